@@ -1,0 +1,1 @@
+"""From spends to (ε, δ): composition, conversion, amplification and calibration."""

@@ -1,0 +1,40 @@
+"""Every error a user can meet, each able to say what is wrong and what to do about it."""
+
+__all__ = [
+    "BudgetExceeded",
+    "InvalidInput",
+    "LedgerError",
+    "RequestConflict",
+    "TacitError",
+    "ToleranceExceeded",
+]
+
+
+class TacitError(Exception):
+    """A failure that Tacit explains. The command line prints it without a traceback and exits with 1."""
+
+
+class InvalidInput(TacitError, ValueError):
+    """Wrong use: a parameter, a file or a column. The command line exits with 2.
+
+    >>> raise InvalidInput("epsilon must be above 0, got -1")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: epsilon must be above 0, got -1
+    """
+
+
+class BudgetExceeded(TacitError):
+    """The account cannot pay. Nothing was charged and nothing was sampled."""
+
+
+class ToleranceExceeded(TacitError):
+    """A statistic may move further than the mechanism was calibrated for. Nothing was charged."""
+
+
+class LedgerError(TacitError):
+    """The ledger cannot be opened, or what it holds does not agree with itself."""
+
+
+class RequestConflict(LedgerError):
+    """A request id was used again for a different question. A replay must be the same question."""

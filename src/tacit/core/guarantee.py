@@ -1,0 +1,175 @@
+"""What may be claimed, in one value that prints itself in plain words.
+
+An ε alone means nothing. Its unit, adjacency, δ, trust model and public-data assumption stand beside it, and
+what weakens it (a simulation, classes read off private labels) is said in the same breath.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from tacit.core.errors import InvalidInput
+
+__all__ = ["Adjacency", "Guarantee", "Trust", "Unit", "decimal"]
+
+
+class Adjacency(StrEnum):
+    """Which two data sets must be indistinguishable."""
+
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE = "add-remove"
+
+
+class Trust(StrEnum):
+    """Who is trusted with what."""
+
+    CENTRAL = "central"
+    LOCAL = "local"
+    SHUFFLE = "shuffle"
+    MASKED = "masked"
+
+
+TRUST_IN_WORDS = {
+    Trust.CENTRAL: "a trusted curator sees the private records; nobody else does",
+    Trust.LOCAL: "nobody is trusted: each holder randomizes its own answer before it leaves",
+    Trust.SHUFFLE: "a shuffler is trusted to mix messages and not to collude with the coordinator",
+    Trust.MASKED: "no party is trusted alone: holders add noise shares and masks, only the sum is seen",
+}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Whose presence is hidden: one record, or one person with at most ``records`` records.
+
+    >>> Unit.person("patient", 3).in_words
+    'one person (column "patient", at most 3 records each)'
+    """
+
+    column: str | None = None
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        if self.records < 1:
+            raise InvalidInput(f"records per person must be at least 1, got {self.records}")
+
+    @classmethod
+    def person(cls, column: str, records: int) -> Unit:
+        """A person who may own several records, told apart by a column."""
+        return cls(column, records)
+
+    @property
+    def in_words(self) -> str:
+        """The unit as a noun phrase."""
+        if self.column is None:
+            return "one record"
+        plural = "" if self.records == 1 else "s"
+        return f'one person (column "{self.column}", at most {self.records} record{plural} each)'
+
+
+def decimal(number: Fraction | float) -> str:
+    """A number as short decimal text, rounded up in the last place so that a claim is never understated.
+
+    >>> decimal(Fraction(1, 3)), decimal(Fraction(1, 10**6)), decimal(Fraction(1))
+    ('0.333334', '1e-06', '1')
+    """
+    text = f"{float(number):.6g}"
+    if Fraction(text) < Fraction(number):
+        # One unit in the sixth significant digit.
+        exponent = int(f"{float(number):.5e}".split("e")[1]) - 5
+        text = f"{float(Fraction(text) + Fraction(10) ** exponent):.6g}"
+    return text
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A differential-privacy guarantee with everything it depends on.
+
+    >>> print(Guarantee(Fraction(1), Fraction(0), Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL))
+    Differential privacy: epsilon = 1, delta = 0 (pure).
+    Protects: one record (two data sets are neighbours when one is replaced by another).
+    Trust (central): a trusted curator sees the private records; nobody else does.
+    Public data: the unlabeled public samples contain no private record and were not chosen by looking at one.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    unit: Unit
+    adjacency: Adjacency
+    trust: Trust
+    accountant: str = "pure composition"
+    public_data: str = "the unlabeled public samples contain no private record and were not chosen by looking at one"
+    caveats: tuple[str, ...] = ()
+    simulation: bool = False
+
+    def with_caveat(self, caveat: str) -> Guarantee:
+        """The same guarantee, with one more thing that weakens it said aloud."""
+        return replace(self, caveats=(*self.caveats, caveat))
+
+    def __str__(self) -> str:
+        """The guarantee in plain words."""
+        if self.simulation:
+            lines = [
+                "SIMULATION, NO PRIVACY GUARANTEE: the noise came from a seeded generator that anyone can replay.",
+                f"With system randomness this run would have: epsilon = {decimal(self.epsilon)}, "
+                f"delta = {decimal(self.delta)} ({self._kind}).",
+            ]
+        else:
+            lines = [
+                f"Differential privacy: epsilon = {decimal(self.epsilon)}, "
+                f"delta = {decimal(self.delta)} ({self._kind})."
+            ]
+        change = (
+            "one is replaced by another"
+            if self.adjacency is Adjacency.REPLACE_ONE
+            else "one is added or removed; the number of records is then private too"
+        )
+        lines += [
+            f"Protects: {self.unit.in_words} (two data sets are neighbours when {change}).",
+            f"Trust ({self.trust}): {TRUST_IN_WORDS[self.trust]}.",
+            f"Public data: {self.public_data}.",
+        ]
+        lines += [f"Caveat: {caveat}." for caveat in self.caveats]
+        return "\n".join(lines)
+
+    @property
+    def _kind(self) -> str:
+        return "pure" if self.delta == 0 else f"by {self.accountant}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The guarantee as JSON values, with the statement in words beside the numbers."""
+        return {
+            "epsilon": decimal(self.epsilon),
+            "delta": decimal(self.delta),
+            "epsilon_exact": str(self.epsilon),
+            "delta_exact": str(self.delta),
+            "unit": {
+                "column": self.unit.column,
+                "records": self.unit.records,
+                "in_words": self.unit.in_words,
+            },
+            "adjacency": str(self.adjacency),
+            "trust": str(self.trust),
+            "accountant": self.accountant,
+            "public_data": self.public_data,
+            "caveats": list(self.caveats),
+            "simulation": self.simulation,
+            "statement": str(self),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Guarantee:
+        """The guarantee that ``to_json`` wrote."""
+        return cls(
+            epsilon=Fraction(value["epsilon_exact"]),
+            delta=Fraction(value["delta_exact"]),
+            unit=Unit(value["unit"]["column"], value["unit"]["records"]),
+            adjacency=Adjacency(value["adjacency"]),
+            trust=Trust(value["trust"]),
+            accountant=value["accountant"],
+            public_data=value["public_data"],
+            caveats=tuple(value["caveats"]),
+            simulation=value["simulation"],
+        )

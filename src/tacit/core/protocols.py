@@ -1,0 +1,126 @@
+"""All interfaces in one place: what a mechanism, a ledger, a holder and a coordinator promise each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.randomness import Randomness
+from tacit.core.release import Receipt, Release
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.spend import Spend
+
+__all__ = [
+    "Coordinator",
+    "Exchange",
+    "Floats",
+    "Holder",
+    "Integers",
+    "Ledger",
+    "Mechanism",
+    "Representation",
+    "Student",
+]
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+State = TypeVar("State")
+Result = TypeVar("Result", covariant=True)
+# The same words from both ends: a holder takes asks and gives answers, a coordinator the other way round.
+Ask = TypeVar("Ask")
+Answer = TypeVar("Answer")
+TakenAsk = TypeVar("TakenAsk", contravariant=True)
+GivenAnswer = TypeVar("GivenAnswer", covariant=True)
+GivenAsk = TypeVar("GivenAsk", covariant=True)
+TakenAnswer = TypeVar("TakenAnswer", contravariant=True)
+
+
+class Mechanism(Protocol[In, Out]):
+    """Randomizes one statistic. It owns its noise parameter: the sampler and the accountant both read it."""
+
+    @property
+    def spend(self) -> Spend:
+        """What one run costs; never depends on private values."""
+        ...
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """How far the statistic may move between neighbours for ``spend`` to be true."""
+        ...
+
+    def sample(self, value: In, randomness: Randomness) -> Out:
+        """One draw."""
+        ...
+
+
+class Ledger(Protocol):
+    """Accounts that pay for releases. Every call is durable before it returns, or raises."""
+
+    def charge(self, account: str, spend: Spend, purpose: str, randomness: str, request: str, question: str) -> Receipt:
+        """Pay once for a request; the same request and question again returns the first receipt unpaid."""
+        ...
+
+    def kept(self, receipt: Receipt) -> bytes | None:
+        """The release that this payment bought, if one was kept."""
+        ...
+
+    def keep(self, receipt: Receipt, payload: bytes) -> bytes:
+        """Keep what the payment bought, and return what is kept: the first one wins, always."""
+        ...
+
+
+class Holder(Protocol[TakenAsk, GivenAnswer]):
+    """Whoever runs code on private records: a phone, a hospital, a trusted curator."""
+
+    def answer(self, ask: TakenAsk) -> Release[GivenAnswer]:
+        """An answer that went through the gate."""
+        ...
+
+
+Exchange = Callable[[Ask], Sequence[Release[Answer]]]
+
+
+class Coordinator(Protocol[State, GivenAsk, TakenAnswer, Result]):
+    """Sees releases only. Its whole memory is ``State``, so a run can stop and go on."""
+
+    def begin(self) -> State:
+        """The state before the first question."""
+        ...
+
+    def ask(self, state: State) -> GivenAsk | None:
+        """The next question, or nothing when the run is complete."""
+        ...
+
+    def fold(self, state: State, answers: Sequence[Release[TakenAnswer]]) -> State:
+        """The state after the answers."""
+        ...
+
+    def result(self, state: State) -> Result:
+        """What the run produced."""
+        ...
+
+
+class Representation(Protocol):
+    """Maps samples to vectors in which near means alike. Fitted on public inputs only, then fixed."""
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features a sample."""
+        ...
+
+
+class Student(Protocol):
+    """Any estimator with scikit-learn manners that takes sample weights."""
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None) -> Any:  # noqa: ANN401
+        """Learn from labeled public samples."""
+        ...
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """One label a sample."""
+        ...

@@ -1,0 +1,74 @@
+"""No receipt, no release: a value that left the private side carries proof that it was paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tacit.core.spend import Spend, spend_from_json, spend_to_json
+
+__all__ = ["Receipt", "Release", "gather"]
+
+T = TypeVar("T", covariant=True)
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Proof of one payment: who paid, how much, for what, with which randomness, and its place in the ledger.
+
+    ``digest`` is the hash of the ledger row that recorded the payment, which chains to every row before it.
+    """
+
+    account: str
+    request: str
+    purpose: str
+    spend: Spend
+    randomness: str
+    sequence: int
+    digest: str
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the noise that was paid for came from a seeded generator."""
+        return self.randomness != "system"
+
+    def to_json(self) -> dict[str, Any]:
+        """The receipt as JSON values."""
+        return {
+            "account": self.account,
+            "request": self.request,
+            "purpose": self.purpose,
+            "spend": spend_to_json(self.spend),
+            "randomness": self.randomness,
+            "sequence": self.sequence,
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Receipt:
+        """The receipt that ``to_json`` wrote."""
+        return cls(**{**value, "spend": spend_from_json(value["spend"])})
+
+
+@dataclass(frozen=True)
+class Release(Generic[T]):
+    """A value that may be seen, with the receipts that paid for it.
+
+    Everything done to it afterwards is post-processing and free: use ``map``, which keeps the receipts.
+    Only the gate, this module and the wire codec make one; a test holds that line.
+    """
+
+    value: T
+    receipts: tuple[Receipt, ...]
+
+    def map(self, function: Callable[[T], U]) -> Release[U]:
+        """The function's result, still carrying the receipts."""
+        return Release(function(self.value), self.receipts)
+
+
+def gather(releases: Sequence[Release[T]]) -> Release[list[T]]:
+    """Many releases as one release of a list, with every receipt once and in order."""
+    receipts = dict.fromkeys(receipt for release in releases for receipt in release.receipts)
+    return Release([release.value for release in releases], tuple(receipts))

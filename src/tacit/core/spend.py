@@ -1,0 +1,246 @@
+"""What a step costs, as plain values.
+
+The set is closed: every accountant matches all of them, and mypy fails where one is forgotten. A spend never
+depends on private values; it is known before anything is sampled. Parameters are exact fractions, so that
+budgets add up without drift. A spend says what it costs *one privacy unit*; accountants in
+``tacit.accounting`` turn spends into (ε, δ).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, assert_never
+
+from tacit.core.errors import InvalidInput
+from tacit.core.rational import Number, exact, positive, probability
+
+__all__ = [
+    "FREE",
+    "Approximate",
+    "Composed",
+    "DiscreteGaussian",
+    "Gaussian",
+    "Pure",
+    "Repeated",
+    "Spend",
+    "Stability",
+    "Subsampled",
+    "spend_from_json",
+    "spend_to_json",
+]
+
+
+@dataclass(frozen=True)
+class Pure:
+    """ε-differential privacy, δ = 0.
+
+    >>> Pure(0.1)
+    Pure(epsilon=Fraction(1, 10))
+    """
+
+    epsilon: Fraction
+
+    def __init__(self, epsilon: Number) -> None:
+        object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
+
+
+@dataclass(frozen=True)
+class Approximate:
+    """(ε, δ)-differential privacy, nothing finer known about the mechanism (ε may be 0).
+
+    >>> Approximate(1, "1e-6").delta
+    Fraction(1, 1000000)
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __init__(self, epsilon: Number, delta: Number) -> None:
+        if exact(epsilon, "epsilon") < 0:
+            raise InvalidInput(f"epsilon must be at least 0, got {epsilon}")
+        object.__setattr__(self, "epsilon", exact(epsilon, "epsilon"))
+        object.__setattr__(self, "delta", probability(delta, "delta"))
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Continuous Gaussian noise whose standard deviation is ``noise_multiplier`` times the L2 sensitivity.
+
+    >>> Gaussian(4).noise_multiplier
+    Fraction(4, 1)
+    """
+
+    noise_multiplier: Fraction
+
+    def __init__(self, noise_multiplier: Number) -> None:
+        object.__setattr__(self, "noise_multiplier", positive(noise_multiplier, "noise_multiplier"))
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian:
+    """Integer Gaussian noise of parameter σ on an integer table that moves by at most √squared_shift in L2.
+
+    ``unit_steps`` says that no single cell moves by more than one, so the loss is dominated by that of
+    ``squared_shift`` independent cells moving by one each; then a privacy-loss distribution is exact.
+    Otherwise concentrated privacy, ρ = squared_shift / (2σ²), is what is proven.
+
+    >>> DiscreteGaussian(sigma=2, squared_shift=2, unit_steps=True).rho
+    Fraction(1, 4)
+    """
+
+    sigma: Fraction
+    squared_shift: int
+    unit_steps: bool
+
+    def __init__(self, sigma: Number, squared_shift: int, unit_steps: bool) -> None:
+        if squared_shift < 1:
+            raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
+        object.__setattr__(self, "sigma", positive(sigma, "sigma"))
+        object.__setattr__(self, "squared_shift", int(squared_shift))
+        object.__setattr__(self, "unit_steps", bool(unit_steps))
+
+    @property
+    def rho(self) -> Fraction:
+        """The concentrated-privacy parameter ρ."""
+        return self.squared_shift / (2 * self.sigma**2)
+
+
+@dataclass(frozen=True)
+class Subsampled:
+    """A Gaussian run on a Poisson sample of the records (each kept independently with probability ``rate``).
+
+    >>> Subsampled(0.15, Gaussian(35)).rate
+    Fraction(3, 20)
+    """
+
+    rate: Fraction
+    spend: Gaussian
+
+    def __init__(self, rate: Number, spend: Gaussian) -> None:
+        number = exact(rate, "rate")
+        if not 0 < number <= 1:
+            raise InvalidInput(f"rate must be in (0, 1], got {rate}")
+        object.__setattr__(self, "rate", number)
+        object.__setattr__(self, "spend", spend)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The same spend, ``count`` times on the same records.
+
+    >>> Repeated(Pure(0.1), 3).count
+    3
+    """
+
+    spend: Spend
+    count: int
+
+    def __init__(self, spend: Spend, count: int) -> None:
+        if count < 1:
+            raise InvalidInput(f"count must be at least 1, got {count}")
+        object.__setattr__(self, "spend", spend)
+        object.__setattr__(self, "count", int(count))
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Several spends on the same records. The empty composition, ``FREE``, is post-processing.
+
+    >>> len(Composed(Pure(1), Pure(2)).spends)
+    2
+    """
+
+    spends: tuple[Spend, ...]
+
+    def __init__(self, *spends: Spend) -> None:
+        object.__setattr__(self, "spends", tuple(spends))
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Total-variation stability: with probability up to ``delta`` a record is exposed in the clear.
+
+    It is exactly (0, δ)-differential privacy, and δ does not fall for any larger ε. This is what sampling a
+    subset of records (NFDP) gives, and why it is never reported as an ordinary (ε, δ).
+
+    >>> Stability("1/160").delta
+    Fraction(1, 160)
+    """
+
+    delta: Fraction
+
+    def __init__(self, delta: Number) -> None:
+        number = exact(delta, "delta")
+        if not 0 < number <= 1:
+            raise InvalidInput(f"delta must be in (0, 1], got {delta}")
+        object.__setattr__(self, "delta", number)
+
+
+Spend = Pure | Approximate | Gaussian | DiscreteGaussian | Subsampled | Repeated | Composed | Stability
+
+FREE = Composed()
+
+
+def spend_to_json(spend: Spend) -> dict[str, Any]:
+    """A spend as JSON values, fractions as exact strings: the form the ledger and the run record keep.
+
+    >>> spend_to_json(Repeated(Pure("1/10"), 2))
+    {'kind': 'repeated', 'count': 2, 'spend': {'kind': 'pure', 'epsilon': '1/10'}}
+    """
+    match spend:
+        case Pure(epsilon):
+            return {"kind": "pure", "epsilon": str(epsilon)}
+        case Approximate(epsilon, delta):
+            return {"kind": "approximate", "epsilon": str(epsilon), "delta": str(delta)}
+        case Gaussian(noise_multiplier):
+            return {"kind": "gaussian", "noise_multiplier": str(noise_multiplier)}
+        case DiscreteGaussian(sigma, squared_shift, unit_steps):
+            return {
+                "kind": "discrete_gaussian",
+                "sigma": str(sigma),
+                "squared_shift": squared_shift,
+                "unit_steps": unit_steps,
+            }
+        case Subsampled(rate, inner):
+            return {"kind": "subsampled", "rate": str(rate), "spend": spend_to_json(inner)}
+        case Repeated(inner, count):
+            return {"kind": "repeated", "count": count, "spend": spend_to_json(inner)}
+        case Composed(spends):
+            return {"kind": "composed", "spends": [spend_to_json(each) for each in spends]}
+        case Stability(delta):
+            return {"kind": "stability", "delta": str(delta)}
+        case _:
+            assert_never(spend)
+
+
+def spend_from_json(value: dict[str, Any]) -> Spend:
+    """The spend a JSON value stands for; anything else is refused.
+
+    >>> spend_from_json({"kind": "pure", "epsilon": "1/10"})
+    Pure(epsilon=Fraction(1, 10))
+    """
+    try:
+        match value["kind"]:
+            case "pure":
+                return Pure(value["epsilon"])
+            case "approximate":
+                return Approximate(value["epsilon"], value["delta"])
+            case "gaussian":
+                return Gaussian(value["noise_multiplier"])
+            case "discrete_gaussian":
+                return DiscreteGaussian(value["sigma"], value["squared_shift"], value["unit_steps"])
+            case "subsampled":
+                inner = spend_from_json(value["spend"])
+                if not isinstance(inner, Gaussian):
+                    raise InvalidInput("a subsampled spend holds a gaussian one")
+                return Subsampled(value["rate"], inner)
+            case "repeated":
+                return Repeated(spend_from_json(value["spend"]), value["count"])
+            case "composed":
+                return Composed(*map(spend_from_json, value["spends"]))
+            case "stability":
+                return Stability(value["delta"])
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(f"not a spend: {value!r}") from error
+    raise InvalidInput(f"unknown kind of spend: {value['kind']!r}")

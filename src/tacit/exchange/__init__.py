@@ -1,0 +1,1 @@
+"""How asks and answers travel between a coordinator and its holders."""

@@ -1,0 +1,171 @@
+"""Exact sampling at array speed: floats filter, integers decide.
+
+A probability is a real number that can be computed to any precision. A uniform 64-bit word settles almost every
+comparison with it at once; the rare draw that falls too near to tell is extended by more random bits and compared
+at a higher precision until it is settled. The result has *exactly* the stated law, tails included; floating
+point is only ever used where its error bound proves the answer. ``decimal`` from the standard library rounds
+``exp`` correctly, which is what makes the slow path certain.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.randomness import Randomness
+
+__all__ = ["ExactTable", "bernoulli", "bernoulli_exp", "exp", "precision"]
+
+WORD = 64
+# An approximation handed to ``bernoulli`` must be this good; float64 arithmetic is a thousand times better.
+MARGIN = 2.0**-38
+
+
+def precision(digits: int) -> Context:
+    """A decimal context that carries that many digits and a few to spare.
+
+    >>> precision(30).prec
+    40
+    """
+    return Context(prec=digits + 10, Emin=-(10**9), Emax=10**9)
+
+
+def exp(exponent: Fraction, digits: int) -> Decimal:
+    """e^exponent, with a relative error below 10^-digits.
+
+    >>> exp(Fraction(-1, 2), 20)
+    Decimal('0.606530659712633423603799534991')
+    """
+    # A relative error r of the exponent x becomes |x|·r of the result, so carry digits for |x| as well.
+    magnitude = len(str(abs(math.ceil(exponent)) + 1))
+    context = precision(digits + magnitude)
+    quotient = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+    return precision(digits).plus(context.exp(quotient))
+
+
+def _scaled(value: Decimal, slack: Decimal, bits: int, digits: int, rounding: str) -> int:
+    """An integer bound of (value ± slack)·2^bits, rounded outward."""
+    context = Context(prec=digits + bits, rounding=rounding, Emin=-(10**9), Emax=10**9)
+    moved = context.add(value, slack) if rounding == ROUND_CEILING else context.subtract(value, slack)
+    return int(context.multiply(moved, Decimal(2**bits)).to_integral_value(rounding=rounding))
+
+
+def bernoulli(
+    approximate: NDArray[np.float64], refine: Callable[[int, int], Decimal], randomness: Randomness
+) -> NDArray[np.bool_]:
+    """Independent exact coin flips with the given success probabilities.
+
+    ``approximate`` is within 2^-38 of each probability; ``refine(index, digits)`` gives it with an absolute
+    error below 10^-digits. The law depends only on ``refine``.
+
+    >>> from tacit.core.randomness import SeededRandomness
+    >>> third = lambda index, digits: precision(digits).divide(Decimal(1), Decimal(3))
+    >>> round(float(bernoulli(np.full(10_000, 1 / 3), third, SeededRandomness(1)).mean()), 1)
+    0.3
+    """
+    words = randomness.words(len(approximate))
+    # Converting a word to float64 moves it by at most 2^-53, far inside the margin.
+    distance = words.astype(np.float64) * 2.0**-WORD - approximate
+    heads = distance < 0
+    for index in np.flatnonzero(np.abs(distance) <= MARGIN):
+        heads[index] = _settle(int(words[index]), partial(refine, int(index)), randomness)
+    return heads
+
+
+def _settle(word: int, probability: Callable[[int], Decimal], randomness: Randomness) -> bool:
+    """Whether a uniform real that begins with these 64 bits is below the probability."""
+    bits = WORD
+    while True:
+        digits = math.ceil(bits * math.log10(2)) + 5
+        value, slack = probability(digits), Decimal(10) ** -digits
+        if word + 1 <= _scaled(value, slack, bits, digits, ROUND_FLOOR):
+            return True
+        if word >= _scaled(value, slack, bits, digits, ROUND_CEILING):
+            return False
+        word = (word << WORD) | int(randomness.words(1)[0])
+        bits += WORD
+
+
+def bernoulli_exp(numerators: NDArray[np.int64], denominator: int, randomness: Randomness) -> NDArray[np.bool_]:
+    """Independent exact coin flips that succeed with probability e^(-numerator/denominator), numerators ≥ 0.
+
+    >>> from tacit.core.randomness import SeededRandomness
+    >>> bernoulli_exp(np.array([0, 10**6]), 1, SeededRandomness(1)).tolist()
+    [True, False]
+    """
+
+    def refine(index: int, digits: int) -> Decimal:
+        return exp(Fraction(-int(numerators[index]), denominator), digits)
+
+    approximate = np.exp(-(numerators / denominator))
+    # A certain success has no threshold inside [0, 1) to be compared with.
+    certain: NDArray[np.bool_] = numerators == 0
+    return bernoulli(approximate, refine, randomness) | certain
+
+
+class ExactTable:
+    """A distribution on 0, …, n-1 proportional to weights that are known to any precision.
+
+    ``weights(digits)`` gives them with a relative error below 10^-digits each. Weights may be zero.
+
+    >>> from tacit.core.randomness import SeededRandomness
+    >>> fair = ExactTable(lambda digits: [Decimal(1), Decimal(1)])
+    >>> sorted(set(fair.sample(100, SeededRandomness(1)).tolist()))
+    [0, 1]
+    """
+
+    def __init__(self, weights: Callable[[int], Sequence[Decimal]]) -> None:
+        self._weights = weights
+        self._finer: dict[int, tuple[list[int], list[int]]] = {}
+        lower, upper = self._thresholds(WORD)
+        # A bound of 2^64 or more lies above every word, so it is never counted and may be left out.
+        self._lower = np.array([each for each in lower if each < 2**WORD], dtype=np.uint64)
+        self._upper = np.array([each for each in upper if each < 2**WORD], dtype=np.uint64)
+
+    def _thresholds(self, bits: int) -> tuple[list[int], list[int]]:
+        """Integers around 2^bits times the cumulative probability after every outcome but the last."""
+        if bits not in self._finer:
+            digits = math.ceil(bits * math.log10(2)) + 5
+            context = precision(digits + 10)
+            weights = self._weights(digits)
+            total, running, cumulative = Decimal(0), Decimal(0), []
+            for weight in weights:
+                total = context.add(total, weight)
+            for weight in weights[:-1]:
+                running = context.add(running, weight)
+                cumulative.append(context.divide(running, total))
+            # Each weight is off by at most a relative 10^-digits, so is each sum, and their quotient by 3 of it.
+            slack = Decimal(3) * Decimal(10) ** -digits
+            self._finer[bits] = (
+                [max(0, _scaled(value, slack, bits, digits, ROUND_FLOOR)) for value in cumulative],
+                [_scaled(value, slack, bits, digits, ROUND_CEILING) for value in cumulative],
+            )
+        return self._finer[bits]
+
+    def sample(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """That many independent draws, with exactly the stated law."""
+        words = randomness.words(count)
+        # A word w stands for the reals in [w, w+1)/2^64. Outcome i is certain when no threshold's
+        # enclosure cuts that interval: as many enclosures lie wholly at or below w as begin at or below w.
+        outcomes = np.searchsorted(self._upper, words, side="right")
+        touched = np.searchsorted(self._lower, words, side="right")
+        for index in np.flatnonzero(outcomes != touched):
+            outcomes[index] = self._settle(int(words[index]), randomness)
+        return outcomes.astype(np.int64)
+
+    def _settle(self, word: int, randomness: Randomness) -> int:
+        bits = WORD
+        while True:
+            lower, upper = self._thresholds(bits)
+            outcome = bisect_right(upper, word)
+            if bisect_right(lower, word) == outcome:
+                return outcome
+            word = (word << WORD) | int(randomness.words(1)[0])
+            bits += WORD

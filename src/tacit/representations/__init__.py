@@ -1,0 +1,1 @@
+"""Encoders of samples, fitted on public inputs only."""

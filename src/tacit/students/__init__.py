@@ -1,0 +1,1 @@
+"""What is trained on the labeled public data: any estimator with fit and predict."""
