@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import Randomness
 from tacit.core.release import Receipt, Release
 from tacit.core.sensitivity import Sensitivity
@@ -15,12 +19,15 @@ from tacit.core.spend import Spend
 
 __all__ = [
     "Coordinator",
+    "Estimates",
     "Exchange",
     "Floats",
     "Holder",
     "Integers",
     "Ledger",
+    "LocalMechanism",
     "Mechanism",
+    "MessageLaw",
     "Representation",
     "Student",
 ]
@@ -59,11 +66,90 @@ class Mechanism(Protocol[In, Out]):
         ...
 
 
+@dataclass(frozen=True)
+class Estimates:
+    """Counts of all cells as estimated from randomized messages, with the variance of each estimate."""
+
+    counts: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MessageLaw:
+    """Messages a client may send, one a row, and the probability of each; what is not listed makes up the rest."""
+
+    messages: NDArray[Any]
+    probabilities: tuple[Decimal, ...]
+
+
+class LocalMechanism(Mechanism[NDArray[Any], NDArray[Any]], Protocol):
+    """Randomizes each client's set of ``ones`` cells out of ``cells``; any two sets look alike up to e^ε.
+
+    Messages are one array with a row for each client, so messages of many clients are concatenated rows.
+    """
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        ...
+
+    @property
+    def ones(self) -> int:
+        """How many different cells each client has."""
+        ...
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What one client's message spends."""
+        ...
+
+    @property
+    def biased(self) -> bool:
+        """Whether the expected estimates differ from the true counts."""
+        ...
+
+    @property
+    def message_bits(self) -> int:
+        """Bits that one message takes when each of its fields is packed."""
+        ...
+
+    @property
+    def variance_zero(self) -> float:
+        """Variance that one client adds to the estimate of a cell it does not have."""
+        ...
+
+    @property
+    def variance_one(self) -> float:
+        """Variance that one client adds to the estimate of a cell it has."""
+        ...
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Expected squared error of one client's estimates, averaged over all cells."""
+        ...
+
+    def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
+        """One message for each row of cell indices, each with fresh randomness."""
+        ...
+
+    def decode(self, messages: NDArray[Any]) -> Estimates:
+        """The count of every cell, estimated from the messages of all clients."""
+        ...
+
+    def law(self, cells: Sequence[int]) -> MessageLaw:
+        """The probabilities of the messages of a client with these cells, for domains small enough to list."""
+        ...
+
+
 class Ledger(Protocol):
     """Accounts that pay for releases. Every call is durable before it returns, or raises."""
 
     def charge(self, account: str, spend: Spend, purpose: str, randomness: str, request: str, question: str) -> Receipt:
         """Pay once for a request; the same request and question again returns the first receipt unpaid."""
+        ...
+
+    def protects(self, account: str) -> tuple[Unit, Adjacency]:
+        """Whose privacy the account's budget counts for, and between which data sets."""
         ...
 
     def kept(self, receipt: Receipt) -> bytes | None:

@@ -63,9 +63,9 @@ def vote_sensitivity(
 ) -> Sensitivity:
     """How far reverse k-NN counts move when one privacy unit of at most ``records`` records changes.
 
-    Replacing a record removes at most k·r ones and adds at most k·r others; those that must coincide
-    because 2k > s and 2r > Y do not move. Adding or removing it moves k·r. A person with m records moves
-    at most m times as far, and may put all m into the same cell.
+    Each record has exactly ``labels`` labels. Replacing it removes at most k·r ones and adds at most k·r others;
+    those that must coincide because 2k > s and 2r > Y do not move. Adding or removing it moves k·r. A person
+    with m records moves at most m times as far, and may put all m into the same cell.
 
     >>> vote_sensitivity(queries=40, classes=10, neighbors=1)
     Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)

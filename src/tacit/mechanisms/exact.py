@@ -24,8 +24,11 @@ from tacit.core.randomness import Randomness
 __all__ = ["ExactTable", "bernoulli", "bernoulli_exp", "exp", "precision"]
 
 WORD = 64
-# An approximation handed to ``bernoulli`` must be this good; float64 arithmetic is a thousand times better.
+# A coin flip nearer than this to its probability is decided exactly. An approximation must be twice as good,
+# which leaves room for the rounding of the comparison itself; float64 arithmetic is a thousand times better.
 MARGIN = 2.0**-38
+# A table remembers the outcome for each value of a word's leading bits, where they alone decide it.
+LEADING = 14
 
 
 def precision(digits: int) -> Context:
@@ -54,7 +57,7 @@ def _scaled(value: Decimal, slack: Decimal, bits: int, digits: int, rounding: st
     """An integer bound of (value ± slack)·2^bits, rounded outward."""
     context = Context(prec=digits + bits, rounding=rounding, Emin=-(10**9), Emax=10**9)
     moved = context.add(value, slack) if rounding == ROUND_CEILING else context.subtract(value, slack)
-    return int(context.multiply(moved, Decimal(2**bits)).to_integral_value(rounding=rounding))
+    return int(context.to_integral_value(context.multiply(moved, Decimal(2**bits))))
 
 
 def bernoulli(
@@ -62,7 +65,7 @@ def bernoulli(
 ) -> NDArray[np.bool_]:
     """Independent exact coin flips with the given success probabilities.
 
-    ``approximate`` is within 2^-38 of each probability; ``refine(index, digits)`` gives it with an absolute
+    ``approximate`` is within 2^-39 of each probability; ``refine(index, digits)`` gives it with an absolute
     error below 10^-digits. The law depends only on ``refine``.
 
     >>> from tacit.core.randomness import SeededRandomness
@@ -84,7 +87,7 @@ def _settle(word: int, probability: Callable[[int], Decimal], randomness: Random
     bits = WORD
     while True:
         digits = math.ceil(bits * math.log10(2)) + 5
-        value, slack = probability(digits), Decimal(10) ** -digits
+        value, slack = probability(digits), Decimal(f"1e-{digits}")
         if word + 1 <= _scaled(value, slack, bits, digits, ROUND_FLOOR):
             return True
         if word >= _scaled(value, slack, bits, digits, ROUND_CEILING):
@@ -93,8 +96,12 @@ def _settle(word: int, probability: Callable[[int], Decimal], randomness: Random
         bits += WORD
 
 
-def bernoulli_exp(numerators: NDArray[np.int64], denominator: int, randomness: Randomness) -> NDArray[np.bool_]:
+def bernoulli_exp(
+    numerators: NDArray[np.int64], denominator: Fraction | int, randomness: Randomness
+) -> NDArray[np.bool_]:
     """Independent exact coin flips that succeed with probability e^(-numerator/denominator), numerators ≥ 0.
+
+    The denominator may be a fraction, so that no product has to fit in 64 bits.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> bernoulli_exp(np.array([0, 10**6]), 1, SeededRandomness(1)).tolist()
@@ -102,12 +109,9 @@ def bernoulli_exp(numerators: NDArray[np.int64], denominator: int, randomness: R
     """
 
     def refine(index: int, digits: int) -> Decimal:
-        return exp(Fraction(-int(numerators[index]), denominator), digits)
+        return exp(-int(numerators[index]) / Fraction(denominator), digits)
 
-    approximate = np.exp(-(numerators / denominator))
-    # A certain success has no threshold inside [0, 1) to be compared with.
-    certain: NDArray[np.bool_] = numerators == 0
-    return bernoulli(approximate, refine, randomness) | certain
+    return bernoulli(np.exp(-(numerators / float(denominator))), refine, randomness)
 
 
 class ExactTable:
@@ -128,6 +132,12 @@ class ExactTable:
         # A bound of 2^64 or more lies above every word, so it is never counted and may be left out.
         self._lower = np.array([each for each in lower if each < 2**WORD], dtype=np.uint64)
         self._upper = np.array([each for each in upper if each < 2**WORD], dtype=np.uint64)
+        # Every word that begins with the same bits has one certain outcome, or -1 if a threshold is among them.
+        first = np.arange(2**LEADING, dtype=np.uint64) << np.uint64(WORD - LEADING)
+        last = first | np.uint64(2 ** (WORD - LEADING) - 1)
+        certain = np.searchsorted(self._upper, first, side="right")
+        touched = np.searchsorted(self._lower, last, side="right")
+        self._leading = np.where(certain == touched, certain, -1)
 
     def _thresholds(self, bits: int) -> tuple[list[int], list[int]]:
         """Integers around 2^bits times the cumulative probability after every outcome but the last."""
@@ -142,7 +152,7 @@ class ExactTable:
                 running = context.add(running, weight)
                 cumulative.append(context.divide(running, total))
             # Each weight is off by at most a relative 10^-digits, so is each sum, and their quotient by 3 of it.
-            slack = Decimal(3) * Decimal(10) ** -digits
+            slack = Decimal(f"3e-{digits}")
             self._finer[bits] = (
                 [max(0, _scaled(value, slack, bits, digits, ROUND_FLOOR)) for value in cumulative],
                 [_scaled(value, slack, bits, digits, ROUND_CEILING) for value in cumulative],
@@ -152,13 +162,17 @@ class ExactTable:
     def sample(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """That many independent draws, with exactly the stated law."""
         words = randomness.words(count)
+        outcomes = self._leading[(words >> np.uint64(WORD - LEADING)).view(np.int64)]
+        undecided = np.flatnonzero(outcomes < 0)
+        rest = words[undecided]
         # A word w stands for the reals in [w, w+1)/2^64. Outcome i is certain when no threshold's
         # enclosure cuts that interval: as many enclosures lie wholly at or below w as begin at or below w.
-        outcomes = np.searchsorted(self._upper, words, side="right")
-        touched = np.searchsorted(self._lower, words, side="right")
-        for index in np.flatnonzero(outcomes != touched):
+        certain = np.searchsorted(self._upper, rest, side="right")
+        touched = np.searchsorted(self._lower, rest, side="right")
+        outcomes[undecided] = certain
+        for index in undecided[certain != touched]:
             outcomes[index] = self._settle(int(words[index]), randomness)
-        return outcomes.astype(np.int64)
+        return outcomes
 
     def _settle(self, word: int, randomness: Randomness) -> int:
         bits = WORD

@@ -1,0 +1,116 @@
+"""From a target to a parameter: how much noise, or how much ε a round, a stated (ε, δ) allows.
+
+Every answer is found by bisection on the same curve that will later account for it, and is the last value that was
+seen to meet the target: calibration and accounting cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from tacit.accounting.compose import Rule, total
+from tacit.accounting.monotone import bisect
+from tacit.accounting.zcdp import checked_delta, rho_of
+from tacit.core.errors import InvalidInput
+from tacit.core.rational import Number, exact, positive, probability, rounded_down, rounded_up
+from tacit.core.spend import DiscreteGaussian, Pure
+
+__all__ = ["discrete_gaussian_sigma", "gaussian_delta", "gaussian_sigma", "largest_pure_epsilon"]
+
+
+def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
+    """The exact δ of continuous Gaussian noise at ε: Φ(Δ/2σ − εσ/Δ) − e^ε·Φ(−Δ/2σ − εσ/Δ).
+
+    Source: Balle & Wang 2018, Theorem 8.
+
+    >>> f"{gaussian_delta(1.0, 3.730631635, 1.0):.6e}"
+    '1.000000e-05'
+    """
+    from scipy.special import log_ndtr  # slow to import, and pure budgets never need it
+
+    half, slope = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
+    upper, lower = float(log_ndtr(half - slope)), epsilon + float(log_ndtr(-half - slope))
+    # The difference of two exponentials, taken relative to the larger.
+    return max(0.0, -math.exp(upper) * math.expm1(min(0.0, lower - upper)))
+
+
+def gaussian_sigma(epsilon: Number, delta: Number, sensitivity: Number = 1) -> float:
+    """The smallest standard deviation of continuous Gaussian noise that is (ε, δ)-DP at an L2 sensitivity.
+
+    >>> f"{gaussian_sigma(1, 1e-5):.6f}, {gaussian_sigma(1, 1e-5, math.sqrt(2)):.6f}"
+    '3.730632, 5.275910'
+    """
+    goal, distance = float(positive(epsilon, "epsilon")), float(positive(sensitivity, "sensitivity"))
+    limit = checked_delta(float(exact(delta, "delta")))
+    enough = distance
+    while gaussian_delta(goal, enough, distance) > limit:
+        enough *= 2
+    too_little = enough
+    while gaussian_delta(goal, too_little, distance) <= limit:
+        too_little /= 2
+    return bisect(lambda sigma: gaussian_delta(goal, sigma, distance) <= limit, enough, too_little)
+
+
+def discrete_gaussian_sigma(
+    epsilon: Number,
+    delta: Number,
+    squared_shift: int,
+    unit_steps: bool,
+    repetitions: int = 1,
+    rule: Rule = Rule.ADAPTIVE,
+) -> Fraction:
+    """The smallest σ with six decimals whose ``repetitions`` releases of integer noise stay within (ε, δ).
+
+    Found on ``total``, so an account with this ceiling and this rule admits exactly these charges.
+
+    >>> sigma = discrete_gaussian_sigma(1, 1e-5, squared_shift=2, unit_steps=True)
+    >>> float(total([DiscreteGaussian(sigma, 2, True)], Fraction(1, 10**5)).epsilon) <= 1
+    True
+    >>> round(float(sigma), 2)
+    5.28
+    """
+    goal, limit = positive(epsilon, "epsilon"), probability(delta, "delta")
+    checked_delta(float(limit))
+    if repetitions < 1:
+        raise InvalidInput(f"repetitions must be at least 1, got {repetitions}")
+
+    def fits(sigma: float) -> bool:
+        spend = DiscreteGaussian(rounded_up(sigma), squared_shift, unit_steps)
+        return total([spend] * repetitions, limit, rule).epsilon <= goal
+
+    # Concentrated privacy proves this much noise enough, up to the resolution of the Rényi curve.
+    enough = 1.01 * math.sqrt(squared_shift * repetitions / (2 * rho_of(float(goal), float(limit))))
+    while not fits(enough):
+        enough *= 1.1
+    too_little = enough / 2
+    while fits(too_little):
+        too_little /= 2
+    # Seven significant digits are beyond what the accountants resolve.
+    return rounded_up(bisect(fits, enough, too_little, tolerance=max(1e-7, 1e-7 * enough)))
+
+
+def largest_pure_epsilon(
+    total_epsilon: Number, total_delta: Number, rounds: int, rule: Rule = Rule.ADAPTIVE
+) -> Fraction:
+    """The largest ε for each of ``rounds`` pure releases whose total stays within (ε, δ).
+
+    An equal share ε/T always works; with δ above 0 and many rounds, composition allows more.
+
+    >>> largest_pure_epsilon(1, 0, 4)
+    Fraction(1, 4)
+    >>> float(largest_pure_epsilon(1, 1e-5, 1000)) > 1 / 1000
+    True
+    """
+    goal, limit = positive(total_epsilon, "total_epsilon"), probability(total_delta, "total_delta")
+    if rounds < 1:
+        raise InvalidInput(f"rounds must be at least 1, got {rounds}")
+    share = goal / rounds
+
+    def fits(epsilon: float) -> bool:
+        candidate = max(share, rounded_down(epsilon, 9))
+        return total([Pure(candidate)] * rounds, limit, rule).epsilon <= goal
+
+    if limit == 0:
+        return share
+    return max(share, rounded_down(bisect(fits, float(share), float(goal), tolerance=1e-9 * float(share)), 9))

@@ -1,0 +1,173 @@
+"""What a list of charges adds up to: the smallest ε that a valid accountant proves at a given δ.
+
+Which accountants are valid depends on when the spends were chosen.
+
+Planned. All spends are known before the first release (what is *asked* may still depend on earlier answers). Every
+accountant holds and the smallest wins: the exact sum of ε; the Rényi curve at its best order; optimal composition
+of one repeated (ε, δ); the privacy-loss distribution. Parts that carry a δ of their own use it up first.
+
+Adaptive. Each spend may be chosen after seeing earlier releases, which is what a ledger must assume. Then
+``total`` is a filter: a ledger with ceiling ε* admits a charge when the total with it is at most ε*, and this is
+proven for a δ fixed in advance as follows. Let L be the loss of a whole course of events, and split the courses by
+what admitted them.
+
+1. Courses within the ceiling by the exact sum of pure ε have L ≤ ε* and add nothing to δ.
+2. Courses admitted by the Rényi filter, at the one order α that ε* and δ fix (``rdp.filter_epsilon``):
+   e^((α−1)(L − ΣR(α))) is a supermartingale, so together they add at most the δ of the conversion at α. Rule 1
+   uses no δ, which is why the smaller of the two may be taken course by course.
+3. δ that parts carry themselves adds its largest sum. A course that spends δ this way and one that spends it by
+   conversion are different courses, so the two shares must be fixed in advance: the first charge, chosen before
+   anything was released, settles them. If it carries δ and needs no conversion, all of δ is kept for such parts;
+   if it needs conversion and carries none, all is kept for conversion; otherwise each gets half. A charge that
+   needs more of one share than there is has no finite total.
+4. A single charge was fixed before anything was released, so it is planned. If the filter admits it as well,
+   nothing changes; if not, the filter admits no longer list either, for its curve only grows, and the single
+   charge stands alone.
+
+An ε is never stated below that of one of its pure parts. This only raises a bound, and it makes totals monotone:
+they never fall when a charge is added.
+
+Source: Feldman & Zrnic 2021 (Rényi filters); Whitehouse, Ramdas, Rogers & Wu 2023 (fully adaptive composition);
+Rogers, Roth, Ullman & Vadhan 2016 (basic composition stays valid under adaptivity).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from tacit.accounting.parts import Parts, basic_epsilon, largest_epsilon, own_delta, parts_of
+from tacit.core.rational import probability, rounded_up
+from tacit.core.spend import Approximate, Pure, Spend
+
+__all__ = ["Rule", "Total", "total"]
+
+# Numeric bounds become fractions rounded up at this digit, so that comparing them with a ceiling is safe.
+DIGITS = 9
+# Floats hold neither a much larger ε nor a much smaller δ; there only the exact sum is offered.
+LARGEST_EPSILON = 10**6
+SMALLEST_DELTA = Fraction(1, 10**300)
+
+
+class Rule(StrEnum):
+    """When the spends were chosen: one after another, each after seeing what came before, or all in advance."""
+
+    ADAPTIVE = "adaptive"
+    PLANNED = "planned"
+
+
+@dataclass(frozen=True)
+class Total:
+    """An (ε, δ) and the accountant that proves it; ε is infinite when none bounds it at that δ.
+
+    >>> Total(Fraction(1), Fraction(0), "pure composition").epsilon
+    Fraction(1, 1)
+    """
+
+    epsilon: Fraction | float
+    delta: Fraction
+    accountant: str
+
+
+Candidate = tuple[Fraction | float, str]
+NOTHING: Candidate = (math.inf, "none")
+
+
+def total(spends: Sequence[Spend], delta: Fraction, rule: Rule = Rule.ADAPTIVE) -> Total:
+    """The smallest ε proven at δ for these charges, in the order they were made, and by which accountant.
+
+    >>> from tacit.core.spend import Gaussian
+    >>> total([Pure("1/3")] * 3, Fraction(0))
+    Total(epsilon=Fraction(1, 1), delta=Fraction(0, 1), accountant='pure composition')
+    >>> found = total([Gaussian(20), Gaussian(10)], Fraction(1, 10**5))
+    >>> round(float(found.epsilon), 4), found.accountant
+    (0.4234, 'Rényi (RDP)')
+    >>> total([Gaussian(20)], Fraction(0)).epsilon
+    inf
+    """
+    delta = probability(delta, "delta")
+    parts = parts_of(spends)
+    # Post-processing is free and reveals nothing, so it does not count as a charge.
+    charges = (charge for spend in spends if (charge := parts_of([spend])))
+    first, second = next(charges, {}), next(charges, None)
+    if rule is Rule.PLANNED or second is None:
+        candidates = _planned(parts, delta)
+    else:
+        candidates = _adaptive(parts, delta, _kept_for_own(first, delta))
+    # min returns the first of equals: an exact sum is named before a numeric bound that only reaches it.
+    epsilon, accountant = min(candidates, key=lambda candidate: candidate[0], default=NOTHING)
+    return Total(max(epsilon, largest_epsilon(parts)), delta, accountant)
+
+
+def _sum(parts: Parts, delta: Fraction) -> list[Candidate]:
+    """The exact sum of ε, when every part has one and their own δ fit."""
+    epsilon, own = basic_epsilon(parts), own_delta(parts)
+    if epsilon is None or own > delta:
+        return []
+    return [(epsilon, "basic composition" if own else "pure composition")]
+
+
+def _planned(parts: Parts, delta: Fraction) -> list[Candidate]:
+    """Every accountant, for spends that were fixed in advance."""
+    candidates = _sum(parts, delta)
+    rest = delta - own_delta(parts)
+    if not _convertible(parts, rest) or basic_epsilon(parts) == largest_epsilon(parts):
+        return candidates
+    from tacit.accounting.rdp import curve, filter_epsilon, improved_epsilon
+
+    divergence = curve(parts)
+    # The filter's order may fall between two of the grid and be better by a hair; it makes totals monotone.
+    for convert in (improved_epsilon, filter_epsilon):
+        candidates.append(_numeric(convert(divergence, float(rest)), "Rényi (RDP)"))
+    match list(parts.items()):
+        case [(Pure(epsilon), count)] if count > 1:
+            candidates.append(_optimal(epsilon, Fraction(0), count, delta))
+        case [(Approximate(epsilon, own), count)] if count > 1:
+            candidates.append(_optimal(epsilon, own, count, delta))
+        case _:
+            from tacit.accounting.pld import pld_epsilon, supports
+
+            if supports(parts, float(delta)):
+                candidates.append(_numeric(pld_epsilon(parts, float(delta)), "privacy-loss distribution (PLD)"))
+    return candidates
+
+
+def _optimal(epsilon: Fraction, own: Fraction, count: int, delta: Fraction) -> Candidate:
+    from tacit.accounting.optimal import repeated_epsilon
+
+    return _numeric(repeated_epsilon(epsilon, own, count, delta), "optimal composition")
+
+
+def _adaptive(parts: Parts, delta: Fraction, kept: Fraction) -> list[Candidate]:
+    """The accountants that hold when each spend may depend on what was released before it."""
+    if own_delta(parts) > kept:
+        return []
+    candidates = _sum(parts, kept)
+    if _convertible(parts, delta - kept):
+        from tacit.accounting.rdp import curve, filter_epsilon
+
+        candidates.append(_numeric(filter_epsilon(curve(parts), float(delta - kept)), "Rényi (RDP)"))
+    return candidates
+
+
+def _convertible(parts: Parts, delta: Fraction) -> bool:
+    """Whether a numeric accountant can be asked at this δ."""
+    return delta >= SMALLEST_DELTA and largest_epsilon(parts) <= LARGEST_EPSILON
+
+
+def _kept_for_own(first: Parts, delta: Fraction) -> Fraction:
+    """How much of δ is kept for the δ that parts carry themselves; the rest is for conversion."""
+    carries, converts = own_delta(first) > 0, basic_epsilon(first) is None
+    if carries and not converts:
+        return delta
+    if converts and not carries:
+        return Fraction(0)
+    return delta / 2
+
+
+def _numeric(epsilon: float, accountant: str) -> Candidate:
+    # The factor covers what float arithmetic may have lost on the way.
+    return (rounded_up(epsilon * (1 + 1e-12), DIGITS), accountant) if math.isfinite(epsilon) else NOTHING

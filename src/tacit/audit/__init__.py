@@ -1,0 +1,1 @@
+"""Tests a claimed ε against samples: what an attacker who knows everything but one record could tell at most."""

@@ -1,0 +1,41 @@
+"""Every mechanism that can be audited by name, with all that is checked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+from tacit.audit import central, gate, local, sampling, shuffle
+from tacit.audit.checks import Check
+
+__all__ = ["MECHANISMS"]
+
+# The checks of a mechanism that is to spend ε, and where its claim needs one, δ.
+MECHANISMS: Mapping[str, Callable[[Fraction, Fraction], Sequence[Check]]] = {
+    "permute-and-flip": lambda epsilon, delta: [central.permute_and_flip(epsilon)],
+    "exponential-mechanism": lambda epsilon, delta: [central.exponential_mechanism(epsilon)],
+    "discrete-laplace": lambda epsilon, delta: [central.discrete_laplace(epsilon)],
+    "discrete-gaussian": lambda epsilon, delta: [central.discrete_gaussian(epsilon, delta)],
+    "pate-lnmax": lambda epsilon, delta: [central.laplace_votes(epsilon)],
+    "pate-gnmax": lambda epsilon, delta: [central.gaussian_votes(epsilon, delta)],
+    "pate-confidence": lambda epsilon, delta: [central.confidence_screen(epsilon, delta)],
+    "private-knn": lambda epsilon, delta: [central.sampled_votes(epsilon, delta)],
+    "bits-symmetric": lambda epsilon, delta: local.bits(epsilon, symmetric=True),
+    "bits-asymmetric": lambda epsilon, delta: local.bits(epsilon, symmetric=False),
+    "generalized-response": lambda epsilon, delta: local.generalized_response(epsilon),
+    "subset-selection": lambda epsilon, delta: local.subset_selection(epsilon),
+    "collision": lambda epsilon, delta: local.collision(epsilon),
+    "linear-hashing": lambda epsilon, delta: local.linear_hashing(epsilon),
+    "separation": lambda epsilon, delta: local.separation(epsilon),
+    "concatenation-published": lambda epsilon, delta: local.concatenation(epsilon, corrected=False),
+    "concatenation-corrected": lambda epsilon, delta: local.concatenation(epsilon, corrected=True),
+    "local-laplace": lambda epsilon, delta: local.laplace(epsilon),
+    "privatekt-answers": lambda epsilon, delta: [local.private_answers(epsilon)],
+    "shuffled-response": lambda epsilon, delta: [shuffle.single_message(epsilon, delta)],
+    "flooded-messages": shuffle.flooded_messages,
+    "nfdp-subset": lambda epsilon, delta: [sampling.subset_sample(replacement=False)],
+    "nfdp-with-replacement": lambda epsilon, delta: [sampling.subset_sample(replacement=True)],
+    "nfdp-stratified": lambda epsilon, delta: [sampling.stratified_sample()],
+    "gate": lambda epsilon, delta: [gate.gate(epsilon)],
+    "gate-retried": lambda epsilon, delta: [gate.gate_retried(epsilon)],
+}

@@ -1,0 +1,268 @@
+"""Mistakes that real code of this field makes, seeded on purpose: an audit that lets one pass is not worth running.
+
+Each mutant claims what the correct mechanism claims. ``tacit audit all --mutants`` must catch every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accounting.compose import Rule
+from tacit.audit.central import (
+    MOVED,
+    SELECTED,
+    accounted,
+    difference,
+    discrete_laplace,
+    permute_and_flip,
+    rowwise,
+    sampled_noise,
+)
+from tacit.audit.checks import Check, Estimator, Target
+from tacit.audit.gate import RETRIES, open_account, whole_path
+from tacit.audit.local import CELLS, DIAGONAL, PAIR, SHAPE, answers, bits_message, unbiased
+from tacit.audit.sampling import POPULATION, SIZE, exposure
+from tacit.audit.shuffle import flooded, planned_flooding, planned_response, sent_messages
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.protocols import Integers
+from tacit.core.randomness import Randomness, uniform_below
+from tacit.core.release import Receipt
+from tacit.core.spend import Spend
+from tacit.mechanisms.collision import Collision
+from tacit.mechanisms.concatenation import Concatenation
+from tacit.mechanisms.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise, signs
+from tacit.mechanisms.negative_binomial import NegativeBinomial
+from tacit.mechanisms.pate import SampledVotes
+from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.rounded_gaussian import rounded_gaussian_integers
+from tacit.mechanisms.sampling import SubsetSample
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A broken copy of a mechanism: its name, the audited mechanism it is a copy of, and what is wrong with it."""
+
+    name: str
+    mechanism: str
+    flaw: str
+    make: Callable[[Fraction, Fraction], Check]
+
+    def check(self, epsilon: Fraction, delta: Fraction) -> Check:
+        """The broken mechanism, with the claim of the correct one."""
+        return replace(self.make(epsilon, delta), name=self.name)
+
+
+def _half_laplace(epsilon: Fraction, delta: Fraction) -> Target:
+    claim = discrete_laplace(epsilon)
+    half = DiscreteLaplaceNoise(1 / epsilon, l1=2)
+    return rowwise(claim.name, (claim.epsilon, claim.delta), lambda rows: half, MOVED)
+
+
+def _half_gaussian(epsilon: Fraction, delta: Fraction) -> Target:
+    whole = DiscreteGaussianNoise.for_budget(
+        epsilon, delta, squared_shift=2, unit_steps=True, repetitions=1, rule=Rule.PLANNED
+    )
+    half = replace(whole, sigma=whole.sigma / 2)
+    return rowwise("half", accounted(whole.spend, delta), lambda rows: half, MOVED, difference)
+
+
+def _half_sensitivity(epsilon: Fraction, delta: Fraction) -> Target:
+    claim = permute_and_flip(epsilon)
+    one_way = PermuteAndFlip.for_epsilon(epsilon, row_range=1)
+    return rowwise(claim.name, (claim.epsilon, claim.delta), lambda rows: one_way, SELECTED)
+
+
+def _leaked_count(epsilon: Fraction, delta: Fraction) -> Target:
+    claim = permute_and_flip(epsilon)
+
+    def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
+        labels = claim.draw(row, count, randomness)
+        return np.stack([labels, np.array(row)[labels]], axis=1)
+
+    return replace(claim, draw=draw)
+
+
+def _truncated_tail(epsilon: Fraction, delta: Fraction) -> Target:
+    claim = discrete_laplace(epsilon)
+
+    def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
+        # The inverse of the distribution function at one of 256 points: nothing beyond b·ln 512 can come out.
+        points = (uniform_below(256, 2 * count, randomness) + 0.5) / 256
+        magnitude = np.rint(-2 / float(epsilon) * np.log1p(-points)).astype(np.int64)
+        noise = np.where(signs(2 * count, randomness), magnitude, -magnitude)
+        return np.array(row) + noise.reshape(count, 2)
+
+    return replace(claim, draw=draw)
+
+
+def _reused_noise(epsilon: Fraction, delta: Fraction) -> Target:
+    claim = discrete_laplace(epsilon)
+    half = DiscreteLaplaceNoise(4 / epsilon, l1=2)
+
+    def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
+        noise = half.sample(np.zeros((count, 2), dtype=np.int64), randomness)
+        return np.concatenate([noise, np.array(row) + noise], axis=1)
+
+    return replace(claim, draw=draw)
+
+
+def _with_replacement(epsilon: Fraction, delta: Fraction) -> Target:
+    sigma = sampled_noise(epsilon, delta)
+    claim = accounted(SampledVotes("1/2", sigma, queries=1).spend, delta)
+
+    def draw(present: bool, count: int, randomness: Randomness) -> Integers:
+        drawn = uniform_below(POPULATION, count * SIZE, randomness).reshape(count, SIZE)
+        turned = present * (drawn == 0).sum(axis=1)
+        votes = np.stack([SIZE - turned, turned], axis=1)
+        noise = rounded_gaussian_integers(sigma, votes.size, randomness).reshape(votes.shape)
+        return difference(votes + noise)
+
+    return Target("private-knn", *claim, (False, True), draw)
+
+
+def _underpriced_subset(epsilon: Fraction, delta: Fraction) -> Target:
+    price = SubsetSample(SIZE, POPULATION, replacement=True).spend.delta
+    return exposure("nfdp-subset", price, SubsetSample(SIZE, POPULATION, replacement=False))
+
+
+def _redrawn_subset(epsilon: Fraction, delta: Fraction) -> Target:
+    sample = SubsetSample(SIZE, POPULATION, replacement=False)
+    return exposure("nfdp-subset", sample.spend.delta, sample, draws=2)
+
+
+def _half_flips(epsilon: Fraction, delta: Fraction) -> Target:
+    return replace(bits_message(2 * epsilon, symmetric=True), epsilon=epsilon)
+
+
+def _one_answer_more(epsilon: Fraction, delta: Fraction) -> Target:
+    return answers("privatekt-answers", epsilon, planned=3, given=4)
+
+
+def _reused_seed(epsilon: Fraction, delta: Fraction) -> Estimator:
+    mechanism = Collision(CELLS, 2, epsilon)
+
+    def encode(held: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
+        return mechanism.respond(held, np.tile(randomness.words(2), (len(held), 1)), randomness)
+
+    return unbiased("collision", mechanism, PAIR, encode)
+
+
+def _product(epsilon: Fraction, delta: Fraction) -> Estimator:
+    return unbiased("concatenation", Concatenation(SHAPE, epsilon, corrected=False), DIAGONAL, cost=2)
+
+
+def _no_flood(epsilon: Fraction, delta: Fraction) -> Target:
+    whole = planned_flooding(epsilon, delta)
+    return flooded("flooded-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
+
+
+def _not_shuffled(epsilon: Fraction, delta: Fraction) -> Target:
+    mechanism = planned_response(epsilon, delta)
+
+    def draw(cell: int, count: int, randomness: Randomness) -> Integers:
+        return sent_messages(mechanism, cell, count, randomness)[:, :2]
+
+    return Target("shuffled-response", mechanism.spend.epsilon, mechanism.spend.delta, (0, 1), draw, cost=10)
+
+
+def _wrong_adjacency(epsilon: Fraction, delta: Fraction) -> Target:
+    one_way = PermuteAndFlip.for_epsilon(epsilon, row_range=1)
+    return whole_path("gate", one_way, ledger=lambda: open_account(Adjacency.ADD_REMOVE))
+
+
+class _Forgetful:
+    """A ledger that takes payments and forgets what they bought."""
+
+    def __init__(self) -> None:
+        self._ledger = open_account()
+
+    def charge(self, account: str, spend: Spend, purpose: str, randomness: str, request: str, question: str) -> Receipt:
+        return self._ledger.charge(account, spend, purpose, randomness, request, question)
+
+    def protects(self, account: str) -> tuple[Unit, Adjacency]:
+        return self._ledger.protects(account)
+
+    def kept(self, receipt: Receipt) -> bytes | None:
+        return None
+
+    def keep(self, receipt: Receipt, payload: bytes) -> bytes:
+        return payload
+
+
+def _redrawn_answer(epsilon: Fraction, delta: Fraction) -> Target:
+    mechanism = PermuteAndFlip.for_epsilon(epsilon, row_range=2)
+    return whole_path("gate-retried", mechanism, ledger=_Forgetful, times=RETRIES)
+
+
+_ALL = (
+    Mutant("laplace-half-noise", "discrete-laplace", "the noise has half the scale that was paid for", _half_laplace),
+    Mutant("gaussian-half-noise", "discrete-gaussian", "the noise has half the σ that was accounted", _half_gaussian),
+    Mutant(
+        "one-way-sensitivity",
+        "permute-and-flip",
+        "calibrated for a record that joins, used where a record is replaced: a factor two",
+        _half_sensitivity,
+    ),
+    Mutant("leaked-count", "permute-and-flip", "the winner's number of votes is released beside it", _leaked_count),
+    Mutant(
+        "truncated-tail",
+        "discrete-laplace",
+        "noise made from 256 floating-point numbers ends somewhere, and the end shows where the count was",
+        _truncated_tail,
+    ),
+    Mutant("reused-noise", "discrete-laplace", "two rounds at half of ε each use the same noise", _reused_noise),
+    Mutant(
+        "drawn-with-replacement",
+        "private-knn",
+        "records are drawn with replacement and accounted as a Poisson sample: one may vote several times",
+        _with_replacement,
+    ),
+    Mutant(
+        "underpriced-subset",
+        "nfdp-subset",
+        "records are drawn without replacement and charged as if with, which is less",
+        _underpriced_subset,
+    ),
+    Mutant("redrawn-subset", "nfdp-subset", "the subset is drawn again in a second round, unpaid", _redrawn_subset),
+    Mutant(
+        "half-the-bits",
+        "bits-symmetric",
+        "flips are calibrated for the cells a client has, not for all that differ between two: a factor two",
+        _half_flips,
+    ),
+    Mutant(
+        "one-answer-more",
+        "privatekt-answers",
+        "noise for three answers, and a loop that gives four",
+        _one_answer_more,
+    ),
+    Mutant(
+        "reused-hash-seed", "collision", "all clients hash with one seed, so collisions never average out", _reused_seed
+    ),
+    Mutant(
+        "product-of-one-message",
+        "concatenation-corrected",
+        "two estimates from the same message are multiplied as if they were independent",
+        _product,
+    ),
+    Mutant("no-flood", "flooded-messages", "nothing hides that a +1 message is one too many", _no_flood),
+    Mutant("not-shuffled", "shuffled-response", "messages arrive in the order of the clients", _not_shuffled),
+    Mutant(
+        "wrong-adjacency",
+        "gate",
+        "the account is for records that join or leave, and records are replaced",
+        _wrong_adjacency,
+    ),
+    Mutant("redrawn-answer", "gate-retried", "a retried request is drawn again, for one payment", _redrawn_answer),
+)
+
+MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for mutant in _ALL}

@@ -1,0 +1,70 @@
+"""All commands together, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from tacit.cli.audit import audit
+from tacit.cli.demo import demo
+from tacit.cli.distill import distill
+from tacit.cli.ledger import app as ledger
+from tacit.core.errors import InvalidInput, TacitError
+from tacit.version import __version__
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="tacit",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="""Pass on what records know without giving the records away.
+
+Holders have labeled private records; you have unlabeled public data. Tacit labels the public data under a
+differential-privacy guarantee and trains a student model on it.
+
+Start with [bold]tacit demo[/bold]. Then, on your own files:
+
+  tacit distill --private records.csv --public samples.csv --label diagnosis --classes ill,well --epsilon 1
+
+For a budget that survives runs and refuses when it is spent, open a ledger: [bold]tacit ledger open --help[/bold].""",
+    epilog="Exit codes: 0 done, 1 the run failed, 2 wrong use (a parameter, a file, a column).",
+)
+app.command()(demo)
+app.command()(distill)
+app.command()(audit)
+app.add_typer(ledger, name="ledger")
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        typer.echo(f"tacit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Options that stand before a command."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 a failed run, 2 wrong use; an error is one message, no traceback."""
+    try:
+        app(arguments)
+    except InvalidInput as error:
+        _fail(error, 2)
+    except TacitError as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        _fail("stopped", 130)
+
+
+def _fail(error: object, code: int) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/bold red] {str(error).replace('[', chr(92) + '[')}")
+    sys.exit(code)

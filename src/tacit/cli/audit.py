@@ -1,0 +1,142 @@
+"""``tacit audit``: hold what is claimed against what samples show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from tacit.cli.screen import console, counting
+from tacit.core.errors import InvalidInput
+from tacit.core.rational import positive, probability
+
+if TYPE_CHECKING:
+    from tacit.audit.checks import Finding
+    from tacit.audit.mutants import Mutant
+
+__all__ = ["audit"]
+
+
+def audit(
+    mechanism: str = typer.Argument(
+        ..., help="A mechanism or a mutant of the lists above, or 'all'.", show_default=False
+    ),
+    epsilon: float = typer.Option(1.0, help="The ε that the mechanism is made for, and must not exceed."),
+    delta: float = typer.Option(0.01, help="The δ of mechanisms that need one; smaller ones no sample can show."),
+    samples: int = typer.Option(1_000_000, min=100, help="Draws of each input; slow mechanisms get fewer."),
+    confidence: float = typer.Option(
+        0.999, help="How sure a failure is: of all true claims in the table together, one fails with at most 1 − this."
+    ),
+    mutants: bool = typer.Option(
+        False, "--mutants", help="Audit the mechanism's broken copies too: the audit must catch them all."
+    ),
+) -> None:
+    """Estimate from samples what a mechanism gives away, and compare it with its claim.
+
+    A mechanism runs many times on two inputs that differ in one record.
+    Half of the runs look for an event that is frequent on one input and rare
+    on the other; the rest bound its two probabilities (Clopper and Pearson),
+    which proves a lower bound on ε. Above the claim, the claim is false, and
+    the exit code is 1. Below it nothing is proven: an audit finds mistakes, it
+    cannot show that there are none. Where counts are estimated, their error in
+    standard deviations (z) is tested for bias.
+
+    Central mechanisms:
+    permute-and-flip, exponential-mechanism, discrete-laplace,
+    discrete-gaussian, pate-lnmax, pate-gnmax, pate-confidence, private-knn
+
+    Local mechanisms:
+    bits-symmetric, bits-asymmetric, generalized-response, subset-selection,
+    collision, linear-hashing, separation, concatenation-published,
+    concatenation-corrected, local-laplace, privatekt-answers
+
+    Shuffled messages, secret subsets, and the whole path from records to labels:
+    shuffled-response, flooded-messages, nfdp-subset, nfdp-with-replacement,
+    nfdp-stratified, gate, gate-retried
+
+    Mutants, each with one mistake made on purpose:
+    laplace-half-noise, gaussian-half-noise, one-way-sensitivity, leaked-count,
+    truncated-tail, reused-noise, drawn-with-replacement, underpriced-subset,
+    redrawn-subset, half-the-bits, one-answer-more, reused-hash-seed,
+    product-of-one-message, no-flood, not-shuffled, wrong-adjacency,
+    redrawn-answer
+
+    Example: tacit audit permute-and-flip --epsilon 1
+
+    Example: tacit audit all --mutants
+    """
+    from tacit.audit.auditor import audit as compare
+    from tacit.audit.catalog import MECHANISMS
+    from tacit.audit.mutants import MUTANTS
+    from tacit.catalog import find
+
+    budget, failure = positive(epsilon, "epsilon"), probability(delta, "delta")
+    if not 0 < failure < 0.5:
+        raise InvalidInput(f"delta must be in (0, 0.5), got {delta}")
+    if not 0.5 <= confidence < 1:
+        raise InvalidInput(f"confidence must be in [0.5, 1), got {confidence}")
+    if mechanism in MUTANTS:
+        checks, broken = [MUTANTS[mechanism].check(budget, failure)], []
+    else:
+        names = list(MECHANISMS) if mechanism == "all" else [mechanism]
+        checks = [check for name in names for check in find(MECHANISMS, name, "mechanism")(budget, failure)]
+        broken = [each for each in MUTANTS.values() if mutants and each.mechanism in names]
+
+    rows = [*checks, *(each.check(budget, failure) for each in broken)]
+    findings: list[Finding] = []
+    # The confidence is that of the whole table: each row may be wrong with an equal share of the error.
+    each_confidence = 1 - (1 - confidence) / len(rows)
+    with counting(len(rows), "drawing samples") as tell:
+        for check in rows:
+            findings.append(compare(check, samples, each_confidence))
+            tell(len(findings))
+    own, seeded = findings[: len(checks)], list(zip(broken, findings[len(checks) :], strict=True))
+    console.print(f"ε = {epsilon:g}, confidence {confidence:g} for the whole table", style="bold")
+    _show("mechanism", own, holds="holds", fails="FAILS")
+    if seeded:
+        console.print("Broken on purpose: each must be caught.", style="bold")
+        _show("mutant", [finding for _, finding in seeded], holds="ESCAPED", fails="caught")
+        for mutant in broken:
+            console.print(f"[bold]{mutant.name}[/bold] ({mutant.mechanism}): {mutant.flaw}")
+    _conclude([finding for finding in own if not finding.passed], [each for each, found in seeded if found.passed])
+
+
+def _show(what: str, findings: list[Finding], holds: str, fails: str) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(what, overflow="fold")
+    for column in ("claimed", "samples show"):
+        table.add_column(column, no_wrap=True)
+    for column in ("samples", "seconds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for finding in findings:
+        verdict = holds if finding.passed else fails
+        style = "bold red" if verdict.isupper() else "green"
+        table.add_row(finding.name, *_compared(finding), Text(verdict, style))
+    console.print(table)
+
+
+def _compared(finding: Finding) -> tuple[str, str, str, str]:
+    if finding.share is None:
+        claimed, shown = f"|z| ≤ {finding.allowed:.2f}", f"|z| = {finding.found:.2f}"
+    else:
+        claimed, shown = finding.claimed, f"{finding.measure} ≥ {finding.found:.3f} {finding.share:>5.0%}"
+    return claimed, shown, f"{finding.samples:,}", f"{finding.seconds:.1f}"
+
+
+def _conclude(failed: list[Finding], escaped: list[Mutant]) -> None:
+    for finding in failed:
+        console.print(f"[bold red]fails:[/bold red] {finding}")
+    for mutant in escaped:
+        console.print(
+            f"[bold red]escaped:[/bold red] {mutant.name}: the audit does not see it at this ε with so few samples"
+        )
+    if failed or escaped:
+        raise typer.Exit(1)
+    console.print(
+        "[dim]No claim is contradicted. That is no proof: proofs stand beside the mechanisms, and an audit finds "
+        "where code and proof part.[/dim]"
+    )

@@ -1,0 +1,101 @@
+"""``tacit demo``: the main job on the digits that come with scikit-learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from tacit.cli.screen import console, counting, show_guarantee, show_plan, write_run
+
+__all__ = ["demo"]
+
+
+def demo(
+    epsilon: float = typer.Option(1.0, help="The privacy budget: smaller is more private."),
+    runs: int = typer.Option(1, min=1, help="Repeat the private part and show mean and spread."),
+    seed: int | None = typer.Option(None, help="Replayable noise: a simulation, without a guarantee."),
+    out: Path = typer.Option(Path("runs/demo"), help="Run folder; a number is added if it exists."),
+) -> None:
+    """Label 500 public digits with what 1,000 private ones know, and train a student.
+
+    Nothing is downloaded: the digits come with scikit-learn. Private, public and test parts are fixed and
+    disjoint. The student is compared with two figures that no privacy would allow: the same pipeline without
+    noise, and the same student trained on the private records themselves.
+    """
+    from dataclasses import replace
+
+    from tacit.catalog import STUDENTS
+    from tacit.datasets.digits import digits
+    from tacit.experiment.baselines import accuracy, train_directly, train_without_noise
+    from tacit.experiment.distill import distill, plan
+    from tacit.experiment.machine import machine
+    from tacit.experiment.run import Run
+
+    parts = digits()
+    console.print(
+        f"[bold]digits[/bold]     {len(parts.private_samples)} private labeled records, "
+        f"{len(parts.public_samples)} public unlabeled, {len(parts.test_samples)} for the test ({machine()})"
+    )
+    chosen = plan(parts.public_samples, len(parts.classes), len(parts.private_samples), epsilon)
+    show_plan(chosen)
+    finished: list[Run] = []
+    with counting(runs, "labeling and training") as tell:
+        for index in range(runs):
+            finished.append(
+                distill(
+                    (parts.private_samples, parts.private_labels),
+                    parts.public_samples,
+                    epsilon,
+                    classes=parts.classes,
+                    seed=None if seed is None else seed + index,
+                )
+            )
+            tell(index + 1)
+    learner = STUDENTS["logistic"]()
+    exact_labels, exact_student = train_without_noise(parts, chosen, learner)
+    direct = train_directly(parts, learner)
+    metrics: dict[str, list[float]] = {
+        "label accuracy": [accuracy(run.labels, parts.public_labels) for run in finished],
+        "test accuracy": [accuracy(run.student.predict(parts.test_samples), parts.test_labels) for run in finished],
+        "label accuracy without noise": [accuracy(exact_labels, parts.public_labels)],
+        "test accuracy without noise": [accuracy(exact_student.predict(parts.test_samples), parts.test_labels)],
+        "test accuracy trained directly": [accuracy(direct.predict(parts.test_samples), parts.test_labels)],
+    }
+
+    table = Table("", "labels right", "test right", title=f"what the public data learned, ε = {epsilon:g}")
+    table.add_row("private (this run)", _shown(metrics["label accuracy"]), _shown(metrics["test accuracy"]))
+    table.add_row(
+        "same pipeline, no noise [dim](not private)[/dim]",
+        _shown(metrics["label accuracy without noise"]),
+        _shown(metrics["test accuracy without noise"]),
+    )
+    table.add_row(
+        "student on the records [dim](not private)[/dim]", "", _shown(metrics["test accuracy trained directly"])
+    )
+    console.print(table)
+    run = replace(finished[0], metrics=finished[0].metrics | metrics | {"machine": machine()})
+    show_guarantee(run.guarantee)
+    if runs > 1:
+        console.print(f"[dim]The statement is of each run alone; all {runs} together cost {runs} times as much.[/dim]")
+
+    write_run(run, parts.public_samples, _free(out))
+
+
+def _shown(values: list[float]) -> str:
+    percent = 100 * np.array(values)
+    return f"{percent.mean():.1f} %" + (
+        f" ± {percent.std(ddof=1):.1f} ({len(percent)} runs)" if len(values) > 1 else ""
+    )
+
+
+def _free(folder: Path) -> Path:
+    """The folder, or the first of folder-2, folder-3, … that does not exist yet."""
+    number = 2
+    free = folder
+    while free.exists():
+        free = folder.with_name(f"{folder.name}-{number}")
+        number += 1
+    return free

@@ -1,0 +1,190 @@
+"""``tacit ledger``: open a site's accounts, see what they have paid, and check that nothing was altered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from tacit.cli.screen import console
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import decimal
+from tacit.core.spend import spend_to_json
+from tacit.ledger.database import vacant
+from tacit.ledger.export import export_to, lines
+from tacit.ledger.policy import EXAMPLE, read_policy
+from tacit.ledger.sqlite import Change, SqliteLedger
+from tacit.ledger.verify import verify
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="""Budgets that survive runs: accounts that pay for releases, up to a ceiling that no job can raise.
+
+The site writes a policy and opens a ledger with it; jobs name the ledger and an account. Each release is paid for \
+before it is drawn. A retried request gets the release it paid for and pays nothing.""",
+)
+
+LEDGER = typer.Argument(..., help="The ledger file.", show_default=False)
+
+
+@app.command(
+    "open",
+    help=f"""Create a ledger from the site's policy, or apply a changed policy to one that exists.
+
+A policy file looks like this:
+
+\b
+{escape(EXAMPLE)}
+Write every account, each time. What changes is appended to the ledger and shown. A ceiling may be raised or lowered \
+here and nowhere else; unit and adjacency are fixed by an account's first payment.
+
+Keep the ledger where only the site may write: whoever can write the file can replace it.
+
+Example: tacit ledger open site.ledger --policy policy.toml""",
+)
+def open_ledger(
+    ledger: Path = LEDGER,
+    policy: Path = typer.Option(..., "--policy", help="The policy, a TOML file.", show_default=False),
+) -> None:
+    """Create a ledger, or apply a changed policy."""
+    ceilings = read_policy(policy)
+    if not vacant(ledger):
+        with SqliteLedger(ledger) as book:
+            _show_changes(book.apply(ceilings))
+    else:
+        SqliteLedger.create(ledger, ceilings).close()
+        console.print(Text.assemble(("created", "bold"), f"  {ledger}"), soft_wrap=True)
+        _show_changes([(account, None, ceiling) for account, ceiling in ceilings.items()])
+
+
+@app.command(
+    "show",
+    help="""What each account may spend, has spent and has left, and by which accountant.
+
+With an account's name, its payments too. Reading changes nothing and costs nothing.
+
+Example: tacit ledger show site.ledger clinic""",
+)
+def show(
+    ledger: Path = LEDGER,
+    account: str | None = typer.Argument(None, help="Only this account, with its payments.", show_default=False),
+) -> None:
+    """Show the accounts, or one account's payments."""
+    with SqliteLedger(ledger) as book:
+        if account is not None:
+            _show_account(book, account)
+            return
+        columns = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "payments", "accountant")
+        table = _table(*columns, folding=("account", "accountant"))
+        for name in book.accounts():
+            balance = book.balance(name)
+            ceiling = (decimal(balance.ceiling.epsilon), decimal(balance.ceiling.delta))
+            spent = (balance.spent_shown, balance.remaining_shown, str(balance.payments), balance.spent.accountant)
+            table.add_row(*map(Text, (name, *ceiling, *spent)))
+        console.print(table)
+
+
+@app.command(
+    "verify",
+    help="""Check that no entry was edited, removed, reordered or inserted, from the first to the last.
+
+This finds what was changed in the file, cut off its end, or damaged. Whoever can write the file could also make a \
+whole new one or put back an old copy; only a digest kept elsewhere finds that. Every receipt carries one, and so does \
+the last line of an export: give it with --head, and the ledger must still contain it.
+
+Example: tacit ledger verify site.ledger --head DIGEST""",
+)
+def verify_ledger(
+    ledger: Path = LEDGER,
+    head: str | None = typer.Option(None, "--head", help="A digest kept elsewhere.", show_default=False),
+) -> None:
+    """Check the chain; exit 1 and name the first bad entry if it is broken."""
+    problems = verify(ledger, head)
+    if problems:
+        for problem in problems:
+            console.print(Text.assemble(("altered", "bold red"), f"  {problem}"), soft_wrap=True)
+        raise typer.Exit(1)
+    with SqliteLedger(ledger) as book:
+        count, digest = book.head()
+    console.print(Text.assemble(("whole", "bold green"), f"  {count} entries, head digest {digest}"), soft_wrap=True)
+
+
+@app.command(
+    "export",
+    help="""Write every entry as a line of JSON: for an auditor, or to keep its last digest elsewhere.
+
+An entry's digest is SHA-256 over the previous digest, its sequence, kind and body, joined by newlines, the body as \
+JSON with sorted keys and no spaces. Released values are not exported, only their digests.
+
+Example: tacit ledger export site.ledger --out site.jsonl""",
+)
+def export(
+    ledger: Path = LEDGER,
+    out: Path | None = typer.Option(None, "--out", help="A file instead of the screen.", show_default=False),
+) -> None:
+    """Export the entries."""
+    if out is None:
+        for line in lines(ledger):
+            typer.echo(line)
+        return
+    if out.is_dir():
+        raise InvalidInput(f"cannot write {out}: it is a folder")
+    count, digest = export_to(ledger, out)
+    console.print(Text.assemble(("written", "bold"), f"  {out}: {count} entries, head digest {digest}"), soft_wrap=True)
+
+
+def _show_changes(changes: list[Change]) -> None:
+    if not changes:
+        console.print("the policy is in force already; nothing changed")
+    for account, before, after in changes:
+        if before is None:
+            line = Text.assemble(("opened", "bold"), f"   {account}: {after}")
+        else:
+            line = Text.assemble(("changed", "bold"), f"  {account}: {after} (was {before})")
+        console.print(line, soft_wrap=True)
+
+
+def _show_account(book: SqliteLedger, account: str) -> None:
+    balance = book.balance(account)
+    for name, words in (("ceiling", str(balance.ceiling)), ("balance", balance.in_words)):
+        console.print(Text.assemble((name, "bold"), f"  {words}"), soft_wrap=True)
+    table = _table(
+        "entry", "time", "request", "purpose", "spend", "randomness", "kept", folding=("request", "purpose", "spend")
+    )
+    for payment in book.payments(account):
+        receipt = payment.receipt
+        # The date and the minute; the export has the second.
+        time = payment.at[:16].replace("T", " ")
+        what = (receipt.request, receipt.purpose, _shown(spend_to_json(receipt.spend)), receipt.randomness)
+        table.add_row(*map(Text, (str(receipt.sequence), time, *what, "yes" if payment.kept else "no")))
+    console.print(table)
+
+
+def _table(*names: str, folding: tuple[str, ...]) -> Table:
+    """A table that never cuts a number short: only the named columns are folded when the screen is narrow."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold", no_wrap=name not in folding)
+    return table
+
+
+def _shown(spend: dict[str, Any]) -> str:
+    """A spend in short: its kind, then its parameters, nested ones in brackets."""
+    parts = [spend["kind"].replace("_", " ")]
+    for name, value in spend.items():
+        match value:
+            case dict():
+                parts.append(f"({_shown(value)})")
+            case list():
+                parts.append(f"({' + '.join(map(_shown, value))})")
+            case _ if name != "kind":
+                parts.append(f"{name.replace('_', ' ')} {value}")
+    return " ".join(parts)

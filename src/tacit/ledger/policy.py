@@ -1,0 +1,107 @@
+"""The site's policy file: who may spend how much, on whose behalf. Jobs read it at most; none can change it.
+
+Numbers are taken as they are written: ``epsilon = 0.1`` is one tenth, and ``"1/3"`` in quotes is a third.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
+
+from tacit.accounting.compose import Rule
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.rational import positive, probability
+from tacit.ledger.account import Ceiling
+
+__all__ = ["EXAMPLE", "parse_policy", "read_policy"]
+
+EXAMPLE = """\
+[accounts.clinic]
+epsilon = 1.0               # the most that may ever be spent
+delta = 1e-6                # 0, the default, is pure differential privacy
+rule = "adaptive"           # or "planned": all charges were fixed in advance
+adjacency = "replace-one"   # or "add-remove"
+# Protects one record. To protect a person with several of them:
+unit = { column = "patient", records = 3 }
+"""
+
+
+def _number(value: object) -> int | str | Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
+        raise ValueError(f"must be a number, got {value!r}")
+    return value
+
+
+def _epsilon(value: object) -> Fraction:
+    return positive(_number(value), "epsilon")
+
+
+def _delta(value: object) -> Fraction:
+    return probability(_number(value), "delta")
+
+
+class _Unit(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    column: Annotated[str, Field(min_length=1)]
+    records: Annotated[int, Field(ge=1)]
+
+
+class _Account(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    epsilon: Annotated[InstanceOf[Fraction], BeforeValidator(_epsilon)]
+    delta: Annotated[InstanceOf[Fraction], BeforeValidator(_delta)] = Fraction(0)
+    rule: Rule = Rule.ADAPTIVE
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    unit: _Unit | None = None
+
+    def ceiling(self) -> Ceiling:
+        unit = Unit() if self.unit is None else Unit.person(self.unit.column, self.unit.records)
+        return Ceiling(self.epsilon, self.delta, self.rule, unit, self.adjacency)
+
+
+class _Policy(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    accounts: Annotated[dict[str, _Account], Field(min_length=1)]
+
+
+def parse_policy(text: str) -> dict[str, Ceiling]:
+    """The ceiling of every account in a policy, or an error that names each wrong field.
+
+    >>> print(parse_policy(EXAMPLE)["clinic"])
+    epsilon 1, delta 1e-06 for one person (column "patient", at most 3 records each) (replace-one, adaptive)
+    >>> parse_policy("[accounts.clinic]\\nepsilon = -1")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the policy is not valid. accounts.clinic.epsilon: epsilon must be above 0, got -1
+    """
+    try:
+        policy = _Policy.model_validate(tomllib.loads(text, parse_float=Decimal))
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"the policy is not valid TOML: {error}") from None
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+        ]
+        raise InvalidInput(f"the policy is not valid. {'; '.join(wrong)}") from None
+    return {name: account.ceiling() for name, account in policy.accounts.items()}
+
+
+def read_policy(path: str | Path) -> dict[str, Ceiling]:
+    """The policy in a TOML file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read the policy {path}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return parse_policy(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None

@@ -1,0 +1,34 @@
+"""What crosses the boundary in reverse k-NN labeling: a question about queries, and labels or counts for them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.core.protocols import Floats, Integers, Mechanism, Representation
+
+__all__ = ["VoteAsk"]
+
+
+@dataclass(frozen=True)
+class VoteAsk:
+    """Which label do your records give each of these queries?
+
+    Every record votes with its label for its ``neighbors`` nearest queries in the representation's space. The
+    answer is what ``mechanism`` makes of the table of votes: one label a query, or noisy counts.
+    """
+
+    queries: Floats  # (s, features), in the representation's space
+    representation: Representation
+    neighbors: int
+    classes: int
+    mechanism: Mechanism[Integers, Any]
+    purpose: str
+    request: str
+
+    @property
+    def question(self) -> str:
+        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        shape = f"{self.queries.shape}:{self.neighbors}:{self.classes}:{type(self.representation).__name__}"
+        return hashlib.sha256(shape.encode() + self.queries.tobytes()).hexdigest()

@@ -1,0 +1,235 @@
+"""The k nearest queries of every record of a block, exactly and at the speed of a matrix product.
+
+A vote is safe to release because a record's k queries depend on that record and on public data alone: then one
+changed record moves the counts by what ``core.sensitivity`` says, and by no more. Floating point breaks that
+quietly. The fast way to all distances is a matrix product, and how a product rounds one row depends on where the
+row stands, on how many rows there are and on how many threads run. Between two queries that are almost equally
+near, another record's presence could then decide. So the product only filters, and exact arithmetic decides.
+
+The answer is defined without rounding: features are the float32 numbers they are, a query is nearer when its true
+squared Euclidean distance is smaller, and of two that are equally near the one with the lower index is nearer.
+Three stages find it, each handing on only what it could not prove.
+
+1. A float32 product gives S ≈ |q−c|² − 2(r−c)·(q−c), which is |r−q|² less a number that no query changes; c is
+   the queries' mean. Let u = 2⁻²⁴ and Q = max|q−c|. In whatever order the d+1 products are added, with or
+   without fused operations, S is off by at most e = (d+12)·u·(2|r−c|·Q + Q²) up to terms of order (d·u)²: each
+   of d+1 additions and each rounded factor adds one u (Higham's bound for inner products), the sum of the
+   terms' magnitudes is bounded by Cauchy and Schwarz, and the spare u pay for rounding e and the limit below.
+   If k queries have S ≤ t, the k-th true value is at most t+e, so every query of the answer has S ≤ t + 2e.
+   Those are the candidates; when there are exactly k of them they are the answer.
+2. Otherwise float64 sums (r−q)² over the candidates. All terms are positive, so the relative error is at most
+   (d+3)·2⁻⁵³ in any order, and a wider gap between the k-th and the next settles the record. When the features
+   lie on a common grid (counts, pixels, one-hot) and the sums fit, no rounding happened and ties are true ties.
+3. Whole numbers settle the rest: a float32 is a multiple of 2⁻¹⁴⁹.
+
+Each stage returns the answer or proves nothing, so block size, order, company and threads cannot change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats, Integers
+from tacit.neighbors.stream import Block, Records
+
+__all__ = ["Search"]
+
+MOST_COLUMNS = 2**18
+# Scores this large may overflow in float32, so the product proves nothing about them.
+LARGEST_ERROR = 1e30
+FLOAT32_UNIT, FLOAT64_UNIT = 2.0**-24, 2.0**-53
+
+
+class Search:
+    """Queries made ready to be searched: the product's matrix and error bound, and what the exact stages need.
+
+    >>> search = Search(np.array([[0.0], [1.0], [4.0]]), neighbors=2, block_bytes=1000)
+    >>> record, query = search.pairs(0, np.array([[0.2], [3.0]]))
+    >>> sorted(zip(record.tolist(), query.tolist()))
+    [(0, 0), (0, 1), (1, 1), (1, 2)]
+    """
+
+    def __init__(self, queries: NDArray[Any], neighbors: int, block_bytes: int) -> None:
+        table = _numbers(queries, None, "queries")
+        if 0 in table.shape or table.shape[1] > MOST_COLUMNS:
+            raise InvalidInput(f"queries must have a row and 1 to {MOST_COLUMNS} columns, got shape {table.shape}")
+        if not 1 <= neighbors <= len(table):
+            raise InvalidInput(f"neighbors must be in [1, {len(table)}], the number of queries, got {neighbors}")
+        if block_bytes < 1:
+            raise InvalidInput(f"block_bytes must be at least 1, got {block_bytes}")
+        self.queries = _float32(table)
+        _refuse_infinite(self.queries, "queries", 0)
+        self.size, self.columns = table.shape
+        self.neighbors = neighbors
+        self.block_bytes = block_bytes
+        # A row of a block needs its features, its scores and a mask over them. Row numbers stay below 2^16,
+        # which numpy sorts fastest.
+        self.rows = int(np.clip(block_bytes // (4 * (self.columns + 1) + 5 * self.size), 1, 2**16))
+        wide = self.queries.astype(np.float64)
+        self.centre = wide.mean(axis=0).astype(np.float32)
+        wide -= self.centre
+        squares = np.einsum("ij,ij->i", wide, wide)
+        with np.errstate(over="ignore"):
+            # One product with (r−c, 1) gives the score: the last column adds |q−c|².
+            self.factors = np.concatenate([-2 * wide, squares[:, None]], axis=1).astype(np.float32)
+        # The 2⁻¹⁰⁰ pay for factors too small to be normal numbers.
+        self.reach = float(np.sqrt(squares.max())) + 2.0**-100
+        # A tenth above the bound in the module's docstring covers its second order, as d·u is below 1/60.
+        self.error = 1.1 * (self.columns + 12) * FLOAT32_UNIT
+
+    @cached_property
+    def grid(self) -> float:
+        """The largest power of two of which every query's features are multiples (1 when all are zero)."""
+        fraction, exponent = np.frexp(self.queries[self.queries != 0].astype(np.float64))
+        if not len(fraction):
+            return 1.0
+        significand = np.ldexp(fraction, 24).astype(np.int64)
+        lowest_bit = (significand & -significand).astype(np.float64)
+        return float(np.ldexp(lowest_bit, exponent - 24).min())
+
+    def blocks(self, records: Records) -> Iterator[Block]:
+        """The records, a few at a time, each block with the number of its first row."""
+        start = 0
+        for each in [records] if isinstance(records, np.ndarray) else records:
+            chunk = _numbers(each, self.columns, f"records from row {start} on")
+            for first in range(0, len(chunk), self.rows):
+                block = chunk[first : first + self.rows]
+                yield start, block
+                start += len(block)
+
+    def pairs(self, start: int, block: NDArray[Any]) -> tuple[Integers, Integers]:
+        """Each record of the block with each of its nearest queries, as two index arrays sorted by query."""
+        k, count = self.neighbors, len(block)
+        features = _float32(block)
+        scores, error = self._scores(features, start)  # (queries, records), (records,)
+        # Group the queries and take each group's least score: k groups bound the k-th score of all from above.
+        groups = 1 if k == 1 else min(4 * k, self.size)
+        least = scores[: self.size // groups * groups].reshape(-1, groups, count).min(axis=0)
+        bound = np.partition(least, k - 1, axis=0)[k - 1]
+        position = np.flatnonzero(scores <= bound + 2 * error)
+        query = position // count
+        record = position - query * count
+        crowded = np.flatnonzero(np.bincount(record)[record] > k)
+        if not len(crowded):
+            return record, query
+        crowded = crowded[np.argsort(record[crowded].astype(np.uint16), kind="stable")]
+        score = scores.ravel()[position[crowded]]
+        kept = self._narrowed(features, record[crowded], query[crowded], score, error)
+        keep = np.ones(len(record), dtype=np.bool_)
+        keep[crowded] = kept
+        return record[keep], query[keep]
+
+    def _scores(self, features: Floats, start: int) -> tuple[Floats, Floats]:
+        """Stage 1: the scores, and for each record a bound on how wrong they are."""
+        shifted = np.empty((len(features), self.columns + 1), dtype=np.float32)
+        shifted[:, -1] = 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.subtract(features, self.centre, out=shifted[:, :-1])
+            length = np.sqrt(np.einsum("ij,ij->i", shifted, shifted))
+            # The 2⁻¹²⁰ a column pay for products too small to be normal numbers.
+            error = self.error * (2 * length * self.reach + self.reach**2) + self.columns * 2.0**-120
+            scores = self.factors @ shifted.T
+        hopeless = ~(error < LARGEST_ERROR)
+        if hopeless.any():
+            _refuse_infinite(features, "records", start)
+            # Finite but too large for the product: equal scores make every query a candidate.
+            scores[:, hopeless] = 0
+            error[hopeless] = 0
+        return scores, error
+
+    def _narrowed(
+        self, features: Floats, record: Integers, query: Integers, score: Floats, error: Floats
+    ) -> NDArray[np.bool_]:
+        """Which candidates are in the answer, of records that have too many; sorted by record, then by query."""
+        k = self.neighbors
+        # The k-th score itself is a tighter bound than the one that made the candidates.
+        rows, row, _, table = _ragged(record, score)
+        limit = np.partition(table, k - 1, axis=1)[:, k - 1] + 2 * error[rows]
+        kept = score <= limit[row]
+        left = np.flatnonzero(kept & (np.bincount(row, weights=kept)[row] > k))
+        if len(left):
+            kept[left] = self._settled(features, record[left], query[left])
+        return kept
+
+    def _settled(self, features: Floats, record: Integers, query: Integers) -> NDArray[np.bool_]:
+        """Stages 2 and 3: which candidates are in the answer; each record has more than k here."""
+        k = self.neighbors
+        rows, row, column, table = _ragged(record, self._distances(features, record, query))
+        # Candidates stand by index and the sort is stable, so of equal distances the lower index comes first.
+        order = np.argsort(table, axis=1, kind="stable")
+        each = np.arange(len(rows))
+        kth, following = table[each, order[:, k - 1]], table[each, order[:, k]]
+        slack = (self.columns + 8) * FLOAT64_UNIT
+        unsure = np.flatnonzero(kth * (1 + slack) >= following * (1 - slack))
+        steps = features[rows[unsure]].astype(np.float64) / self.grid
+        rounded = (steps != np.rint(steps)).any(axis=1) | (following[unsure] >= self.grid**2 / FLOAT64_UNIT)
+        for number in unsure[rounded]:
+            candidates = query[slice(*np.searchsorted(row, [number, number + 1]))]
+            order[number, : len(candidates)] = _exact_order(features[rows[number]], self.queries[candidates])
+        chosen = np.zeros(table.shape, dtype=np.bool_)
+        chosen[each[:, None], order[:, :k]] = True
+        return chosen[row, column]
+
+    def _distances(self, features: Floats, record: Integers, query: Integers) -> NDArray[np.float64]:
+        """The squared distance of each pair in float64, a few at a time."""
+        distance = np.empty(len(record))
+        step = max(1, self.block_bytes // (8 * self.columns))
+        for first in range(0, len(record), step):
+            part = slice(first, first + step)
+            difference = features[record[part]].astype(np.float64)
+            difference -= self.queries[query[part]]
+            distance[part] = np.einsum("ij,ij->i", difference, difference)
+        return distance
+
+
+def _ragged(record: Integers, value: NDArray[Any]) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
+    """Values of sorted records as a table, one row a record, filled up with infinity.
+
+    Returns the records, for each value its row and its column, and the table.
+    """
+    first = np.flatnonzero(np.diff(record, prepend=-1))
+    count = np.diff(first, append=len(record))
+    row = np.repeat(np.arange(len(first)), count)
+    column = np.arange(len(record)) - first[row]
+    table = np.full((len(first), count.max()), np.inf, dtype=value.dtype)
+    table[row, column] = value
+    return record[first], row, column, table
+
+
+def _exact_order(record: Floats, queries: Floats) -> Integers:
+    """The queries from nearest to farthest by exact distance, the lower index first when equal."""
+
+    def whole(row: Floats) -> list[int]:
+        return [int(each) for each in np.ldexp(row.astype(np.float64), 149)]
+
+    own = whole(record)
+    distance = [sum((a - b) ** 2 for a, b in zip(own, whole(query), strict=True)) for query in queries]
+    return np.array(sorted(range(len(queries)), key=distance.__getitem__), dtype=np.int64)
+
+
+def _numbers(values: ArrayLike, columns: int | None, name: str) -> NDArray[Any]:
+    """The values as an array, checked to be a table of numbers and as wide as it must be."""
+    table = np.asarray(values)
+    if table.ndim != 2 or table.dtype.kind not in "fiub" or columns not in (None, table.shape[1]):
+        wide = "" if columns is None else f" with {columns} columns like the queries"
+        raise InvalidInput(f"{name} must be a table of numbers{wide}, got shape {table.shape} of {table.dtype}")
+    return table
+
+
+def _float32(table: NDArray[Any]) -> Floats:
+    """The table as float32; what is too large becomes infinite and is refused by ``_refuse_infinite``."""
+    with np.errstate(over="ignore"):
+        return np.asarray(table, dtype=np.float32)
+
+
+def _refuse_infinite(features: Floats, name: str, start: int) -> None:
+    """Name the first row that holds anything but finite float32 numbers, if there is one."""
+    broken = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(broken):
+        raise InvalidInput(f"{name} must be finite float32 numbers, row {start + broken[0]} holds NaN or infinity")

@@ -1,0 +1,52 @@
+"""Principal components of the public samples: fewer, uncorrelated features in which distance means more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats
+from tacit.representations.scaled import flat, same_width
+
+__all__ = ["PrincipalComponents"]
+
+KEPT_VARIANCE = 0.85
+
+
+@dataclass(frozen=True)
+class PrincipalComponents:
+    """The projection on the directions in which the public samples vary most.
+
+    >>> public = np.array([[0.0, 0.0], [2.0, 2.0]])
+    >>> abs(PrincipalComponents.fit(public, components=1).encode(public)[1]).round(3).tolist()
+    [1.4140000343322754]
+    """
+
+    mean: NDArray[np.float64]
+    directions: NDArray[np.float64]  # (features, components)
+
+    @classmethod
+    def fit(cls, public: NDArray[Any], components: int | None = None) -> PrincipalComponents:
+        """Find the directions on the public samples: that many, or as many as hold 85 % of their variance.
+
+        There are never more than samples or features, and never so few that a plane is all there is.
+        """
+        from sklearn.decomposition import PCA
+
+        if components is not None and components < 1:
+            raise InvalidInput(f"components must be at least 1, got {components}")
+        rows = flat(public).astype(np.float64)
+        most = min(rows.shape)
+        fitted = PCA(min(components or most, most), random_state=0).fit(rows)
+        if components is None:
+            held = np.cumsum(fitted.explained_variance_ratio_)
+            components = max(int(np.searchsorted(held, KEPT_VARIANCE)) + 1, min(3, most))
+        return cls(fitted.mean_, fitted.components_[:components].T)
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features a sample."""
+        return ((same_width(samples, len(self.mean)) - self.mean) @ self.directions).astype(np.float32)

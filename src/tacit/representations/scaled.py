@@ -1,0 +1,74 @@
+"""Features as they are, or each brought to mean 0 and spread 1 on the public samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats
+
+__all__ = ["Identity", "Standardised", "flat"]
+
+
+def flat(samples: NDArray[Any]) -> NDArray[Any]:
+    """One row of features a sample, whatever shape a sample has.
+
+    >>> flat(np.zeros((2, 8, 8))).shape
+    (2, 64)
+    """
+    return samples.reshape(len(samples), -1)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The features themselves, flattened.
+
+    >>> Identity.fit(np.zeros((1, 2, 2))).encode(np.ones((1, 2, 2))).tolist()
+    [[1.0, 1.0, 1.0, 1.0]]
+    """
+
+    width: int
+
+    @classmethod
+    def fit(cls, public: NDArray[Any]) -> Identity:
+        """Remember how wide the public samples are."""
+        return cls(flat(public).shape[1])
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features a sample."""
+        return same_width(samples, self.width).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """Each feature minus its public mean, divided by its public standard deviation.
+
+    >>> Standardised.fit(np.array([[0.0], [2.0]])).encode(np.array([[3.0]])).tolist()
+    [[2.0]]
+    """
+
+    mean: NDArray[np.float64]
+    spread: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, public: NDArray[Any]) -> Standardised:
+        """Take mean and spread from the public samples; a constant feature is left unscaled."""
+        rows = flat(public).astype(np.float64)
+        spread = rows.std(axis=0)
+        return cls(rows.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features a sample."""
+        return ((same_width(samples, len(self.mean)) - self.mean) / self.spread).astype(np.float32)
+
+
+def same_width(samples: NDArray[Any], width: int) -> NDArray[Any]:
+    """The samples flattened, if they have as many features as the public ones."""
+    rows = flat(samples)
+    if rows.shape[1] != width:
+        raise InvalidInput(f"samples have {rows.shape[1]} features, the public samples have {width}")
+    return rows

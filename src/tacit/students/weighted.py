@@ -1,0 +1,98 @@
+"""Training any scikit-learn classifier on hard or soft labels, weighted by how sure we are of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+
+__all__ = ["fit_hard", "fit_soft", "forest", "logistic", "takes_weights"]
+
+
+def logistic() -> Any:  # noqa: ANN401
+    """The default student: logistic regression on standardised features.
+
+    >>> logistic().fit([[0.0], [1.0]], ["no", "yes"]).predict([[2.0]]).tolist()
+    ['yes']
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
+
+
+def forest() -> Any:  # noqa: ANN401
+    """A random forest: for tables, and wherever classes are not separated by planes.
+
+    >>> forest().get_params()["n_estimators"]
+    200
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(n_estimators=200, min_samples_leaf=2, random_state=0)
+
+
+def _weight_argument(student: Any) -> str:  # noqa: ANN401
+    """The keyword by which a student takes weights; a pipeline passes them to its last step."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    last = student.steps[-1] if isinstance(student, Pipeline) else ("", student)
+    if not has_fit_parameter(last[1], "sample_weight"):
+        raise InvalidInput(
+            f"{type(last[1]).__name__} does not take sample weights: choose a student whose fit accepts sample_weight"
+        )
+    return f"{last[0]}__sample_weight" if last[0] else "sample_weight"
+
+
+def takes_weights(student: Any) -> bool:  # noqa: ANN401
+    """Whether a student can be trained on weighted samples.
+
+    >>> takes_weights(logistic())
+    True
+    """
+    try:
+        return bool(_weight_argument(student))
+    except InvalidInput:
+        return False
+
+
+def fit_hard(student: Any, samples: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float64]) -> Any:  # noqa: ANN401
+    """A fresh copy of the student, trained on one label a sample.
+
+    >>> student = fit_hard(logistic(), np.array([[0.0], [1.0]]), np.array([3, 7]), np.ones(2))
+    >>> student.predict([[5.0]]).tolist()
+    [7]
+    """
+    from sklearn.base import clone
+
+    if len(np.unique(labels)) < 2:
+        raise InvalidInput(
+            "every public sample got the same label, so there is nothing to learn: "
+            "use more queries, or a larger epsilon"
+        )
+    return clone(student).fit(samples, labels, **{_weight_argument(student): weights})
+
+
+def fit_soft(
+    student: Any,  # noqa: ANN401
+    samples: NDArray[Any],
+    classes: NDArray[Any],
+    probabilities: NDArray[np.float64],
+) -> Any:  # noqa: ANN401
+    """A fresh copy of the student, trained on a probability for every class of a sample.
+
+    Each sample appears once for every class that is not ruled out, weighted by its probability: for a
+    likelihood-trained student that is exactly the cross-entropy with the soft label.
+
+    >>> soft = np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> fit_soft(logistic(), np.array([[0.0], [1.0]]), np.array(["a", "b"]), soft).predict([[0.0]]).tolist()
+    ['a']
+    """
+    # A class with less than one percent of the mass changes nothing but the training time.
+    row, column = np.nonzero(probabilities >= 0.01)
+    return fit_hard(student, samples[row], classes[column], probabilities[row, column])

@@ -1,0 +1,195 @@
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.accounting.amplify import (
+    CLOSED,
+    PROVEN,
+    Amplified,
+    Bound,
+    amplified_epsilon,
+    collision_variation,
+    largest_local_epsilon,
+    response_variation,
+    tightest,
+)
+from tacit.accounting.clones import Clones
+from tacit.core.errors import InvalidInput
+from tacit.core.spend import Approximate
+
+
+def shuffled(inputs, keep, classes):
+    """The distribution of the multiset of randomized responses to these inputs."""
+    other = (1 - keep) / (classes - 1)
+    seen = Counter()
+    for answers in itertools.product(range(classes), repeat=len(inputs)):
+        chance = math.prod(keep if given == answer else other for given, answer in zip(inputs, answers, strict=True))
+        seen[tuple(sorted(answers))] += chance
+    return seen
+
+
+def generic(messages, local):
+    growth = math.exp(local)
+    return Clones(messages - 1, 2 / (growth + 1), growth / (growth + 1), 1 / (growth + 1))
+
+
+@pytest.mark.parametrize(("classes", "messages"), [(2, 6), (3, 5), (4, 4)])
+@pytest.mark.parametrize("local", [0.5, 2.0])
+def test_bounds_hold_for_shuffled_randomized_response(classes, messages, local):
+    growth = math.exp(local)
+    keep = growth / (growth + classes - 1)
+    older = Clones(messages - 1, 1 / growth, growth / (growth + 1), 1 / (growth + 1))
+    largest = dict.fromkeys((0.05, 0.2, 0.5 * local, 0.9 * local), 0.0)
+    for rest in itertools.combinations_with_replacement(range(classes), messages - 1):
+        here, there = shuffled((0, *rest), keep, classes), shuffled((1, *rest), keep, classes)
+        for epsilon in largest:
+            truth = sum(max(0.0, here[seen] - math.exp(epsilon) * there[seen]) for seen in here)
+            largest[epsilon] = max(largest[epsilon], truth)
+    for epsilon, truth in largest.items():
+        assert truth <= generic(messages, local).delta(epsilon) + 1e-12
+        assert generic(messages, local).delta(epsilon) <= older.delta(epsilon) + 1e-12
+    if classes == 2:
+        # Two answers are the worst case, reached when all others agree with the victim.
+        assert truth == pytest.approx(generic(messages, local).delta(0.9 * local), rel=1e-9)
+
+
+def test_enumeration_refutes_the_variation_ratio():
+    # Five messages of three-way randomized response, the others' inputs all like the victim's first one.
+    local, epsilon = 2.0, 1.8
+    growth = math.exp(local)
+    keep, share = growth / (growth + 2), response_variation(local, 3) / (growth - 1)
+    published = Clones(4, 2 * share, share * growth, share).delta(epsilon)
+    here, there = shuffled((0, 0, 0, 0, 0), keep, 3), shuffled((1, 0, 0, 0, 0), keep, 3)
+    truth = sum(max(0.0, here[seen] - math.exp(epsilon) * there[seen]) for seen in here)
+    # Five equal answers alone give keep⁵ − e^ε·keep⁴/(growth + 2).
+    assert truth == pytest.approx(keep**4 * (keep - math.exp(epsilon) / (growth + 2)))
+    assert truth > 4 * published
+    assert truth <= generic(5, local).delta(epsilon)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 25), st.floats(0.01, 4), st.floats(0.05, 1), st.floats(0, 4))
+def test_rows_meet_the_double_sum(others, local, ratio, epsilon):
+    growth = math.exp(local)
+    share = ratio * math.tanh(local / 2) / (growth - 1)
+    pair = Clones(others, 2 * share, share * growth, share)
+    tables = Counter(), Counter()
+    silent = 1 - pair.left - pair.right
+    for clones in range(others + 1):
+        weight = math.comb(others, clones) * pair.clone**clones * (1 - pair.clone) ** (others - clones)
+        for left in range(clones + 1):
+            chance = weight * math.comb(clones, left) / 2**clones
+            for table, first, second in ((tables[0], pair.left, pair.right), (tables[1], pair.right, pair.left)):
+                table[left + 1, clones - left] += chance * first
+                table[left, clones - left + 1] += chance * second
+                table[left, clones - left] += chance * silent
+    truth = sum(max(0.0, chance - math.exp(epsilon) * tables[1][seen]) for seen, chance in tables[0].items())
+    assert pair.delta(epsilon) == pytest.approx(truth, rel=1e-9, abs=1e-14)
+
+
+def test_a_wrong_number_of_clones_is_seen():
+    growth = math.e
+    right = Clones(49, 2 / (growth + 1), growth / (growth + 1), 1 / (growth + 1)).delta(0.3)
+    for others, clone in ((50, 2 / (growth + 1)), (49, 1 / (growth + 1)), (49, 1 / growth)):
+        assert Clones(others, clone, growth / (growth + 1), 1 / (growth + 1)).delta(0.3) != pytest.approx(
+            right, rel=1e-3
+        )
+
+
+@pytest.mark.parametrize("tolerance", [1e-6, 1e-9, 1e-15])
+def test_leaving_rows_out_only_raises_the_bound(tolerance):
+    growth = math.exp(2)
+    pair = Clones(9_999, 2 / (growth + 1), growth / (growth + 1), 1 / (growth + 1))
+    full = pair.delta(0.1)
+    assert full * (1 - 1e-9) <= pair.delta(0.1, tolerance) <= full * (1 + 1e-12) + tolerance
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(2, 20_000), st.floats(0.05, 6), st.floats(1e-9, 1e-2))
+def test_numeric_bounds_are_monotone_and_never_above_the_local_epsilon(messages, local, delta):
+    for bound in (Bound.NUMERIC_2021, Bound.NUMERIC_2022):
+        found = amplified_epsilon(bound, messages, local, delta)
+        assert found <= local
+        slack = 1e-8 + 1e-6 * found
+        assert amplified_epsilon(bound, 2 * messages, local, delta) <= found + slack
+        assert amplified_epsilon(bound, messages, local * 1.1, delta) >= found - slack
+        assert amplified_epsilon(bound, messages, local, delta / 10) >= found - slack
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 100_000), st.floats(0.05, 6), st.floats(1e-9, 1e-2))
+def test_the_tightest_is_the_smallest_that_holds(messages, local, delta):
+    found = tightest(messages, local, delta)
+    for bound in PROVEN:
+        try:
+            other = amplified_epsilon(bound, messages, local, delta)
+        except InvalidInput:
+            assert bound in CLOSED
+        else:
+            assert found.epsilon <= other + 2e-9
+    assert found.bound in PROVEN
+    assert found.epsilon >= amplified_epsilon(found.bound, messages, local, delta)
+    assert found.spend == Approximate(found.epsilon, found.delta)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(100, 50_000), st.floats(0.05, 3), st.floats(1e-8, 1e-3), st.sampled_from(PROVEN))
+def test_the_largest_local_epsilon_meets_its_target(messages, epsilon, delta, bound):
+    local = largest_local_epsilon(messages, epsilon, delta, bound)
+    assert float(local) >= epsilon
+    if float(local) == epsilon:
+        return
+    assert amplified_epsilon(bound, messages, local, delta) <= epsilon + 1e-8
+    if bound not in CLOSED:
+        assert amplified_epsilon(bound, messages, float(local) * 1.001, delta) > epsilon
+
+
+def test_collision_matches_its_messages():
+    # c = 2 of l = 9 values are kept with weight e^ε: the chance of those two against l − c others.
+    growth, items, length = math.e, 2, 9
+    normal = items * growth + length - items
+    here = np.array([growth, growth, *[1] * 7]) / normal
+    there = np.array([1, 1, growth, growth, *[1] * 5]) / normal
+    assert collision_variation(1.0, items, length) == pytest.approx(np.abs(here - there).sum() / 2)
+    keep, other = growth / (growth + 9), 1 / (growth + 9)
+    assert response_variation(1.0, 10) == pytest.approx(keep - other)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: amplified_epsilon(Bound.CLOSED_2021, 1000, 3, 1e-6), r"local_epsilon must be in \(0, 1\.46"),
+        (lambda: amplified_epsilon(Bound.CLOSED_2022, 1000, 3, 1e-6), r"local_epsilon must be in \(0, 2\.0"),
+        (lambda: amplified_epsilon(Bound.CLOSED_2022, 10, 1, 1e-6), r"with 10 messages and delta 1e-06"),
+        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 1000, 0, 1e-6), "local_epsilon must be above 0"),
+        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 1000, 51, 1e-6), r"local_epsilon must be in \(0, 50\]"),
+        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 0, 1, 1e-6), "messages must be at least 1"),
+        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 10, 1, 0), r"delta must be in \(0, 1\)"),
+        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 10, 1, 1), r"delta must be in \(0, 1\)"),
+        (lambda: amplified_epsilon(Bound.VARIATION, 10, 1, 1e-6), "variation must be given"),
+        (lambda: amplified_epsilon(Bound.VARIATION, 10, 1, 1e-6, 0.9), r"variation must be in \(0, 0\.46"),
+        (lambda: tightest(10, -1, 1e-6), "local_epsilon must be above 0"),
+        (lambda: largest_local_epsilon(10, 0, 1e-6), "epsilon must be above 0"),
+        (lambda: largest_local_epsilon(10, 60, 1e-6), r"epsilon must be in \(0, 50\)"),
+        (lambda: largest_local_epsilon(10, 1, 1e-6, Bound.VARIATION), "bound must be one of the proven ones"),
+        (lambda: response_variation(1.0, 1), "classes must be at least 2"),
+        (lambda: collision_variation(1.0, 4, 4), "items must be at least 1 and below the length 4"),
+        (lambda: Clones(-1, 0.5, 0.6, 0.4), "others must be at least 0"),
+        (lambda: Clones(5, 1.5, 0.6, 0.4), r"clone must be in \[0, 1\)"),
+        (lambda: Clones(5, 0.5, 0.4, 0.6), "left and right must be"),
+    ],
+)
+def test_ranges_are_named(call, message):
+    with pytest.raises(InvalidInput, match=message):
+        call()
+
+
+def test_one_message_is_not_hidden():
+    assert amplified_epsilon(Bound.NUMERIC_2022, 1, 1, 1e-6) == pytest.approx(1, abs=1e-5)
+    assert tightest(1, 1, 1e-6) == Amplified(tightest(1, 1, 1e-6).epsilon, Fraction(1, 10**6), Bound.NUMERIC_2021)

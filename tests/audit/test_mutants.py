@@ -1,0 +1,40 @@
+"""The audit of the audit: every mistake that is seeded is caught, with the certainty that the real ones must stand."""
+
+from fractions import Fraction
+
+import pytest
+
+from tacit.audit.auditor import audit
+from tacit.audit.catalog import MECHANISMS
+from tacit.audit.mutants import MUTANTS
+from tacit.core.randomness import SeededRandomness
+
+ONE, DELTA = Fraction(1), Fraction(1, 100)
+DRAWS = {
+    "drawn-with-replacement": 300_000,
+    "underpriced-subset": 4_000,
+    "redrawn-subset": 1_000,
+    "no-flood": 20_000,
+    "not-shuffled": 20_000,
+    "wrong-adjacency": 2_000,
+    "redrawn-answer": 400,
+}
+# Eight releases a draw are slow: fewer draws, and less certainty than the others give.
+CONFIDENCE = {"redrawn-answer": 0.999}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(name):
+    check = MUTANTS[name].check(ONE, DELTA)
+    confidence = CONFIDENCE.get(name, 1 - 1e-9)
+    finding = audit(check, DRAWS.get(name, 100_000) * check.cost, confidence, SeededRandomness(7))
+    assert not finding.passed, finding
+    assert finding.name == name
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
+def test_a_mutant_claims_what_the_mechanism_claims_and_says_what_is_wrong(mutant):
+    claims = {check.claimed for check in MECHANISMS[mutant.mechanism](ONE, DELTA)}
+    underpriced = mutant.name == "underpriced-subset"
+    assert (mutant.check(ONE, DELTA).claimed in claims) is not underpriced
+    assert len(mutant.flaw.split()) > 5

@@ -1,0 +1,26 @@
+"""The suite's false-positive budget: what all statistical tests together may fail by chance."""
+
+import pytest
+from hypothesis import settings
+
+BUDGET = 1e-6
+
+# A slow or busy machine is not a failing law.
+settings.register_profile("tacit", deadline=None)
+settings.load_profile("tacit")
+
+
+def pytest_collection_modifyitems(items):
+    rates = {}
+    for item in items:
+        for mark in item.iter_markers("statistical"):
+            if not 0 < mark.kwargs.get("rate", 0) < 1:
+                raise pytest.UsageError(f"{item.nodeid}: a statistical test declares its false-positive rate")
+            rates[item.nodeid] = mark.kwargs["rate"]
+    if sum(rates.values()) > BUDGET:
+        worst = sorted(rates, key=rates.get, reverse=True)[:5]
+        raise pytest.UsageError(f"statistical tests may fail by chance with {sum(rates.values()):.2g}: {worst}")
+
+
+def pytest_report_header():
+    return f"statistical tests share a false-positive budget of {BUDGET:g}"

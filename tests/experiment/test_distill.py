@@ -1,0 +1,249 @@
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+import tacit
+from tacit.core.errors import BudgetExceeded, InvalidInput, TacitError
+from tacit.core.spend import DiscreteGaussian, Pure
+from tacit.experiment.distill import plan
+from tacit.experiment.run import new_folder
+from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.representations.scaled import Identity
+
+PARTS = tacit.digits()
+PRIVATE = (PARTS.private_samples, PARTS.private_labels)
+
+
+def distill(**options):
+    given = {"private": PRIVATE, "public": PARTS.public_samples, "epsilon": 1.0, "classes": range(10), "seed": 1}
+    return tacit.distill(**(given | options))
+
+
+def right(run):
+    return np.mean(run.student.predict(PARTS.test_samples) == PARTS.test_labels)
+
+
+def test_the_default_is_pure_private_and_useful():
+    run = distill(seed=None)
+    assert run.guarantee.epsilon == 1
+    assert run.guarantee.delta == 0
+    assert not run.guarantee.simulation
+    assert run.guarantee.caveats == ()
+    assert [receipt.spend for receipt in run.receipts] == [Pure(1)]
+    assert run.labels.shape == (500,)
+    assert right(run) > 0.8
+
+
+def test_a_seed_makes_a_simulation_that_can_be_replayed():
+    first, again, other = distill(), distill(), distill(seed=2)
+    assert np.array_equal(first.query_labels, again.query_labels)
+    assert not np.array_equal(first.query_labels, other.query_labels)
+    assert first.guarantee.simulation
+    assert "SIMULATION" in str(first.guarantee)
+
+
+def test_soft_labels_pay_for_counts_and_bring_probabilities():
+    run = distill(labels="soft")
+    assert run.recipe["mechanism"] == "laplace"
+    assert run.probabilities.shape == (500, 10)
+    assert np.allclose(run.probabilities.sum(axis=1), 1)
+    assert np.array_equal(run.labels, run.classes[run.probabilities.argmax(axis=1)])
+    assert right(run) > 0.75
+
+
+def test_delta_allows_gaussian_noise_where_it_is_better():
+    assert distill(delta=1e-6).recipe["mechanism"] == "permute-and-flip"
+    many = distill(delta=1e-6, neighbors=8)
+    assert many.recipe["mechanism"] == "gaussian"
+    assert isinstance(many.receipts[0].spend, DiscreteGaussian)
+    assert Fraction(9, 10) < many.guarantee.epsilon <= 1
+    assert many.guarantee.delta == Fraction(1, 10**6)
+    assert "permute-and-flip would need" in many.recipe["why"]
+
+
+def test_the_answer_does_not_depend_on_how_records_are_spread():
+    whole = distill()
+    for holders in (10, 1000, PARTS.private_labels):
+        assert np.array_equal(distill(holders=holders).query_labels, whole.query_labels)
+
+
+def test_a_person_costs_as_many_records_as_it_may_have():
+    persons = np.arange(1000) // 4
+    run = distill(persons=persons, records_per_person=2, person_column="patient", holders=5)
+    assert 'one person (column "patient", at most 2 records each)' in str(run.guarantee)
+    assert run.receipts[0].spend == Pure(1)
+    assert distill().recipe["queries"] == 2 * run.recipe["queries"] == 40
+
+
+def test_classes_read_off_the_labels_are_admitted():
+    run = distill(classes=None)
+    assert "read off the private labels" in str(run.guarantee)
+    assert run.classes.tolist() == list(range(10))
+
+
+def test_a_class_that_no_record_has_is_fine():
+    assert distill(classes=range(12)).classes.tolist() == list(range(12))
+
+
+@pytest.mark.parametrize("student", ["forest", GaussianNB(), RandomForestClassifier(10, random_state=0)])
+def test_any_student_with_weights_works(student):
+    assert right(distill(student=student)) > 0.7
+
+
+@pytest.mark.parametrize("representation", ["identity", "standardised", "pca", "diffusion", Identity(64)])
+def test_every_representation_works(representation):
+    assert right(distill(representation=representation)) > 0.6
+
+
+def test_images_may_keep_their_shape():
+    run = distill(
+        private=(PARTS.private_samples.reshape(-1, 8, 8), PARTS.private_labels),
+        public=PARTS.public_samples.reshape(-1, 8, 8),
+    )
+    assert np.array_equal(run.query_labels, distill().query_labels)
+
+
+def test_a_ledger_pays_and_refuses_when_it_is_spent():
+    ledger = MemoryLedger({"research": Ceiling("1.5")})
+    distill(ledger=ledger, account="research")
+    with pytest.raises(BudgetExceeded, match=r"epsilon 0\.5 remains"):
+        distill(ledger=ledger, account="research")
+    distill(ledger=ledger, account="research", epsilon=0.5)
+    assert ledger.balance("research").remaining == 0
+
+
+def test_the_same_request_is_paid_once():
+    ledger = MemoryLedger({"research": Ceiling(1)})
+    first = distill(ledger=ledger, account="research", request="r-1", seed=1)
+    again = distill(ledger=ledger, account="research", request="r-1", seed=2)
+    assert np.array_equal(first.query_labels, again.query_labels)
+    assert ledger.balance("research").spent.epsilon == 1
+
+
+def test_an_account_of_another_unit_is_not_charged():
+    ledger = MemoryLedger({"people": Ceiling(1, unit=tacit.Unit.person("patient", 3))})
+    with pytest.raises(InvalidInput, match="counts for one person"):
+        distill(ledger=ledger, account="people")
+    assert ledger.balance("people").payments == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"epsilon": 0}, "epsilon must be above 0"),
+        ({"epsilon": "much"}, "epsilon must be a number"),
+        ({"epsilon": float("inf")}, "epsilon must be a finite number"),
+        ({"delta": 1}, r"delta must be in \[0, 1\)"),
+        ({"delta": -1e-9}, r"delta must be in \[0, 1\)"),
+        ({"neighbors": 0}, "neighbors must be at least 1"),
+        ({"neighbors": 41, "queries": 40}, "neighbors must be at most the 40 queries"),
+        ({"queries": 501}, "queries must be between 1 and the 500"),
+        ({"mechanism": "magic"}, "unknown mechanism 'magic'"),
+        ({"mechanism": "gaussian"}, "gaussian noise needs delta above 0"),
+        ({"mechanism": "permute-and-flip", "labels": "soft"}, "releases labels only"),
+        ({"labels": "medium"}, "labels must be 'hard' or 'soft'"),
+        ({"representation": "magic"}, "unknown representation 'magic'"),
+        ({"student": "magic"}, "unknown student 'magic'"),
+        ({"student": KNeighborsClassifier()}, "does not take sample_weight"),
+        ({"adjacency": "swap"}, "adjacency must be one of"),
+        ({"adjacency": "add-remove"}, "say how many queries"),
+        ({"account": "x"}, "an account needs a ledger"),
+        ({"ledger": MemoryLedger({})}, "say which account"),
+        ({"classes": range(5)}, "label '.' is not in the list of classes"),
+        ({"classes": [1, 1]}, "twice"),
+        ({"holders": 0}, "holders must be between 1"),
+        ({"holders": np.zeros(3)}, "owners"),
+        ({"public": PARTS.public_samples[:, :60]}, "64 features and public ones 60"),
+        ({"public": PARTS.public_samples[:0]}, "the public part is empty"),
+        ({"public": np.full((50, 64), np.nan)}, "public samples: row 0"),
+        ({"public": np.ones((50, 64))}, "all alike"),
+        ({"private": PRIVATE[0]}, "private must be a pair"),
+        ({"private": (PRIVATE[0], PRIVATE[1][:5])}, "give one a sample"),
+        ({"private": (PRIVATE[0][:0], PRIVATE[1][:0])}, "the private part is empty"),
+        ({"persons": np.zeros(3)}, "persons has 3 entries"),
+        ({"persons": np.zeros(1000), "records_per_person": 0}, "records per person must be at least 1"),
+    ],
+)
+def test_bad_input_is_refused_in_words(options, said):
+    with pytest.raises(InvalidInput, match=said):
+        distill(**options)
+
+
+def test_add_remove_is_cheaper_and_says_that_the_number_is_private():
+    run = distill(adjacency="add-remove", queries=40)
+    assert run.receipts[0].spend == Pure(1)
+    assert "number of records is then private" in str(run.guarantee)
+
+
+def test_the_plan_is_made_before_any_record_is_seen():
+    seen = []
+    distill(announce=lambda chosen: seen.append(chosen), progress=lambda done: seen.append(done))
+    assert seen[0].queries == 40
+    assert seen[-1] == 1000
+    chosen = plan(PARTS.public_samples, classes=10, records=1000, epsilon=1)
+    assert chosen.choice.name == "permute-and-flip"
+
+
+def test_a_run_survives_the_disk(tmp_path):
+    run = distill(labels="soft")
+    loaded = tacit.load(run.save(tmp_path / "run"))
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
+        "labels.csv", "queries.npz", "run.json", "student.skops"]  # fmt: skip
+    assert loaded.guarantee == run.guarantee
+    assert loaded.receipts == run.receipts
+    assert loaded.recipe == run.recipe
+    for name in ("labels", "probabilities", "classes", "queries", "query_labels", "membership"):
+        assert np.array_equal(getattr(loaded, name), getattr(run, name))
+    assert np.array_equal(loaded.student.predict(PARTS.test_samples), run.student.predict(PARTS.test_samples))
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert "SIMULATION" in record["guarantee"]["statement"]
+    assert record["versions"]["tacit"] == tacit.__version__
+    lines = (tmp_path / "run" / "labels.csv").read_text().splitlines()
+    assert len(lines) == 501
+
+
+def test_a_run_folder_is_never_overwritten_or_half_written(tmp_path, monkeypatch):
+    run = distill()
+    run.save(tmp_path / "run")
+    with pytest.raises(InvalidInput, match="exists already"):
+        run.save(tmp_path / "run")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tacit.experiment.run.versions", full)
+    with pytest.raises(TacitError, match="the disk is full; nothing was left behind"):
+        run.save(tmp_path / "other")
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path):
+    def write():
+        with new_folder(tmp_path / "run") as partial:
+            (partial / "labels.csv").write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: (folder / "run.json").write_text("{"), "cannot be read"),
+        (lambda folder: (folder / "run.json").write_text('{"format": 99}'), "written in format 99"),
+        (lambda folder: (folder / "queries.npz").unlink(), "cannot be read"),
+        (lambda folder: (folder / "student.skops").write_bytes(b"no"), "not a student"),
+    ],
+)
+def test_a_damaged_run_is_refused_in_words(tmp_path, damage, said):
+    folder = distill().save(tmp_path / "run")
+    damage(folder)
+    with pytest.raises(InvalidInput, match=said):
+        tacit.load(folder)

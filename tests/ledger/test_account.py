@@ -1,0 +1,93 @@
+import math
+import os
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.accounting.compose import Rule, Total
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.spend import FREE, Approximate, Pure, Repeated, Stability
+from tacit.ledger import account
+from tacit.ledger.account import Balance, Ceiling, Tally
+
+RICH = Ceiling(3, "1e-5", Rule.PLANNED, Unit.person("patient", 4), Adjacency.ADD_REMOVE)
+
+
+@pytest.mark.parametrize("ceiling", [Ceiling("1/3"), RICH])
+def test_a_ceiling_survives_being_written(ceiling):
+    assert Ceiling.from_json(ceiling.to_json()) == ceiling
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "named"), [(0, 0, "epsilon"), (-1, 0, "epsilon"), (1, 1, "delta"), (1, -0.1, "delta")]
+)
+def test_a_ceiling_is_checked(epsilon, delta, named):
+    with pytest.raises(InvalidInput, match=named):
+        Ceiling(epsilon, delta)
+
+
+def test_a_pure_account_is_charged_without_an_accountant(monkeypatch):
+    """Ten thousand charges, each told apart, and composition is never asked: that is what makes them O(1)."""
+    monkeypatch.setattr(account, "total", None)
+    ceiling, tally = Ceiling(1, "1e-6"), Tally()
+    for number in range(10_000):
+        spend = Pure(Fraction(1, 10_000 + number % 3))
+        assert tally.excess(spend, ceiling) is None
+        tally.add(spend)
+    assert tally.payments == 10_000
+
+
+def test_equal_spends_reach_the_accountant_as_one_group(monkeypatch):
+    asked = []
+
+    def total(spends, delta, rule):
+        asked.append(list(spends))
+        return Total(Fraction(len(asked)), delta, "test")
+
+    monkeypatch.setattr(account, "total", total)
+    account.composed.cache_clear()
+    tally, leak, tenth = Tally(), Stability("1e-9"), Pure("1/10")
+    for spend in (leak, tenth, FREE, leak, tenth, leak):
+        tally.add(spend)
+    ceiling = Ceiling(5, "1e-6")
+    assert tally.total(ceiling).epsilon == tally.total(ceiling).epsilon == 1, "the total is remembered"
+    assert asked == [[leak, Repeated(leak, 2), Repeated(tenth, 2)]]
+    account.composed.cache_clear()
+
+
+def test_many_equal_charges_never_pass_for_one_that_was_fixed_in_advance(monkeypatch):
+    lengths = []
+    monkeypatch.setattr(account, "total", lambda spends, delta, rule: lengths.append(len(spends)))
+    account.composed.cache_clear()
+    spend = Approximate("1/10", "1e-9")
+    for count in (1, 2, 3):
+        account.composed(((spend, count),), Fraction(0), Rule.ADAPTIVE)
+    assert lengths == [1, 2, 2]
+    account.composed.cache_clear()
+
+
+@given(st.fractions(0, 3), st.fractions(Fraction(1, 1000), 3))
+def test_what_is_shown_never_promises_more_than_there_is(spent, ceiling):
+    balance = Balance("clinic", Ceiling(ceiling), Total(spent, Fraction(0), "pure composition"), 2)
+    assert balance.remaining == max(0, ceiling - spent)
+    assert Fraction(balance.remaining_shown) <= balance.remaining
+    assert Fraction(balance.spent_shown) >= spent
+
+
+def test_a_total_without_bound_leaves_nothing():
+    balance = Balance("clinic", Ceiling(1), Total(math.inf, Fraction(0), "none"), 1)
+    assert balance.remaining == 0
+    assert "spent epsilon without bound of 1" in balance.in_words
+
+
+def test_opening_a_ledger_is_light():
+    """A client process is started for every message; it must not pay for an accountant it does not ask."""
+    heavy = "numpy scipy dp_accounting pydantic typer rich"
+    code = f"import sys, tacit.ledger.sqlite; print([name for name in '{heavy}'.split() if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,169 @@
+"""Children killed by SIGKILL all over the write path: nothing that was seen is ever drawn again or unpaid."""
+
+import itertools
+import random
+import shutil
+import signal
+import sqlite3
+import time
+from fractions import Fraction
+
+import pytest
+
+from tacit.core.spend import Pure
+from tacit.ledger.account import Ceiling
+from tacit.ledger.sqlite import SqliteLedger
+from tacit.ledger.verify import verify
+
+KILLED = [-signal.SIGKILL]
+SPEND = "1/1000"
+
+
+class Site:
+    """A ledger, the world outside it, and what must be true of the two after every kill."""
+
+    def __init__(self, folder, worker):
+        folder.mkdir()
+        self.path = folder / "site.ledger"
+        self.world = folder / "world.txt"
+        self.world.touch()
+        self.worker = worker
+        self.requests = set()
+        SqliteLedger.create(self.path, {"clinic": Ceiling(1)}).close()
+
+    def command(self, *requests, **fault):
+        self.requests.update(requests)
+        where = {"path": str(self.path), "world": str(self.world)}
+        return {"work": "release", "requests": requests, "spend": SPEND, **where, **fault}
+
+    def seen(self):
+        told = {}
+        for line in self.world.read_text().splitlines():
+            request, payload = line.split()
+            told.setdefault(request, set()).add(payload)
+        return told
+
+    def stored(self):
+        connection = sqlite3.connect(self.path)
+        try:
+            paid = dict(connection.execute("SELECT request, sequence FROM entries WHERE kind = 'payment'"))
+            kept = dict(connection.execute("SELECT payment, hex(payload) FROM entries WHERE kind = 'release'"))
+        finally:
+            connection.close()
+        return paid, kept
+
+    def check_after_kill(self):
+        """The ledger opens and verifies; what was seen was paid for and kept; nothing is kept unpaid."""
+        assert verify(self.path) == []
+        paid, kept = self.stored()
+        assert set(paid) <= self.requests
+        assert set(kept) <= set(paid.values())
+        for request, payloads in self.seen().items():
+            assert payloads == {kept[paid[request]].lower()}
+        return paid, kept
+
+    def check_after_retry(self, before):
+        """Every request is paid once and has one release for ever, the one that was kept before if one was."""
+        paid, kept = self.check_after_kill()
+        assert set(paid) == self.requests == set(self.seen())
+        assert before[0].items() <= paid.items()
+        assert before[1].items() <= kept.items()
+        with SqliteLedger(self.path) as ledger:
+            assert ledger.balance("clinic").spent.epsilon == len(self.requests) * Fraction(SPEND)
+
+    def kill_and_retry(self, request, **fault):
+        assert self.worker.run(**self.command(request, **fault))["statuses"] == KILLED
+        before = self.check_after_kill()
+        self.worker.succeed(**self.command(request))
+        self.check_after_retry(before)
+
+
+@pytest.mark.parametrize(("watch", "kills"), [("lines", 150), ("statements", 30), ("steps", 50)])
+def test_killed_at_every_kind_of_point(watch, kills, worker, folder):
+    count = int(worker.succeed(**Site(folder / "count", worker).command("r", watch=watch)))
+    points = sorted({1 + (count - 1) * index // (kills - 1) for index in range(kills)})
+    # Where there are fewer points than kills, every single one is met.
+    assert len(points) == min(count, kills)
+    site = Site(folder / "site", worker)
+    for number, point in enumerate(points):
+        if number % 50 == 49:
+            site = Site(folder / f"site-{number}", worker)
+        site.kill_and_retry(f"request-{point}", watch=watch, kill_at=point)
+
+
+def test_a_gate_that_lets_go_before_it_keeps_is_caught(worker, folder):
+    """The mutant: some kill must leave the world with a release that the ledger does not know."""
+    count = int(worker.succeed(**Site(folder / "count", worker).command("r", watch="statements", careless=True)))
+    caught = 0
+    for point in range(1, count + 1):
+        site = Site(folder / f"site-{point}", worker)
+        worker.run(**site.command("r", watch="statements", kill_at=point, careless=True))
+        paid, kept = site.stored()
+        caught += "r" in site.seen() and paid["r"] not in kept
+    assert caught
+
+
+def test_killed_by_another_process_at_random_times(worker, folder):
+    site = Site(folder / "site", worker)
+    started = time.perf_counter()
+    worker.succeed(**site.command(*(f"warm-{index}" for index in range(4))))
+    longest = time.perf_counter() - started
+    chance = random.Random(20240607)
+    killed = 0
+    for number in itertools.count():
+        requests = [f"{number}-{index}" for index in range(4)]
+        command = site.command(*requests, kill_after=chance.uniform(0, longest))
+        if worker.run(**command)["statuses"] == KILLED:
+            killed += 1
+        else:
+            # It was done before it was killed: the machine was slower when it was measured.
+            longest *= 0.8
+        before = site.check_after_kill()
+        worker.succeed(**site.command(*requests))
+        site.check_after_retry(before)
+        if killed == 30:
+            return
+
+
+def test_killed_while_creating(worker, folder):
+    count = int(worker.succeed(work="create", path=str(folder / "count.ledger"), watch="statements"))
+    assert count >= 20
+    for point in range(1, count + 1):
+        path = folder / f"{point}.ledger"
+        create = {"work": "create", "path": str(path)}
+        assert worker.run(**create, watch="statements", kill_at=point)["statuses"] == KILLED
+        worker.succeed(**create)
+        assert verify(path) == []
+
+
+def test_power_cut_leaves_a_torn_log(folder):
+    """After a power cut the write-ahead log may end anywhere behind the last commit that reached the disk."""
+    path, log = folder / "site.ledger", folder / "site.ledger-wal"
+    with SqliteLedger.create(path, {"clinic": Ceiling(1)}) as ledger:
+        ledger.charge("clinic", Pure(SPEND), "labels", "system", "first", "question")
+        safe, head = log.stat().st_size, ledger.head()
+        ledger.keep(ledger.charge("clinic", Pure(SPEND), "labels", "system", "second", "question"), b"x" * 5000)
+        whole = log.stat().st_size
+        lengths = [safe + (whole - safe) * index // 40 for index in range(40)]
+        for length in lengths:
+            cut = folder / f"cut-{length}.ledger"
+            shutil.copy(path, cut)
+            with log.open("rb") as source:
+                cut.with_name(cut.name + "-wal").write_bytes(source.read(length))
+            assert verify(cut, head=head[1]) == []
+            with SqliteLedger(cut) as restored:
+                receipt = restored.charge("clinic", Pure(SPEND), "labels", "system", "second", "question")
+                assert restored.keep(receipt, b"y") in (b"y", b"x" * 5000)
+                assert restored.balance("clinic").payments == 2
+            assert verify(cut, head=head[1]) == []
+
+
+def test_a_disk_that_fails_to_write_is_explained(worker, folder):
+    site = Site(folder / "site", worker)
+    said = worker.succeed(work="cannot write", path=str(site.path), spend=SPEND)
+    assert "paid at most once" in said
+    assert verify(site.path) == []
+    with SqliteLedger(site.path) as ledger:
+        assert ledger.balance("clinic").payments == 0
+        ledger.charge("clinic", Pure(SPEND), "labels", "system", "r", "question")
+        assert ledger.balance("clinic").payments == 1
