@@ -190,10 +190,21 @@ def test_a_full_disk_is_said_and_nothing_is_left(files):
     assert not any(name.startswith("out") for name in names())
 
 
+def test_a_plan_reads_nothing_and_says_what_to_expect(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run("plan", "--records", 1000, "--classes", 10, "--epsilon", 1, "--queries", 40) == 0
+    shown = capsys.readouterr().out
+    assert "12.2" in shown
+    assert "expect at least 100.0% of the 40 queries, and 90.0% of the public samples" in " ".join(shown.split())
+    assert run("plan", "--records", 1000, "--classes", 10, "--epsilon", 0) == 2
+    assert run("plan", "--records", 1000, "--classes", 10, "--epsilon", 1, "--queries", 3, "--neighbors", 4) == 2
+    assert run("plan", "--records", 1000, "--classes", 10, "--epsilon", 1, "--purity", 2) == 2
+
+
 def test_help_teaches_and_version_is_told(capsys):
     assert run("--version") == 0
     assert capsys.readouterr().out.strip() == f"tacit {tacit.__version__}"
-    for command in ((), ("demo",), ("distill",), ("ledger",), ("ledger", "open")):
+    for command in ((), ("demo",), ("distill",), ("plan",), ("audit",), ("ledger",), ("ledger", "open")):
         assert run(*command, "--help") == 0
         assert len(capsys.readouterr().out) > 400
     assert run("distil") == 2

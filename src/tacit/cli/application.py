@@ -11,6 +11,8 @@ from tacit.cli.audit import audit
 from tacit.cli.demo import demo
 from tacit.cli.distill import distill
 from tacit.cli.ledger import app as ledger
+from tacit.cli.plan import plan
+from tacit.cli.screen import flowing
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.version import __version__
 
@@ -22,21 +24,20 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    help="""Pass on what records know without giving the records away.
+    help=flowing("""Pass on what records know without giving the records away.
 
 Holders have labeled private records; you have unlabeled public data. Tacit labels the public data under a
 differential-privacy guarantee and trains a student model on it.
 
 Start with [bold]tacit demo[/bold]. Then, on your own files:
 
-  tacit distill --private records.csv --public samples.csv --label diagnosis --classes ill,well --epsilon 1
+tacit distill --private records.csv --public samples.csv --label diagnosis --classes ill,well --epsilon 1
 
-For a budget that survives runs and refuses when it is spent, open a ledger: [bold]tacit ledger open --help[/bold].""",
+For a budget that survives runs and refuses when it is spent, open a ledger: [bold]tacit ledger open --help[/bold]."""),
     epilog="Exit codes: 0 done, 1 the run failed, 2 wrong use (a parameter, a file, a column).",
 )
-app.command()(demo)
-app.command()(distill)
-app.command()(audit)
+for command in (demo, distill, plan, audit):
+    app.command(help=flowing(command.__doc__ or ""))(command)
 app.add_typer(ledger, name="ledger")
 
 

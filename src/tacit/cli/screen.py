@@ -20,9 +20,18 @@ if TYPE_CHECKING:
     from tacit.experiment.distill import Plan
     from tacit.experiment.run import Run
 
-__all__ = ["console", "counting", "show_guarantee", "show_plan", "write_run"]
+__all__ = ["console", "counting", "flowing", "show_guarantee", "show_plan", "write_run"]
 
 console = Console()
+
+
+def flowing(text: str) -> str:
+    """Help text whose paragraphs flow: a line break in the source is only a space.
+
+    >>> flowing("One\\n    paragraph.\\n\\n    Another.")
+    'One paragraph.\\n\\nAnother.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
 
 
 def show_plan(plan: Plan) -> None:

@@ -1,0 +1,54 @@
+"""``tacit plan``: what to expect before a single record is looked at."""
+
+from __future__ import annotations
+
+import typer
+from rich.table import Table
+
+from tacit.cli.screen import console
+
+__all__ = ["plan"]
+
+
+def plan(
+    records: int = typer.Option(..., min=1, help="How many private records will vote."),
+    classes: int = typer.Option(..., min=2, help="How many classes there are."),
+    epsilon: float = typer.Option(..., help="The privacy budget."),
+    queries: int | None = typer.Option(None, min=1, help="How many questions; a few numbers are compared if left out."),
+    neighbors: int = typer.Option(1, min=1, help="How many queries a record votes for (k)."),
+    per_person: int = typer.Option(1, min=1, help="Records of one person, at most."),
+    purity: float = typer.Option(0.9, help="The share of a query's voters that agree: a guess about your data."),
+) -> None:
+    """Say how many labels will be right, from public figures alone.
+
+    Nothing is read and nothing is spent. For a number of records, queries and classes it shows the lead a label needs
+    under permute-and-flip, and the least share of labels to expect if queries were voted on evenly and a given share of
+    each query's voters agreed.
+
+    Example: tacit plan --records 20000 --classes 5 --epsilon 0.5
+    """
+    from fractions import Fraction
+
+    from tacit.core.rational import positive
+    from tacit.core.sensitivity import vote_sensitivity
+    from tacit.mechanisms.accuracy import expected_label_accuracy
+    from tacit.methods.rknn.choice import choose_mechanism
+
+    budget = positive(epsilon, "epsilon")
+    asked = (
+        [queries] if queries else sorted({max(classes, neighbors, records // votes) for votes in (25, 50, 100, 400)})
+    )
+    table = Table("queries", "votes a query", "lead needed", "queries right", "samples right")
+    for number in asked:
+        moves = vote_sensitivity(number, classes, neighbors, records=per_person)
+        choice = choose_mechanism(moves, classes, budget, Fraction(0))
+        expected = expected_label_accuracy(records, number, classes, budget / per_person, neighbors, purity)
+        table.add_row(
+            str(number),
+            f"{expected.votes:.0f}",
+            f"{choice.gap:.1f}",
+            f"at least {100 * expected.queries_right:.1f} %",
+            f"at least {100 * expected.samples_right:.1f} %",
+        )
+    console.print(table)
+    console.print(expected.in_words)
