@@ -1,0 +1,173 @@
+"""Reverse k-NN: what the holder answers, what the coordinator makes of it."""
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.core.errors import InvalidInput, RequestConflict, ToleranceExceeded
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.randomness import SeededRandomness
+from tacit.core.sensitivity import Sensitivity, vote_sensitivity
+from tacit.core.spend import FREE
+from tacit.exchange.local import local_exchange
+from tacit.experiment.drive import drive
+from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.methods.rknn.choice import choose_mechanism
+from tacit.methods.rknn.coordinator import VoteCoordinator
+from tacit.methods.rknn.holder import VoteHolder
+from tacit.methods.rknn.queries import Clusters, cluster, margins, suggest_queries
+from tacit.methods.rknn.wire import VoteAsk
+from tacit.private.gate import Gate
+from tacit.private.partition import split_by_class, split_by_dirichlet, split_by_owner, split_evenly
+from tacit.private.records import Private, Records
+from tacit.representations.scaled import Identity
+
+PARTS = tacit.digits()
+LABELS = PARTS.private_labels.astype(np.int64)
+QUERIES = cluster(PARTS.public_samples.astype(np.float32), 30).centres
+
+
+class Exact:
+    """No noise at all: lets a test see the counts. It could not exist outside a test, since it spends nothing."""
+
+    spend = FREE
+    tolerates = Sensitivity()
+
+    def sample(self, value, randomness):
+        return value
+
+    def __repr__(self):
+        return "Exact()"
+
+
+def ask(mechanism, queries=QUERIES, neighbors=1, request="r-1"):
+    return VoteAsk(queries, Identity(64), neighbors, 10, mechanism, "labels", request)
+
+
+def holder(parts=None, ceiling=None, seed=1):
+    gate = Gate(MemoryLedger({"clinic": ceiling or Ceiling(1)}), "clinic", SeededRandomness(seed))
+    rows = parts or [np.arange(1000)]
+    return VoteHolder([Private(Records(PARTS.private_samples[each], LABELS[each])) for each in rows], gate)
+
+
+@pytest.mark.parametrize("neighbors", [1, 3])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        split_evenly(1000, 10),
+        split_evenly(1000, 1000),
+        split_by_class(LABELS, 10),
+        split_by_dirichlet(LABELS, 30, 0.1),
+        split_by_owner(np.arange(1000) % 7),
+    ],
+    ids=["10", "1000", "class", "dirichlet", "owner"],
+)
+def test_counts_are_exactly_the_same_for_every_split(parts, neighbors):
+    whole = holder().answer(ask(Exact(), neighbors=neighbors)).value
+    spread = holder([rows for rows in parts if len(rows)]).answer(ask(Exact(), neighbors=neighbors)).value
+    assert np.array_equal(whole, spread)
+    assert whole.sum() == 1000 * neighbors
+
+
+def test_a_record_votes_for_its_nearest_queries():
+    counts = holder([np.array([5])]).answer(ask(Exact(), neighbors=2)).value
+    distances = ((QUERIES - PARTS.private_samples[5]) ** 2).sum(axis=1)
+    assert sorted(np.flatnonzero(counts[:, LABELS[5]])) == sorted(np.argsort(distances)[:2])
+
+
+@pytest.mark.parametrize(
+    "ceiling",
+    [Ceiling(1, unit=Unit.person("patient", 3)), Ceiling(1)],
+)
+def test_the_accounts_unit_rules_whatever_the_coordinator_asks(ceiling):
+    moves = vote_sensitivity(30, 10, 1, records=ceiling.unit.records)
+    enough = PermuteAndFlip.for_epsilon(1, int(moves.row_range))
+    assert holder(ceiling=ceiling).answer(ask(enough)).value.shape == (30,)
+    with pytest.raises(ToleranceExceeded, match="row_range"):
+        holder(ceiling=ceiling).answer(ask(PermuteAndFlip.for_epsilon(1, int(moves.row_range) - 1)))
+
+
+def test_add_remove_needs_half_the_noise():
+    ceiling = Ceiling(1, adjacency=Adjacency.ADD_REMOVE)
+    assert holder(ceiling=ceiling).answer(ask(PermuteAndFlip.for_epsilon(1, 1))).value.shape == (30,)
+
+
+def test_a_request_id_does_not_cover_other_queries():
+    same = holder()
+    same.answer(ask(PermuteAndFlip.for_epsilon(1, 2)))
+    with pytest.raises(RequestConflict):
+        same.answer(ask(PermuteAndFlip.for_epsilon(1, 2), queries=QUERIES + 1))
+
+
+def coordinator(**options):
+    given = {"public": PARTS.public_samples, "representation": Identity(64), "queries": 30, "neighbors": 1,
+             "classes": 10, "mechanism": PermuteAndFlip.for_epsilon(1, 2), "noise": None, "request": "r"}  # fmt: skip
+    return VoteCoordinator(**(given | options))
+
+
+def test_the_loop_ends_with_labels_and_their_receipt():
+    release = drive(coordinator(), local_exchange([holder()]))
+    assert release.value.labels.shape == (500,)
+    assert release.value.probabilities is None
+    assert len(release.receipts) == 1
+
+
+def test_a_coordinator_refuses_what_makes_no_sense():
+    with pytest.raises(InvalidInput, match="neighbors must be at most"):
+        coordinator(neighbors=31)
+    state = coordinator().begin()
+    with pytest.raises(InvalidInput, match="no answer yet"):
+        coordinator().result(state)
+    with pytest.raises(InvalidInput, match="takes one answer"):
+        coordinator().fold(state, [])
+
+
+def test_a_holder_needs_records():
+    with pytest.raises(InvalidInput, match="at least one set"):
+        VoteHolder([], Gate(MemoryLedger({"a": Ceiling(1)}), "a"))
+
+
+def test_margins_lie_between_a_border_and_a_centre():
+    public = PARTS.public_samples.astype(np.float32)
+    groups = cluster(public, 30)
+    values = margins(public, groups, np.arange(30) % 10)
+    assert values.min() >= 0
+    assert values.max() <= 1
+    assert margins(public, groups, np.zeros(30, dtype=int)).tolist() == [1] * 500
+    at_centre = Clusters(groups.centres, np.arange(30))
+    assert np.allclose(margins(groups.centres, at_centre, np.arange(30) % 10), 1)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "neighbors", "name"),
+    [
+        (1, 0, 1, "permute-and-flip"),
+        (1, 1e-5, 3, "permute-and-flip"),
+        (1, 1e-5, 4, "gaussian"),
+        (0.1, 1e-5, 2, "permute-and-flip"),
+        (0.1, 1e-5, 3, "gaussian"),
+        (4, 1e-5, 4, "permute-and-flip"),
+        (4, 1e-5, 5, "gaussian"),
+        (1, 1e-8, 6, "permute-and-flip"),
+        (1, 1e-8, 7, "gaussian"),
+    ],
+)
+def test_the_choice_follows_the_rule_of_the_reference_page(epsilon, delta, neighbors, name):
+    """Mathematics 2: Gaussian when kT exceeds about 2.3 (ε = .1), 3.4 (1), 4.5 (4), and 6.3 at δ = 1e-8."""
+    from tacit.core.rational import exact
+
+    moves = vote_sensitivity(100, 10, neighbors)
+    assert choose_mechanism(moves, 10, exact(epsilon), exact(delta)).name == name
+
+
+def test_the_number_of_queries_stays_sensible():
+    assert suggest_queries(records=10, public=400, classes=10, neighbors=1, gap=12) == 10
+    assert suggest_queries(records=10**7, public=400, classes=10, neighbors=1, gap=12) == 80
+    assert suggest_queries(records=10**7, public=10**6, classes=10, neighbors=1, gap=12) == 1000
+    assert suggest_queries(records=100, public=4, classes=10, neighbors=1, gap=12) == 4
+
+
+def test_clusters_need_distinct_samples():
+    with pytest.raises(InvalidInput, match="3 distinct public samples"):
+        cluster(np.array([[0.0], [1.0], [1.0], [2.0]], dtype=np.float32), 4)
