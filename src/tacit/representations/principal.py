@@ -27,7 +27,7 @@ class PrincipalComponents:
     """
 
     mean: NDArray[np.float64]
-    directions: NDArray[np.float64]  # (features, components)
+    directions: NDArray[np.float64]  # (components, features)
 
     @classmethod
     def fit(cls, public: NDArray[Any], components: int | None = None) -> PrincipalComponents:
@@ -45,8 +45,12 @@ class PrincipalComponents:
         if components is None:
             held = np.cumsum(fitted.explained_variance_ratio_)
             components = max(int(np.searchsorted(held, KEPT_VARIANCE)) + 1, min(3, most))
-        return cls(fitted.mean_, fitted.components_[:components].T)
+        return cls(fitted.mean_, fitted.components_[:components])
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features a sample."""
-        return ((same_width(samples, len(self.mean)) - self.mean) @ self.directions).astype(np.float32)
+        centred = same_width(samples, len(self.mean)) - self.mean
+        # A matrix product rounds a row differently depending on the rows around it, so that one record could move
+        # another's vote. einsum adds each row up by itself, always in the same order.
+        encoded: Floats = np.einsum("nf,cf->nc", centred, self.directions).astype(np.float32)
+        return encoded

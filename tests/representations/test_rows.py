@@ -1,0 +1,48 @@
+"""Every representation of the catalog encodes a record by itself, and is fitted on public samples alone."""
+
+import numpy as np
+import pytest
+
+from tacit.catalog import REPRESENTATIONS, suggest_representation
+from tacit.core.errors import InvalidInput
+from tacit.datasets.digits import digits
+
+PARTS = digits()
+SAMPLES = PARTS.private_samples[:120] + np.random.default_rng(0).normal(size=(120, 64))
+
+
+@pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
+def test_a_row_is_encoded_the_same_to_the_last_bit_whatever_stands_beside_it(name):
+    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    whole = fitted.encode(SAMPLES)
+    assert whole.dtype == np.float32
+    assert np.isfinite(whole).all()
+    alone = np.concatenate([fitted.encode(SAMPLES[[row]]) for row in range(len(SAMPLES))])
+    assert np.array_equal(whole, alone)
+    assert np.array_equal(whole[::-1], fitted.encode(SAMPLES[::-1]))
+
+
+def test_a_plain_matrix_product_would_not_pass():
+    directions = np.random.default_rng(1).normal(size=(64, 16))
+    whole = SAMPLES @ directions
+    assert not np.array_equal(whole, np.concatenate([SAMPLES[[row]] @ directions for row in range(len(SAMPLES))]))
+
+
+@pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
+def test_fitting_twice_gives_the_same(name):
+    first, again = (REPRESENTATIONS[name](PARTS.public_samples).encode(SAMPLES) for _ in range(2))
+    assert np.array_equal(first, again)
+
+
+@pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
+def test_samples_of_another_width_are_refused(name):
+    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    with pytest.raises(InvalidInput, match="60 features, the public samples have 64"):
+        fitted.encode(SAMPLES[:, :60])
+
+
+def test_constant_features_do_no_harm():
+    public = np.hstack([PARTS.public_samples, np.full((500, 1), 7.0)])
+    assert np.isfinite(REPRESENTATIONS["standardised"](public).encode(public)).all()
+    with pytest.raises(InvalidInput, match="all alike"):
+        suggest_representation(np.ones((50, 3)))
