@@ -121,11 +121,15 @@ def error(found: np.ndarray, true: np.ndarray) -> str:
     return f"{((found - true) ** 2).mean() / true.sum():.3f}"
 
 
+def short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def decode_row(name: str, spent: np.ndarray, ours: np.ndarray, found: np.ndarray, true: np.ndarray) -> str:
     clipped = error(positive_and_normal(found, true.sum()), true)
     # multi-freq-ldpy never shows the estimates before it clips them.
     raw = error(found, true) if (found < 0).any() else ""
-    ratios = " | ".join(f"{time:.3g} | {time / best:.3g}" for time, best in zip(spent, ours, strict=True))
+    ratios = " | ".join(f"{short(each)} | {short(each / best)}" for each, best in zip(spent, ours, strict=True))
     return f"| {name} | {ratios} | {raw} | {clipped} |"
 
 

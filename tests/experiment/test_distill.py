@@ -72,6 +72,46 @@ def test_the_answer_does_not_depend_on_how_records_are_spread():
         assert np.array_equal(distill(holders=holders).query_labels, whole.query_labels)
 
 
+@pytest.mark.parametrize("mechanism", ["auto", "one message", "many messages"])
+def test_a_shuffled_crowd_needs_no_curator(mechanism):
+    run = distill(trust="shuffle", delta=1e-6, mechanism=mechanism, holders=1000)
+    assert "Trust (shuffle): a shuffler is trusted" in str(run.guarantee)
+    assert run.guarantee.epsilon <= 1
+    assert run.guarantee.delta <= Fraction(1, 10**6)
+    assert right(run) > 0.8
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "Collision", "bit response, symmetric"])
+def test_a_local_crowd_trusts_nobody(mechanism):
+    name = "local hashing" if mechanism == "Collision" else mechanism
+    run = distill(trust="local", epsilon=6, mechanism=name)
+    assert "Trust (local): nobody is trusted" in str(run.guarantee)
+    assert run.receipts[0].spend == Pure(6)
+    assert right(run) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"trust": "blind"}, "trust must be one of central, local, shuffle"),
+        ({"trust": "masked"}, "trust must be one of"),
+        ({"trust": "local", "mechanism": "laplace"}, "unknown local mechanism"),
+        ({"trust": "shuffle"}, "shuffling needs delta above 0"),
+        ({"trust": "shuffle", "delta": 1e-6, "mechanism": "magic"}, "unknown shuffle mechanism"),
+        ({"trust": "local", "adjacency": "add-remove", "queries": 10}, "replace-one adjacency"),
+        ({"trust": "local", "persons": np.arange(1000) // 2, "records_per_person": 2}, "one record each"),
+    ],
+)
+def test_crowds_refuse_what_they_cannot_do(options, said):
+    with pytest.raises(InvalidInput, match=said):
+        distill(**options)
+
+
+def test_a_person_of_a_crowd_answers_with_one_record():
+    run = distill(trust="local", epsilon=6, persons=np.arange(1000) // 2, person_column="patient")
+    assert 'one person (column "patient", at most 1 record each)' in str(run.guarantee)
+
+
 def test_a_person_costs_as_many_records_as_it_may_have():
     persons = np.arange(1000) // 4
     run = distill(persons=persons, records_per_person=2, person_column="patient", holders=5)

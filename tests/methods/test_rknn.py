@@ -12,11 +12,13 @@ from tacit.core.spend import FREE
 from tacit.exchange.local import local_exchange
 from tacit.experiment.drive import drive
 from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.mechanisms.local_choice import choose
 from tacit.mechanisms.permute_and_flip import PermuteAndFlip
 from tacit.methods.rknn.choice import choose_mechanism
 from tacit.methods.rknn.coordinator import VoteCoordinator
-from tacit.methods.rknn.holder import VoteHolder
+from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
 from tacit.methods.rknn.queries import Clusters, cluster, margins, suggest_queries
+from tacit.methods.rknn.reading import LabelReader
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
 from tacit.private.partition import split_by_class, split_by_dirichlet, split_by_owner, split_evenly
@@ -102,7 +104,8 @@ def test_a_request_id_does_not_cover_other_queries():
 
 def coordinator(**options):
     given = {"public": PARTS.public_samples, "representation": Identity(64), "queries": 30, "neighbors": 1,
-             "classes": 10, "mechanism": PermuteAndFlip.for_epsilon(1, 2), "noise": None, "request": "r"}  # fmt: skip
+             "classes": 10, "mechanism": PermuteAndFlip.for_epsilon(1, 2), "reader": LabelReader(),
+             "request": "r"}  # fmt: skip
     return VoteCoordinator(**(given | options))
 
 
@@ -126,6 +129,28 @@ def test_a_coordinator_refuses_what_makes_no_sense():
 def test_a_holder_needs_records():
     with pytest.raises(InvalidInput, match="at least one set"):
         VoteHolder([], Gate(MemoryLedger({"a": Ceiling(1)}), "a"))
+
+
+@pytest.mark.parametrize("neighbors", [1, 2])
+def test_a_crowds_messages_decode_to_the_votes(neighbors):
+    """At a huge ε nothing is randomized away: the decoded counts are the exact ones, whatever the mechanism."""
+    exact = holder().answer(ask(Exact(), neighbors=neighbors)).value
+    for alternative in choose(300, neighbors, 40).alternatives:
+        if alternative.name == "discrete Laplace":
+            continue  # its noise never vanishes altogether
+        gate = Gate(MemoryLedger({"each": Ceiling(40)}), "each", SeededRandomness(2))
+        crowd = VoteCrowd([Private(Records(PARTS.private_samples, LABELS))], gate)
+        released = crowd.answer(ask(alternative.mechanism, neighbors=neighbors))
+        counts = alternative.mechanism.decode(released.value).counts.reshape(30, 10)
+        assert abs(counts - exact).max() < 40, alternative.name
+
+
+def test_a_crowd_is_of_one_record_holders():
+    gate = Gate(MemoryLedger({"a": Ceiling(1, unit=Unit.person("patient", 2))}), "a")
+    with pytest.raises(InvalidInput, match="one record"):
+        VoteCrowd([Private(Records(PARTS.private_samples, LABELS))], gate)
+    with pytest.raises(InvalidInput, match="at least one holder"):
+        VoteCrowd([], gate)
 
 
 def test_margins_lie_between_a_border_and_a_centre():

@@ -30,13 +30,14 @@ def distill(
     unit: str | None = typer.Option(None, help="Column that says whose record it is; protects persons, not records."),
     per_person: int = typer.Option(1, "--per-person", min=1, help="With --unit: records used of a person, at most."),
     labels: str = typer.Option("hard", help="hard: one label a query. soft: counts are paid for, students get odds."),
-    mechanism: str = typer.Option("auto", help="auto, permute-and-flip, laplace or gaussian."),
+    mechanism: str = typer.Option("auto", help="auto, or by name: permute-and-flip, laplace, gaussian."),
     queries: int | None = typer.Option(None, min=1, help="How many questions; chosen from public figures if left out."),
     neighbors: int = typer.Option(1, min=1, help="How many queries a record votes for (k)."),
     representation: str = typer.Option(
         "auto", help="auto, identity, standardised, pca or diffusion; fitted on public data only."
     ),
     student: str = typer.Option("logistic", help="logistic, forest, or network (needs torch)."),
+    trust: str = typer.Option("central", help="central (a curator), or local or shuffle: one record a holder."),
     adjacency: str = typer.Option("replace-one", help="replace-one, or add-remove (then give --queries)."),
     ledger: Path | None = typer.Option(None, help="A ledger file that pays, opened with 'tacit ledger open'."),
     account: str | None = typer.Option(None, help="The ledger's account that pays."),
@@ -87,7 +88,7 @@ def distill(
             classes=None if classes is None else list(names), labels=labels, mechanism=mechanism,
             queries=queries, neighbors=neighbors, representation=representation, student=student,
             persons=table.persons, person_column=unit or "person", records_per_person=per_person,
-            adjacency=adjacency, ledger=ledger, account=account, request=request.name, seed=seed,
+            trust=trust, adjacency=adjacency, ledger=ledger, account=account, request=request.name, seed=seed,
             announce=announce, progress=tell,
         )  # fmt: skip
     show_guarantee(run.guarantee)

@@ -31,7 +31,8 @@ from tacit.ledger.memory import Ceiling, MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.rknn.choice import Choice, choose_mechanism
 from tacit.methods.rknn.coordinator import Labeling, VoteCoordinator
-from tacit.methods.rknn.holder import VoteHolder
+from tacit.methods.rknn.crowd_choice import choose_local, choose_shuffled
+from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
 from tacit.methods.rknn.queries import suggest_queries
 from tacit.private.gate import Gate
 from tacit.private.partition import split_by_owner, split_evenly
@@ -46,6 +47,8 @@ CLASSES_READ = (
     "declare the classes to remove this"
 )
 MEMORY_ACCOUNT = "this run"
+# How answers travel without a trusted party at all, over masks, needs a network of holders.
+SUPPORTED = (Trust.CENTRAL, Trust.LOCAL, Trust.SHUFFLE)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Plan:
     neighbors: int
     unit: Unit
     adjacency: Adjacency
+    trust: Trust
     representation: str
     fitted: Representation
 
@@ -77,6 +81,7 @@ def distill(
     persons: ArrayLike | None = None,
     person_column: str = "person",
     records_per_person: int = 1,
+    trust: str = "central",
     adjacency: str = "replace-one",
     holders: int | ArrayLike = 1,
     ledger: Ledger | str | Path | None = None,
@@ -90,8 +95,9 @@ def distill(
 
     The guarantee holds for one record, or with ``persons`` for one person of whom at most
     ``records_per_person`` records are used. ``classes`` is public knowledge: where it is not given it is read
-    off the private labels, and the guarantee says so. A ``seed`` makes the run a simulation. ``announce`` is
-    shown the plan before any record is counted, ``progress`` how many records have voted.
+    off the private labels, and the guarantee says so. ``trust`` says who may see what: ``central`` for a curator,
+    ``local`` or ``shuffle`` for a crowd of holders with one record each. A ``seed`` makes the run a simulation.
+    ``announce`` is shown the plan before any record is counted, ``progress`` how many records have voted.
 
     >>> from tacit.datasets.digits import digits
     >>> parts = digits()
@@ -119,6 +125,7 @@ def distill(
     chosen = plan(
         public_samples, len(names), len(records.labels), epsilon, delta, labels=labels, mechanism=mechanism,
         queries=queries, neighbors=neighbors, representation=representation, unit=unit, adjacency=adjacency,
+        trust=trust,
     )  # fmt: skip
     randomness: Randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     if persons is not None:
@@ -126,12 +133,13 @@ def distill(
     parts = [Private(records.take(rows)) for rows in _holders(holders, records)]
     coordinator = VoteCoordinator(
         public_samples, chosen.fitted, chosen.queries, neighbors, len(names), chosen.choice.mechanism,
-        chosen.choice.noise, request or uuid.uuid4().hex,
+        chosen.choice.reader, request or uuid.uuid4().hex,
     )  # fmt: skip
     with _paying(ledger, account, epsilon, delta, chosen) as (book, payer):
         if announce is not None:
             announce(chosen)
-        holder = VoteHolder(parts, Gate(book, payer, randomness), progress)
+        side = VoteHolder if chosen.trust is Trust.CENTRAL else VoteCrowd
+        holder = side(parts, Gate(book, payer, randomness), progress)
         release: Release[Labeling] = drive(coordinator, local_exchange([holder]))
     trained = release.map(lambda labeling: _train(learner, public_samples, names, labeling, soft=labels == "soft"))
 
@@ -168,6 +176,7 @@ def plan(
     representation: str | Representation = "auto",
     unit: Unit | None = None,
     adjacency: str = "replace-one",
+    trust: str = "central",
 ) -> Plan:
     """Every public choice of a run, from public knowledge alone.
 
@@ -182,11 +191,21 @@ def plan(
         raise InvalidInput(f"neighbors must be at least 1, got {neighbors}")
     if adjacency not in tuple(Adjacency):
         raise InvalidInput(f"adjacency must be one of {', '.join(Adjacency)}, got {adjacency!r}")
+    if trust not in SUPPORTED:
+        raise InvalidInput(f"trust must be one of {', '.join(SUPPORTED)}, got {trust!r}")
     replace = adjacency == Adjacency.REPLACE_ONE
+    if trust != Trust.CENTRAL and (not replace or unit.records != 1):
+        raise InvalidInput(f"{trust} trust is for holders of one record each, under replace-one adjacency")
 
     def choose(asked: int) -> Choice:
-        moves = vote_sensitivity(asked, classes, neighbors, records=unit.records, replace=replace)
-        return choose_mechanism(moves, classes, budget, slack, mechanism, counts=labels == "soft")
+        match Trust(trust):
+            case Trust.LOCAL:
+                return choose_local(records, asked, classes, neighbors, budget, mechanism)
+            case Trust.SHUFFLE:
+                return choose_shuffled(records, asked, classes, neighbors, budget, slack, mechanism)
+            case _:
+                moves = vote_sensitivity(asked, classes, neighbors, records=unit.records, replace=replace)
+                return choose_mechanism(moves, classes, budget, slack, mechanism, counts=labels == "soft")
 
     if queries is None:
         if not replace:
@@ -200,7 +219,7 @@ def plan(
     fitted = (
         find(REPRESENTATIONS, name, "representation")(public) if isinstance(representation, str) else representation
     )
-    return Plan(choose(queries), queries, neighbors, unit, Adjacency(adjacency), name, fitted)
+    return Plan(choose(queries), queries, neighbors, unit, Adjacency(adjacency), Trust(trust), name, fitted)
 
 
 def _private_arrays(private: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -273,7 +292,7 @@ def _guarantee(receipts: Sequence[Receipt], delta: Fraction, chosen: Plan) -> Gu
         delta=spent.delta,
         unit=chosen.unit,
         adjacency=chosen.adjacency,
-        trust=Trust.CENTRAL,
+        trust=chosen.trust,
         accountant=spent.accountant,
         simulation=any(receipt.simulated for receipt in receipts),
     )
@@ -282,6 +301,7 @@ def _guarantee(receipts: Sequence[Receipt], delta: Fraction, chosen: Plan) -> Gu
 def _recipe(chosen: Plan, labels: str, learner: Any, public: NDArray[Any], seed: int | None) -> dict[str, Any]:  # noqa: ANN401
     return {
         "method": "reverse k-NN",
+        "trust": str(chosen.trust),
         "mechanism": chosen.choice.name,
         "why": chosen.choice.reason,
         "queries": chosen.queries,

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from tacit.accounting.compose import Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Mechanism
+from tacit.core.protocols import Mechanism
 from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.accuracy import gap_needed
 from tacit.mechanisms.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.permute_and_flip import PermuteAndFlip
 from tacit.methods.rknn.posterior import Noise
+from tacit.methods.rknn.reading import CountReader, LabelReader, Reader
 
-__all__ = ["Choice", "choose_mechanism"]
+__all__ = ["ERROR", "Choice", "choose_mechanism", "said"]
 
+# How unsure a label may be at the lead that is quoted.
 ERROR = 0.01
 
 
@@ -26,14 +28,14 @@ ERROR = 0.01
 class Choice:
     """A mechanism, why it was chosen, and the lead in votes that makes a label 99 % certain under it.
 
-    ``noise`` is the law of the noise on the counts where counts are released, nothing where labels are.
+    ``reader`` says what the mechanism's answers mean.
     """
 
     name: str
-    mechanism: Mechanism[Integers, Any]
+    mechanism: Mechanism[Any, Any]
     reason: str
     gap: float
-    noise: Noise | None
+    reader: Reader
 
 
 def choose_mechanism(
@@ -69,25 +71,30 @@ def choose_mechanism(
     tried = [candidates[each]() for each in allowed]
     best = min(tried, key=lambda choice: choice.gap)
     others = "; ".join(f"{each.name} would need {each.gap:.1f}" for each in tried if each is not best)
-    return Choice(best.name, best.mechanism, best.reason + (f" ({others})" if others else ""), best.gap, best.noise)
+    return replace(best, reason=best.reason + (f" ({others})" if others else ""))
 
 
-def _said(what: str, gap: float) -> str:
+def said(what: str, gap: float) -> str:
+    """A reason with the lead that it leads to.
+
+    >>> said("labels only", 12.21)
+    'labels only; a label is 99 % certain once it leads by 12.2 votes'
+    """
     return f"{what}; a label is 99 % certain once it leads by {gap:.1f} votes"
 
 
 def _permute_and_flip(moves: Sensitivity, classes: int, epsilon: Fraction) -> Choice:
     mechanism = PermuteAndFlip.for_epsilon(epsilon, int(moves.row_range))
     gap = gap_needed("permute-and-flip", classes, ERROR) / float(mechanism.rate)
-    reason = _said("only labels are released, so permute-and-flip is the best pure mechanism", gap)
-    return Choice("permute-and-flip", mechanism, reason, gap, None)
+    reason = said("only labels are released, so permute-and-flip is the best pure mechanism", gap)
+    return Choice("permute-and-flip", mechanism, reason, gap, LabelReader())
 
 
 def _laplace(moves: Sensitivity, classes: int, epsilon: Fraction) -> Choice:
     mechanism = DiscreteLaplaceNoise.for_epsilon(epsilon, int(moves.l1))
     gap = gap_needed("laplace", classes, ERROR) * float(mechanism.scale)
-    noise = Noise("laplace", float(mechanism.scale))
-    return Choice("laplace", mechanism, _said("counts are released with pure privacy", gap), gap, noise)
+    reader = CountReader(Noise("laplace", float(mechanism.scale)))
+    return Choice("laplace", mechanism, said("counts are released with pure privacy", gap), gap, reader)
 
 
 def _gaussian(moves: Sensitivity, classes: int, epsilon: Fraction, delta: Fraction, rule: Rule) -> Choice:
@@ -97,5 +104,5 @@ def _gaussian(moves: Sensitivity, classes: int, epsilon: Fraction, delta: Fracti
         epsilon, delta, squared_shift=int(moves.l2_squared), unit_steps=moves.linf <= 1, repetitions=1, rule=rule
     )
     gap = gap_needed("gaussian", classes, ERROR) * float(mechanism.sigma)
-    noise = Noise("gaussian", float(mechanism.sigma))
-    return Choice("gaussian", mechanism, _said("counts are released with (ε, δ) privacy", gap), gap, noise)
+    reader = CountReader(Noise("gaussian", float(mechanism.sigma)))
+    return Choice("gaussian", mechanism, said("counts are released with (ε, δ) privacy", gap), gap, reader)

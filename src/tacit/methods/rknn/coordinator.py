@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers, Mechanism, Representation
 from tacit.core.release import Release, gather
-from tacit.methods.rknn.posterior import Noise, calibrated_posterior
 from tacit.methods.rknn.queries import Clusters, cluster, margins
+from tacit.methods.rknn.reading import Reader
 from tacit.methods.rknn.wire import VoteAsk
 
 __all__ = ["Labeling", "VoteCoordinator", "VoteState"]
@@ -53,8 +53,7 @@ class Labeling:
 class VoteCoordinator:
     """Asks once: the centres of clusters of the public samples.
 
-    ``noise`` is the law of the counts' noise where the mechanism releases counts, else nothing: then the
-    answer is labels.
+    ``reader`` says what the mechanism's answers mean: labels, noisy counts, or messages.
     """
 
     def __init__(
@@ -64,8 +63,8 @@ class VoteCoordinator:
         queries: int,
         neighbors: int,
         classes: int,
-        mechanism: Mechanism[Integers, Any],
-        noise: Noise | None,
+        mechanism: Mechanism[Any, Any],
+        reader: Reader,
         request: str,
         purpose: str = "reverse k-NN labels",
         seed: int = 0,
@@ -78,7 +77,7 @@ class VoteCoordinator:
         self._neighbors = neighbors
         self._classes = classes
         self._mechanism = mechanism
-        self._noise = noise
+        self._reader = reader
         self._request = request
         self._purpose = purpose
         self._seed = seed
@@ -102,9 +101,9 @@ class VoteCoordinator:
         )
 
     def fold(self, state: VoteState, answers: Sequence[Release[Any]]) -> VoteState:
-        """Keep the curator's answer."""
+        """Keep the answer, of the curator or of the whole crowd."""
         if len(answers) != 1:
-            raise InvalidInput(f"central labeling takes one answer, from the curator; got {len(answers)}")
+            raise InvalidInput(f"labeling takes one answer, the curator's or the crowd's; got {len(answers)}")
         return replace(state, answer=gather(answers).map(lambda values: values[0]))
 
     def result(self, state: VoteState) -> Release[Labeling]:
@@ -113,8 +112,7 @@ class VoteCoordinator:
             raise InvalidInput("the run has no answer yet")
         return state.answer.map(lambda answer: self._label(state.clusters, answer))
 
-    def _label(self, clusters: Clusters, answer: Integers) -> Labeling:
-        labels = answer if self._noise is None else answer.argmax(axis=1)
-        probabilities = None if self._noise is None else calibrated_posterior(answer, self._noise)
+    def _label(self, clusters: Clusters, answer: Any) -> Labeling:  # noqa: ANN401
+        labels, probabilities = self._reader(answer)
         encoded = self._representation.encode(self._public)
         return Labeling(clusters, labels, probabilities, margins(encoded, clusters, labels))

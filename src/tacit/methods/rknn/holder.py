@@ -13,13 +13,13 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Integers
 from tacit.core.release import Release
-from tacit.core.sensitivity import vote_sensitivity
+from tacit.core.sensitivity import ANYTHING, vote_sensitivity
 from tacit.methods.rknn.wire import VoteAsk
-from tacit.neighbors import vote_counts
+from tacit.neighbors import nearest_queries, vote_counts
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, combine
 
-__all__ = ["VoteHolder"]
+__all__ = ["VoteCrowd", "VoteHolder"]
 
 # Rows encoded at a time: enough to keep matrix products busy, little enough to forget the size of the data set.
 CHUNK = 8192
@@ -66,6 +66,36 @@ class VoteHolder:
             ask.classes,
             progress=self._progress,
         )
+
+
+class VoteCrowd:
+    """Many holders with one record each, in one process: every record's own answer is randomized.
+
+    A record's answer is the set of its cells, (query, label) for its k nearest queries. The account stands for
+    each of the holders: they hold different records, so what one of them pays is what all of them pay.
+    """
+
+    def __init__(
+        self, records: Sequence[Private[Records]], gate: Gate, progress: Callable[[int], None] | None = None
+    ) -> None:
+        if not records:
+            raise InvalidInput("a crowd needs at least one holder")
+        if gate.unit.records != 1:
+            raise InvalidInput("a holder of a crowd answers for one record; bound persons to one record each")
+        self._records = list(records)
+        self._gate = gate
+        self._progress = progress
+
+    def answer(self, ask: VoteAsk) -> Release[Any]:
+        """The messages of all holders, paid for."""
+        cells = combine([part.map(partial(self._cells, ask)) for part in self._records], np.concatenate)
+        return self._gate.release(cells, ANYTHING, ask.mechanism, ask.purpose, ask.request, ask.question)
+
+    def _cells(self, ask: VoteAsk, records: Records) -> Integers:
+        chunks = encoded_chunks(ask, records.samples)
+        near = nearest_queries(chunks, ask.queries, ask.neighbors, progress=self._progress)
+        cells: Integers = near.astype(np.int64) * ask.classes + records.labels[:, None]
+        return cells
 
 
 def encoded_chunks(ask: VoteAsk, samples: NDArray[Any]) -> Iterator[NDArray[np.float32]]:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.core.protocols import Floats, Integers, Mechanism, Representation
+from tacit.core.protocols import Floats, Mechanism, Representation
 
 __all__ = ["VoteAsk"]
 
@@ -16,14 +16,14 @@ class VoteAsk:
     """Which label do your records give each of these queries?
 
     Every record votes with its label for its ``neighbors`` nearest queries in the representation's space. The
-    answer is what ``mechanism`` makes of the table of votes: one label a query, or noisy counts.
+    answer is what ``mechanism`` makes of the votes: one label a query, noisy counts, or messages of a crowd.
     """
 
     queries: Floats  # (s, features), in the representation's space
     representation: Representation
     neighbors: int
     classes: int
-    mechanism: Mechanism[Integers, Any]
+    mechanism: Mechanism[Any, Any]
     purpose: str
     request: str
 
