@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Representation
-from tacit.representations.diffusion import DiffusionMap
 from tacit.representations.principal import PrincipalComponents
 from tacit.representations.scaled import Identity, Standardised, flat
+from tacit.representations.spectral import spectral_map
 from tacit.students.weighted import forest, logistic
 
-__all__ = ["MECHANISMS", "REPRESENTATIONS", "STUDENTS", "find", "suggest_representation"]
+__all__ = ["REPRESENTATIONS", "STUDENTS", "find", "suggest_representation"]
 
 Entry = TypeVar("Entry")
 
@@ -23,7 +23,7 @@ REPRESENTATIONS: Mapping[str, Callable[[NDArray[Any]], Representation]] = {
     "identity": Identity.fit,
     "standardised": Standardised.fit,
     "pca": PrincipalComponents.fit,
-    "diffusion": DiffusionMap.fit,
+    "spectral": spectral_map,
 }
 
 
@@ -36,7 +36,6 @@ def _network() -> Any:  # noqa: ANN401
 STUDENTS: Mapping[str, Callable[[], Any]] = {"logistic": logistic, "forest": forest, "network": _network}
 # Below this many samples a neighbourhood graph is mostly gaps.
 GRAPH_SAMPLES = 100
-MECHANISMS = ("auto", "permute-and-flip", "laplace", "gaussian")
 
 
 def find(entries: Mapping[str, Entry], name: str, what: str) -> Entry:
@@ -60,7 +59,7 @@ def suggest_representation(public: NDArray[Any]) -> str:
     or the largest would decide every distance alone.
 
     >>> suggest_representation(np.random.default_rng(0).normal(size=(200, 64)))
-    'diffusion'
+    'spectral'
     >>> suggest_representation(np.array([[1.0, 20_000], [2.0, 50_000], [3.0, 30_000]]))
     'standardised'
     """
@@ -71,4 +70,4 @@ def suggest_representation(public: NDArray[Any]) -> str:
     uneven = spreads.max() > 10 * np.median(spreads)
     if uneven or len(spreads) <= 8:
         return "standardised"
-    return "diffusion" if len(public) >= GRAPH_SAMPLES else "pca"
+    return "spectral" if len(public) >= GRAPH_SAMPLES else "pca"

@@ -87,6 +87,14 @@ def test_a_float_is_the_decimal_that_was_written():
     assert sum([exact(0.1)] * 10) == 1
 
 
+@pytest.mark.parametrize("value", [np.int64(18), np.int32(18), np.uint8(18), np.float32(18), np.float64(18)])
+def test_numpy_numbers_are_made_plain_before_they_can_wrap_around(value):
+    number = exact(value)
+    assert type(number.numerator) is int
+    assert number + Fraction(333333333333333333, 10**18) > 18
+    assert type(Pure(value).epsilon.numerator) is int
+
+
 @given(st.fractions(min_value=0, max_value=10**6))
 def test_rounding_is_outward_and_close(value):
     assert rounded_down(value) <= value <= rounded_up(value)

@@ -117,7 +117,55 @@ def test_a_person_costs_as_many_records_as_it_may_have():
     run = distill(persons=persons, records_per_person=2, person_column="patient", holders=5)
     assert 'one person (column "patient", at most 2 records each)' in str(run.guarantee)
     assert run.receipts[0].spend == Pure(1)
-    assert distill().recipe["queries"] == 2 * run.recipe["queries"] == 40
+
+
+def test_the_plan_does_not_depend_on_how_many_records_a_person_has():
+    few = np.concatenate([np.arange(500), np.arange(500)])
+    many = np.concatenate([np.arange(500), np.zeros(500, dtype=int)])
+    plans = []
+    for persons in (few, many):
+        distill(persons=persons, announce=plans.append)
+    assert plans[0].queries == plans[1].queries == 16
+
+
+def test_owners_and_persons_go_together():
+    persons = np.arange(1000) // 2
+    spread = distill(persons=persons, holders=persons % 7)
+    assert np.array_equal(spread.query_labels, distill(persons=persons).query_labels)
+
+
+def test_labels_of_pandas_survive_the_disk(tmp_path):
+    words = np.array([f"digit {each}" for each in PRIVATE[1]], dtype=object)
+    run = distill(private=(PRIVATE[0], words), classes=None)
+    assert tacit.load(run.save(tmp_path / "run")).labels.tolist() == run.labels.tolist()
+
+
+def test_every_file_of_a_simulation_says_so(tmp_path):
+    for labels in ("hard", "soft"):
+        folder = distill(labels=labels).save(tmp_path / labels)
+        assert "simulated label" in (folder / "labels.csv").read_text().splitlines()[0]
+        assert np.load(folder / "queries.npz")["simulation"]
+        assert "SIMULATION" in (folder / "run.json").read_text()
+        assert (folder / "simulated-student.skops").exists()
+    real = distill(seed=None).save(tmp_path / "real")
+    assert "simul" not in (real / "labels.csv").read_text().splitlines()[0]
+    assert (real / "student.skops").exists()
+
+
+def test_one_label_for_all_is_still_a_run():
+    """What was paid for is never lost to a student that cannot learn from it."""
+    run = distill(private=(PRIVATE[0], np.full(1000, 3)), epsilon=1000, queries=40)
+    assert set(run.labels) == {3}
+    assert set(run.student.predict(PARTS.test_samples)) == {3}
+
+
+def test_a_pure_run_is_said_to_be_pure_even_where_delta_was_allowed():
+    assert distill(delta=1e-6).guarantee.delta == 0
+
+
+def test_a_delta_that_protects_nobody_is_admitted():
+    run = distill(delta=0.01, mechanism="gaussian", neighbors=2)
+    assert "delta is not below one over the number of records" in str(run.guarantee)
 
 
 def test_classes_read_off_the_labels_are_admitted():
@@ -135,7 +183,7 @@ def test_any_student_with_weights_works(student):
     assert right(distill(student=student)) > 0.7
 
 
-@pytest.mark.parametrize("representation", ["identity", "standardised", "pca", "diffusion", Identity(64)])
+@pytest.mark.parametrize("representation", ["identity", "standardised", "pca", "spectral", Identity(64)])
 def test_every_representation_works(representation):
     assert right(distill(representation=representation)) > 0.6
 
@@ -223,7 +271,7 @@ def test_add_remove_is_cheaper_and_says_that_the_number_is_private():
 def test_the_plan_is_made_before_any_record_is_seen():
     seen = []
     distill(announce=lambda chosen: seen.append(chosen), progress=lambda done: seen.append(done))
-    assert seen[0].queries == 40
+    assert seen[0].queries == 32
     assert seen[-1] == 1000
     chosen = plan(PARTS.public_samples, classes=10, records=1000, epsilon=1)
     assert chosen.choice.name == "permute-and-flip"
@@ -233,7 +281,7 @@ def test_a_run_survives_the_disk(tmp_path):
     run = distill(labels="soft")
     loaded = tacit.load(run.save(tmp_path / "run"))
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
-        "labels.csv", "queries.npz", "run.json", "student.skops"]  # fmt: skip
+        "labels.csv", "queries.npz", "run.json", "simulated-student.skops"]  # fmt: skip
     assert loaded.guarantee == run.guarantee
     assert loaded.receipts == run.receipts
     assert loaded.recipe == run.recipe
@@ -279,7 +327,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
         (lambda folder: (folder / "run.json").write_text("{"), "cannot be read"),
         (lambda folder: (folder / "run.json").write_text('{"format": 99}'), "written in format 99"),
         (lambda folder: (folder / "queries.npz").unlink(), "cannot be read"),
-        (lambda folder: (folder / "student.skops").write_bytes(b"no"), "not a student"),
+        (lambda folder: (folder / "simulated-student.skops").write_bytes(b"no"), "not a student"),
     ],
 )
 def test_a_damaged_run_is_refused_in_words(tmp_path, damage, said):

@@ -67,3 +67,9 @@ def test_a_person_with_two_records_moves_twice_as_far():
 def test_bad_parameters_are_named(arguments, named):
     with pytest.raises(InvalidInput, match=named):
         vote_sensitivity(**({"queries": 4, "classes": 3, "neighbors": 1} | arguments))
+
+
+def test_persons_with_fewer_records_do_not_cancel():
+    """Every cell is forced for a single record, yet a person of two records may be replaced by one of one."""
+    assert vote_sensitivity(queries=1, classes=2, neighbors=1, labels=2).l1 == 0
+    assert vote_sensitivity(queries=1, classes=2, neighbors=1, labels=2, records=2).l1 >= 2

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.catalog import REPRESENTATIONS
 from tacit.core.errors import InvalidInput, RequestConflict, ToleranceExceeded
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import SeededRandomness
@@ -12,6 +13,7 @@ from tacit.core.spend import FREE
 from tacit.exchange.local import local_exchange
 from tacit.experiment.drive import drive
 from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local_choice import choose
 from tacit.mechanisms.permute_and_flip import PermuteAndFlip
 from tacit.methods.rknn.choice import choose_mechanism
@@ -30,8 +32,14 @@ LABELS = PARTS.private_labels.astype(np.int64)
 QUERIES = cluster(PARTS.public_samples.astype(np.float32), 30).centres
 
 
-class Exact:
-    """No noise at all: lets a test see the counts. It could not exist outside a test, since it spends nothing."""
+# Noise that vanishes, at an absurd price: lets a test see the counts.
+EXACT = DiscreteLaplaceNoise("1e-6", 100)
+BOTTOMLESS = Ceiling(10**12)
+NAMES = tuple(map(str, range(10)))
+
+
+class Free:
+    """A mechanism that claims to cost nothing, as a dishonest coordinator might send it."""
 
     spend = FREE
     tolerates = Sensitivity()
@@ -39,18 +47,18 @@ class Exact:
     def sample(self, value, randomness):
         return value
 
-    def __repr__(self):
-        return "Exact()"
 
-
-def ask(mechanism, queries=QUERIES, neighbors=1, request="r-1"):
-    return VoteAsk(queries, Identity(64), neighbors, 10, mechanism, "labels", request)
+def ask(mechanism, queries=QUERIES, neighbors=1, request="r-1", names=NAMES):
+    return VoteAsk(queries, Identity(64), neighbors, names, "space", mechanism, "labels", request)
 
 
 def holder(parts=None, ceiling=None, seed=1):
     gate = Gate(MemoryLedger({"clinic": ceiling or Ceiling(1)}), "clinic", SeededRandomness(seed))
     rows = parts or [np.arange(1000)]
-    return VoteHolder([Private(Records(PARTS.private_samples[each], LABELS[each])) for each in rows], gate)
+    persons = np.arange(1000) // gate.unit.records
+    return VoteHolder(
+        [Private(Records(PARTS.private_samples[each], LABELS[each], persons[each])) for each in rows], gate
+    )
 
 
 @pytest.mark.parametrize("neighbors", [1, 3])
@@ -66,14 +74,33 @@ def holder(parts=None, ceiling=None, seed=1):
     ids=["10", "1000", "class", "dirichlet", "owner"],
 )
 def test_counts_are_exactly_the_same_for_every_split(parts, neighbors):
-    whole = holder().answer(ask(Exact(), neighbors=neighbors)).value
-    spread = holder([rows for rows in parts if len(rows)]).answer(ask(Exact(), neighbors=neighbors)).value
+    whole = holder(ceiling=BOTTOMLESS).answer(ask(EXACT, neighbors=neighbors)).value
+    spread = holder([rows for rows in parts if len(rows)], BOTTOMLESS).answer(ask(EXACT, neighbors=neighbors)).value
     assert np.array_equal(whole, spread)
     assert whole.sum() == 1000 * neighbors
 
 
+@pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
+def test_one_record_moves_the_counts_as_far_as_claimed_and_no_further(name):
+    """Raw integer pixels, where distances tie, through the whole holder, on both sides of every batch size."""
+    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    queries = cluster(fitted.encode(PARTS.public_samples), 20).centres
+
+    def counts(rows):
+        question = VoteAsk(queries, fitted, 1, NAMES, "", EXACT, "labels", "r-1")
+        return holder([rows], BOTTOMLESS).answer(question).value
+
+    for size in (499, 500, 999):
+        fewer, more = counts(np.arange(size)), counts(np.arange(size + 1))
+        assert abs(more - fewer).sum() == 1
+        replaced = counts(np.append(np.arange(size - 1), 999 if size < 999 else 998))
+        assert abs(replaced - fewer).sum() <= 2
+    whole = counts(np.arange(1000))
+    assert np.array_equal(whole, sum(counts(rows) for rows in split_evenly(1000, 7)))
+
+
 def test_a_record_votes_for_its_nearest_queries():
-    counts = holder([np.array([5])]).answer(ask(Exact(), neighbors=2)).value
+    counts = holder([np.array([5])], BOTTOMLESS).answer(ask(EXACT, neighbors=2)).value
     distances = ((QUERIES - PARTS.private_samples[5]) ** 2).sum(axis=1)
     assert sorted(np.flatnonzero(counts[:, LABELS[5]])) == sorted(np.argsort(distances)[:2])
 
@@ -95,16 +122,48 @@ def test_add_remove_needs_half_the_noise():
     assert holder(ceiling=ceiling).answer(ask(PermuteAndFlip.for_epsilon(1, 1))).value.shape == (30,)
 
 
+def test_a_mechanism_of_somebody_else_is_refused():
+    with pytest.raises(InvalidInput, match="does not answer through Free"):
+        holder().answer(ask(Free()))
+    with pytest.raises(ToleranceExceeded, match="nothing private is free"):
+        Gate(MemoryLedger({"a": Ceiling(1)}), "a").release(Private(1), Sensitivity(), Free(), "labels", "r")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [ask(PermuteAndFlip.for_epsilon(1, 2), names=("0", "1")), ask(PermuteAndFlip.for_epsilon(1, 2), QUERIES[:, :9])],
+)
+def test_an_error_says_nothing_of_the_records(question):
+    ledger = MemoryLedger({"clinic": Ceiling(1)})
+    with pytest.raises(InvalidInput) as caught:
+        VoteHolder([Private(Records(PARTS.private_samples, LABELS))], Gate(ledger, "clinic")).answer(question)
+    assert str(caught.value).startswith("the records do not fit the question")
+    assert not any(character.isdigit() for character in str(caught.value))
+    assert caught.value.__cause__ is None
+    assert ledger.balance("clinic").payments == 0
+
+
+def test_persons_that_were_not_bounded_are_refused():
+    gate = Gate(MemoryLedger({"a": Ceiling(1, unit=Unit.person("patient", 2))}), "a")
+    many = Private(Records(PARTS.private_samples, LABELS, np.arange(1000) // 3))
+    with pytest.raises(InvalidInput, match="at most 2 records; bound them first"):
+        VoteHolder([many], gate)
+    with pytest.raises(InvalidInput, match="needs its person column"):
+        VoteHolder([Private(Records(PARTS.private_samples, LABELS))], gate)
+
+
 def test_a_request_id_does_not_cover_other_queries():
     same = holder()
     same.answer(ask(PermuteAndFlip.for_epsilon(1, 2)))
     with pytest.raises(RequestConflict):
         same.answer(ask(PermuteAndFlip.for_epsilon(1, 2), queries=QUERIES + 1))
+    with pytest.raises(RequestConflict):
+        same.answer(ask(PermuteAndFlip.for_epsilon(1, 2), names=NAMES[::-1]))
 
 
 def coordinator(**options):
     given = {"public": PARTS.public_samples, "representation": Identity(64), "queries": 30, "neighbors": 1,
-             "classes": 10, "mechanism": PermuteAndFlip.for_epsilon(1, 2), "reader": LabelReader(),
+             "names": range(10), "mechanism": PermuteAndFlip.for_epsilon(1, 2), "reader": LabelReader(),
              "request": "r"}  # fmt: skip
     return VoteCoordinator(**(given | options))
 
@@ -134,7 +193,7 @@ def test_a_holder_needs_records():
 @pytest.mark.parametrize("neighbors", [1, 2])
 def test_a_crowds_messages_decode_to_the_votes(neighbors):
     """At a huge ε nothing is randomized away: the decoded counts are the exact ones, whatever the mechanism."""
-    exact = holder().answer(ask(Exact(), neighbors=neighbors)).value
+    exact = holder(ceiling=BOTTOMLESS).answer(ask(EXACT, neighbors=neighbors)).value
     for alternative in choose(300, neighbors, 40).alternatives:
         if alternative.name == "discrete Laplace":
             continue  # its noise never vanishes altogether

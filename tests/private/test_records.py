@@ -8,7 +8,7 @@ import pytest
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.private.partition import split_by_class, split_by_dirichlet, split_by_owner, split_evenly
-from tacit.private.persons import bound_persons
+from tacit.private.persons import bounded_rows
 from tacit.private.records import Private, Records, combine
 
 SECRET = "diagnosis"
@@ -71,31 +71,28 @@ def test_records_of_unequal_length_are_refused():
         Records(np.eye(3), np.arange(2))
 
 
-def people():
-    return Records(np.arange(60).reshape(30, 2), np.zeros(30, dtype=int), np.repeat(["a", "b", "c"], [20, 9, 1]))
+PEOPLE = np.repeat(["a", "b", "c"], [20, 9, 1])
 
 
 def test_a_person_keeps_at_most_the_limit():
-    kept = bound_persons(people(), 2, SystemRandomness())
-    assert dict(zip(*np.unique(kept.persons, return_counts=True), strict=True)) == {"a": 2, "b": 2, "c": 1}
-    assert len(np.unique(kept.samples[:, 0])) == 5
+    kept = bounded_rows(PEOPLE, 2, SystemRandomness())
+    assert dict(zip(*np.unique(PEOPLE[kept], return_counts=True), strict=True)) == {"a": 2, "b": 2, "c": 1}
+    assert len(np.unique(kept)) == 5
 
 
 @pytest.mark.statistical(rate=1e-9)
 def test_each_record_of_a_person_is_as_likely_to_be_kept():
     from scipy.stats import chisquare
 
-    kept = np.concatenate([bound_persons(people(), 1, SystemRandomness()).samples[:1, 0] // 2 for _ in range(4000)])
+    kept = np.concatenate([bounded_rows(PEOPLE, 1, SystemRandomness())[:1] for _ in range(4000)])
     assert chisquare(np.bincount(kept, minlength=20)).pvalue > 1e-9
     # The mutant always keeps the first record.
     assert chisquare(np.bincount(np.zeros(4000, dtype=int), minlength=20)).pvalue < 1e-9
 
 
-def test_bounding_persons_needs_a_column_and_a_limit():
-    with pytest.raises(InvalidInput, match="person column"):
-        bound_persons(Records(np.eye(2), np.arange(2)), 1, SeededRandomness(0))
+def test_bounding_persons_needs_a_limit():
     with pytest.raises(InvalidInput, match="at least 1"):
-        bound_persons(people(), 0, SeededRandomness(0))
+        bounded_rows(PEOPLE, 0, SeededRandomness(0))
 
 
 LABELS = np.arange(100) % 5

@@ -8,7 +8,8 @@ from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
 
 PARTS = digits()
-SAMPLES = PARTS.private_samples[:120] + np.random.default_rng(0).normal(size=(120, 64))
+# Half of them raw integers, whose distances tie.
+SAMPLES = PARTS.private_samples[:120] + np.random.default_rng(0).normal(size=(120, 64)) * (np.arange(120) % 2)[:, None]
 
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
@@ -20,6 +21,20 @@ def test_a_row_is_encoded_the_same_to_the_last_bit_whatever_stands_beside_it(nam
     alone = np.concatenate([fitted.encode(SAMPLES[[row]]) for row in range(len(SAMPLES))])
     assert np.array_equal(whole, alone)
     assert np.array_equal(whole[::-1], fitted.encode(SAMPLES[::-1]))
+
+
+@pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
+def test_the_size_of_a_batch_does_not_matter(name):
+    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    whole = fitted.encode(PARTS.private_samples)
+    for size in (1, 499, 500, 501):
+        assert np.array_equal(whole[:size], fitted.encode(PARTS.private_samples[:size]))
+
+
+@pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
+def test_a_wild_record_does_not_stop_a_run(name):
+    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    assert np.isfinite(fitted.encode(np.full((2, 64), 1e39))).all()
 
 
 def test_a_plain_matrix_product_would_not_pass():

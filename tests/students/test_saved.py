@@ -2,7 +2,6 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -46,9 +45,16 @@ def test_a_student_without_weights_is_refused():
         fit_hard(KNeighborsClassifier(), X, Y, np.ones(60))
 
 
-def test_one_label_for_all_is_refused_in_words():
-    with pytest.raises(InvalidInput, match="nothing to learn"):
-        fit_hard(DummyClassifier(), X, np.full(60, "no"), np.ones(60))
+def test_one_label_for_all_makes_a_student_that_always_says_it(tmp_path):
+    student = fit_hard(STUDENTS["logistic"](), X, np.full(60, "no"), np.ones(60))
+    assert set(student.predict(X)) == {"no"}
+    assert set(load_student(tmp_path / save_student(student, tmp_path)).predict(X)) == {"no"}
+
+
+def test_soft_labels_of_many_classes_keep_their_best_ones():
+    flat = np.full((60, 150), 1 / 150)
+    flat[np.arange(60), np.arange(60) % 2] += 0.001
+    assert fit_soft(LogisticRegression(max_iter=20), X, np.arange(150), flat).classes_.tolist() == list(range(150))
 
 
 class Homemade:

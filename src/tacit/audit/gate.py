@@ -53,7 +53,7 @@ def whole_path(
         holder = VoteHolder([records], Gate(ledger(), ACCOUNT, randomness))
         released = np.zeros(count, dtype=np.int64)
         for number, _ in np.ndindex(count, times):
-            ask = VoteAsk(QUERIES, Identity(2), 1, 2, mechanism, "audit", request=f"request {number}")
+            ask = VoteAsk(QUERIES, Identity(2), 1, ("0", "1"), "", mechanism, "audit", request=f"request {number}")
             released[number] += holder.answer(ask).value[0]
         return released
 

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from tacit.cli.screen import console, counting, show_guarantee, show_plan, write_run
+from tacit.core.guarantee import decimal
 
 __all__ = ["demo"]
 
@@ -57,7 +58,7 @@ def demo(
     learner = STUDENTS["logistic"]()
     exact_labels, exact_student = train_without_noise(parts, chosen, learner)
     direct = train_directly(parts, learner)
-    metrics: dict[str, list[float]] = {
+    measured: dict[str, list[float]] = {
         "label accuracy": [accuracy(run.labels, parts.public_labels) for run in finished],
         "test accuracy": [accuracy(run.student.predict(parts.test_samples), parts.test_labels) for run in finished],
         "label accuracy without noise": [accuracy(exact_labels, parts.public_labels)],
@@ -66,20 +67,28 @@ def demo(
     }
 
     table = Table("", "labels right", "test right", title=f"what the public data learned, ε = {epsilon:g}")
-    table.add_row("private (this run)", _shown(metrics["label accuracy"]), _shown(metrics["test accuracy"]))
+    table.add_row("private (this run)", _shown(measured["label accuracy"]), _shown(measured["test accuracy"]))
     table.add_row(
         "same pipeline, no noise [dim](not private)[/dim]",
-        _shown(metrics["label accuracy without noise"]),
-        _shown(metrics["test accuracy without noise"]),
+        _shown(measured["label accuracy without noise"]),
+        _shown(measured["test accuracy without noise"]),
     )
     table.add_row(
-        "student on the records [dim](not private)[/dim]", "", _shown(metrics["test accuracy trained directly"])
+        "student on the records [dim](not private)[/dim]", "", _shown(measured["test accuracy trained directly"])
     )
     console.print(table)
-    run = replace(finished[0], metrics=finished[0].metrics | metrics | {"machine": machine()})
-    show_guarantee(run.guarantee)
+    guarantee = finished[0].guarantee.with_caveat(
+        "the figures under 'not private' in run.json were computed from the records without noise"
+    )
     if runs > 1:
-        console.print(f"[dim]The statement is of each run alone; all {runs} together cost {runs} times as much.[/dim]")
+        guarantee = guarantee.with_caveat(
+            f"{runs} runs were made on the same records, and their accuracies are kept: together they cost "
+            f"epsilon = {decimal(runs * guarantee.epsilon)}"
+        )
+    show_guarantee(guarantee)
+    metrics = {"label accuracy": measured["label accuracy"], "test accuracy": measured["test accuracy"]}
+    secret = {name: values for name, values in measured.items() if name not in metrics}
+    run = replace(finished[0], guarantee=guarantee, metrics={**metrics, "not private": secret, "machine": machine()})
 
     write_run(run, parts.public_samples, _free(out))
 

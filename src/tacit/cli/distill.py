@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import typer
 
 from tacit.cli.screen import console, counting, show_guarantee, show_plan, write_run
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, RequestConflict
 
 __all__ = ["distill"]
 
@@ -34,7 +36,7 @@ def distill(
     queries: int | None = typer.Option(None, min=1, help="How many questions; chosen from public figures if left out."),
     neighbors: int = typer.Option(1, min=1, help="How many queries a record votes for (k)."),
     representation: str = typer.Option(
-        "auto", help="auto, identity, standardised, pca or diffusion; fitted on public data only."
+        "auto", help="auto, identity, standardised, pca or spectral; fitted on public data only."
     ),
     student: str = typer.Option("logistic", help="logistic, forest, or network (needs torch)."),
     trust: str = typer.Option("central", help="central (a curator), or local or shuffle: one record a holder."),
@@ -46,8 +48,9 @@ def distill(
 ) -> None:
     """Label public samples with what private records know, and train a student on them.
 
-    The private file never leaves this machine and nothing computed from it is written except through the
-    privacy mechanism. Scaling, encoding and the number of queries come from public data alone.
+    The private file never leaves this machine, and what is written was computed from it through the privacy
+    mechanism alone; warnings on your screen may tell more, they are for your eyes. Scaling, encoding and the number
+    of queries come from public figures.
 
     With --ledger a run that was interrupted can be started again with the same --out: it takes up the same
     request, gets the labels that were already paid for, and pays nothing twice.
@@ -82,7 +85,7 @@ def distill(
         show_plan(chosen)
         request.begin()
 
-    with counting(len(table.samples), "counting votes") as tell:
+    with request.explained(), counting(len(table.samples), "counting votes") as tell:
         run = run_distillation(
             (table.samples, table.labels), open_table.samples, epsilon, delta=delta,
             classes=None if classes is None else list(names), labels=labels, mechanism=mechanism,
@@ -114,6 +117,17 @@ class Request:
         if self._file is not None and not self._file.exists():
             self._file.parent.mkdir(parents=True, exist_ok=True)
             self._file.write_text(self.name + "\n", encoding="utf-8")
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say what to do where a resumed request turns out to be for something else."""
+        try:
+            yield
+        except RequestConflict as error:
+            raise RequestConflict(
+                f"{error} The request comes from {self._file}, which an unfinished run left: run that command again "
+                "as it was, or remove the file to make and pay a new request."
+            ) from None
 
     def done(self) -> None:
         """Forget the request: its run is written."""

@@ -51,4 +51,9 @@ def plan(
             f"at least {100 * expected.samples_right:.1f} %",
         )
     console.print(table)
+    if per_person > 1:
+        console.print(
+            f"Persons of {per_person} records share the budget: each record is as noisy as at a "
+            f"{per_person}th of epsilon = {epsilon:g}."
+        )
     console.print(expected.in_words)

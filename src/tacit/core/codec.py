@@ -88,8 +88,10 @@ def decode(payload: bytes) -> Any:  # noqa: ANN401
 
     try:
         value = whole(json.loads(payload[start:offset]))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise InvalidInput("not an encoded value: the head is not JSON") from None
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput("not an encoded value: the head is not JSON, or names an impossible array") from None
     if offset != len(payload):
         raise InvalidInput("not an encoded value: bytes are left over")
     return value

@@ -92,6 +92,7 @@ class Guarantee:
     Protects: one record (two data sets are neighbours when one is replaced by another).
     Trust (central): a trusted curator sees the private records; nobody else does.
     Public data: the unlabeled public samples contain no private record and were not chosen by looking at one.
+    Covers: this run alone; what else is released about the same records adds to it.
     """
 
     epsilon: Fraction
@@ -131,6 +132,7 @@ class Guarantee:
             f"Trust ({self.trust}): {TRUST_IN_WORDS[self.trust]}.",
             f"Public data: {self.public_data}.",
         ]
+        lines.append("Covers: this run alone; what else is released about the same records adds to it.")
         lines += [f"Caveat: {caveat}." for caveat in self.caveats]
         return "\n".join(lines)
 

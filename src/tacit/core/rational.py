@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from tacit.core.errors import InvalidInput
 
 __all__ = ["Number", "exact", "positive", "probability", "rounded_down", "rounded_up"]
 
-Number = int | float | str | Decimal | Fraction
+Number = int | float | str | Decimal | Fraction | np.integer[Any] | np.floating[Any]
 
 
 def exact(value: Number, name: str = "value") -> Fraction:
@@ -22,14 +25,18 @@ def exact(value: Number, name: str = "value") -> Fraction:
 
     >>> exact(0.1)
     Fraction(1, 10)
+    >>> exact(np.int64(3)).numerator.__class__
+    <class 'int'>
     >>> exact("1/3")
     Fraction(1, 3)
     """
-    # numpy's own scalars print differently from Python's, so a float is made plain first.
+    # numpy's scalars wrap around, lose digits and print in their own way, so they are made plain first.
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidInput(f"{name} must be a finite number, got {value}")
-        return Fraction(repr(float(value)))
+        return Fraction(repr(value))
     try:
         return Fraction(value)
     except (ValueError, TypeError, ZeroDivisionError, OverflowError):

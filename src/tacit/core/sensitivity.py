@@ -87,7 +87,8 @@ def vote_sensitivity(
     if labels > classes:
         raise InvalidInput(f"labels must be at most the {classes} classes, got {labels}")
     if replace:
-        forced = max(0, 2 * neighbors - queries) * max(0, 2 * labels - classes)
+        # A person may own fewer records than another, so nothing is bound to coincide for persons.
+        forced = max(0, 2 * neighbors - queries) * max(0, 2 * labels - classes) if records == 1 else 0
         cells = 2 * (neighbors * labels - forced)
         rows = 2 * neighbors
     else:

@@ -94,10 +94,11 @@ class DiscreteGaussian:
     unit_steps: bool
 
     def __init__(self, sigma: Number, squared_shift: int, unit_steps: bool) -> None:
+        squared_shift = int(squared_shift)
         if squared_shift < 1:
             raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
         object.__setattr__(self, "sigma", positive(sigma, "sigma"))
-        object.__setattr__(self, "squared_shift", int(squared_shift))
+        object.__setattr__(self, "squared_shift", squared_shift)
         object.__setattr__(self, "unit_steps", bool(unit_steps))
 
     @property

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 
-__all__ = ["class_indices", "read_classes"]
+__all__ = ["class_indices", "plain", "read_classes"]
 
 
 def read_classes(text: str) -> list[str]:
@@ -48,6 +48,15 @@ def check_classes(classes: Sequence[Any]) -> list[Any]:
     if len(classes) < 2:
         raise InvalidInput(f"at least two classes are needed, got {list(classes)}")
     return list(classes)
+
+
+def plain(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as numbers or text: arrays of Python objects, as pandas makes them, become text.
+
+    >>> plain(np.array(["ill", "well"], dtype=object)).dtype.kind
+    'U'
+    """
+    return labels.astype(str) if labels.dtype.kind == "O" else labels
 
 
 def class_indices(labels: NDArray[Any], classes: NDArray[Any], source: str = "labels", first_row: int = 0) -> Integers:

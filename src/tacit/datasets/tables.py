@@ -94,6 +94,8 @@ def _read_csv(path: Path, label: str | None, person: str | None) -> Table:
                 if label is not None:
                     labels.append(row[header.index(label)])
                 if person is not None:
+                    if not row[header.index(person)].strip():
+                        raise InvalidInput(f"{path}: row {reader.line_num}, column {person!r}: whose record is this?")
                     persons.append(row[header.index(person)])
                 if len(rows) == ROWS_AT_A_TIME:
                     chunks.append(_numbers(path, rows, [header[index] for index in features], sum(map(len, chunks))))

@@ -56,16 +56,17 @@ class Run:
 
     def write(self, folder: Path) -> None:
         """Write the run's files into an existing folder."""
-        student = save_student(self.student, folder)
+        simulation = self.guarantee.simulation
+        student = save_student(self.student, folder, simulation)
         with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             shown = [] if self.probabilities is None else [f"probability of {name}" for name in self.classes]
-            writer.writerow(["public row", "label", *shown])
+            writer.writerow(["public row", "simulated label" if simulation else "label", *shown])
             for row, label in enumerate(self.labels):
                 chances = [] if self.probabilities is None else [f"{p:.6f}" for p in self.probabilities[row]]
                 writer.writerow([row, label, *chances])
         arrays = {"queries": self.queries, "query_labels": self.query_labels, "classes": self.classes}
-        arrays |= {"labels": self.labels, "membership": self.membership}
+        arrays |= {"labels": self.labels, "membership": self.membership, "simulation": np.array(simulation)}
         if self.probabilities is not None:
             arrays["probabilities"] = self.probabilities
         np.savez_compressed(folder / "queries.npz", **arrays)  # type: ignore[arg-type]
@@ -112,7 +113,9 @@ def load(folder: str | Path) -> Run:
             recipe=record["recipe"],
             metrics=record["metrics"],
         )
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        if isinstance(error, InvalidInput):
+            raise
         raise InvalidInput(f"{folder}: the run cannot be read ({type(error).__name__}: {error})") from error
 
 

@@ -16,6 +16,7 @@ from tacit.core.protocols import Ledger, Mechanism
 from tacit.core.randomness import Randomness, SystemRandomness
 from tacit.core.release import Release
 from tacit.core.sensitivity import Sensitivity
+from tacit.core.spend import FREE
 from tacit.private.records import Private
 
 __all__ = ["Gate"]
@@ -66,6 +67,8 @@ class Gate:
                 f"{type(mechanism).__name__} is not calibrated for this statistic: {'; '.join(too_far)}. "
                 "Nothing was charged. Make the mechanism for the statistic's sensitivity."
             )
+        if mechanism.spend == FREE:
+            raise ToleranceExceeded(f"{type(mechanism).__name__} claims to cost nothing; nothing private is free")
         asked = hashlib.sha256(repr((mechanism, moves, question)).encode()).hexdigest()
         receipt = self._ledger.charge(self._account, mechanism.spend, purpose, self._randomness.origin, request, asked)
         kept = self._ledger.kept(receipt)

@@ -6,31 +6,32 @@ randomness. From then on replacing a person replaces at most m records, whatever
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness, permutations
-from tacit.private.records import Records
 
-__all__ = ["bound_persons"]
+__all__ = ["bounded_rows"]
 
 
-def bound_persons(records: Records, limit: int, randomness: Randomness) -> Records:
-    """The records with at most ``limit`` of each person, a uniformly random choice, in their first order.
+def bounded_rows(persons: NDArray[Any], limit: int, randomness: Randomness) -> Integers:
+    """Which rows are kept: at most ``limit`` of each person, a uniformly random choice, in their first order.
 
     >>> from tacit.core.randomness import SystemRandomness
-    >>> three = Records(np.eye(3), np.array([0, 1, 0]), np.array(["ada", "ada", "bob"]))
-    >>> sorted(bound_persons(three, 1, SystemRandomness()).persons.tolist())
+    >>> people = np.array(["ada", "ada", "bob"])
+    >>> people[bounded_rows(people, 1, SystemRandomness())].tolist()
     ['ada', 'bob']
     """
-    if records.persons is None:
-        raise InvalidInput("a person column is needed to bound the records of a person")
     if limit < 1:
         raise InvalidInput(f"records per person must be at least 1, got {limit}")
-    order = permutations(1, len(records.persons), randomness)[0]
-    _, person = np.unique(records.persons[order], return_inverse=True)
+    order = permutations(1, len(persons), randomness)[0]
+    _, person = np.unique(persons[order], return_inverse=True)
     # Group by person, keeping the random order inside each group, and count positions from 0 in every group.
     grouped = np.argsort(person, kind="stable")
     starts = np.flatnonzero(np.diff(person[grouped], prepend=-1))
     position = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
-    return records.take(np.sort(order[grouped[position < limit]]))
+    return np.sort(order[grouped[position < limit]])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
-from tacit.representations.scaled import flat, same_width
+from tacit.representations.scaled import flat, narrowed, same_width
 
 __all__ = ["PrincipalComponents"]
 
@@ -52,5 +52,4 @@ class PrincipalComponents:
         centred = same_width(samples, len(self.mean)) - self.mean
         # A matrix product rounds a row differently depending on the rows around it, so that one record could move
         # another's vote. einsum adds each row up by itself, always in the same order.
-        encoded: Floats = np.einsum("nf,cf->nc", centred, self.directions).astype(np.float32)
-        return encoded
+        return narrowed(np.einsum("nf,cf->nc", centred, self.directions))

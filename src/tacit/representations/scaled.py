@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 
-__all__ = ["Identity", "Standardised", "flat"]
+__all__ = ["Identity", "Standardised", "flat", "narrowed", "same_width"]
 
 
 def flat(samples: NDArray[Any]) -> NDArray[Any]:
@@ -40,7 +40,7 @@ class Identity:
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features a sample."""
-        return same_width(samples, self.width).astype(np.float32)
+        return narrowed(same_width(samples, self.width))
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,18 @@ class Standardised:
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features a sample."""
-        return ((same_width(samples, len(self.mean)) - self.mean) / self.spread).astype(np.float32)
+        return narrowed((same_width(samples, len(self.mean)) - self.mean) / self.spread)
+
+
+def narrowed(features: NDArray[Any]) -> Floats:
+    """Features as float32, what is too large for it at its largest: one wild record must not stop a run.
+
+    >>> narrowed(np.array([1e39])).tolist() == [float(np.finfo(np.float32).max)]
+    True
+    """
+    limit = float(np.finfo(np.float32).max)
+    narrow: Floats = np.clip(features, -limit, limit).astype(np.float32)
+    return narrow
 
 
 def same_width(samples: NDArray[Any], width: int) -> NDArray[Any]:

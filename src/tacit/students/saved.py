@@ -16,22 +16,23 @@ from tacit.core.errors import InvalidInput
 
 __all__ = ["load_student", "save_student"]
 
-SKOPS, SAFETENSORS = "student.skops", "student.safetensors"
+SKOPS, SAFETENSORS, SIMULATED = "student.skops", "student.safetensors", "simulated-"
 # Compiled, so skops does not vouch for it; it runs no code when it is read, and its nodes are checked below.
 TREE = "sklearn.tree._tree.Tree"
 
 
-def save_student(student: Any, folder: Path) -> str:  # noqa: ANN401
-    """Write the student into the folder and return the file's name.
+def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  # noqa: ANN401
+    """Write the student into the folder and return the file's name, which says so if it learned from a simulation.
 
     >>> import tempfile
     >>> from tacit.students.weighted import logistic
     >>> save_student(logistic().fit([[0.0], [1.0]], [0, 1]), Path(tempfile.mkdtemp()))
     'student.skops'
     """
+    mark = SIMULATED if simulation else ""
     if hasattr(student, "save_tensors"):
-        student.save_tensors(folder / SAFETENSORS)
-        return SAFETENSORS
+        student.save_tensors(folder / (mark + SAFETENSORS))
+        return mark + SAFETENSORS
     import skops.io
 
     try:
@@ -45,8 +46,8 @@ def save_student(student: Any, folder: Path) -> str:  # noqa: ANN401
             f"a student of type {type(student).__name__} cannot be saved so that it loads without running code "
             f"(it needs {', '.join(strange)}). Save it yourself, and use run.labels to train another"
         )
-    (folder / SKOPS).write_bytes(payload)
-    return SKOPS
+    (folder / (mark + SKOPS)).write_bytes(payload)
+    return mark + SKOPS
 
 
 def load_student(path: Path) -> Any:  # noqa: ANN401
@@ -57,7 +58,7 @@ def load_student(path: Path) -> Any:  # noqa: ANN401
         ...
     tacit.core.errors.InvalidInput: student.pkl: only student.skops and student.safetensors are read; a pickle ...
     """
-    match path.name:
+    match path.name.removeprefix(SIMULATED):
         case "student.skops":
             return _load_skops(path)
         case "student.safetensors":

@@ -1,73 +1,117 @@
-"""A small neural network with scikit-learn manners, kept as safetensors."""
+"""Neural networks with scikit-learn manners: any architecture, one way to train, kept as safetensors."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from tacit.core.errors import InvalidInput
-
-try:
-    import torch
-    from torch import nn
-except ImportError:
-    raise InvalidInput("neural students need torch: pip install 'tacit[torch]'") from None
+from tacit.core.images import as_images, image_shape
+from tacit.core.protocols import Floats
+from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, Network, build
+from tacit.students.torch_tensors import read_tensors, write_tensors
+from tacit.students.torch_training import Lesson, Schedule, train
 
 __all__ = ["TorchClassifier"]
 
-FORMAT = "tacit torch classifier 1"
+FORMAT = "tacit torch classifier 2"
+# Samples go through a trained network in batches of this size and no other, the last one filled up with zeros.
+# A sample's result is then computed the same way in any company.
+INFERENCE_BATCH = 256
 
 
 class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Two hidden layers on features standardised by the training samples.
+    """A network by name, or by a function of the user's own: ``network(shape, classes)`` makes a torch module.
 
-    The same seed gives the same student: training randomness is public, it sees releases only.
+    Input is scaled by the training samples; images may come flat, ``shape`` says their (height, width, channels)
+    where a square does not fit. ``held_back`` is the share of labeled samples that early stopping (``patience``)
+    looks at. With a ``checkpoint`` folder, training that was interrupted goes on where it was. The other
+    parameters are those of ``Schedule``. The same seed gives the same student: training sees releases only.
 
     >>> X, y = np.array([[0.0], [0.2], [0.8], [1.0]]), np.array(["low", "low", "high", "high"])
     >>> TorchClassifier(epochs=60).fit(X, y).predict(np.array([[0.1], [0.9]])).tolist()
     ['low', 'high']
     """
 
-    def __init__(self, hidden: int = 128, epochs: int = 80, learning_rate: float = 3e-3, seed: int = 0) -> None:
-        self.hidden = hidden
+    def __init__(
+        self,
+        network: str | Callable[[tuple[int, ...], int], torch.nn.Module] = "perceptron",
+        epochs: int = 80,
+        batch: int = 128,
+        learning_rate: float = 3e-3,
+        weight_decay: float = 1e-2,
+        label_smoothing: float = 0.0,
+        average: float = 0.9,
+        augmentation: str = "none",
+        consistency: float = 0.0,
+        confidence: float = 0.95,
+        patience: int | None = None,
+        held_back: float = 0.1,
+        shape: tuple[int, ...] | None = None,
+        checkpoint: str | Path | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.network = network
         self.epochs = epochs
+        self.batch = batch
         self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.label_smoothing = label_smoothing
+        self.average = average
+        self.augmentation = augmentation
+        self.consistency = consistency
+        self.confidence = confidence
+        self.patience = patience
+        self.held_back = held_back
+        self.shape = shape
+        self.checkpoint = checkpoint
         self.seed = seed
 
     def fit(
         self, X: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
     ) -> TorchClassifier:
-        """Train by Adam on the weighted cross-entropy."""
-        self.classes_, targets = np.unique(np.asarray(y), return_inverse=True)
-        rows = torch.as_tensor(np.asarray(X), dtype=torch.float32)
-        weights = torch.ones(len(rows)) if sample_weight is None else torch.as_tensor(sample_weight).float()
-        generator = torch.Generator().manual_seed(self.seed)
+        """Train on one label a sample; samples of weight 0 are not labeled, and serve ``consistency`` only."""
+        classes, indices = np.unique(np.asarray(y), return_inverse=True)
+        return self.fit_probabilities(X, classes, np.eye(len(classes))[indices], sample_weight)
+
+    def fit_probabilities(
+        self,
+        X: NDArray[Any],
+        classes: NDArray[Any],
+        probabilities: NDArray[np.float64],
+        sample_weight: NDArray[np.float64] | None = None,
+    ) -> TorchClassifier:
+        """Train on a probability for every class of a sample, by cross-entropy."""
+        samples, weights = np.asarray(X), np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight)
+        if probabilities.shape != (len(samples), len(classes)) or weights.shape != (len(samples),):
+            raise InvalidInput(f"{len(samples)} samples need as many labels and weights, and {len(classes)} classes")
+        if not (np.isfinite(probabilities).all() and np.isfinite(weights).all() and (weights >= 0).all()):
+            raise InvalidInput("labels and weights must be finite numbers, and no weight below 0")
+        self.classes_ = np.asarray(classes)
+        self.shape_ = self._shape(samples)
+        lesson = Lesson(self._tensor(samples), _float(probabilities), _float(weights))
+        schedule = self._schedule()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.network_ = build(rows.shape[1], self.hidden, len(self.classes_))
-        self.network_.mean.copy_(rows.mean(dim=0))
-        self.network_.spread.copy_(rows.std(dim=0, correction=0).clamp_min(1e-6))
-        optimizer = torch.optim.Adam(self.network_.parameters(), lr=self.learning_rate, weight_decay=1e-4)
-        wanted = torch.as_tensor(targets)
-        self.network_.train()
-        for _ in range(self.epochs):
-            for batch in torch.randperm(len(rows), generator=generator).split(128):
-                optimizer.zero_grad()
-                losses = nn.functional.cross_entropy(self.network_(rows[batch]), wanted[batch], reduction="none")
-                (losses * weights[batch]).mean().backward()
-                optimizer.step()
+            self.network_ = build(self.network, self.shape_, len(self.classes_))
+            learned, held_back = self._held_back(lesson)
+        _set_scaling(self.network_, learned.samples)
+        state, name = self._state(lesson, schedule)
+        self.network_ = train(self.network_, learned, schedule, held_back, state, name)
         return self
 
     def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """One row of class probabilities a sample."""
-        self.network_.eval()
-        with torch.no_grad():
-            logits = self.network_(torch.as_tensor(np.asarray(X), dtype=torch.float32))
+        logits = self._through(self.network_, X)
         probabilities: NDArray[np.float64] = torch.softmax(logits.double(), dim=1).numpy()
         return probabilities
 
@@ -76,59 +120,122 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return predicted
 
+    def features(self, X: NDArray[Any]) -> Floats:
+        """What the last layer sees of every sample: a space to vote in, free because the student is a release."""
+        if isinstance(self.network, str):
+            seen: Floats = self._through(self.network_.features, X).flatten(1).numpy()
+            return seen
+        own = getattr(self.network_.body, "features", None)
+        if own is None:
+            raise InvalidInput("a network of your own shows features only if its module has a method 'features'")
+        network = self.network_
+        mine: Floats = self._through(lambda batch: own((batch - network.mean) / network.spread), X).flatten(1).numpy()
+        return mine
+
+    @property
+    def digest(self) -> str:
+        """A name for the trained network: equal weights give equal names."""
+        content = hashlib.sha256(repr((self.network, self.shape_, self.classes_.tolist())).encode())
+        for name, tensor in sorted(self.network_.state_dict().items()):
+            content.update(name.encode())
+            content.update(tensor.contiguous().numpy().tobytes())
+        return content.hexdigest()
+
     def save_tensors(self, file: Path) -> None:
         """Write weights as plain tensors, with the architecture and the classes in words."""
-        from safetensors.torch import save_file
-
-        words = {
-            "parameters": self.get_params(),
-            "features": self.network_.mean.numel(),
-            "classes": self.classes_.tolist(),
-        }
-        save_file(self.network_.state_dict(), file, metadata={"format": FORMAT, "student": json.dumps(words)})
+        if not isinstance(self.network, str):
+            raise InvalidInput(
+                "only networks known by name can be saved so that they load without running code "
+                f"({', '.join(sorted(ARCHITECTURES))}); keep the weights of your own module yourself"
+            )
+        parameters = self.get_params() | {"checkpoint": None}
+        words = {"parameters": parameters, "shape": self.shape_, "classes": self.classes_.tolist()}
+        write_tensors(file, FORMAT, self.network_.state_dict(), words)
 
     @classmethod
     def load_tensors(cls, file: Path) -> TorchClassifier:
         """The student that ``save_tensors`` wrote; nothing in the file is executed."""
-        from safetensors import SafetensorError, safe_open
-
+        state, words = read_tensors(file, FORMAT, "student")
         try:
-            with safe_open(file, framework="pt") as tensors:
-                head = tensors.metadata() or {}
-                if head.get("format") != FORMAT:
-                    raise InvalidInput(f"{file}: not a student of this kind ({head.get('format')!r})")
-                state = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-            words = json.loads(head["student"])
             student = cls(**words["parameters"])
             student.classes_ = np.array(words["classes"])
-            student.network_ = build(words["features"], student.hidden, len(student.classes_))
+            student.shape_ = tuple(words["shape"])
+            student.network_ = build(str(student.network), student.shape_, len(student.classes_))
             student.network_.load_state_dict(state)
-        except (SafetensorError, OSError, KeyError, TypeError, RuntimeError, json.JSONDecodeError) as error:
+            student.network_.eval()
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise InvalidInput(f"{file}: not a student that can be read ({type(error).__name__}: {error})") from error
         return student
 
+    def _schedule(self) -> Schedule:
+        names = ("epochs", "batch", "learning_rate", "weight_decay", "label_smoothing", "average", "augmentation")
+        more = ("consistency", "confidence", "patience", "seed")
+        return Schedule(**{name: getattr(self, name) for name in names + more})
 
-class Standardise(nn.Module):  # type: ignore[misc]
-    """The network with its input scaling, so that weights and scaling are kept together."""
+    def _shape(self, samples: NDArray[Any]) -> tuple[int, ...]:
+        """What one sample is to the network: (features,), or (channels, height, width) if it looks at images."""
+        looks = self.network in IMAGE_ARCHITECTURES or self.augmentation != "none" or self.shape is not None
+        if not looks and (isinstance(self.network, str) or samples.ndim == 2):
+            return (math.prod(samples.shape[1:]),)
+        height, width, channels = image_shape(samples, self.shape)
+        return channels, height, width
 
-    def __init__(self, features: int, layers: nn.Module) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("spread", torch.ones(features))
-        self.layers = layers
+    def _tensor(self, X: NDArray[Any]) -> torch.Tensor:
+        samples = np.asarray(X)
+        if len(self.shape_) == 1:
+            samples = as_images(samples, (1, 1, *self.shape_)).reshape(len(samples), -1)
+            return _float(samples)
+        channels, height, width = self.shape_
+        return _float(np.moveaxis(as_images(samples, (height, width, channels)), 3, 1))
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Logits of every class."""
-        return self.layers((rows - self.mean) / self.spread)  # (batch, features) -> (batch, classes)
+    def _through(self, function: Callable[[torch.Tensor], torch.Tensor], X: NDArray[Any]) -> torch.Tensor:
+        """The function of every sample, a fixed number of samples at a time."""
+        samples = np.asarray(X)
+        results = []
+        with torch.no_grad():
+            for start in range(0, max(len(samples), 1), INFERENCE_BATCH):
+                batch = torch.zeros(INFERENCE_BATCH, *self.shape_)
+                part = self._tensor(samples[start : start + INFERENCE_BATCH])
+                batch[: len(part)] = part
+                if len(self.shape_) == 3:
+                    batch = batch.contiguous(memory_format=torch.channels_last)
+                results.append(function(batch)[: len(part)])
+        return torch.cat(results)
+
+    def _held_back(self, lesson: Lesson) -> tuple[Lesson, Lesson | None]:
+        """What is learned, and what early stopping looks at."""
+        if self.patience is None:
+            return lesson, None
+        labeled = (lesson.weights > 0).nonzero().ravel()
+        count = int(self.held_back * len(labeled))
+        if not 1 <= count < len(labeled):
+            raise InvalidInput(f"held_back must leave samples on both sides of {len(labeled)}, got {self.held_back}")
+        kept_out = labeled[torch.randperm(len(labeled))[:count]]
+        weights = lesson.weights.clone()
+        weights[kept_out] = 0
+        return Lesson(lesson.samples, lesson.targets, weights), lesson.part(kept_out)
+
+    def _state(self, lesson: Lesson, schedule: Schedule) -> tuple[Path | None, str]:
+        """The file of this very training, named by all that decides it."""
+        if self.checkpoint is None:
+            return None, ""
+        if not isinstance(self.network, str):
+            raise InvalidInput("only networks known by name can be checkpointed: another's state cannot be told apart")
+        content = hashlib.sha256(json.dumps([self.network, repr(schedule), self.held_back, self.shape_]).encode())
+        for tensor in (lesson.samples, lesson.targets, lesson.weights):
+            content.update(tensor.contiguous().numpy().tobytes())
+        folder = Path(self.checkpoint)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = content.hexdigest()
+        return folder / f"training-{name[:16]}.safetensors", name
 
 
-def build(features: int, hidden: int, classes: int) -> Standardise:
-    """An untrained network.
+def _float(values: NDArray[Any]) -> torch.Tensor:
+    return torch.as_tensor(np.ascontiguousarray(values, dtype=np.float32))
 
-    >>> build(4, 8, 3)(torch.zeros(2, 4)).shape
-    torch.Size([2, 3])
-    """
-    layers = nn.Sequential(
-        nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, classes)
-    )
-    return Standardise(features, layers)
+
+def _set_scaling(network: Network, samples: torch.Tensor) -> None:
+    """Bring every feature, or every channel, of the training samples to mean 0 and spread 1."""
+    over = (0,) if samples.ndim == 2 else (0, 2, 3)
+    network.mean.copy_(samples.mean(dim=over, keepdim=True)[0])
+    network.spread.copy_(samples.std(dim=over, keepdim=True, correction=0)[0].clamp_min(1e-6))

@@ -45,7 +45,6 @@ def choose_mechanism(
     delta: Fraction,
     name: str = "auto",
     counts: bool = False,
-    rule: Rule = Rule.PLANNED,
 ) -> Choice:
     """The mechanism of that name, or with ``auto`` the one that needs the smallest lead for the same (ε, δ).
 
@@ -57,7 +56,7 @@ def choose_mechanism(
     candidates: dict[str, Callable[[], Choice]] = {
         "permute-and-flip": lambda: _permute_and_flip(moves, classes, epsilon),
         "laplace": lambda: _laplace(moves, classes, epsilon),
-        "gaussian": lambda: _gaussian(moves, classes, epsilon, delta, rule),
+        "gaussian": lambda: _gaussian(moves, classes, epsilon, delta),
     }
     if name != "auto":
         if name not in candidates:
@@ -97,11 +96,16 @@ def _laplace(moves: Sensitivity, classes: int, epsilon: Fraction) -> Choice:
     return Choice("laplace", mechanism, said("counts are released with pure privacy", gap), gap, reader)
 
 
-def _gaussian(moves: Sensitivity, classes: int, epsilon: Fraction, delta: Fraction, rule: Rule) -> Choice:
+def _gaussian(moves: Sensitivity, classes: int, epsilon: Fraction, delta: Fraction) -> Choice:
     if delta == 0:
         raise InvalidInput("gaussian noise needs delta above 0, for example --delta 1e-6; got 0")
     mechanism = DiscreteGaussianNoise.for_budget(
-        epsilon, delta, squared_shift=int(moves.l2_squared), unit_steps=moves.linf <= 1, repetitions=1, rule=rule
+        epsilon,
+        delta,
+        squared_shift=int(moves.l2_squared),
+        unit_steps=moves.linf <= 1,
+        repetitions=1,
+        rule=Rule.PLANNED,
     )
     gap = gap_needed("gaussian", classes, ERROR) * float(mechanism.sigma)
     reader = CountReader(Noise("gaussian", float(mechanism.sigma)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ class VoteState:
     """All that a run remembers between questions."""
 
     clusters: Clusters
+    space: str
     answer: Release[Any] | None = None
 
 
@@ -62,7 +64,7 @@ class VoteCoordinator:
         representation: Representation,
         queries: int,
         neighbors: int,
-        classes: int,
+        names: Iterable[Any],
         mechanism: Mechanism[Any, Any],
         reader: Reader,
         request: str,
@@ -75,7 +77,7 @@ class VoteCoordinator:
         self._representation = representation
         self._queries = queries
         self._neighbors = neighbors
-        self._classes = classes
+        self._names = tuple(map(str, names))
         self._mechanism = mechanism
         self._reader = reader
         self._request = request
@@ -84,7 +86,9 @@ class VoteCoordinator:
 
     def begin(self) -> VoteState:
         """Cluster the public samples."""
-        return VoteState(cluster(self._representation.encode(self._public), self._queries, self._seed))
+        encoded = self._representation.encode(self._public)
+        space = hashlib.sha256(encoded.tobytes()).hexdigest()
+        return VoteState(cluster(encoded, self._queries, self._seed), space)
 
     def ask(self, state: VoteState) -> VoteAsk | None:
         """The one question, until it is answered."""
@@ -94,7 +98,8 @@ class VoteCoordinator:
             queries=state.clusters.centres,
             representation=self._representation,
             neighbors=self._neighbors,
-            classes=self._classes,
+            names=self._names,
+            space=state.space,
             mechanism=self._mechanism,
             purpose=self._purpose,
             request=self._request,

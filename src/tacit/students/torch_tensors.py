@@ -1,0 +1,51 @@
+"""Tensors in a file with a few words beside them: read without running code, written all or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tacit.core.errors import InvalidInput
+
+__all__ = ["read_tensors", "write_tensors"]
+
+
+def write_tensors(file: Path, kind: str, tensors: dict[str, torch.Tensor], words: dict[str, Any]) -> None:
+    """Write the tensors and the words; a file of that name is replaced only by a whole one.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "two.safetensors"
+    >>> write_tensors(file, "pair", {"ones": torch.ones(2)}, {"name": "two"})
+    >>> read_tensors(file, "pair", "pair")
+    ({'ones': tensor([1., 1.])}, {'name': 'two'})
+    """
+    from safetensors.torch import save_file
+
+    plain = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
+    partial = file.with_name(file.name + ".partial")
+    try:
+        save_file(plain, partial, metadata={"format": kind, "words": json.dumps(words)})
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_tensors(file: Path, kind: str, what: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """What ``write_tensors`` wrote as that kind; nothing in the file is executed."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            head = opened.metadata() or {}
+            if head.get("format") != kind:
+                raise InvalidInput(f"{file}: not a {what} of this kind ({head.get('format')!r})")
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        return tensors, json.loads(head["words"])
+    except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise InvalidInput(f"{file}: not a {what} that can be read ({type(error).__name__}: {error})") from error

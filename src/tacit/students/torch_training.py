@@ -1,0 +1,236 @@
+"""How every network is trained: one loop, with averaged weights, that can be stopped and goes on where it was.
+
+All randomness comes from a public seed, and what is learned from is public or released: training spends nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+from tacit.core.errors import InvalidInput
+from tacit.students.torch_architectures import Network
+from tacit.students.torch_augmentation import AUGMENTATIONS, augmented
+from tacit.students.torch_tensors import read_tensors, write_tensors
+
+__all__ = ["Lesson", "Schedule", "train"]
+
+STATE = "tacit training state 1"
+WARMING = 0.2  # the share of all steps in which the learning rate rises
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how to train.
+
+    ``average`` is how much of the running mean of weights each step keeps. ``consistency`` weighs learning from
+    the student's own guesses that are surer than ``confidence``, on samples labeled or not (FixMatch).
+    ``patience`` ends training after that many epochs without gain on samples held back.
+    """
+
+    epochs: int
+    batch: int
+    learning_rate: float
+    weight_decay: float = 0.01
+    label_smoothing: float = 0.0
+    average: float = 0.99
+    augmentation: str = "none"
+    consistency: float = 0.0
+    confidence: float = 0.95
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "epochs": self.epochs >= 1,
+            "batch": self.batch >= 2,
+            "learning_rate": 0 < self.learning_rate < math.inf,
+            "weight_decay": 0 <= self.weight_decay < math.inf,
+            "label_smoothing": 0 <= self.label_smoothing < 1,
+            "average": 0 <= self.average < 1,
+            "consistency": 0 <= self.consistency < math.inf,
+            "confidence": 0 < self.confidence <= 1,
+            "patience": self.patience is None or self.patience >= 1,
+        }
+        for name, fine in allowed.items():
+            if not fine:
+                raise InvalidInput(f"{name} is out of range: {getattr(self, name)}")
+        if self.augmentation not in AUGMENTATIONS:
+            known = ", ".join(sorted(AUGMENTATIONS))
+            raise InvalidInput(f"unknown augmentation {self.augmentation!r}: choose one of {known}")
+
+    def rate(self, share: float) -> float:
+        """The learning rate when that share of all steps is done: up in a line, down along a cosine.
+
+        >>> plan = Schedule(epochs=1, batch=2, learning_rate=1.0)
+        >>> plan.rate(0.0), plan.rate(0.2), round(plan.rate(0.6), 6)
+        (0.04, 1.0, 0.5)
+        """
+        if share < WARMING:
+            return self.learning_rate * (0.04 + 0.96 * share / WARMING)
+        return self.learning_rate * (1 + math.cos(math.pi * (share - WARMING) / (1 - WARMING))) / 2
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Samples, a probability of every class for each, and how much each counts; 0 means not labeled."""
+
+    samples: torch.Tensor  # (n, *shape)
+    targets: torch.Tensor  # (n, classes)
+    weights: torch.Tensor  # (n,)
+
+    def part(self, rows: torch.Tensor) -> Lesson:
+        """Some of the rows."""
+        return Lesson(self.samples[rows], self.targets[rows], self.weights[rows])
+
+
+class _Trainee:
+    """A network in training and all that its next step depends on."""
+
+    def __init__(self, network: Network, schedule: Schedule) -> None:
+        self.network = network
+        self.average = copy.deepcopy(network)
+        self.best = copy.deepcopy(network)
+        self.optimizer = torch.optim.AdamW(network.parameters(), weight_decay=schedule.weight_decay)
+        self.schedule = schedule
+        self.steps = self.epochs = self.stale = 0
+        self.loss = math.inf
+
+    def learn(self, labeled: Lesson, everything: Lesson) -> None:
+        """One epoch."""
+        plan = self.schedule
+        self.network.train()
+        batches = max(1, len(labeled.samples) // plan.batch)
+        for rows in torch.randperm(len(labeled.samples))[: batches * plan.batch].chunk(batches):
+            share = self.steps / (batches * plan.epochs)
+            for group in self.optimizer.param_groups:
+                group["lr"] = plan.rate(share)
+            loss = self._loss(labeled.part(rows))
+            if plan.consistency:
+                loss = loss + plan.consistency * self._own_guesses(everything, len(rows))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.steps += 1
+            self._remember()
+        self.epochs += 1
+
+    def _loss(self, lesson: Lesson) -> torch.Tensor:
+        shown = augmented(lesson.samples, self.schedule.augmentation)
+        classes = lesson.targets.shape[1]
+        smooth = self.schedule.label_smoothing
+        wanted = lesson.targets * (1 - smooth) + smooth / classes
+        losses = -(wanted * functional.log_softmax(self.network(shown), dim=1)).sum(dim=1)
+        return (losses * lesson.weights).mean()
+
+    def _own_guesses(self, lesson: Lesson, count: int) -> torch.Tensor:
+        """What the averaged network is sure of must be recognised in strongly changed copies, too."""
+        samples = lesson.samples[torch.randint(0, len(lesson.samples), (2 * count,))]
+        with torch.no_grad():
+            self.average.eval()
+            guesses = torch.softmax(self.average(augmented(samples, self.schedule.augmentation)), dim=1)
+        confidence, classes = guesses.max(dim=1)
+        changed = self.network(augmented(samples, self.schedule.augmentation, strong=True))
+        losses = functional.cross_entropy(changed, classes, reduction="none")
+        return (losses * (confidence >= self.schedule.confidence)).mean()
+
+    def _remember(self) -> None:
+        # Early weights are far off, so the mean forgets them faster at first.
+        keep = min(self.schedule.average, (1 + self.steps) / (10 + self.steps))
+        with torch.no_grad():
+            for mean, now in zip(self.average.state_dict().values(), self.network.state_dict().values(), strict=True):
+                if mean.dtype.is_floating_point:
+                    mean.lerp_(now, 1 - keep)
+                else:
+                    mean.copy_(now)
+
+    def examine(self, held_back: Lesson | None) -> None:
+        """Keep the averaged weights if they are the best so far on the samples held back, or if there are none."""
+        loss = -math.inf
+        if held_back is not None:
+            self.average.eval()
+            with torch.no_grad():
+                logs = functional.log_softmax(self.average(held_back.samples), dim=1)
+            loss = float(-((held_back.targets * logs).sum(dim=1) * held_back.weights).mean())
+        self.stale += 1
+        if loss <= self.loss:
+            self.loss, self.stale = loss, 0
+            self.best.load_state_dict(self.average.state_dict())
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, or patience is."""
+        impatient = self.schedule.patience is not None and self.stale >= self.schedule.patience
+        return impatient or self.epochs >= self.schedule.epochs
+
+    def save(self, file: Path, name: str) -> None:
+        """Write everything that the next step depends on, torch's generator included."""
+        tensors = {"random": torch.get_rng_state()}
+        for part in ("network", "average", "best"):
+            state = getattr(self, part).state_dict()
+            tensors |= {f"{part} {key}": value for key, value in state.items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer {index} {key}": value for key, value in state.items()}
+        words = {"training": name, "steps": self.steps, "epochs": self.epochs, "stale": self.stale, "loss": self.loss}
+        write_tensors(file, STATE, tensors, words)
+
+    def resume(self, file: Path, name: str) -> None:
+        """Go on from a state of the same training; any other file is refused."""
+        tensors, words = read_tensors(file, STATE, "training state")
+        try:
+            if words["training"] != name:
+                raise InvalidInput(f"{file}: the state of another training; remove it or choose another folder")
+            for part in ("network", "average", "best"):
+                prefix = f"{part} "
+                state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+                getattr(self, part).load_state_dict(state)
+            memory: dict[int, dict[str, torch.Tensor]] = {}
+            for key, value in tensors.items():
+                if key.startswith("optimizer "):
+                    _, index, entry = key.split(" ")
+                    memory.setdefault(int(index), {})[entry] = value
+            self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": memory})
+            self.steps, self.epochs, self.stale = words["steps"], words["epochs"], words["stale"]
+            self.loss = words["loss"]
+            torch.set_rng_state(tensors["random"])
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise InvalidInput(f"{file}: not a training state that can be read ({error})") from error
+
+
+def train(
+    network: Network, lesson: Lesson, schedule: Schedule, held_back: Lesson | None, state: Path | None, name: str
+) -> Network:
+    """The network with averaged weights after training; with a state file, an interrupted training goes on.
+
+    ``name`` says what is trained on what, so that a state is never taken for another's.
+    """
+    layout = torch.channels_last if lesson.samples.ndim == 4 else torch.contiguous_format
+    trainee = _Trainee(network.to(memory_format=layout), schedule)
+    labeled = lesson.part((lesson.weights > 0).nonzero().ravel())
+    if len(labeled.samples) < 2:
+        raise InvalidInput("a student needs at least two labeled samples with a weight above 0")
+    with _seeded(schedule.seed):
+        if state is not None and state.exists():
+            trainee.resume(state, name)
+        while not trainee.finished:
+            trainee.learn(labeled, lesson)
+            trainee.examine(held_back)
+            if state is not None:
+                trainee.save(state, name)
+    trainee.best.eval()
+    return trainee.best
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Torch's generator from a seed, and afterwards as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
