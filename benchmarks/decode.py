@@ -34,13 +34,13 @@ import numpy as np
 
 from tacit.core.protocols import LocalMechanism
 from tacit.core.randomness import SystemRandomness
-from tacit.mechanisms.bit_response import BitResponse
-from tacit.mechanisms.collision import Collision
-from tacit.mechanisms.generalized_response import GeneralizedResponse
-from tacit.mechanisms.keyed_hash import count_hits
-from tacit.mechanisms.linear_hashing import LinearHashing
-from tacit.mechanisms.local_laplace import LocalLaplace
-from tacit.mechanisms.subset_selection import SubsetSelection
+from tacit.mechanisms.local.bit_response import BitResponse
+from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.keyed_hash import count_hits
+from tacit.mechanisms.local.linear_hashing import LinearHashing
+from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.subset_selection import SubsetSelection
 
 CLIENTS, CELLS, EPSILON = 100_000, 5_000, 1
 MANY = 1_000_000

@@ -22,9 +22,9 @@ from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
 from tacit.core.randomness import SystemRandomness
-from tacit.mechanisms.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 
 SHAPE = (5000, 10)
 ROWS = 200

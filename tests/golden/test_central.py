@@ -11,10 +11,10 @@ from tacit.mechanisms.accuracy import (
     laplace_count_error,
     randomized_response_count_error,
 )
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.exponential_mechanism import ExponentialMechanism
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.sampling import SubsetSample
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.sampling import SubsetSample
 
 SCORES = np.array([5, 3, 4])
 

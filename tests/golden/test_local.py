@@ -7,16 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.mechanisms.bit_response import BitResponse
-from tacit.mechanisms.collision import Collision, best_length, published_length
-from tacit.mechanisms.concatenation import Concatenation
-from tacit.mechanisms.generalized_response import GeneralizedResponse
-from tacit.mechanisms.linear_hashing import LinearHashing
-from tacit.mechanisms.local_choice import choose
-from tacit.mechanisms.local_laplace import LocalLaplace
-from tacit.mechanisms.separation import Separation
-from tacit.mechanisms.subset_selection import SubsetSelection
-from tacit.mechanisms.vote_shape import VoteShape
+from tacit.mechanisms.local.bit_response import BitResponse
+from tacit.mechanisms.local.choice import choose
+from tacit.mechanisms.local.collision import Collision, best_length, published_length
+from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.linear_hashing import LinearHashing
+from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.vote_shape import VoteShape
 
 FIGURE_SIX = VoteShape(queries=200, classes=50, neighbors=2, labels=2)
 

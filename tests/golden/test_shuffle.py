@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.mechanisms.flooding import cell_delta, least_flood
-from tacit.mechanisms.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.flooding import cell_delta, least_flood
+from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
 
 
 @pytest.mark.parametrize(

@@ -24,16 +24,16 @@ from tacit.core.protocols import LocalMechanism, MessageLaw
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import ANYTHING
 from tacit.core.spend import Pure
-from tacit.mechanisms.bit_response import BitResponse
-from tacit.mechanisms.collision import Collision
-from tacit.mechanisms.concatenation import Concatenation
 from tacit.mechanisms.exact import exp
-from tacit.mechanisms.generalized_response import GeneralizedResponse
-from tacit.mechanisms.linear_hashing import LinearHashing
-from tacit.mechanisms.local_laplace import LocalLaplace
-from tacit.mechanisms.separation import Separation
-from tacit.mechanisms.subset_selection import SubsetSelection
-from tacit.mechanisms.vote_shape import VoteShape
+from tacit.mechanisms.local.bit_response import BitResponse
+from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.linear_hashing import LinearHashing
+from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.vote_shape import VoteShape
 
 RATE = 1e-9
 # Seven standard deviations of a normal variable: beyond them lies less than 1e-11.

@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SystemRandomness
 from tacit.mechanisms.argmax import argmax_pmf, error_probability, gap_needed
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 
 TWO_LABELS = {
     "laplace": lambda x: (2 + x) * math.exp(-x) / 4,

@@ -13,9 +13,9 @@ from tacit.core.spend import FREE
 from tacit.exchange.local import local_exchange
 from tacit.experiment.drive import drive
 from tacit.ledger.memory import Ceiling, MemoryLedger
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.local_choice import choose
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.local.choice import choose
 from tacit.methods.rknn.choice import choose_mechanism
 from tacit.methods.rknn.coordinator import VoteCoordinator
 from tacit.methods.rknn.holder import VoteCrowd, VoteHolder

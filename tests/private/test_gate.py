@@ -7,8 +7,8 @@ from tacit.core.errors import BudgetExceeded, RequestConflict, ToleranceExceeded
 from tacit.core.randomness import SeededRandomness
 from tacit.core.sensitivity import vote_sensitivity
 from tacit.ledger.memory import Ceiling, MemoryLedger
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.private.gate import Gate
 from tacit.private.records import Private
 

@@ -22,11 +22,11 @@ from tacit.core.protocols import Integers, Mechanism
 from tacit.core.randomness import Randomness
 from tacit.core.rational import rounded_up
 from tacit.core.spend import Spend
-from tacit.mechanisms.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.exponential_mechanism import ExponentialMechanism
-from tacit.mechanisms.pate import ConfidenceScreen, GaussianVotes, LaplaceVotes, SampledVotes
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
+from tacit.mechanisms.central.pate import ConfidenceScreen, GaussianVotes, LaplaceVotes, SampledVotes
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 
 __all__ = [
     "MOVED",

@@ -16,7 +16,7 @@ from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Integers, Ledger
 from tacit.core.randomness import Randomness
 from tacit.ledger.memory import Ceiling, MemoryLedger
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate

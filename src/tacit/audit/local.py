@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from tacit.audit.checks import Check, Estimator, Target
 from tacit.core.protocols import Integers, LocalMechanism
 from tacit.core.randomness import Randomness
-from tacit.mechanisms.bit_response import BitResponse
-from tacit.mechanisms.collision import Collision
-from tacit.mechanisms.concatenation import Concatenation
-from tacit.mechanisms.generalized_response import GeneralizedResponse
-from tacit.mechanisms.keyed_hash import bucket_of, keystream_words
-from tacit.mechanisms.linear_hashing import LinearHashing
-from tacit.mechanisms.local_laplace import LocalLaplace
-from tacit.mechanisms.separation import Separation
-from tacit.mechanisms.subset_selection import SubsetSelection
-from tacit.mechanisms.vote_shape import VoteShape
+from tacit.mechanisms.local.bit_response import BitResponse
+from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.keyed_hash import bucket_of, keystream_words
+from tacit.mechanisms.local.linear_hashing import LinearHashing
+from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.vote_shape import VoteShape
 
 __all__ = [
     "CELLS",

@@ -34,15 +34,15 @@ from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.release import Receipt
 from tacit.core.spend import Spend
-from tacit.mechanisms.collision import Collision
-from tacit.mechanisms.concatenation import Concatenation
-from tacit.mechanisms.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise, signs
-from tacit.mechanisms.negative_binomial import NegativeBinomial
-from tacit.mechanisms.pate import SampledVotes
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.rounded_gaussian import rounded_gaussian_integers
-from tacit.mechanisms.sampling import SubsetSample
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, signs
+from tacit.mechanisms.central.pate import SampledVotes
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.rounded_gaussian import rounded_gaussian_integers
+from tacit.mechanisms.central.sampling import SubsetSample
+from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 
 __all__ = ["MUTANTS", "Mutant"]
 

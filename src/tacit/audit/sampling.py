@@ -9,7 +9,7 @@ import numpy as np
 from tacit.audit.checks import Target
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
-from tacit.mechanisms.sampling import StratifiedSample, SubsetSample
+from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 
 __all__ = ["POPULATION", "SIZE", "exposure", "stratified_sample", "subset_sample"]
 

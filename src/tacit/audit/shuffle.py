@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from tacit.audit.checks import Check, Estimator, Target
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
-from tacit.mechanisms.flooded_messages import FloodedMessages
-from tacit.mechanisms.flooding_plan import plan_flooding
-from tacit.mechanisms.generalized_response import GeneralizedResponse
-from tacit.mechanisms.single_message import SingleMessage
+from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
+from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.single_message import SingleMessage
 
 __all__ = [
     "arrived",

@@ -7,6 +7,7 @@ __all__ = [
     "RequestConflict",
     "TacitError",
     "ToleranceExceeded",
+    "TooFewParticipants",
 ]
 
 
@@ -30,6 +31,10 @@ class BudgetExceeded(TacitError):
 
 class ToleranceExceeded(TacitError):
     """A statistic may move further than the mechanism was calibrated for. Nothing was charged."""
+
+
+class TooFewParticipants(TacitError):
+    """Fewer clients sent messages than the guarantee was planned for. Nothing was revealed."""
 
 
 class LedgerError(TacitError):

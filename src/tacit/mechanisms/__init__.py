@@ -1,1 +1,1 @@
-"""One mechanism a file: an exact sampler, an exact law for small domains, its spend and what it tolerates."""
+"""One mechanism a file, by who is trusted: exact sampler, exact law for small domains, spend, what it tolerates."""

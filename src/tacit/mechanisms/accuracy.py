@@ -19,7 +19,7 @@ import numpy as np
 from tacit.core.errors import InvalidInput
 from tacit.core.rational import Number, positive
 from tacit.mechanisms.argmax import Selection, argmax_pmf, error_probability, gap_needed
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 
 __all__ = [
     "CountError",

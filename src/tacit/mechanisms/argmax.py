@@ -21,8 +21,8 @@ from scipy.special import log_ndtr
 
 from tacit.core.errors import InvalidInput
 from tacit.core.rational import Number, positive
-from tacit.mechanisms.exponential_mechanism import ExponentialMechanism
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 
 __all__ = ["Selection", "argmax_pmf", "error_probability", "gap_needed"]
 

@@ -33,7 +33,7 @@ class Gate:
     >>> import numpy as np
     >>> from tacit.core.sensitivity import vote_sensitivity
     >>> from tacit.ledger.memory import MemoryLedger, Ceiling
-    >>> from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+    >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
     >>> gate = Gate(MemoryLedger({"clinic": Ceiling(1, 0)}), "clinic")
     >>> moves = vote_sensitivity(queries=2, classes=3, neighbors=1)
     >>> votes = Private(np.array([[900, 0, 0], [0, 0, 900]]))

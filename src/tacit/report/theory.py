@@ -14,14 +14,14 @@ from tacit.accounting.calibrate import gaussian_sigma
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import LocalMechanism
 from tacit.mechanisms.accuracy import error_probability
-from tacit.mechanisms.collision import Collision, published_length
-from tacit.mechanisms.concatenation import Concatenation
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.flooding_plan import plan_flooding
-from tacit.mechanisms.separation import Separation
-from tacit.mechanisms.single_message import SingleMessage
-from tacit.mechanisms.subset_selection import SubsetSelection
-from tacit.mechanisms.vote_shape import VoteShape
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.local.collision import Collision, published_length
+from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.vote_shape import VoteShape
+from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.report.curves import Chart, Panel
 
 __all__ = ["amplification", "central_label_error", "local_error", "shuffled_messages"]

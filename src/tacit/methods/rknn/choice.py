@@ -12,9 +12,9 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Mechanism
 from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.accuracy import gap_needed
-from tacit.mechanisms.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.methods.rknn.posterior import Noise
 from tacit.methods.rknn.reading import CountReader, LabelReader, Reader
 

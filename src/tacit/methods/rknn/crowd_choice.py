@@ -7,12 +7,12 @@ from fractions import Fraction
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import LocalMechanism
 from tacit.mechanisms.accuracy import gap_needed
-from tacit.mechanisms.flooded_messages import FloodedMessages
-from tacit.mechanisms.flooding_plan import plan_flooding
-from tacit.mechanisms.local_choice import choose
-from tacit.mechanisms.shuffled import Shuffled
-from tacit.mechanisms.single_message import SingleMessage
-from tacit.mechanisms.subset_selection import SubsetSelection
+from tacit.mechanisms.local.choice import choose
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
+from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.shuffled import Shuffled
+from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.choice import ERROR, Choice, said
 from tacit.methods.rknn.reading import MessageReader
 

@@ -15,16 +15,16 @@ from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Integers
 from tacit.core.release import Release
 from tacit.core.sensitivity import ANYTHING, vote_sensitivity
-from tacit.mechanisms.bit_response import BitResponse
-from tacit.mechanisms.collision import Collision
-from tacit.mechanisms.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.generalized_response import GeneralizedResponse
-from tacit.mechanisms.linear_hashing import LinearHashing
-from tacit.mechanisms.local_laplace import LocalLaplace
-from tacit.mechanisms.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.shuffled import Shuffled
-from tacit.mechanisms.subset_selection import SubsetSelection
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.local.bit_response import BitResponse
+from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.linear_hashing import LinearHashing
+from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.neighbors import nearest_queries, vote_counts
 from tacit.private.gate import Gate

@@ -1,0 +1,1 @@
+"""Mechanisms of a trusted curator: labels and counts of a whole table, and what others do with votes."""

@@ -1,0 +1,102 @@
+"""The exponential mechanism: the classic way to select a label, kept to be compared with permute-and-flip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers
+from tacit.core.randomness import Randomness, uniform_below
+from tacit.core.rational import Number, positive
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.spend import Pure
+from tacit.mechanisms.central.counts import count_rows
+from tacit.mechanisms.exact import bernoulli_exp
+
+__all__ = ["ExponentialMechanism"]
+
+
+@dataclass(frozen=True)
+class ExponentialMechanism:
+    """Selects one label in every row of a table of counts, each in proportion to e^(λ·count).
+
+    **Law.** P(y) = e^(λq_y) / Σ_j e^(λq_j), where λ is ``rate``. Drawn by rejection: a uniform label is kept with
+    probability e^(−λ(max − q_y)), so at most Y tries a row are expected.
+
+    **Spend.** ``Pure(rate · row_range)``, the same as permute-and-flip, which errs less at every count.
+
+    **Proof.** Let the counts of a row rise by at most a and fall by at most b. The numerator then changes by a
+    factor in [e^(−λb), e^(λa)], and so does the denominator; the quotient changes by at most e^(λ(a+b)). Rows are
+    independent, so their exponents add.
+
+    **Covers the labels only**, as permute-and-flip does: no count and no score may be released beside them.
+
+    **Source.** F. McSherry and K. Talwar, Mechanism design via differential privacy, FOCS 2007.
+
+    >>> mechanism = ExponentialMechanism.for_epsilon(1, row_range=2)
+    >>> mechanism.spend
+    Pure(epsilon=Fraction(1, 1))
+    >>> mechanism.pmf(np.array([5, 3, 4])).round(6).tolist()
+    [0.50648, 0.186324, 0.307196]
+    """
+
+    rate: Fraction
+    row_range: int
+
+    def __init__(self, rate: Number, row_range: int) -> None:
+        if row_range < 1:
+            raise InvalidInput(f"row_range must be at least 1, got {row_range}")
+        object.__setattr__(self, "rate", positive(rate, "rate"))
+        object.__setattr__(self, "row_range", int(row_range))
+
+    @classmethod
+    def for_epsilon(cls, epsilon: Number, row_range: int) -> ExponentialMechanism:
+        """The mechanism that spends exactly ε on a table that moves by ``row_range``.
+
+        >>> ExponentialMechanism.for_epsilon("1/10", row_range=4).rate
+        Fraction(1, 40)
+        """
+        if row_range < 1:
+            raise InvalidInput(f"row_range must be at least 1, got {row_range}")
+        return cls(positive(epsilon, "epsilon") / row_range, row_range)
+
+    @property
+    def spend(self) -> Pure:
+        """What labels for the whole table cost."""
+        return Pure(self.rate * self.row_range)
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """How far the table may move."""
+        return Sensitivity(row_range=self.row_range)
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
+        """One label a row, for a table of integer counts with one row a query.
+
+        >>> from tacit.core.randomness import SeededRandomness
+        >>> ExponentialMechanism(1, 2).sample(np.array([[90, 0, 0], [0, 0, 90]]), SeededRandomness(1)).tolist()
+        [0, 2]
+        """
+        table = count_rows(value)
+        gaps = table.max(axis=1, keepdims=True) - table  # (s, Y)
+        labels = np.empty(len(table), dtype=np.int64)
+        waiting = np.arange(len(table))
+        while len(waiting):
+            picked = uniform_below(table.shape[1], len(waiting), randomness)
+            kept = bernoulli_exp(gaps[waiting, picked], 1 / self.rate, randomness)
+            labels[waiting[kept]] = picked[kept]
+            waiting = waiting[~kept]
+        return labels
+
+    def pmf(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        """The probability of every label, along the last axis."""
+        scores = np.asarray(scores)
+        gaps = (scores.max(axis=-1, keepdims=True) - scores).astype(np.float64)
+        weights = np.exp(-gaps * float(self.rate))
+        law: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
+        return law

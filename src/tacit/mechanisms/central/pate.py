@@ -1,0 +1,278 @@
+"""The mechanisms of PATE and of Private k-NN: noisy votes of teachers, a confidence screen, a sampled electorate.
+
+Each releases noisy votes, not only the winner: additive noise protects whole histograms, so the label
+(``winners``) and anything else made of them is free. What is charged never depends on the votes. The smaller
+data-dependent ε of the literature is itself private, and is no spend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers
+from tacit.core.randomness import Randomness
+from tacit.core.rational import Number, exact
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Repeated, Subsampled
+from tacit.mechanisms.central.counts import count_rows
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.rounded_gaussian import noise_multiplier, rounded_gaussian_integers
+from tacit.mechanisms.exact import bernoulli, precision
+
+__all__ = ["ConfidenceScreen", "Electorate", "GaussianVotes", "LaplaceVotes", "SampledVotes", "winners"]
+
+
+def winners(votes: NDArray[Any]) -> Integers:
+    """The label with the most votes in every row; ties go to the lower index, which is public.
+
+    >>> winners(np.array([[3, 9, 9], [1, 0, 0]])).tolist()
+    [1, 0]
+    """
+    labels: Integers = np.argmax(votes, axis=1)
+    return labels
+
+
+def _within(value: Number, name: str, smallest: Number, largest: Number) -> Fraction:
+    number = exact(value, name)
+    if not exact(smallest) <= number <= exact(largest):
+        raise InvalidInput(f"{name} must be in [{smallest}, {largest}], got {value}")
+    return number
+
+
+def _queries(queries: int) -> int:
+    if queries < 1:
+        raise InvalidInput(f"queries must be at least 1, got {queries}")
+    return int(queries)
+
+
+def _rows(table: NDArray[Any], queries: int) -> Integers:
+    rows = count_rows(table)
+    if len(rows) != queries:
+        raise InvalidInput(f"table must have one row for each of the {queries} queries, got {len(rows)}")
+    return rows
+
+
+@dataclass(frozen=True)
+class LaplaceVotes:
+    """Teachers' votes on ``queries`` questions with discrete Laplace noise of scale 1/γ; LNMAX is their winners.
+
+    **Law.** Independent discrete Laplace noise of scale 1/γ on every cell.
+
+    **Spend.** Replacing one record changes one teacher, who may move one vote in every row: 2·queries cells by
+    one each. That is ``Repeated(Pure(γ), 2·queries)``. The sum is the 2γ a query of the literature; counted by
+    cells it also composes more tightly.
+
+    **Proof.** Cells carry independent noise, and a cell that moves by one is γ-private by the proof of
+    ``DiscreteLaplaceNoise``; at most 2·queries of them move.
+
+    **Source.** N. Papernot et al., Semi-supervised knowledge transfer for deep learning from private training
+    data, ICLR 2017.
+
+    >>> LaplaceVotes("1/20", queries=1000).spend
+    Repeated(spend=Pure(epsilon=Fraction(1, 20)), count=2000)
+    """
+
+    gamma: Fraction
+    queries: int
+
+    def __init__(self, gamma: Number, queries: int) -> None:
+        object.__setattr__(self, "gamma", _within(gamma, "gamma", "1e-12", "1e6"))
+        object.__setattr__(self, "queries", _queries(queries))
+
+    @property
+    def spend(self) -> Repeated:
+        """What all rows cost."""
+        return Repeated(Pure(self.gamma), 2 * self.queries)
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """How far the votes may move."""
+        return Sensitivity(l1=2 * self.queries, linf=1)
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
+        """The noisy votes, one row a query."""
+        noise = DiscreteLaplaceNoise(1 / self.gamma, 2 * self.queries)
+        return noise.sample(_rows(value, self.queries), randomness)
+
+
+@dataclass(frozen=True)
+class GaussianVotes:
+    """Teachers' votes on ``queries`` questions with discrete Gaussian noise; GNMAX is their winners.
+
+    **Law.** Independent discrete Gaussian noise of parameter σ on every cell.
+
+    **Spend.** ``DiscreteGaussian(σ, 2·queries, unit_steps)``: replacing one record changes one teacher, who may
+    move one vote in every row, two cells by one each.
+
+    **Proof.** That of ``DiscreteGaussianNoise``.
+
+    **Source.** N. Papernot et al., Scalable private learning with PATE, ICLR 2018, with integer noise.
+
+    >>> GaussianVotes(40, queries=286).spend.rho
+    Fraction(143, 800)
+    """
+
+    sigma: Fraction
+    queries: int
+
+    def __init__(self, sigma: Number, queries: int) -> None:
+        object.__setattr__(self, "sigma", _within(sigma, "sigma", "1e-6", "1e12"))
+        object.__setattr__(self, "queries", _queries(queries))
+
+    @property
+    def _noise(self) -> DiscreteGaussianNoise:
+        return DiscreteGaussianNoise(self.sigma, 2 * self.queries, unit_steps=True)
+
+    @property
+    def spend(self) -> DiscreteGaussian:
+        """What all rows cost."""
+        return self._noise.spend
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """How far the votes may move."""
+        return self._noise.tolerates
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
+        """The noisy votes, one row a query."""
+        return self._noise.sample(_rows(value, self.queries), randomness)
+
+
+@dataclass(frozen=True)
+class ConfidenceScreen:
+    """Which questions the teachers agree on: the first half of Confident-GNMAX.
+
+    **Law.** True where the largest count plus discrete Gaussian noise of parameter σ reaches ``threshold``.
+
+    **Spend.** ``DiscreteGaussian(σ, queries, unit_steps)`` for *every* question screened, whatever comes of it:
+    a refusal tells as much as a pass. The answers are a second mechanism, ``GaussianVotes``, on the rows that
+    passed; how many did is released by then, so its spend is known before it is sampled, and nothing more is
+    spent when no row passed.
+
+    **Proof.** One vote moves the largest count of a row by at most one, so the vector of largest counts moves by
+    at most one in each of ``queries`` cells, and ``DiscreteGaussianNoise`` covers it. The comparison with a
+    public threshold is post-processing.
+
+    **Source.** N. Papernot et al., Scalable private learning with PATE, ICLR 2018, with integer noise.
+
+    >>> ConfidenceScreen(150, threshold=200, queries=640).spend.squared_shift
+    640
+    """
+
+    sigma: Fraction
+    threshold: int
+    queries: int
+
+    def __init__(self, sigma: Number, threshold: int, queries: int) -> None:
+        object.__setattr__(self, "sigma", _within(sigma, "sigma", "1e-6", "1e12"))
+        object.__setattr__(self, "threshold", int(threshold))
+        object.__setattr__(self, "queries", _queries(queries))
+
+    @property
+    def spend(self) -> DiscreteGaussian:
+        """What screening every row costs."""
+        return DiscreteGaussian(self.sigma, self.queries, unit_steps=True)
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """How far the votes may move."""
+        return Sensitivity(linf=1)
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.bool_]:
+        """Whether each row passes."""
+        largest: Integers = _rows(value, self.queries).max(axis=1)
+        passes: NDArray[np.bool_] = largest + gaussian_integers(self.sigma, self.queries, randomness) >= self.threshold
+        return passes
+
+
+class Electorate(Protocol):
+    """Records that can vote on questions when they are called to."""
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        ...
+
+    def votes(self, query: int, members: Integers) -> Integers:
+        """The histogram of votes on a question if only these records exist."""
+        ...
+
+
+@dataclass(frozen=True)
+class SampledVotes:
+    """Votes of a fresh Poisson sample of the records for every question, with Gaussian noise: Private k-NN.
+
+    **Law.** For each question every record is called with probability ``rate``, independently; the votes of those
+    called get independent Gaussian noise of standard deviation σ, rounded to integers.
+
+    **Spend.** ``Repeated(Subsampled(rate, Gaussian(σ/√squared_shift)), queries)``, under add/remove adjacency.
+    For k nearest neighbours squared_shift is 2: a record that joins takes one vote from another.
+
+    **Proof.** Given who else was called, the votes with and without the record differ by √squared_shift or less,
+    which is the Poisson-subsampled Gaussian mechanism. Counts are integers, so adding rounded noise is the same
+    as rounding after adding: post-processing. The sampler that is accounted is the one in ``sample``: the caller
+    only says how given records vote.
+
+    **Source.** Y. Zhu et al., Private-kNN: practical differential privacy for computer vision, CVPR 2020, with
+    integer noise and with the sampler it accounts for.
+
+    >>> SampledVotes("0.15", 50, queries=735).spend.count
+    735
+    """
+
+    rate: Fraction
+    sigma: Fraction
+    queries: int
+    squared_shift: int
+
+    def __init__(self, rate: Number, sigma: Number, queries: int, squared_shift: int = 2) -> None:
+        chance = exact(rate, "rate")
+        if not 0 < chance <= 1:
+            raise InvalidInput(f"rate must be in (0, 1], got {rate}")
+        if squared_shift < 1:
+            raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
+        object.__setattr__(self, "rate", chance)
+        # Rounding makes noise below a hundredth vanish, and its sampler slow.
+        object.__setattr__(self, "sigma", _within(sigma, "sigma", "0.01", "1e12"))
+        object.__setattr__(self, "queries", _queries(queries))
+        object.__setattr__(self, "squared_shift", int(squared_shift))
+
+    @property
+    def spend(self) -> Repeated:
+        """What all questions cost."""
+        once = Subsampled(self.rate, Gaussian(noise_multiplier(self.sigma, self.squared_shift)))
+        return Repeated(once, self.queries)
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """How far the votes on one question may move when a record joins or leaves those called."""
+        return Sensitivity(l2_squared=self.squared_shift)
+
+    def called(self, records: int, randomness: Randomness) -> Integers:
+        """Which records vote: each with probability ``rate``, independently.
+
+        >>> from tacit.core.randomness import SeededRandomness
+        >>> SampledVotes(1, 50, queries=1).called(3, SeededRandomness(1)).tolist()
+        [0, 1, 2]
+        """
+        heads = bernoulli(np.full(records, float(self.rate)), partial(_quotient, self.rate), randomness)
+        return np.flatnonzero(heads)
+
+    def sample(self, value: Electorate, randomness: Randomness) -> Integers:
+        """The noisy votes, one row a query."""
+        votes = [value.votes(query, self.called(value.records, randomness)) for query in range(self.queries)]
+        table = count_rows(np.stack(votes))
+        return table + rounded_gaussian_integers(self.sigma, table.size, randomness).reshape(table.shape)
+
+
+def _quotient(probability: Fraction, _index: int, digits: int) -> Decimal:
+    return precision(digits).divide(Decimal(probability.numerator), Decimal(probability.denominator))

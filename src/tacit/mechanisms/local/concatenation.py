@@ -1,0 +1,201 @@
+"""Concatenation: buckets and labels hashed together into one message. As published it is biased."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.protocols import Estimates, Integers, MessageLaw
+from tacit.core.randomness import Randomness
+from tacit.core.rational import Number
+from tacit.core.sensitivity import ANYTHING, Sensitivity
+from tacit.core.spend import Pure
+from tacit.mechanisms.local.clients import local_epsilon, one_client, rows_of
+from tacit.mechanisms.local.collision import LONGEST, Collision, published_length
+from tacit.mechanisms.local.keyed_hash import fresh_seeds, hit_matrix
+from tacit.mechanisms.local.vote_shape import PairMoments, VoteShape, joint_hits
+
+__all__ = ["Concatenation"]
+
+
+def _best_length(ones: int, epsilon: Fraction) -> int:
+    """The number of buckets that makes the corrected estimate's variance on zeros smallest.
+
+    Its root is ((l − 1)/(l − c))·(cE + l − c)/(E − 1), smallest at the real l = c + √(c(c − 1)E).
+    """
+    weight = math.exp(min(float(epsilon), 40.0))
+    real = ones + math.sqrt(ones * (ones - 1) * weight)
+
+    def root(length: int) -> float:
+        return (length - 1) * (ones * weight + length - ones) / (length - ones)
+
+    candidates = (min(max(each, ones + 1), LONGEST) for each in (math.floor(real), math.ceil(real)))
+    return min(candidates, key=root)
+
+
+@dataclass(frozen=True)
+class Concatenation:
+    """Sends one Collision message about k buckets and r labels as k + r cells out of s + Y. BIASED AS PUBLISHED.
+
+    **Law.** A ``Collision`` message at ε with the client's k buckets and r labels as its k + r cells.
+
+    **Spend.** ``Pure(epsilon)``, between any two clients' sets.
+
+    **Proof.** That of ``Collision``.
+
+    **Estimate.** Let A and B say whether the message hits bucket t and label y; p, q and l as in ``Collision``.
+    *As published* (``corrected=False``) the estimate is (A − q)(B − q)/(p − q)². But A and B come from one message:
+    it can hit both only if they share a hash, so E[AB] = pq on a cell the client has, and the estimate has mean
+    −q/(p − q) there instead of 1. It is **biased**, ``biased`` says so, and it must not be used for counts.
+    *Corrected*, (A + B − l·A·B − q)/(p − q) has mean 1 on the client's cells and 0 on all others. Its variance on
+    zeros, (1 − q)²/(p − q)², does not vanish as ε grows, so ``Collision`` on all cells is better at every ε.
+    Neither is ever chosen by default.
+
+    **Source.** S. Wang et al., Fine-grained private knowledge distillation, appendix B; the correction is Tacit's own.
+
+    >>> shape = VoteShape(queries=200, classes=50, neighbors=2, labels=2)
+    >>> published = Concatenation(shape, 1, corrected=False)
+    >>> round(published.mean_squared_error, 3), round(published.moments.means[1][1], 3)
+    (345.238, -1.034)
+    >>> Concatenation(shape, 1, corrected=True).biased
+    False
+    """
+
+    tolerates: ClassVar[Sensitivity] = ANYTHING
+
+    shape: VoteShape
+    epsilon: Fraction
+    corrected: bool
+    both: Collision
+
+    def __init__(self, shape: VoteShape, epsilon: Number, corrected: bool, length: int | None = None) -> None:
+        number = local_epsilon(epsilon)
+        ones = shape.neighbors + shape.labels
+        if length is None:
+            length = _best_length(ones, number) if corrected else published_length(ones, number)
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "epsilon", number)
+        object.__setattr__(self, "corrected", bool(corrected))
+        object.__setattr__(self, "both", Collision(shape.queries + shape.classes, ones, number, length))
+
+    @property
+    def biased(self) -> bool:
+        """Whether this is the published estimate, whose mean is wrong."""
+        return not self.corrected
+
+    @property
+    def cells(self) -> int:
+        """Cells of the whole table."""
+        return self.shape.cells
+
+    @property
+    def ones(self) -> int:
+        """Cells that a client has."""
+        return self.shape.ones
+
+    @property
+    def spend(self) -> Pure:
+        """What one client's message costs it."""
+        return Pure(self.epsilon)
+
+    @property
+    def message_bits(self) -> int:
+        """The seed and the bucket."""
+        return self.both.message_bits
+
+    @property
+    def _weights(self) -> tuple[float, float, float]:
+        """The estimate is w₂·A·B + w₁·(A + B) + w₀."""
+        rates = self.both.rates
+        if self.corrected:
+            return -self.both.length / rates.gap, 1 / rates.gap, -rates.zero / rates.gap
+        return 1 / rates.gap**2, -rates.zero / rates.gap**2, rates.zero**2 / rates.gap**2
+
+    @property
+    def moments(self) -> PairMoments:
+        """Means and variances of the estimate, for the four kinds of cells."""
+        rates = self.both.rates
+        pair, single, constant = self._weights
+
+        def moment(x: int, y: int) -> tuple[float, float]:
+            first, second = (rates.one if x else rates.zero), (rates.one if y else rates.zero)
+            # One of the two is hit as if alone, and the other must share its hash: 1/l.
+            together = (rates.one if x or y else rates.zero) * rates.zero
+            apart = first + second - 2 * together
+            outcomes = (
+                (pair + 2 * single + constant, together),
+                (single + constant, apart),
+                (constant, 1 - together - apart),
+            )
+            mean = sum(value * chance for value, chance in outcomes)
+            return mean, sum((value - mean) ** 2 * chance for value, chance in outcomes)
+
+        (none, label), (bucket, held) = ((moment(x, 0), moment(x, 1)) for x in (0, 1))
+        return PairMoments(
+            means=((none[0], label[0]), (bucket[0], held[0])),
+            variances=((none[1], label[1]), (bucket[1], held[1])),
+        )
+
+    @property
+    def variance_zero(self) -> float:
+        """Variance that one client adds to a cell of which it has neither the bucket nor the label."""
+        return self.moments.variances[0][0]
+
+    @property
+    def variance_one(self) -> float:
+        """Variance that one client adds to a cell it has."""
+        return self.moments.variances[1][1]
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Expected squared error of one client's estimates, averaged over all cells; bias counts."""
+        return self.moments.mean_squared_error(self.shape)
+
+    def _parts(self, cells: NDArray[Any]) -> Integers:
+        """Buckets, then labels moved behind them, as cells of the joint domain."""
+        buckets, labels = self.shape.split(cells)
+        return np.concatenate([buckets, labels + self.shape.queries], axis=1)
+
+    def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
+        """A fresh seed and a bucket a client."""
+        return self.respond(cells, fresh_seeds(len(cells), randomness), randomness)
+
+    def respond(self, held: NDArray[Any], seeds: NDArray[np.uint64], randomness: Randomness) -> NDArray[np.uint64]:
+        """The messages of clients whose seeds are already drawn; seeds must be fresh for every message."""
+        return self.both.respond(self._parts(held), seeds, randomness)
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
+        """Messages of one client's cells, or of one row of cells a client."""
+        return self.encode(np.atleast_2d(value), randomness)
+
+    def decode(self, messages: NDArray[Any]) -> Estimates:
+        """Counts by the published or the corrected estimate."""
+        rows = rows_of(messages, np.uint64, (3,))
+
+        def hits(some: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+            matrix = hit_matrix(*self.both.opened(some), self.both.length, self.both.cells)
+            return matrix[:, : self.shape.queries], matrix[:, self.shape.queries :]
+
+        joint = joint_hits(self.shape, rows, hits)
+        single = joint.buckets[:, None] + joint.labels[None, :]
+        rates = self.both.rates
+        unbiased = (single - self.both.length * joint.both - joint.messages * rates.zero) / rates.gap
+        pair_weight, single_weight, constant = self._weights
+        counts = pair_weight * joint.both + single_weight * single + constant * joint.messages
+        held = (
+            rates.estimates(joint.buckets, joint.messages).counts,
+            rates.estimates(joint.labels, joint.messages).counts,
+            unbiased,
+        )
+        return self.moments.estimates(counts, held, joint.messages)
+
+    def law(self, cells: Sequence[int], seed: tuple[int, int] = (0, 0)) -> MessageLaw:
+        """The probability of every bucket, given the seed."""
+        held = one_client(cells, self.cells, self.ones)
+        return self.both.law(self._parts(np.array([held]))[0].tolist(), seed)

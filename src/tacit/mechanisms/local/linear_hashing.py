@@ -1,0 +1,213 @@
+"""Local hashing with a linear hash: short messages, and counts by a fast transform instead of one hash a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Estimates, Integers, MessageLaw
+from tacit.core.randomness import Randomness, uniform_below
+from tacit.core.rational import Number
+from tacit.core.sensitivity import ANYTHING, Sensitivity
+from tacit.core.spend import Pure
+from tacit.mechanisms.exact import precision
+from tacit.mechanisms.local.clients import (
+    LAW_DIGITS,
+    HitRates,
+    client_cells,
+    domain,
+    local_epsilon,
+    one_client,
+    rows_of,
+)
+from tacit.mechanisms.local.collision import collision_rates
+from tacit.mechanisms.local.finite_field import FIELD_SIZES, finite_field
+from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+
+__all__ = ["LinearHashing", "possible_sizes"]
+
+# A histogram of all possible messages is made to decode; this many take 128 MB.
+LARGEST_HISTOGRAM = 2**24
+
+
+def _digits_needed(cells: int, size: int) -> int:
+    """How many digits in that base every cell's index has."""
+    digits = 1
+    while size**digits < cells:
+        digits += 1
+    return digits
+
+
+def possible_sizes(cells: int) -> list[int]:
+    """The sizes of fields that can be used for so many cells; none if they are too many.
+
+    >>> possible_sizes(10**6)
+    [2, 3, 4, 5, 8, 16]
+    """
+    return [size for size in FIELD_SIZES if size ** (_digits_needed(cells, size) + 1) <= LARGEST_HISTOGRAM]
+
+
+@dataclass(frozen=True)
+class LinearHashing:
+    """Hashes the client's one cell by a random linear map to a field of l elements and sends the map and an element.
+
+    **Law.** A cell is the vector x of its t digits in base l, an element of F^t for the field F with l elements.
+    A vector a in F^t is drawn uniformly, independent of the data. The message is (a, u), where u = ⟨a, x⟩ with
+    probability e^ε/(e^ε + l − 1) and each other element with probability 1/(e^ε + l − 1).
+
+    **Spend.** ``Pure(epsilon)``, between any two cells.
+
+    **Proof.** Given a, u is generalized randomized response on ⟨a, x⟩, and the distribution of a does not depend on
+    x. Cells x ≠ y with ⟨a, x⟩ ≠ ⟨a, y⟩ for some a exist, and reach the bound.
+
+    **Estimate.** A message hits cell y when ⟨a, y⟩ = u: with probability p = e^ε/(e^ε + l − 1) if y = x. Otherwise
+    ⟨a, y⟩ − ⟨a, x⟩ = ⟨a, y − x⟩ is uniform on F and independent of u − ⟨a, x⟩, so q = 1/l exactly. Variances are
+    those of Collision with c = 1 and the same l, but here nothing is assumed about the hash. Counting hits for all
+    cells replaces the digits of a by those of y one after the other, in O(n + l²·d·log d) altogether.
+
+    **Source.** Local hashing as in T. Wang et al., USENIX Security 2017, with linear maps in place of a hash family;
+    V. Feldman, J. Nelson, H. Nguyen and K. Talwar, Private frequency estimation via projective geometry, ICML 2022,
+    use the same geometry for the subset mechanism.
+
+    A message is one integer, (a, u) in base l. Only for clients with a single cell: linear maps are not
+    independent on three cells.
+
+    >>> mechanism = LinearHashing(cells=5000, ones=1, epsilon=1)
+    >>> mechanism.size, round(mechanism.variance_zero, 6), mechanism.message_bits
+    (4, 3.691655, 16)
+    """
+
+    tolerates: ClassVar[Sensitivity] = ANYTHING
+    biased: ClassVar[bool] = False
+
+    cells: int
+    ones: int
+    epsilon: Fraction
+    size: int
+
+    def __init__(self, cells: int, ones: int, epsilon: Number, size: int | None = None) -> None:
+        cells, ones = domain(cells, ones)
+        number = local_epsilon(epsilon)
+        if ones != 1:
+            raise InvalidInput(f"ones must be 1 for linear hashing, got {ones}")
+        possible = possible_sizes(cells)
+        if not possible:
+            raise InvalidInput(f"cells must be at most {LARGEST_HISTOGRAM // 2} for linear hashing, got {cells}")
+        if size is None:
+            size = min(possible, key=lambda each: collision_rates(1, number, each).variance_zero)
+        if size not in possible:
+            raise InvalidInput(
+                f"size must be a prime or a power of two in [2, 257] whose messages for {cells} cells number at "
+                f"most 2^24, got {size}"
+            )
+        object.__setattr__(self, "cells", cells)
+        object.__setattr__(self, "ones", 1)
+        object.__setattr__(self, "epsilon", number)
+        object.__setattr__(self, "size", int(size))
+
+    @property
+    def spend(self) -> Pure:
+        """What one client's message costs it."""
+        return Pure(self.epsilon)
+
+    @property
+    def digits(self) -> int:
+        """The length t of the vectors that stand for cells."""
+        return _digits_needed(self.cells, self.size)
+
+    @property
+    def message_bits(self) -> int:
+        """The map and the element."""
+        return (self._possible - 1).bit_length()
+
+    @property
+    def rates(self) -> HitRates:
+        """How often a message hits the held cell, and any other."""
+        return collision_rates(1, self.epsilon, self.size)
+
+    @property
+    def variance_zero(self) -> float:
+        """Variance that one client adds to a cell it does not have."""
+        return self.rates.variance_zero
+
+    @property
+    def variance_one(self) -> float:
+        """Variance that one client adds to a cell it has."""
+        return self.rates.variance_one
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Expected squared error of one client's estimates, averaged over all cells."""
+        return self.rates.mean_squared_error(self.cells, self.ones)
+
+    @property
+    def _possible(self) -> int:
+        """How many different messages there are."""
+        return int(self.size ** (self.digits + 1))
+
+    @property
+    def _element(self) -> GeneralizedResponse:
+        """The randomized response on the hash."""
+        return GeneralizedResponse(self.size, 1, self.epsilon)
+
+    def _hashes(self, maps: Integers, cells: Integers) -> Integers:
+        """⟨a, x⟩ for a map a and the vector x of a cell, each given by its digits as one integer."""
+        field = finite_field(self.size)
+        product = np.zeros(np.broadcast_shapes(maps.shape, cells.shape), dtype=np.int64)
+        for _ in range(self.digits):
+            product = field.sums[product, field.products[maps % self.size, cells % self.size]]
+            maps, cells = maps // self.size, cells // self.size
+        return product
+
+    def encode(self, cells: NDArray[Any], randomness: Randomness) -> Integers:
+        """One integer a client."""
+        held = client_cells(cells, self.cells, 1)[:, 0]
+        maps = uniform_below(self.size**self.digits, len(held), randomness)
+        return maps * self.size + self._element.encode(self._hashes(maps, held)[:, None], randomness)
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
+        """Messages of one client's cell, or of one row a client."""
+        return self.encode(np.atleast_2d(value), randomness)
+
+    def decode(self, messages: NDArray[Any]) -> Estimates:
+        """Unbiased counts, by a transform of the histogram of messages."""
+        numbers = rows_of(messages, np.int64, ())
+        if len(numbers) and (numbers.min() < 0 or numbers.max() >= self._possible):
+            raise InvalidInput(f"messages must be in [0, {self._possible - 1}]")
+        return self.rates.estimates(self._hits(np.bincount(numbers, minlength=self._possible)), len(numbers))
+
+    def _hits(self, histogram: Integers) -> Integers:
+        """How many messages (a, u) have ⟨a, y⟩ = u, for every cell y."""
+        field, size = finite_field(self.size), self.size
+        # Digits of y take the place of digits of a, highest first: what is left to be matched by the lower digits
+        # is u − a_t·y_t. The highest digit of a cell takes only the values that occur.
+        values = -(-self.cells // size ** (self.digits - 1))
+        table = histogram.reshape(1, size, -1, size)  # digits of y done, digit of a, lower digits of a, u
+        for _ in range(self.digits):
+            replaced = np.zeros((table.shape[0], values, *table.shape[2:]), dtype=np.int64)
+            for value in range(values):
+                for digit in range(size):
+                    replaced[:, value] += table[:, digit][:, :, field.sums[:, field.products[digit, value]]]
+            done = table.shape[0] * values
+            values = size
+            table = replaced.reshape(done, size, -1, size) if table.shape[2] > 1 else replaced.reshape(done, 1, 1, size)
+        hits: Integers = table[: self.cells, 0, 0, 0]
+        return hits
+
+    def law(self, cells: Sequence[int]) -> MessageLaw:
+        """The probability of every message."""
+        held = one_client(cells, self.cells, 1)
+        context = precision(LAW_DIGITS)
+        share = context.divide(Decimal(1), Decimal(self.size**self.digits))
+        numbers = np.arange(self._possible, dtype=np.int64)
+        hashes = self._hashes(numbers // self.size, np.array(held))
+        hit, miss = self._element.law([0]).probabilities[:2]
+        chances = {True: context.multiply(share, hit), False: context.multiply(share, miss)}
+        return MessageLaw(numbers, tuple(chances[bool(same)] for same in hashes == numbers % self.size))

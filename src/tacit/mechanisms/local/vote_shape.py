@@ -1,0 +1,134 @@
+"""Cells that are pairs: a client votes for each of its labels in each of its buckets, and parts may be sent instead.
+
+A record's k nearest queries (buckets) and its r labels make c = kr cells of a table of s × Y. Mechanisms that send
+something about the buckets and something about the labels share the splitting, the counting of joint hits and the
+moments over the four kinds of cells: bucket held or not, label held or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Estimates, Integers
+from tacit.mechanisms.local.clients import chunks, client_cells, domain
+
+__all__ = ["JointHits", "PairMoments", "VoteShape", "joint_hits"]
+
+
+@dataclass(frozen=True)
+class VoteShape:
+    """k = ``neighbors`` of s = ``queries`` buckets times r = ``labels`` of Y = ``classes`` labels; cell t·Y + y.
+
+    >>> shape = VoteShape(queries=3, classes=4, neighbors=2, labels=1)
+    >>> shape.cells, shape.ones
+    (12, 2)
+    """
+
+    queries: int
+    classes: int
+    neighbors: int = 1
+    labels: int = 1
+
+    def __post_init__(self) -> None:
+        for name, part, of, total in (
+            ("neighbors", self.neighbors, "queries", self.queries),
+            ("labels", self.labels, "classes", self.classes),
+        ):
+            if not 1 <= part < total:
+                raise InvalidInput(f"{name} must be in [1, {total - 1}] for {total} {of}, got {part}")
+        domain(self.cells, self.ones)
+
+    @property
+    def cells(self) -> int:
+        """Cells of the whole table."""
+        return self.queries * self.classes
+
+    @property
+    def ones(self) -> int:
+        """Cells that a client has."""
+        return self.neighbors * self.labels
+
+    def split(self, rows: NDArray[Any]) -> tuple[Integers, Integers]:
+        """The buckets (n, k) and labels (n, r) of clients' cells, which must be all pairs of the two.
+
+        >>> buckets, labels = VoteShape(3, 4, neighbors=2).split(np.array([[9, 1]]))
+        >>> buckets.tolist(), labels.tolist()
+        ([[0, 2]], [[1]])
+        """
+        held = client_cells(rows, self.cells, self.ones).reshape(-1, self.neighbors, self.labels)
+        buckets, labels = held // self.classes, held % self.classes
+        if (buckets != buckets[:, :, :1]).any() or (labels != labels[:, :1, :]).any():
+            raise InvalidInput(
+                f"cells of one client must be all pairs of {self.neighbors} buckets and {self.labels} labels"
+            )
+        return buckets[:, :, 0], labels[:, 0, :]
+
+
+@dataclass(frozen=True)
+class JointHits:
+    """How many messages hit each bucket (s), each label (Y), and both at once (s, Y)."""
+
+    buckets: NDArray[np.float64]
+    labels: NDArray[np.float64]
+    both: NDArray[np.float64]
+    messages: int
+
+
+def joint_hits(
+    shape: VoteShape,
+    messages: NDArray[Any],
+    hits: Callable[[NDArray[Any]], tuple[NDArray[np.bool_], NDArray[np.bool_]]],
+) -> JointHits:
+    """The joint hits, where ``hits`` tells of each message which buckets (n, s) and which labels (n, Y) it hits."""
+    in_bucket, in_label = np.zeros(shape.queries), np.zeros(shape.classes)
+    in_both = np.zeros((shape.queries, shape.classes))
+    for part in chunks(len(messages), shape.queries + shape.classes):
+        buckets, labels = hits(messages[part])
+        in_bucket += buckets.sum(axis=0)
+        in_label += labels.sum(axis=0)
+        # float32 holds these integers exactly: a part has far fewer than 2^24 messages.
+        in_both += buckets.astype(np.float32).T @ labels.astype(np.float32)
+    return JointHits(in_bucket, in_label, in_both, len(messages))
+
+
+@dataclass(frozen=True)
+class PairMoments:
+    """Mean and variance of a client's estimate of a cell, by whether its bucket and its label are held.
+
+    ``means[x][y]`` and ``variances[x][y]``, where x = 1 for a held bucket and y = 1 for a held label.
+    """
+
+    means: tuple[tuple[float, float], tuple[float, float]]
+    variances: tuple[tuple[float, float], tuple[float, float]]
+
+    def mean_squared_error(self, shape: VoteShape) -> float:
+        """Expected squared error of one client's estimates, averaged over all cells; bias counts."""
+        rows = (shape.queries - shape.neighbors, shape.neighbors)
+        columns = (shape.classes - shape.labels, shape.labels)
+        total = sum(
+            rows[x] * columns[y] * (self.variances[x][y] + (self.means[x][y] - x * y) ** 2)
+            for x in (0, 1)
+            for y in (0, 1)
+        )
+        return total / shape.cells
+
+    def estimates(
+        self,
+        counts: NDArray[np.float64],
+        held: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        messages: int,
+    ) -> Estimates:
+        """The counts with their variances, from unbiased counts of held buckets, labels and cells."""
+        cells = np.clip(held[2], 0, messages)
+        buckets = np.clip(held[0][:, None] - cells, 0, messages - cells)
+        labels = np.clip(held[1][None, :] - cells, 0, messages - cells - buckets)
+        neither = messages - cells - buckets - labels
+        (none, label), (bucket, both) = self.variances
+        variances = cells * both + buckets * bucket + labels * label + neither * none
+        return Estimates(counts.ravel(), variances.ravel())
