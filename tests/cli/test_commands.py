@@ -82,6 +82,7 @@ def test_a_ledger_pays_and_refuses(files, capsys):
     paid = ("--ledger", "site.ledger", "--account", "research")
     assert run(*BASE, *paid, "--out", "out") == 0
     assert not (files / "out.request").exists()
+    assert "research has spent epsilon 1 of 1" in " ".join(capsys.readouterr().out.split())
     assert run(*BASE, *paid, "--out", "more") == 1
     assert "cannot pay" in capsys.readouterr().err
     assert not (files / "more").exists()

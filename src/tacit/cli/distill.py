@@ -62,6 +62,7 @@ def distill(
     from tacit.datasets.tables import align, read_table, rows_in_common
     from tacit.experiment.distill import Plan
     from tacit.experiment.distill import distill as run_distillation
+    from tacit.ledger.sqlite import SqliteLedger
 
     if out.exists():
         raise InvalidInput(f"{out}: exists already; choose another --out")
@@ -97,6 +98,9 @@ def distill(
     show_guarantee(run.guarantee)
     write_run(run, open_table.samples, out)
     request.done()
+    if ledger is not None and account is not None:
+        with SqliteLedger(ledger) as book:
+            console.print(f"[bold]account[/bold]    {account} has {book.balance(account).in_words}")
 
 
 class Request:

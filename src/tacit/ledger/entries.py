@@ -58,7 +58,7 @@ class Entry:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The body as JSON values; an entry that is not what its digest says is never read."""
+        """The body as JSON values, if it is what its digest says. Sums over many entries do not come this way."""
         if self.digest != digest_of(self.previous, self.sequence, self.kind, self.body):
             raise LedgerError(
                 f"entry {self.sequence} of the ledger was altered after it was written. "
