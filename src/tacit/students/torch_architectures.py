@@ -1,0 +1,184 @@
+"""Networks by name: each scales its input, makes features of it, and decides by a linear layer on the features.
+
+A name and the shapes are all it takes to build a network again, so saved weights need no code to be read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+from tacit.core.errors import InvalidInput
+
+try:
+    import torch
+    from torch import nn
+except ImportError:
+    raise InvalidInput("neural students need torch: pip install 'tacit[torch]'") from None
+
+__all__ = ["ARCHITECTURES", "IMAGE_ARCHITECTURES", "Network", "build"]
+
+Shape = tuple[int, ...]  # (features,) or (channels, height, width)
+
+
+class Network(nn.Module):  # type: ignore[misc]
+    """A body between the scaling of its input and a linear layer; scaling and weights are kept together."""
+
+    def __init__(self, shape: Shape, body: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        per_value = (*shape[:1], *(1 for _ in shape[1:]))
+        self.register_buffer("mean", torch.zeros(per_value))
+        self.register_buffer("spread", torch.ones(per_value))
+        self.body = body
+        self.head = head
+
+    def features(self, batch: torch.Tensor) -> torch.Tensor:
+        """What the last layer sees."""
+        return self.body((batch - self.mean) / self.spread)  # (batch, *shape) -> (batch, width)
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        """Logits of every class."""
+        return self.head(self.features(batch))  # (batch, width) -> (batch, classes)
+
+
+def _convolution(before: int, after: int, size: int = 3, stride: int = 1, padding: int | None = None) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(before, after, size, stride, size // 2 if padding is None else padding, bias=False),
+        nn.BatchNorm2d(after),
+        nn.ReLU(inplace=True),
+    )
+
+
+def _linear(shape: Shape, classes: int) -> Network:
+    return Network(shape, nn.Flatten(), nn.Linear(math.prod(shape), classes))
+
+
+def _perceptron(shape: Shape, classes: int, hidden: int = 128) -> Network:
+    layers = [nn.Flatten(), nn.Linear(math.prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()]
+    return Network(shape, nn.Sequential(*layers), nn.Linear(hidden, classes))
+
+
+def _small(shape: Shape, classes: int, hidden: int = 128) -> Network:
+    """Few operations: the image is halved at once, and a dense layer keeps where things are."""
+    channels, height, width = shape
+    for _ in range(3):
+        height, width = -(-height // 2), -(-width // 2)
+    body = nn.Sequential(
+        _convolution(channels, 24, size=5, stride=2),
+        _convolution(24, 48),
+        nn.MaxPool2d(2, ceil_mode=True),
+        _convolution(48, 96),
+        nn.MaxPool2d(2, ceil_mode=True),
+        nn.Flatten(),
+        nn.Linear(96 * height * width, hidden, bias=False),
+        nn.BatchNorm1d(hidden),
+        nn.ReLU(),
+    )
+    return Network(shape, body, nn.Linear(hidden, classes))
+
+
+def _five_convolutions(shape: Shape, classes: int) -> Network:
+    """The published MNIST student: five 5x5 convolutions without padding, 32 channels more each time."""
+    channels, height, width = shape
+    if min(height, width) < 21:
+        raise InvalidInput(f"five-convolutions needs images of at least 21x21 pixels, got {height}x{width}")
+    widths = (channels, 32, 64, 96, 128, 160)
+    layers = [_convolution(a, b, size=5, padding=0) for a, b in pairwise(widths)]
+    flat = 160 * (height - 20) * (width - 20)
+    return Network(shape, nn.Sequential(*layers, nn.Flatten()), nn.Linear(flat, classes))
+
+
+class _Residual(nn.Module):  # type: ignore[misc]
+    """Normalise, activate, convolve, twice, and add the input."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.BatchNorm2d(before), nn.LeakyReLU(0.1))
+        self.rest = nn.Sequential(
+            nn.Conv2d(before, after, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(after),
+            nn.LeakyReLU(0.1),
+            nn.Conv2d(after, after, 3, 1, 1, bias=False),
+        )
+        same = before == after and stride == 1
+        self.shortcut = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        active = self.first(batch)
+        passed = batch if isinstance(self.shortcut, nn.Identity) else self.shortcut(active)
+        return passed + self.rest(active)
+
+
+def _wide_residual(shape: Shape, classes: int, depth: int = 28, widening: int = 2) -> Network:
+    """WRN-28-2, the usual network of semi-supervised learning."""
+    widths = [16, *(16 * widening * 2**stage for stage in range(3))]
+    layers: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False)]
+    for stage, (before, after) in enumerate(pairwise(widths)):
+        for unit in range((depth - 4) // 6):
+            layers.append(_Residual(before if unit == 0 else after, after, 2 if unit == 0 and stage > 0 else 1))
+    layers += [nn.BatchNorm2d(widths[-1]), nn.LeakyReLU(0.1), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return Network(shape, nn.Sequential(*layers), nn.Linear(widths[-1], classes))
+
+
+class _Dense(nn.Module):  # type: ignore[misc]
+    """Add a few channels computed from all before."""
+
+    def __init__(self, before: int, growth: int) -> None:
+        super().__init__()
+        self.added = nn.Sequential(
+            nn.BatchNorm2d(before),
+            nn.ReLU(),
+            nn.Conv2d(before, 4 * growth, 1, bias=False),
+            nn.BatchNorm2d(4 * growth),
+            nn.ReLU(),
+            nn.Conv2d(4 * growth, growth, 3, 1, 1, bias=False),
+        )
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return torch.cat([batch, self.added(batch)], dim=1)
+
+
+def _dense(shape: Shape, classes: int, growth: int = 32) -> Network:
+    """DenseNet-121 for small images: no pooling before the first block."""
+    channels = 2 * growth
+    layers: list[nn.Module] = [nn.Conv2d(shape[0], channels, 3, 1, 1, bias=False)]
+    for block, units in enumerate((6, 12, 24, 16)):
+        if block > 0:
+            halved = channels // 2
+            layers += [nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, halved, 1, bias=False)]
+            layers.append(nn.AvgPool2d(2, ceil_mode=True))
+            channels = halved
+        for _ in range(units):
+            layers.append(_Dense(channels, growth))
+            channels += growth
+    layers += [nn.BatchNorm2d(channels), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return Network(shape, nn.Sequential(*layers), nn.Linear(channels, classes))
+
+
+IMAGE_ARCHITECTURES: Mapping[str, Callable[[Shape, int], Network]] = {
+    "small-convolutions": _small,
+    "five-convolutions": _five_convolutions,
+    "wide-resnet-28-2": _wide_residual,
+    "densenet-121": _dense,
+}
+ARCHITECTURES: Mapping[str, Callable[[Shape, int], Network]] = {
+    "linear": _linear,
+    "perceptron": _perceptron,
+    **IMAGE_ARCHITECTURES,
+}
+
+
+def build(network: str | Callable[[Shape, int], nn.Module], shape: Shape, classes: int) -> Network:
+    """An untrained network of a known name, or a module of the user's own that makes logits of a batch.
+
+    >>> build("small-convolutions", (1, 28, 28), 10)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    >>> build(lambda shape, classes: nn.Linear(shape[0], classes), (4,), 3)(torch.zeros(2, 4)).shape
+    torch.Size([2, 3])
+    """
+    if not isinstance(network, str):
+        return Network(shape, network(shape, classes), nn.Identity())
+    if network not in ARCHITECTURES:
+        raise InvalidInput(f"unknown network {network!r}: choose one of {', '.join(sorted(ARCHITECTURES))}")
+    return ARCHITECTURES[network](shape, classes)
