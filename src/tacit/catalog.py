@@ -28,8 +28,10 @@ REPRESENTATIONS: Mapping[str, Callable[[NDArray[Any]], Representation]] = {
 
 
 def _network() -> Any:  # noqa: ANN401
-    from tacit.students.torch_classifier import TorchClassifier
-
+    try:
+        from tacit.students.torch_classifier import TorchClassifier
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"neural students need {error.name}: pip install 'tacit[torch]'") from None
     return TorchClassifier()
 
 

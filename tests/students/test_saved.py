@@ -112,3 +112,16 @@ def test_tensors_of_another_kind_are_refused(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InvalidInput, match="no such file"):
         load_student(tmp_path / "student.skops")
+
+
+def test_without_torch_a_neural_student_says_what_to_install(tmp_path, monkeypatch):
+    import sys
+
+    (tmp_path / "student.safetensors").write_bytes(b"")
+    for name in [each for each in sys.modules if each.startswith("tacit.students.torch")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'tacit\[torch\]'"):
+        STUDENTS["network"]()
+    with pytest.raises(InvalidInput, match=r"pip install 'tacit\[torch\]'"):
+        load_student(tmp_path / "student.safetensors")

@@ -62,7 +62,10 @@ def load_student(path: Path) -> Any:  # noqa: ANN401
         case "student.skops":
             return _load_skops(path)
         case "student.safetensors":
-            from tacit.students.torch_classifier import TorchClassifier
+            try:
+                from tacit.students.torch_classifier import TorchClassifier
+            except ModuleNotFoundError as error:
+                raise InvalidInput(f"{path}: needs {error.name}: pip install 'tacit[torch]'") from None
 
             return TorchClassifier.load_tensors(path)
         case _:
