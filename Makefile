@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?= dev,fast,report,torch
-STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
 WORKERS ?= 2
 
 .PHONY: demo test check fix bench docs clean setup

@@ -7,17 +7,15 @@ bits must know the probability exactly. So every privacy parameter is a fraction
 from __future__ import annotations
 
 import math
+import numbers
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
 
 from tacit.core.errors import InvalidInput
 
 __all__ = ["Number", "exact", "positive", "probability", "rounded_down", "rounded_up"]
 
-Number = int | float | str | Decimal | Fraction | np.integer[Any] | np.floating[Any]
+Number = int | float | str | Decimal | Fraction
 
 
 def exact(value: Number, name: str = "value") -> Fraction:
@@ -25,14 +23,14 @@ def exact(value: Number, name: str = "value") -> Fraction:
 
     >>> exact(0.1)
     Fraction(1, 10)
-    >>> exact(np.int64(3)).numerator.__class__
-    <class 'int'>
     >>> exact("1/3")
     Fraction(1, 3)
     """
-    # numpy's scalars wrap around, lose digits and print in their own way, so they are made plain first.
-    if isinstance(value, np.generic):
-        value = value.item()
+    # Numbers of other libraries wrap around, lose digits and print in their own way, so they are made plain first.
+    if isinstance(value, numbers.Integral):
+        value = int(value)
+    elif isinstance(value, numbers.Real) and not isinstance(value, Fraction):
+        value = float(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidInput(f"{name} must be a finite number, got {value}")
