@@ -133,6 +133,8 @@ def test_an_interrupted_run_is_taken_up_and_pays_once(files, monkeypatch, capsys
         (("--ledger", "nowhere.ledger", "--account", "a"), "nowhere.ledger"),
         (("--account", "a"), "an account needs a ledger"),
         (("--out", "."), "exists already"),
+        (("--out", "public.csv/inside"), "cannot be written there"),
+        (("--private", "."), "a folder, not a file"),
     ],
 )
 def test_wrong_use_is_one_clear_message(files, capsys, arguments, said):
@@ -189,6 +191,12 @@ def test_a_full_disk_is_said_and_nothing_is_left(files):
     assert "could not be written" in result.stderr
     assert "Traceback" not in result.stderr
     assert not any(name.startswith("out") for name in names())
+
+
+def test_records_per_person_need_a_person_column(files, capsys):
+    arguments = [each for each in BASE if each not in ("--unit", "who")]
+    assert run(*arguments, "--per-person", 3, "--out", "out") == 2
+    assert "--per-person needs --unit" in capsys.readouterr().err
 
 
 def test_a_plan_reads_nothing_and_says_what_to_expect(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +67,10 @@ def distill(
 
     if out.exists():
         raise InvalidInput(f"{out}: exists already; choose another --out")
+    if not writable(out):
+        raise InvalidInput(f"{out}: cannot be written there; choose another --out")
+    if per_person > 1 and unit is None:
+        raise InvalidInput("--per-person needs --unit: say which column tells persons apart")
     open_table = read_table(public)
     table = read_table(private, label, unit)
     if label in open_table.columns:
@@ -101,6 +106,16 @@ def distill(
     if ledger is not None and account is not None:
         with SqliteLedger(ledger) as book:
             console.print(f"[bold]account[/bold]    {account} has {book.balance(account).in_words}")
+
+
+def writable(folder: Path) -> bool:
+    """Whether a folder can be made there: asked before anything is paid for.
+
+    >>> writable(Path("runs/first"))
+    True
+    """
+    existing = next(each for each in folder.absolute().parents if each.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK)
 
 
 class Request:

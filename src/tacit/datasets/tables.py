@@ -45,7 +45,7 @@ def read_table(path: str | Path, label: str | None = None, person: str | None = 
     """
     path = Path(path)
     if not path.is_file():
-        raise InvalidInput(f"{path}: no such file")
+        raise InvalidInput(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     match path.suffix.lower():
         case ".csv":
             table = _read_csv(path, label, person)
