@@ -17,8 +17,11 @@ from tacit.core.sensitivity import vote_sensitivity
 from tacit.neighbors import nearest_queries, search, vote_counts
 
 
-def reference(records, queries, neighbors):
+def reference(records, queries, neighbors, heights=None):
     """The definition, in rational arithmetic: true distance, then index."""
+    if heights is not None:
+        queries = np.column_stack([queries, heights])
+        records = np.column_stack([records, np.zeros(len(records))])
     answers = []
     for record in np.asarray(records, dtype=np.float32).tolist():
         distances = [
@@ -124,6 +127,30 @@ def test_stages_hand_on_only_what_they_cannot_prove(monkeypatch):
     records, table = regime("mirrors", 2, rows=50, columns=7, queries=10)
     nearest_queries(records, table, 3)
     assert len(calls) == 50
+
+
+@given(name=st.sampled_from(REGIMES), seed=st.integers(0, 2**32), rows=st.integers(1, 12), data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_heights_add_their_squares_exactly(name, seed, rows, data):
+    records, table = regime(name, seed, rows, columns=3, queries=7)
+    neighbors = data.draw(st.integers(1, 7))
+    block_bytes = data.draw(st.sampled_from([1, 200, 2**20]))
+    # Heights of the size of the distances: some equal, some zero, some from the table, so that ties happen.
+    generator = np.random.default_rng(seed)
+    heights = np.abs(table[generator.permutation(7), 0]) * generator.integers(0, 2, size=7).astype(np.float32)
+    found = nearest_queries(records, table, neighbors, block_bytes, heights=heights)
+    assert found.tolist() == reference(records, table, neighbors, heights)
+
+
+def test_no_height_is_the_plain_rule_and_heights_must_fit():
+    records, table = regime("plain", 3, rows=50, columns=4, queries=6)
+    plain = nearest_queries(records, table, 2)
+    assert np.array_equal(plain, nearest_queries(records, table, 2, heights=np.zeros(6)))
+    for wrong in (np.zeros(5), np.zeros((6, 1)), np.array(["a"] * 6)):
+        with pytest.raises(InvalidInput, match="heights must be 6 numbers"):
+            nearest_queries(records, table, 2, heights=wrong)
+    with pytest.raises(InvalidInput, match="finite"):
+        nearest_queries(records, table, 2, heights=np.array([0, 0, 0, np.nan, 0, 0]))
 
 
 @given(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.version import __version__
 
 if TYPE_CHECKING:
-    from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, TacitError
+    from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, TacitError, TacitWarning
     from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
     from tacit.datasets.digits import digits
     from tacit.experiment.distill import distill
@@ -29,6 +29,7 @@ __all__ = [
     "Run",
     "SqliteLedger",
     "TacitError",
+    "TacitWarning",
     "Trust",
     "Unit",
     "__version__",
@@ -48,6 +49,7 @@ HOMES = {
     "Run": "tacit.experiment.run",
     "SqliteLedger": "tacit.ledger.sqlite",
     "TacitError": "tacit.core.errors",
+    "TacitWarning": "tacit.core.errors",
     "Trust": "tacit.core.guarantee",
     "Unit": "tacit.core.guarantee",
     "digits": "tacit.datasets.digits",

@@ -18,6 +18,7 @@ from tacit.core.spend import (
     DiscreteGaussian,
     Gaussian,
     Pure,
+    RandomizedResponse,
     Repeated,
     Stability,
     Subsampled,
@@ -28,6 +29,7 @@ SMALL = Fraction(1, 10**7)
 LEAVES = [
     Pure("1/10"),
     Pure(1),
+    RandomizedResponse("1/2", 10),
     Approximate("1/5", "1e-7"),
     Gaussian(5),
     DiscreteGaussian(8, 2, unit_steps=True),
@@ -83,6 +85,10 @@ def test_which_accountant():
     assert total([Gaussian(5)] * 2, DELTA).accountant == "Rényi (RDP)"
     assert total([Gaussian(5)] * 2, DELTA, Rule.PLANNED).accountant == "privacy-loss distribution (PLD)"
     assert total([Repeated(Gaussian(5), 2)], DELTA).accountant == "privacy-loss distribution (PLD)"
+    assert total([RandomizedResponse(1, 10)] * 100, DELTA).accountant == "Rényi (RDP)"
+    assert total([RandomizedResponse(1, 10)] * 100, DELTA, Rule.PLANNED).accountant == "optimal composition"
+    mixed = [RandomizedResponse(1, 10)] * 100 + [RandomizedResponse(1, 5)] * 100
+    assert total(mixed, DELTA, Rule.PLANNED).accountant == "privacy-loss distribution (PLD)"
     # Without unit steps only concentrated privacy is proven.
     assert total([DiscreteGaussian(8, 2, unit_steps=False)], DELTA).accountant == "Rényi (RDP)"
 
@@ -117,7 +123,7 @@ def test_no_total_is_below_one_of_its_parts(several, rule):
     whole = total(several, DELTA, rule).epsilon
     for spend in several:
         assert whole >= total([spend], DELTA, rule).epsilon * Fraction(999, 1000)
-        if isinstance(spend, Pure):
+        if isinstance(spend, Pure | RandomizedResponse):
             assert whole >= spend.epsilon
 
 

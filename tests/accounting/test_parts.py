@@ -3,11 +3,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.parts import basic_epsilon, largest_epsilon, own_delta, parts_of
-from tacit.core.spend import FREE, Approximate, Composed, DiscreteGaussian, Gaussian, Pure, Repeated, Stability
+from tacit.core.spend import (
+    FREE,
+    Approximate,
+    Composed,
+    DiscreteGaussian,
+    Gaussian,
+    Pure,
+    RandomizedResponse,
+    Repeated,
+    Stability,
+)
 
 LEAVES = [
     Pure("1/3"),
     Pure(2),
+    RandomizedResponse(2, 3),
     Approximate("1/2", "1e-7"),
     Gaussian(3),
     DiscreteGaussian(4, 2, unit_steps=True),

@@ -59,6 +59,10 @@ def test_bias_is_shown_beside_privacy():
     ("arguments", "message"),
     [
         (("oracle",), "unknown mechanism 'oracle': choose one of bits-asymmetric"),
+        (("oracle",), "or all of them: all, or a mutant: "),
+        (("gat",), "unknown mechanism 'gat' (did you mean gate?)"),
+        ((), "say what to audit, for example 'tacit audit permute-and-flip': choose one of bits-asymmetric"),
+        (("one-way-sensitivity", "--mutants"), "one-way-sensitivity is a mutant itself"),
         (("gate", "--epsilon", "0"), "epsilon must be above 0"),
         (("gate", "--delta", "0.5"), "delta must be in"),
         (("gate", "--confidence", "1"), "confidence must be in"),
@@ -74,3 +78,12 @@ def test_help_names_all_that_can_be_audited():
     text = " ".join(run("--help").output.replace("│", " ").split())
     for name in (*MECHANISMS, *MUTANTS):
         assert name in text
+
+
+def test_a_narrow_screen_loses_no_column():
+    result = CliRunner(env={"COLUMNS": "40"}).invoke(app, ("subset-selection", "--samples", "1000"))
+    assert result.exit_code == 0, result.output
+    for said in ("mechanism: subset-selection", "claimed: ε = 1", "samples show: ε ≥ ", "samples: 1,000", "seconds: ",
+                 "verdict: holds"):  # fmt: skip
+        assert said in result.output
+    assert "…" not in result.output

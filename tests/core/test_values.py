@@ -18,6 +18,7 @@ from tacit.core.spend import (
     DiscreteGaussian,
     Gaussian,
     Pure,
+    RandomizedResponse,
     Repeated,
     Stability,
     Subsampled,
@@ -28,6 +29,7 @@ from tacit.core.spend import (
 fractions = st.fractions(min_value=Fraction(1, 10**6), max_value=100)
 simple = st.one_of(
     fractions.map(Pure),
+    st.builds(RandomizedResponse, fractions, st.integers(2, 100)),
     st.builds(Approximate, fractions, st.fractions(0, Fraction(99, 100))),
     fractions.map(Gaussian),
     st.builds(DiscreteGaussian, fractions, st.integers(1, 50), st.booleans()),
@@ -72,6 +74,8 @@ def test_what_is_not_a_spend_is_refused(value):
         (lambda: Subsampled(0, Gaussian(1)), "rate must be in"),
         (lambda: Repeated(Pure(1), 0), "count must be at least 1"),
         (lambda: Stability(0), "delta must be in"),
+        (lambda: RandomizedResponse(0, 3), "epsilon must be above 0"),
+        (lambda: RandomizedResponse(1, 1), "classes must be at least 2"),
         (lambda: positive("many", "epsilon"), "epsilon must be a number"),
         (lambda: probability(1.5, "delta"), "delta must be in"),
     ],

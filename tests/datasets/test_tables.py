@@ -28,7 +28,7 @@ def test_a_csv_is_read_with_its_label_and_person(write):
 
 
 def test_a_csv_longer_than_one_chunk_is_read_whole(write, monkeypatch):
-    monkeypatch.setattr("tacit.datasets.tables.ROWS_AT_A_TIME", 10)
+    monkeypatch.setattr("tacit.datasets.delimited.ROWS_AT_A_TIME", 10)
     file = write("x,y\n" + "".join(f"{i},{i % 3}\n" for i in range(25)))
     assert read_table(file).samples[:, 0].tolist() == list(range(25))
     bad = write("x,y\n" + "".join(f"{i},{i % 3}\n" for i in range(25)) + "oops,1\n")
@@ -74,10 +74,11 @@ def test_missing_files_and_strange_ones_are_refused(write, tmp_path):
         read_table(write("x", "records.npz"))
 
 
-def test_an_npz_is_read_flat(tmp_path):
+def test_an_npz_keeps_the_shape_of_its_samples(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.ones((3, 2, 2)), y=np.array([1, 0, 1]), who=np.array(["a", "b", "a"]))
     table = read_table(tmp_path / "a.npz", "y", "who")
-    assert table.samples.shape == (3, 4)
+    assert table.samples.shape == (3, 2, 2)
+    assert table.columns == ("X[0]", "X[1]", "X[2]", "X[3]")
     assert table.labels.tolist() == [1, 0, 1]
 
 

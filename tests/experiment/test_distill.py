@@ -3,16 +3,19 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import tacit
-from tacit.core.errors import BudgetExceeded, InvalidInput, TacitError
+from tacit.core.errors import BudgetExceeded, InvalidInput, TacitError, TacitWarning
 from tacit.core.spend import DiscreteGaussian, Pure
 from tacit.experiment.distill import plan
 from tacit.experiment.run import new_folder
 from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.ledger.sqlite import SqliteLedger
 from tacit.representations.scaled import Identity
 
 PARTS = tacit.digits()
@@ -40,7 +43,8 @@ def test_the_default_is_pure_private_and_useful():
 
 
 def test_a_seed_makes_a_simulation_that_can_be_replayed():
-    first, again, other = distill(), distill(), distill(seed=2)
+    # Many queries for few votes, so that noise decides some labels.
+    first, again, other = (distill(queries=60, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(first.query_labels, again.query_labels)
     assert not np.array_equal(first.query_labels, other.query_labels)
     assert first.guarantee.simulation
@@ -76,6 +80,7 @@ def test_the_answer_does_not_depend_on_how_records_are_spread():
 def test_a_shuffled_crowd_needs_no_curator(mechanism):
     run = distill(trust="shuffle", delta=1e-6, mechanism=mechanism, holders=1000)
     assert "Trust (shuffle): a shuffler is trusted" in str(run.guarantee)
+    assert "this process saw all records" in str(run.guarantee)
     assert run.guarantee.epsilon <= 1
     assert run.guarantee.delta <= Fraction(1, 10**6)
     assert right(run) > 0.8
@@ -86,7 +91,8 @@ def test_a_local_crowd_trusts_nobody(mechanism):
     name = "local hashing" if mechanism == "Collision" else mechanism
     run = distill(trust="local", epsilon=6, mechanism=name)
     assert "Trust (local): nobody is trusted" in str(run.guarantee)
-    assert run.receipts[0].spend == Pure(6)
+    assert run.guarantee.epsilon == 6
+    assert "this process saw all records" in str(run.guarantee)
     assert right(run) > 0.7
 
 
@@ -154,8 +160,11 @@ def test_every_file_of_a_simulation_says_so(tmp_path):
 
 def test_one_label_for_all_is_still_a_run():
     """What was paid for is never lost to a student that cannot learn from it."""
-    run = distill(private=(PRIVATE[0], np.full(1000, 3)), epsilon=1000, queries=40)
+    with pytest.warns(TacitWarning) as said:
+        run = distill(private=(PRIVATE[0], np.full(1000, 3)), epsilon=1000, queries=40)
+    assert any("all labels came out the same (3)" in str(each.message) for each in said)
     assert set(run.labels) == {3}
+    assert run.recipe["student"] == "DummyClassifier"
     assert set(run.student.predict(PARTS.test_samples)) == {3}
 
 
@@ -188,12 +197,119 @@ def test_every_representation_works(representation):
     assert right(distill(representation=representation)) > 0.6
 
 
-def test_images_may_keep_their_shape():
+def test_images_may_keep_their_shape(tmp_path):
     run = distill(
         private=(PARTS.private_samples.reshape(-1, 8, 8), PARTS.private_labels),
         public=PARTS.public_samples.reshape(-1, 8, 8),
     )
     assert np.array_equal(run.query_labels, distill().query_labels)
+    images = PARTS.test_samples.reshape(-1, 8, 8)
+    loaded = tacit.load(run.save(tmp_path / "run"))
+    for student in (run.student, loaded.student):
+        assert np.array_equal(student.predict(images), distill().student.predict(PARTS.test_samples))
+    assert run.recipe["student"] == "Pipeline"
+
+
+@pytest.mark.parametrize("wrap", [list, tuple])
+def test_common_shapes_are_taken_as_they_are(wrap):
+    """A pair as a list, labels as a column (as in MedMNIST), numbers of numpy."""
+    given = wrap([PRIVATE[0], PRIVATE[1][:, None]])
+    run = distill(private=given, queries=np.int64(32), holders=np.int64(3), neighbors=np.int32(1), seed=np.int64(1))
+    assert np.array_equal(run.query_labels, distill().query_labels)
+    column = distill(persons=np.arange(1000)[:, None])
+    assert column.guarantee.unit == tacit.Unit.person("person", 1)
+
+
+def test_public_copies_of_private_records_break_the_assumption_aloud():
+    public = np.concatenate([PARTS.public_samples, PARTS.private_samples[:7]])
+    with pytest.warns(TacitWarning, match="7 public rows are exact copies of private ones"):
+        run = distill(public=public, seed=None)
+    statement = str(run.guarantee)
+    assert "contain no private record and were not" not in statement
+    assert "some of the public samples are exact copies of private records" in statement
+    assert "This sentence itself was derived from the records" in statement
+    assert not any(char == "7" for char in statement)
+    assert run.guarantee.weak
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"epsilon": 1e-9}, "most labels will be noise"),
+        ({"private": (PRIVATE[0][:12], PRIVATE[1][:12])}, "most labels will be noise"),
+        ({"epsilon": 0.1}, "many labels may be wrong"),
+        ({"epsilon": 10}, "epsilon = 10 is weak"),
+        ({"epsilon": 50}, "epsilon = 50 is practically no protection"),
+        ({"epsilon": 60, "trust": "local"}, "practically no protection"),
+    ],
+)
+def test_doubts_are_told_before_anything_is_paid(options, said):
+    seen = []
+    with pytest.warns(TacitWarning, match=said) as told:
+        distill(**options, announce=lambda _: seen.append(len(told)))
+    assert seen[0] > 0
+
+
+def test_a_large_epsilon_is_weak_in_words():
+    with pytest.warns(TacitWarning):
+        runs = [distill(epsilon=each, seed=None) for each in (10, 50)]
+    assert "Caveat: epsilon = 10 is weak" in str(runs[0].guarantee)
+    assert "by up to 30,000" in str(runs[0].guarantee)
+    assert "Caveat: epsilon = 50 is practically no protection" in str(runs[1].guarantee)
+    assert all(run.guarantee.weak and run.guarantee.to_json()["weak"] for run in runs)
+    assert not distill().guarantee.weak
+
+
+def test_a_paid_run_is_not_lost_to_its_student():
+    class Refusing(GaussianNB):
+        def fit(self, X, y, sample_weight=None):
+            raise RuntimeError("no")
+
+    with pytest.warns(TacitWarning, match="Refusing could not be trained"):
+        run = distill(student=Refusing())
+    assert run.labels.shape == (500,)
+    assert run.recipe["student"] == "DummyClassifier"
+
+
+def test_queries_are_never_more_than_the_samples_that_differ():
+    public = np.repeat(PARTS.public_samples[:20], 25, axis=0)
+    assert distill(public=public, representation="pca").recipe["queries"] == 20
+    with pytest.raises(InvalidInput, match="the 20 distinct public samples"):
+        distill(public=public, representation="pca", queries=21)
+
+
+def test_a_simulation_spends_no_real_budget(tmp_path):
+    path = tmp_path / "site.ledger"
+    SqliteLedger.create(path, {"research": Ceiling(1)}).close()
+    with SqliteLedger(path) as open_ledger:
+        for ledger in (path, str(path), open_ledger):
+            with pytest.raises(InvalidInput, match="a seed makes a simulation"):
+                distill(ledger=ledger, account="research")
+        assert open_ledger.balance("research").payments == 0
+
+
+def test_what_cannot_be_paid_is_refused_before_a_record_is_counted(tmp_path):
+    durable = SqliteLedger.create(tmp_path / "site.ledger", {"research": Ceiling("0.5")})
+    for ledger in (durable, MemoryLedger({"research": Ceiling("0.5")})):
+        counted = []
+        with pytest.raises(BudgetExceeded, match="cannot pay"):
+            distill(ledger=ledger, account="research", seed=None, announce=counted.append, progress=counted.append)
+        assert counted == []
+        distill(ledger=ledger, account="research", seed=None, epsilon=0.5, request="r-1")
+        # A request that is paid already costs nothing more, however empty the account is.
+        distill(ledger=ledger, account="research", seed=None, epsilon=0.5, request="r-1")
+    durable.close()
+
+
+def test_the_stages_of_a_run_are_told():
+    stages = []
+    distill(stage=stages.append)
+    assert stages == [
+        "choosing a representation and a mechanism",
+        "choosing queries among the public samples",
+        "counting votes",
+        "training the student",
+    ]
 
 
 def test_a_ledger_pays_and_refuses_when_it_is_spent():
@@ -244,17 +360,43 @@ def test_an_account_of_another_unit_is_not_charged():
         ({"ledger": MemoryLedger({})}, "say which account"),
         ({"classes": range(5)}, "label '.' is not in the list of classes"),
         ({"classes": [1, 1]}, "twice"),
-        ({"holders": 0}, "holders must be between 1"),
-        ({"holders": np.zeros(3)}, "owners"),
+        ({"holders": 0}, "holders must be at least 1"),
+        ({"holders": 1001}, "holders must be between 1 and the 1000"),
+        ({"holders": np.zeros(3)}, "holders has 3 entries for 1000 records"),
         ({"public": PARTS.public_samples[:, :60]}, "64 features and public ones 60"),
         ({"public": PARTS.public_samples[:0]}, "the public part is empty"),
         ({"public": np.full((50, 64), np.nan)}, "public samples: row 0"),
         ({"public": np.ones((50, 64))}, "all alike"),
         ({"private": PRIVATE[0]}, "private must be a pair"),
+        ({"private": ([[1.0, 2.0], [3.0]], [0, 1])}, "private samples must be an array"),
+        ({"private": (PRIVATE[0], None)}, "private labels"),
+        ({"queries": 40.0}, "queries must be a whole number, got 40.0"),
+        ({"queries": "40"}, "queries must be a whole number, got '40'"),
+        ({"queries": True}, "queries must be a whole number"),
+        ({"neighbors": 1.5}, "neighbors must be a whole number"),
+        ({"holders": 2.5}, "holders must be a whole number"),
+        ({"persons": np.zeros((1000, 2))}, "persons must have one entry a record"),
+        ({"persons": [None] * 1000}, "persons: row 0 is missing"),
+        ({"persons": 7}, "persons must have one entry a record"),
+        ({"persons": np.arange(1000), "records_per_person": 1.5}, "records_per_person must be a whole number"),
+        ({"records_per_person": 3}, "records_per_person needs persons"),
+        ({"classes": 2}, "classes must be a list"),
+        ({"classes": "0123456789"}, "classes must be a list"),
+        ({"classes": [[0, 1]]}, "classes must be a plain list"),
+        ({"representation": None}, "representation must be auto, one of"),
+        ({"representation": Identity}, "representation must be auto, one of"),
+        ({"student": LinearRegression()}, "student must be a classifier"),
+        ({"student": KMeans()}, "student must be a classifier"),
+        ({"student": GaussianNB}, "student must be an object, not a class"),
+        ({"student": None}, "student NoneType cannot be copied"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"seed": "x"}, "seed must be a whole number"),
+        ({"seed": 1.0}, "seed must be a whole number"),
+        ({"delta": 1e-300, "mechanism": "gaussian"}, r"delta must be 0, or in \[1e-30, 1\)"),
         ({"private": (PRIVATE[0], PRIVATE[1][:5])}, "give one a sample"),
         ({"private": (PRIVATE[0][:0], PRIVATE[1][:0])}, "the private part is empty"),
         ({"persons": np.zeros(3)}, "persons has 3 entries"),
-        ({"persons": np.zeros(1000), "records_per_person": 0}, "records per person must be at least 1"),
+        ({"persons": np.zeros(1000), "records_per_person": 0}, "records_per_person must be at least 1"),
     ],
 )
 def test_bad_input_is_refused_in_words(options, said):
@@ -326,7 +468,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
     [
         (lambda folder: (folder / "run.json").write_text("{"), "cannot be read"),
         (lambda folder: (folder / "run.json").write_text('{"format": 99}'), "written in format 99"),
-        (lambda folder: (folder / "queries.npz").unlink(), "cannot be read"),
+        (lambda folder: (folder / "queries.npz").unlink(), "cannot be read|no such file"),
         (lambda folder: (folder / "simulated-student.skops").write_bytes(b"no"), "not a student"),
     ],
 )

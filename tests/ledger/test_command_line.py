@@ -1,13 +1,17 @@
 """``tacit ledger`` as a user meets it: what it prints and how it exits."""
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
 from tacit.cli import main
-from tacit.core.spend import Pure
+from tacit.core.errors import BudgetExceeded
+from tacit.core.spend import Gaussian, Pure
 from tacit.ledger import database
 from tacit.ledger.sqlite import SqliteLedger
 
@@ -129,17 +133,19 @@ def test_export_writes_json_lines(site):
     assert [line["kind"] for line in lines] == ["genesis", "account", "account", "payment"]
     assert lines[-1]["digest"] == receipt.digest
     out = site.ledger.with_name("site.jsonl")
-    out.write_text("old")
     assert f"4 entries, head digest {receipt.digest}" in site.succeed("export", site.ledger, "--out", out)
     assert [json.loads(line) for line in out.read_text().splitlines()] == lines
 
 
-def test_a_failed_export_leaves_the_old_file(site):
+def test_an_export_never_overwrites_and_leaves_nothing_when_it_fails(site):
     site.open()
     out = site.ledger.with_name("site.jsonl")
-    out.write_text("old")
     code, _, error = site.run("export", site.policy, "--out", out)
     assert (code, "not a ledger" in error) == (1, True)
+    assert sorted(file.name for file in out.parent.iterdir()) == ["policy.toml", "site.ledger"]
+    out.write_text("old")
+    code, _, error = site.run("export", site.ledger, "--out", out)
+    assert (code, "it exists already; choose a new name" in error) == (2, True)
     assert out.read_text() == "old"
     assert sorted(file.name for file in out.parent.iterdir()) == ["policy.toml", "site.jsonl", "site.ledger"]
     for bad in (out.parent, out.parent / "missing" / "file"):
@@ -150,7 +156,7 @@ def test_a_failed_export_leaves_the_old_file(site):
 @pytest.mark.parametrize("command", ["show", "verify", "export"])
 def test_a_missing_ledger_fails_with_a_hint(site, command):
     code, _, error = site.run(command, site.ledger)
-    assert code == 1
+    assert code == 2
     assert "there is no ledger at" in error
     assert "tacit ledger open" in error
     assert not site.ledger.exists()
@@ -238,3 +244,53 @@ def test_the_help_teaches_the_policy(site):
     assert "tacit ledger open site.ledger --policy policy.toml" in printed
     for command in ("show", "verify", "export"):
         assert f"tacit ledger {command} site.ledger" in site.succeed(command, "--help")
+
+
+@pytest.mark.parametrize("account", [(), ("clinic",)])
+def test_a_narrow_screen_loses_no_column(site, monkeypatch, account):
+    site.open()
+    site.pay("a request with a rather long name", "0.123457")
+    monkeypatch.setenv("COLUMNS", "40")
+    printed = site.succeed("show", site.ledger, *account)
+    said = " ".join(printed.split())
+    shown = (
+        ("entry: 4", "request: a request with a rather long name", "spend: pure epsilon 123457/1000000", "kept: no")
+        if account
+        else ("account: clinic", "ceiling ε: 1", "spent ε: 0.123457", "left ε: 0.876543", "account: [bold]odd")
+    )
+    for each in shown:
+        assert each in said
+    assert "…" not in printed
+    assert account or max(map(len, printed.splitlines())) <= 40
+
+
+def test_gaussian_noise_on_a_pure_account_gets_advice(site):
+    site.open()
+    with SqliteLedger(site.ledger) as ledger, pytest.raises(BudgetExceeded) as refused:
+        ledger.charge("clinic", Gaussian(100), "counts", "system", "r-1", "question")
+    assert "The account's delta is 0" in str(refused.value)
+    assert "pure (permute-and-flip, laplace)" in str(refused.value)
+    assert "more noise" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["[bold]", "[/bold]", "x\\[red]", ":smile:", "n" * 300, "\udcff"])
+def test_strange_names_are_shown_as_they_are_and_end_in_words(site, name):
+    for command in (("show", name), ("export", name), ("verify", name), ("open", name, "--policy", name)):
+        code, _, error = site.run(*command)
+        assert code in (1, 2)
+        assert name[:40] in error or name == "\udcff"
+    site.open()
+    code, _, error = site.run("export", site.ledger, "--out", site.ledger.parent / name / "missing")
+    assert code == 2
+    assert "cannot write" in error
+
+
+def test_an_ascii_terminal_gets_the_words(site):
+    site.open()
+    site.pay("r-1", "0.25")
+    result = subprocess.run(
+        [sys.executable, "-c", "from tacit.cli import main; main()", "ledger", "show", site.ledger],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "120"}, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert "ceiling epsilon" in result.stdout.decode("ascii")

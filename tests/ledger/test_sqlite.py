@@ -31,7 +31,7 @@ def pay(ledger, request, spend="0.1"):
 
 
 def test_a_missing_ledger_says_how_to_make_one(path):
-    with pytest.raises(LedgerError, match=r"there is no ledger at .*`tacit ledger open .* --policy FILE`"):
+    with pytest.raises(InvalidInput, match=r"there is no ledger at .*`tacit ledger open .* --policy FILE`"):
         SqliteLedger(path)
     assert not path.exists()
 

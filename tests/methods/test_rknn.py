@@ -17,7 +17,7 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.local.choice import choose
 from tacit.methods.rknn.choice import choose_mechanism
-from tacit.methods.rknn.coordinator import VoteCoordinator
+from tacit.methods.rknn.coordinator import Round, VoteCoordinator
 from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
 from tacit.methods.rknn.queries import Clusters, cluster, margins, suggest_queries
 from tacit.methods.rknn.reading import LabelReader
@@ -83,7 +83,7 @@ def test_counts_are_exactly_the_same_for_every_split(parts, neighbors):
 @pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
 def test_one_record_moves_the_counts_as_far_as_claimed_and_no_further(name):
     """Raw integer pixels, where distances tie, through the whole holder, on both sides of every batch size."""
-    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
     queries = cluster(fitted.encode(PARTS.public_samples), 20).centres
 
     def counts(rows):
@@ -162,9 +162,9 @@ def test_a_request_id_does_not_cover_other_queries():
 
 
 def coordinator(**options):
-    given = {"public": PARTS.public_samples, "representation": Identity(64), "queries": 30, "neighbors": 1,
-             "names": range(10), "mechanism": PermuteAndFlip.for_epsilon(1, 2), "reader": LabelReader(),
-             "request": "r"}  # fmt: skip
+    asked = Round(30, PermuteAndFlip.for_epsilon(1, 2), LabelReader())
+    given = {"public": PARTS.public_samples, "representation": Identity(64), "rounds": [asked], "neighbors": 1,
+             "names": range(10), "request": "r"}  # fmt: skip
     return VoteCoordinator(**(given | options))
 
 
@@ -179,7 +179,7 @@ def test_a_coordinator_refuses_what_makes_no_sense():
     with pytest.raises(InvalidInput, match="neighbors must be at most"):
         coordinator(neighbors=31)
     state = coordinator().begin()
-    with pytest.raises(InvalidInput, match="no answer yet"):
+    with pytest.raises(InvalidInput, match="not answered yet"):
         coordinator().result(state)
     with pytest.raises(InvalidInput, match="takes one answer"):
         coordinator().fold(state, [])

@@ -14,7 +14,7 @@ SAMPLES = PARTS.private_samples[:120] + np.random.default_rng(0).normal(size=(12
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
 def test_a_row_is_encoded_the_same_to_the_last_bit_whatever_stands_beside_it(name):
-    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
     whole = fitted.encode(SAMPLES)
     assert whole.dtype == np.float32
     assert np.isfinite(whole).all()
@@ -25,7 +25,7 @@ def test_a_row_is_encoded_the_same_to_the_last_bit_whatever_stands_beside_it(nam
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
 def test_the_size_of_a_batch_does_not_matter(name):
-    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
     whole = fitted.encode(PARTS.private_samples)
     for size in (1, 499, 500, 501):
         assert np.array_equal(whole[:size], fitted.encode(PARTS.private_samples[:size]))
@@ -33,7 +33,7 @@ def test_the_size_of_a_batch_does_not_matter(name):
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
 def test_a_wild_record_does_not_stop_a_run(name):
-    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
     assert np.isfinite(fitted.encode(np.full((2, 64), 1e39))).all()
 
 
@@ -45,19 +45,19 @@ def test_a_plain_matrix_product_would_not_pass():
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
 def test_fitting_twice_gives_the_same(name):
-    first, again = (REPRESENTATIONS[name](PARTS.public_samples).encode(SAMPLES) for _ in range(2))
+    first, again = (REPRESENTATIONS[name](PARTS.public_samples, 30).encode(SAMPLES) for _ in range(2))
     assert np.array_equal(first, again)
 
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
 def test_samples_of_another_width_are_refused(name):
-    fitted = REPRESENTATIONS[name](PARTS.public_samples)
+    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
     with pytest.raises(InvalidInput, match="60 features, the public samples have 64"):
         fitted.encode(SAMPLES[:, :60])
 
 
 def test_constant_features_do_no_harm():
     public = np.hstack([PARTS.public_samples, np.full((500, 1), 7.0)])
-    assert np.isfinite(REPRESENTATIONS["standardised"](public).encode(public)).all()
+    assert np.isfinite(REPRESENTATIONS["standardised"](public, 30).encode(public)).all()
     with pytest.raises(InvalidInput, match="all alike"):
         suggest_representation(np.ones((50, 3)))

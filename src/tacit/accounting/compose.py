@@ -4,7 +4,8 @@ Which accountants are valid depends on when the spends were chosen.
 
 Planned. All spends are known before the first release (what is *asked* may still depend on earlier answers). Every
 accountant holds and the smallest wins: the exact sum of ε; the Rényi curve at its best order; optimal composition
-of one repeated (ε, δ); the privacy-loss distribution. Parts that carry a δ of their own use it up first.
+of one repeated (ε, δ), or of one repeated randomized response; the privacy-loss distribution. Parts that carry a δ of
+their own use it up first.
 
 Adaptive. Each spend may be chosen after seeing earlier releases, which is what a ledger must assume. Then
 ``total`` is a filter: a ledger with ceiling ε* admits a charge when the total with it is at most ε*, and this is
@@ -41,7 +42,7 @@ from fractions import Fraction
 
 from tacit.accounting.parts import Parts, basic_epsilon, largest_epsilon, own_delta, parts_of
 from tacit.core.rational import probability, rounded_up
-from tacit.core.spend import Approximate, Pure, Spend
+from tacit.core.spend import Approximate, Pure, RandomizedResponse, Spend
 
 __all__ = ["Rule", "Total", "total"]
 
@@ -116,6 +117,14 @@ def _planned(parts: Parts, delta: Fraction) -> list[Candidate]:
     rest = delta - own_delta(parts)
     if not _convertible(parts, rest) or basic_epsilon(parts) == largest_epsilon(parts):
         return candidates
+    match list(parts.items()):
+        case [(RandomizedResponse(epsilon, classes), count)]:
+            from tacit.accounting.optimal import LARGEST_COUNT, response_epsilon
+
+            if count <= LARGEST_COUNT:
+                # Its loss is known exactly, so no other accountant can do better.
+                exact = response_epsilon(epsilon, classes, count, delta)
+                return [*candidates, _numeric(exact, "optimal composition")]
     from tacit.accounting.rdp import curve, filter_epsilon, improved_epsilon
 
     divergence = curve(parts)

@@ -20,6 +20,7 @@ from tacit.core.spend import (
     DiscreteGaussian,
     Gaussian,
     Pure,
+    RandomizedResponse,
     Repeated,
     Spend,
     Stability,
@@ -36,7 +37,7 @@ def group(spend: Spend, records: int) -> Spend:
     """What a spend stated for one record costs ``records`` of them together.
 
     Law, for g records:
-        pure              gε
+        pure              gε, randomized response too: one step after another is all that is known of g of them
         (ε, δ)            (gε, δ(e^(gε) − 1)/(e^ε − 1)), by walking from one data set to the other in g steps;
                           gδ when ε = 0
         Gaussian          the shift is g times as long: ρ becomes g²ρ, exactly
@@ -54,7 +55,7 @@ def group(spend: Spend, records: int) -> Spend:
     if records == 1:
         return spend
     match spend:
-        case Pure(epsilon):
+        case Pure(epsilon) | RandomizedResponse(epsilon, _):
             return Pure(records * epsilon)
         case Approximate(epsilon, delta):
             return Approximate(records * epsilon, _walked_delta(epsilon, delta, records))

@@ -17,6 +17,7 @@ from tacit.core.spend import (
     DiscreteGaussian,
     Gaussian,
     Pure,
+    RandomizedResponse,
     Repeated,
     Spend,
     Stability,
@@ -25,7 +26,7 @@ from tacit.core.spend import (
 
 __all__ = ["Part", "Parts", "basic_epsilon", "largest_epsilon", "own_delta", "parts_of"]
 
-Part = Pure | Approximate | Gaussian | DiscreteGaussian | Subsampled | Stability
+Part = Pure | RandomizedResponse | Approximate | Gaussian | DiscreteGaussian | Subsampled | Stability
 Parts = Mapping[Part, int]
 
 
@@ -45,7 +46,15 @@ def parts_of(spends: Iterable[Spend]) -> dict[Part, int]:
                 waiting.append((inner, times * count))
             case Composed(inside):
                 waiting.extend((each, times) for each in inside[::-1])
-            case Pure() | Approximate() | Gaussian() | DiscreteGaussian() | Subsampled() | Stability():
+            case (
+                Pure()
+                | RandomizedResponse()
+                | Approximate()
+                | Gaussian()
+                | DiscreteGaussian()
+                | Subsampled()
+                | Stability()
+            ):
                 counts[spend] = counts.get(spend, 0) + times
             case _:
                 assert_never(spend)
@@ -75,7 +84,7 @@ def basic_epsilon(parts: Parts) -> Fraction | None:
     total = Fraction(0)
     for part, count in parts.items():
         match part:
-            case Pure(epsilon) | Approximate(epsilon, _):
+            case Pure(epsilon) | RandomizedResponse(epsilon, _) | Approximate(epsilon, _):
                 total += count * epsilon
             case Stability():
                 continue
@@ -93,6 +102,6 @@ def largest_epsilon(parts: Parts) -> Fraction:
     Fraction(2, 1)
     """
     return max(
-        (part.epsilon for part in parts if isinstance(part, Pure | Approximate)),
+        (part.epsilon for part in parts if isinstance(part, Pure | RandomizedResponse | Approximate)),
         default=Fraction(0),
     )

@@ -7,6 +7,7 @@ them. Convolution and Gaussian losses come from ``dp_accounting``; it is handed 
 never its own nested events, whose counts it can lose.
 
     pure ε, (ε, δ)      two points ±ε (and infinity with probability δ)
+    randomized resp.    three points ±ε and 0
     (0, δ)              infinity with probability δ
     discrete Gaussian   losses (2x+1)/(2σ²), x integer Gaussian, once for each unit of squared shift; this
                         needs unit steps, without which only the Rényi bound is proven
@@ -26,7 +27,15 @@ from numpy.typing import NDArray
 
 from tacit.accounting.parts import Part, Parts
 from tacit.accounting.rdp import ORDERS, curve
-from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, Stability, Subsampled
+from tacit.core.spend import (
+    Approximate,
+    DiscreteGaussian,
+    Gaussian,
+    Pure,
+    RandomizedResponse,
+    Stability,
+    Subsampled,
+)
 
 __all__ = ["pld_epsilon", "supports"]
 
@@ -94,7 +103,7 @@ def _interval(parts: Parts) -> float:
 def _reach(part: Part) -> float:
     """About the largest loss of one step that has any weight."""
     match part:
-        case Pure(epsilon) | Approximate(epsilon, _):
+        case Pure(epsilon) | RandomizedResponse(epsilon, _) | Approximate(epsilon, _):
             return float(epsilon)
         case Stability():
             return 0.0
@@ -112,6 +121,8 @@ def _single(part: Part, interval: float) -> tuple[Any, int]:
     match part:
         case Pure(epsilon):
             return _two_points(float(epsilon), 0.0, interval), 1
+        case RandomizedResponse(epsilon, classes):
+            return _three_points(float(epsilon), classes, interval), 1
         case Approximate(epsilon, delta):
             return _two_points(float(epsilon), float(delta), interval), 1
         case Stability(delta):
@@ -134,6 +145,11 @@ def _two_points(epsilon: float, delta: float, interval: float) -> Any:  # noqa: 
     likely = 1 / (1 + math.exp(-epsilon))
     masses = (1 - delta) * np.array([likely, 1 - likely])
     return _on_lattice(np.array([epsilon, -epsilon]), masses, delta, interval)
+
+
+def _three_points(epsilon: float, classes: int, interval: float) -> Any:  # noqa: ANN401 - the library is untyped
+    odds = np.array([1.0, (classes - 2) * math.exp(-epsilon), math.exp(-epsilon)])
+    return _on_lattice(np.array([epsilon, 0.0, -epsilon]), odds / odds.sum(), 0.0, interval)
 
 
 def _integer_gaussian(sigma: float, interval: float) -> Any:  # noqa: ANN401 - the library is untyped

@@ -7,6 +7,7 @@ Curves
     pure ε             log(cosh((α − ½)ε) / cosh(ε/2)) / (α − 1), the curve of binary randomized response, which
                        dominates every ε-DP mechanism (the quotient of sinh differences in the literature is the
                        same number; this form neither cancels nor overflows)
+    randomized resp.   log((e^(αε) + e^((1−α)ε) + C − 2) / (e^ε + C − 1)) / (α − 1) over C classes
     Gaussian           α / (2z²), z the noise multiplier
     discrete Gaussian  α · squared_shift / (2σ²)
     Poisson ∘ Gaussian from ``dp_accounting`` at whole orders up to 1024
@@ -32,9 +33,17 @@ from numpy.typing import NDArray
 from tacit.accounting.monotone import bisect
 from tacit.accounting.parts import Part, Parts
 from tacit.accounting.zcdp import best_rho, checked_delta, conversion
-from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, Stability, Subsampled
+from tacit.core.spend import (
+    Approximate,
+    DiscreteGaussian,
+    Gaussian,
+    Pure,
+    RandomizedResponse,
+    Stability,
+    Subsampled,
+)
 
-__all__ = ["ORDERS", "classic_epsilon", "curve", "filter_epsilon", "improved_epsilon", "pure_curve"]
+__all__ = ["ORDERS", "classic_epsilon", "curve", "filter_epsilon", "improved_epsilon", "pure_curve", "response_curve"]
 
 Reals = NDArray[np.float64]
 
@@ -75,6 +84,20 @@ def pure_curve(epsilon: float, orders: Reals = ORDERS) -> Reals:
     return np.minimum(numerator / (orders - 1), epsilon)
 
 
+def response_curve(epsilon: float, classes: int, orders: Reals = ORDERS) -> Reals:
+    """The Rényi curve of randomized response at ε over so many classes; with two of them the curve of pure ε.
+
+    >>> [round(float(each), 6) for each in response_curve(1.0, 10, np.array([2.0, 1e6]))]
+    [0.29613, 0.999999]
+    """
+    # The quotient less 1 is (e^((α−1)ε) − 1)·share: nothing cancels at small ε, nothing overflows at large ones.
+    share = -np.expm1(-orders * epsilon) / (1 + (classes - 1) * math.exp(-epsilon))
+    growth = (orders - 1) * epsilon
+    near = np.log1p(np.expm1(np.minimum(growth, 30.0)) * share)
+    far = growth + np.log(-np.expm1(-growth) * share + np.exp(-growth))
+    return np.minimum(np.where(growth < 30.0, near, far) / (orders - 1), epsilon)
+
+
 @lru_cache(maxsize=256)
 def _subsampled_curve(rate: Fraction, noise_multiplier: Fraction) -> Reals:
     """The curve of a Gaussian on a Poisson sample; infinite beyond the largest order that is computed.
@@ -98,6 +121,8 @@ def _part_curve(part: Part) -> Reals:
     match part:
         case Pure(epsilon) | Approximate(epsilon, _):
             return pure_curve(float(epsilon)) if epsilon else np.zeros(len(ORDERS))
+        case RandomizedResponse(epsilon, classes):
+            return response_curve(float(epsilon), classes)
         case Gaussian(noise_multiplier):
             return ORDERS / (2 * float(noise_multiplier) ** 2)
         case DiscreteGaussian():

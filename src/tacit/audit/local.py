@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tacit.audit.checks import Check, Estimator, Target
 from tacit.core.protocols import Integers, LocalMechanism
 from tacit.core.randomness import Randomness
+from tacit.mechanisms.local.answer_sheet import AnswerSheet
 from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.concatenation import Concatenation
@@ -183,18 +184,16 @@ def concatenation(epsilon: Fraction, corrected: bool) -> list[Check]:
     return [target, unbiased(name, mechanism, DIAGONAL, cost=2)] if corrected else [target]
 
 
-def answers(name: str, epsilon: Fraction, planned: int, given: int) -> Target:
-    """A client that gives so many answers with noise for so many ``planned``: all may change with one record."""
-    mechanism = GeneralizedResponse(2, 1, epsilon / planned)
+def answers(name: str, epsilon: Fraction, sheet: AnswerSheet) -> Target:
+    """A client that fills in a sheet and claims to spend ε: all its answers may change with one record."""
 
     def draw(label: int, count: int, randomness: Randomness) -> Integers:
-        named = mechanism.encode(np.full((count * given, 1), label), randomness)
-        ones: Integers = named.reshape(count, given).sum(axis=1)
+        ones: Integers = sheet.fill(np.full((count, sheet.answers), label), randomness).sum(axis=1)
         return ones
 
     return Target(name, epsilon, Fraction(0), (0, 1), draw)
 
 
 def private_answers(epsilon: Fraction) -> Target:
-    """PrivateKT: three answers at ε/3 each."""
-    return answers("privatekt-answers", epsilon, planned=3, given=3)
+    """PrivateKT: the sheet that holders answer on, three answers at ε/3 each."""
+    return answers("privatekt-answers", epsilon, AnswerSheet(classes=2, answers=3, epsilon=epsilon))

@@ -40,6 +40,7 @@ from tacit.mechanisms.central.pate import SampledVotes
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.rounded_gaussian import rounded_gaussian_integers
 from tacit.mechanisms.central.sampling import SubsetSample
+from tacit.mechanisms.local.answer_sheet import AnswerSheet
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.concatenation import Concatenation
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
@@ -144,7 +145,7 @@ def _half_flips(epsilon: Fraction, delta: Fraction) -> Target:
 
 
 def _one_answer_more(epsilon: Fraction, delta: Fraction) -> Target:
-    return answers("privatekt-answers", epsilon, planned=3, given=4)
+    return answers("privatekt-answers", epsilon, AnswerSheet(classes=2, answers=4, epsilon=epsilon * 4 / 3))
 
 
 def _reused_seed(epsilon: Fraction, delta: Fraction) -> Estimator:

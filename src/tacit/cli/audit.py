@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import typer
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.screen import console, counting
+from tacit.cli.screen import console, counting, show_rows
 from tacit.core.errors import InvalidInput
 from tacit.core.rational import positive, probability
 
@@ -21,8 +20,8 @@ __all__ = ["audit"]
 
 
 def audit(
-    mechanism: str = typer.Argument(
-        ..., help="A mechanism or a mutant of the lists above, or 'all'.", show_default=False
+    mechanism: str | None = typer.Argument(
+        None, help="A mechanism or a mutant of the lists above, or 'all'.", show_default=False
     ),
     epsilon: float = typer.Option(1.0, help="The ε that the mechanism is made for, and must not exceed."),
     delta: float = typer.Option(0.01, help="The δ of mechanisms that need one; smaller ones no sample can show."),
@@ -71,19 +70,26 @@ def audit(
     from tacit.audit.auditor import audit as compare
     from tacit.audit.catalog import MECHANISMS
     from tacit.audit.mutants import MUTANTS
-    from tacit.catalog import find
 
     budget, failure = positive(epsilon, "epsilon"), probability(delta, "delta")
     if not 0 < failure < 0.5:
         raise InvalidInput(f"delta must be in (0, 0.5), got {delta}")
     if not 0.5 <= confidence < 1:
         raise InvalidInput(f"confidence must be in [0.5, 1), got {confidence}")
+    if mechanism is None:
+        raise InvalidInput(f"say what to audit, for example 'tacit audit permute-and-flip': {_known()}")
     if mechanism in MUTANTS:
+        if mutants:
+            raise InvalidInput(f"{mechanism} is a mutant itself: leave out --mutants, or name a mechanism")
         checks, broken = [MUTANTS[mechanism].check(budget, failure)], []
-    else:
+    elif mechanism == "all" or mechanism in MECHANISMS:
         names = list(MECHANISMS) if mechanism == "all" else [mechanism]
-        checks = [check for name in names for check in find(MECHANISMS, name, "mechanism")(budget, failure)]
+        checks = [check for name in names for check in MECHANISMS[name](budget, failure)]
         broken = [each for each in MUTANTS.values() if mutants and each.mechanism in names]
+    else:
+        near = get_close_matches(mechanism, ["all", *MECHANISMS, *MUTANTS], n=1)
+        guess = f" (did you mean {near[0]}?)" if near else ""
+        raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known()}")
 
     rows = [*checks, *(each.check(budget, failure) for each in broken)]
     findings: list[Finding] = []
@@ -100,23 +106,24 @@ def audit(
         console.print("Broken on purpose: each must be caught.", style="bold")
         _show("mutant", [finding for _, finding in seeded], holds="ESCAPED", fails="caught")
         for mutant in broken:
-            console.print(f"[bold]{mutant.name}[/bold] ({mutant.mechanism}): {mutant.flaw}")
+            console.print(Text.assemble((mutant.name, "bold"), f" ({mutant.mechanism}): {mutant.flaw}"))
     _conclude([finding for finding in own if not finding.passed], [each for each, found in seeded if found.passed])
 
 
+def _known() -> str:
+    from tacit.audit.catalog import MECHANISMS
+    from tacit.audit.mutants import MUTANTS
+
+    return f"choose one of {', '.join(sorted(MECHANISMS))}, or all of them: all, or a mutant: {', '.join(MUTANTS)}"
+
+
 def _show(what: str, findings: list[Finding], holds: str, fails: str) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(what, overflow="fold")
-    for column in ("claimed", "samples show"):
-        table.add_column(column, no_wrap=True)
-    for column in ("samples", "seconds"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("verdict")
+    rows = []
     for finding in findings:
         verdict = holds if finding.passed else fails
         style = "bold red" if verdict.isupper() else "green"
-        table.add_row(finding.name, *_compared(finding), Text(verdict, style))
-    console.print(table)
+        rows.append((finding.name, *_compared(finding), Text(verdict, style)))
+    show_rows((what, "claimed", "samples show", "samples", "seconds", "verdict"), rows, folding=(what,))
 
 
 def _compared(finding: Finding) -> tuple[str, str, str, str]:
@@ -129,11 +136,10 @@ def _compared(finding: Finding) -> tuple[str, str, str, str]:
 
 def _conclude(failed: list[Finding], escaped: list[Mutant]) -> None:
     for finding in failed:
-        console.print(f"[bold red]fails:[/bold red] {finding}")
+        console.print(Text.assemble(("fails:", "bold red"), f" {finding}"))
     for mutant in escaped:
-        console.print(
-            f"[bold red]escaped:[/bold red] {mutant.name}: the audit does not see it at this ε with so few samples"
-        )
+        flaw = f" {mutant.name}: the audit does not see it at this ε with so few samples"
+        console.print(Text.assemble(("escaped:", "bold red"), flaw))
     if failed or escaped:
         raise typer.Exit(1)
     console.print(

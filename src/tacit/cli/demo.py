@@ -35,7 +35,7 @@ def demo(
     from tacit.experiment.machine import machine
     from tacit.experiment.run import Run
 
-    parts = digits()
+    folder, parts = _free(out), digits()
     console.print(
         f"[bold]digits[/bold]     {len(parts.private_samples)} private labeled records, "
         f"{len(parts.public_samples)} public unlabeled, {len(parts.test_samples)} for the test ({machine()})"
@@ -90,7 +90,7 @@ def demo(
     secret = {name: values for name, values in measured.items() if name not in metrics}
     run = replace(finished[0], guarantee=guarantee, metrics={**metrics, "not private": secret, "machine": machine()})
 
-    write_run(run, parts.public_samples, _free(out))
+    write_run(run, parts.public_samples.reshape(-1, 8, 8), folder, dark_ink=True)
 
 
 def _shown(values: list[float]) -> str:

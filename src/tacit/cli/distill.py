@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import typer
+from rich.text import Text
 
+from tacit.cli.aloud import heard_or_not
+from tacit.cli.request import requested, require_place
 from tacit.cli.screen import console, counting, show_guarantee, show_plan, write_run
-from tacit.core.errors import InvalidInput, RequestConflict
+from tacit.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.datasets.tables import Table
 
 __all__ = ["distill"]
 
 
 def distill(
     private: Path = typer.Option(
-        ..., help="Labeled private records: a .csv with a header, or an .npz with an array X."
+        ..., help="Labeled private records: a .csv with a header, or an .npz with an array X (or file.npz:array)."
     ),
     public: Path = typer.Option(..., help="Unlabeled public samples with the same feature columns."),
     label: str = typer.Option(..., help="The label column (csv) or array (npz) of the private file."),
@@ -40,6 +44,11 @@ def distill(
         "auto", help="auto, identity, standardised, pca or spectral; fitted on public data only."
     ),
     student: str = typer.Option("logistic", help="logistic, forest, or network (needs torch)."),
+    iterations: int = typer.Option(
+        1, min=1, help="Ask again, in the view of a student that learned from the answers; the budget is split."
+    ),
+    spread: str = typer.Option("clusters", help="Labels go to a query's cluster, or on over the neighbour 'graph'."),
+    keep: float = typer.Option(1.0, help="The share of the surest labels that are taught; the others abstain."),
     trust: str = typer.Option("central", help="central (a curator), or local or shuffle: one record a holder."),
     adjacency: str = typer.Option("replace-one", help="replace-one, or add-remove (then give --queries)."),
     ledger: Path | None = typer.Option(None, help="A ledger file that pays, opened with 'tacit ledger open'."),
@@ -54,23 +63,25 @@ def distill(
     of queries come from public figures.
 
     With --ledger a run that was interrupted can be started again with the same --out: it takes up the same
-    request, gets the labels that were already paid for, and pays nothing twice.
+    request, gets the labels that were already paid for, and pays nothing twice. What it needs for that is kept in
+    OUT.request until the run is written.
 
     Example: tacit distill --private records.csv --public samples.csv --label diagnosis --classes ill,well
     --epsilon 1 --unit patient --per-person 3 --out first-run
     """
     from tacit.datasets.classes import class_indices, read_classes
-    from tacit.datasets.tables import align, read_table, rows_in_common
+    from tacit.datasets.tables import align, read_table
     from tacit.experiment.distill import Plan
     from tacit.experiment.distill import distill as run_distillation
     from tacit.ledger.sqlite import SqliteLedger
 
-    if out.exists():
-        raise InvalidInput(f"{out}: exists already; choose another --out")
-    if not writable(out):
-        raise InvalidInput(f"{out}: cannot be written there; choose another --out")
+    require_place(out)
     if per_person > 1 and unit is None:
         raise InvalidInput("--per-person needs --unit: say which column tells persons apart")
+    if seed is not None and ledger is not None:
+        raise InvalidInput(
+            "--seed makes a simulation, which must not spend a real budget: leave out --seed or --ledger"
+        )
     open_table = read_table(public)
     table = read_table(private, label, unit)
     if label in open_table.columns:
@@ -78,77 +89,59 @@ def distill(
     table = align(table, open_table)
     assert table.labels is not None
     names = np.unique(table.labels) if classes is None else np.array(read_classes(classes))
-    class_indices(table.labels, names, str(private), table.first_row)
-    if copies := rows_in_common(table.samples, open_table.samples):
-        console.print(
-            f"[yellow]warning:[/yellow] {copies} public rows are exact copies of private ones. What is in the public "
-            "file is not protected; remove them unless they are public anyway."
-        )
+    class_indices(table.labels, names, str(private), table.rows)
 
-    request = Request(out, ledger is not None)
+    # All that decides the labels. The student is not among it: labels that are paid for may teach another one.
+    inputs = {
+        "--private": digest(table),
+        "--public": digest(open_table),
+        "--classes": repr(None if classes is None else names.tolist()),
+        "--ledger": repr(None if ledger is None else str(ledger.resolve())),
+    }
+    settings = {
+        "--label": label, "--unit": unit, "--per-person": per_person, "--epsilon": epsilon, "--delta": delta,
+        "--labels": labels, "--mechanism": mechanism, "--queries": queries, "--neighbors": neighbors,
+        "--representation": representation, "--iterations": iterations, "--spread": spread,
+        "--keep": keep, "--trust": trust, "--adjacency": adjacency, "--account": account,
+    }  # fmt: skip
+    inputs |= {name: repr(value) for name, value in settings.items()}
+    with heard_or_not(), requested(out, ledger, account, inputs) as request:
 
-    def announce(chosen: Plan) -> None:
-        show_plan(chosen)
-        request.begin()
+        def announce(chosen: Plan) -> None:
+            show_plan(chosen)
+            request.begin()
 
-    with request.explained(), counting(len(table.samples), "counting votes") as tell:
-        run = run_distillation(
-            (table.samples, table.labels), open_table.samples, epsilon, delta=delta,
-            classes=None if classes is None else list(names), labels=labels, mechanism=mechanism,
-            queries=queries, neighbors=neighbors, representation=representation, student=student,
-            persons=table.persons, person_column=unit or "person", records_per_person=per_person,
-            trust=trust, adjacency=adjacency, ledger=ledger, account=account, request=request.name, seed=seed,
-            announce=announce, progress=tell,
-        )  # fmt: skip
-    show_guarantee(run.guarantee)
-    write_run(run, open_table.samples, out)
-    request.done()
-    if ledger is not None and account is not None:
-        with SqliteLedger(ledger) as book:
-            console.print(f"[bold]account[/bold]    {account} has {book.balance(account).in_words}")
+        with counting(len(table.samples), "at work") as tell:
+            run = run_distillation(
+                (table.samples, table.labels), open_table.samples, epsilon, delta=delta,
+                classes=None if classes is None else list(names), labels=labels, mechanism=mechanism,
+                queries=queries, neighbors=neighbors, representation=representation, student=student,
+                persons=table.persons, person_column=unit or "person", records_per_person=per_person,
+                iterations=iterations, spread=spread, keep=keep,
+                trust=trust, adjacency=adjacency, ledger=ledger, account=account, request=request.name, seed=seed,
+                announce=announce, progress=tell, stage=lambda doing: console.print(f"[dim]{doing}[/dim]"),
+            )  # fmt: skip
+        # What was paid for is on disk before anything is said about it.
+        write_run(run, open_table.samples, out)
+        request.done()
+        show_guarantee(run.guarantee)
+        if ledger is not None and account is not None:
+            with SqliteLedger(ledger) as book:
+                balance = f"    {account} has {book.balance(account).in_words}"
+                console.print(Text.assemble(("account", "bold"), balance))
 
 
-def writable(folder: Path) -> bool:
-    """Whether a folder can be made there: asked before anything is paid for.
+def digest(table: Table) -> str:
+    """A name for a table's content: it changes with any of its columns, values, labels or persons.
 
-    >>> writable(Path("runs/first"))
-    True
+    >>> from tacit.datasets.tables import Table
+    >>> first, other = (Table("a.csv", ("x",), np.array([[value]])) for value in (1.0, 2.0))
+    >>> digest(first) == digest(first), digest(first) == digest(other)
+    (True, False)
     """
-    existing = next(each for each in folder.absolute().parents if each.exists())
-    return existing.is_dir() and os.access(existing, os.W_OK)
-
-
-class Request:
-    """The name of a paid request, kept beside the run folder until the run is written.
-
-    An interrupted run finds it again and takes up the same request, so that nothing is paid twice.
-    """
-
-    def __init__(self, out: Path, durable: bool) -> None:
-        self._file = out.with_name(out.name + ".request") if durable else None
-        self.name = uuid.uuid4().hex
-        if self._file is not None and self._file.exists():
-            self.name = self._file.read_text(encoding="utf-8").strip()
-            console.print(f"[bold]resuming[/bold]   request {self.name} of an interrupted run")
-
-    def begin(self) -> None:
-        """Write the name down: from here on the request may be paid for."""
-        if self._file is not None and not self._file.exists():
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write_text(self.name + "\n", encoding="utf-8")
-
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Say what to do where a resumed request turns out to be for something else."""
-        try:
-            yield
-        except RequestConflict as error:
-            raise RequestConflict(
-                f"{error} The request comes from {self._file}, which an unfinished run left: run that command again "
-                "as it was, or remove the file to make and pay a new request."
-            ) from None
-
-    def done(self) -> None:
-        """Forget the request: its run is written."""
-        if self._file is not None:
-            self._file.unlink()
+    content = hashlib.sha256(repr(table.columns).encode())
+    for array in (table.samples, table.labels, table.persons):
+        if array is not None:
+            content.update(f"{array.dtype}{array.shape}".encode())
+            content.update(np.ascontiguousarray(array).tobytes())
+    return content.hexdigest()

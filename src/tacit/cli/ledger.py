@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput
+from tacit.cli.screen import console, show_rows
 from tacit.core.guarantee import decimal
 from tacit.core.spend import spend_to_json
 from tacit.ledger.database import vacant
@@ -83,13 +80,13 @@ def show(
             _show_account(book, account)
             return
         columns = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "payments", "accountant")
-        table = _table(*columns, folding=("account", "accountant"))
+        rows = []
         for name in book.accounts():
             balance = book.balance(name)
             ceiling = (decimal(balance.ceiling.epsilon), decimal(balance.ceiling.delta))
             spent = (balance.spent_shown, balance.remaining_shown, str(balance.payments), balance.spent.accountant)
-            table.add_row(*map(Text, (name, *ceiling, *spent)))
-        console.print(table)
+            rows.append((name, *ceiling, *spent))
+        show_rows(columns, rows, folding=("account", "accountant"))
 
 
 @app.command(
@@ -128,15 +125,13 @@ Example: tacit ledger export site.ledger --out site.jsonl""",
 )
 def export(
     ledger: Path = LEDGER,
-    out: Path | None = typer.Option(None, "--out", help="A file instead of the screen.", show_default=False),
+    out: Path | None = typer.Option(None, "--out", help="A new file instead of the screen.", show_default=False),
 ) -> None:
     """Export the entries."""
     if out is None:
         for line in lines(ledger):
             typer.echo(line)
         return
-    if out.is_dir():
-        raise InvalidInput(f"cannot write {out}: it is a folder")
     count, digest = export_to(ledger, out)
     console.print(Text.assemble(("written", "bold"), f"  {out}: {count} entries, head digest {digest}"), soft_wrap=True)
 
@@ -156,24 +151,15 @@ def _show_account(book: SqliteLedger, account: str) -> None:
     balance = book.balance(account)
     for name, words in (("ceiling", str(balance.ceiling)), ("balance", balance.in_words)):
         console.print(Text.assemble((name, "bold"), f"  {words}"), soft_wrap=True)
-    table = _table(
-        "entry", "time", "request", "purpose", "spend", "randomness", "kept", folding=("request", "purpose", "spend")
-    )
+    rows = []
     for payment in book.payments(account):
         receipt = payment.receipt
         # The date and the minute; the export has the second.
         time = payment.at[:16].replace("T", " ")
         what = (receipt.request, receipt.purpose, _shown(spend_to_json(receipt.spend)), receipt.randomness)
-        table.add_row(*map(Text, (str(receipt.sequence), time, *what, "yes" if payment.kept else "no")))
-    console.print(table)
-
-
-def _table(*names: str, folding: tuple[str, ...]) -> Table:
-    """A table that never cuts a number short: only the named columns are folded when the screen is narrow."""
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold", no_wrap=name not in folding)
-    return table
+        rows.append((str(receipt.sequence), time, *what, "yes" if payment.kept else "no"))
+    columns = ("entry", "time", "request", "purpose", "spend", "randomness", "kept")
+    show_rows(columns, rows, folding=("request", "purpose", "spend"))
 
 
 def _shown(spend: dict[str, Any]) -> str:

@@ -11,12 +11,12 @@ __all__ = ["plan"]
 
 
 def plan(
-    records: int = typer.Option(..., min=1, help="How many private records will vote."),
+    records: int = typer.Option(..., min=1, help="How many private records will vote; with persons, how many persons."),
     classes: int = typer.Option(..., min=2, help="How many classes there are."),
     epsilon: float = typer.Option(..., help="The privacy budget."),
     queries: int | None = typer.Option(None, min=1, help="How many questions; a few numbers are compared if left out."),
     neighbors: int = typer.Option(1, min=1, help="How many queries a record votes for (k)."),
-    per_person: int = typer.Option(1, min=1, help="Records of one person, at most."),
+    per_person: int = typer.Option(1, min=1, help="Records of one person that are used, at most."),
     purity: float = typer.Option(0.9, help="The share of a query's voters that agree: a guess about your data."),
 ) -> None:
     """Say how many labels will be right, from public figures alone.
@@ -25,13 +25,16 @@ def plan(
     under permute-and-flip, and the least share of labels to expect if queries were voted on evenly and a given share of
     each query's voters agreed.
 
+    Where persons are protected, give the number of persons as --records: how many persons there are is public under
+    replace-one adjacency, how many records each of them has is not. 'tacit distill' plans in the same way.
+
     Example: tacit plan --records 20000 --classes 5 --epsilon 0.5
     """
     from fractions import Fraction
 
     from tacit.core.rational import positive
     from tacit.core.sensitivity import vote_sensitivity
-    from tacit.mechanisms.accuracy import expected_label_accuracy
+    from tacit.mechanisms.accuracy import at_least, expected_label_accuracy
     from tacit.methods.rknn.choice import choose_mechanism
 
     budget = positive(epsilon, "epsilon")
@@ -47,8 +50,8 @@ def plan(
             str(number),
             f"{expected.votes:.0f}",
             f"{choice.gap:.1f}",
-            f"at least {100 * expected.queries_right:.1f} %",
-            f"at least {100 * expected.samples_right:.1f} %",
+            f"at least {at_least(expected.queries_right)}",
+            f"at least {at_least(expected.samples_right)}",
         )
     console.print(table)
     if per_person > 1:
@@ -57,3 +60,7 @@ def plan(
             f"{per_person}th of epsilon = {epsilon:g}."
         )
     console.print(expected.in_words)
+    console.print(
+        f"That {purity:.0%} of a query's voters agree is a guess (--purity). Nothing was read, so nothing is known "
+        "about your data: where voters agree less, fewer labels are right."
+    )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import codecs
+import io
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from tacit.core.errors import InvalidInput
@@ -20,9 +26,25 @@ if TYPE_CHECKING:
     from tacit.experiment.distill import Plan
     from tacit.experiment.run import Run
 
-__all__ = ["console", "counting", "flowing", "show_guarantee", "show_plan", "write_run"]
+__all__ = [
+    "console",
+    "counting",
+    "flowing",
+    "show_guarantee",
+    "show_plan",
+    "show_rows",
+    "speak_plainly",
+    "write_run",
+]
 
 console = Console()
+
+SPELLED = {
+    "ε": "epsilon", "δ": "delta", "α": "alpha", "σ": "sigma", "≤": "<=", "≥": ">=", "±": "+-", "−": "-", "–": "-",
+    "—": "-", "…": "...", "×": "x", "·": "*", "é": "e", "’": "'", "“": '"', "”": '"', "│": "|", "─": "-",
+}  # fmt: skip
+# What a table has between two columns and around them all, and the least that a column is folded to.
+GAP, EDGES, FOLDED = 3, 2, 10
 
 
 def flowing(text: str) -> str:
@@ -34,18 +56,37 @@ def flowing(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
 
 
+def speak_plainly() -> None:
+    """Let output that a terminal's encoding cannot show be spelled out, never end the program."""
+    codecs.register_error("tacit-spelled", _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="tacit-spelled")
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(SPELLED.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+
 def show_plan(plan: Plan) -> None:
     """Print the choices that were made before any record was looked at."""
-    console.print(f"[bold]mechanism[/bold]  {plan.choice.name}: {plan.choice.reason}")
+    console.print(Text.assemble(("mechanism", "bold"), f"  {plan.choice.name}: {plan.choice.reason}"))
     console.print(
-        f"[bold]asking[/bold]     {plan.queries} queries, each record votes for its {plan.neighbors} nearest, "
-        f"distances by {plan.representation}"
+        Text.assemble(
+            ("asking", "bold"),
+            f"     {plan.queries} queries, each record votes for its {plan.neighbors} nearest, "
+            f"distances by {plan.representation}",
+        )
     )
 
 
 def show_guarantee(guarantee: Guarantee) -> None:
-    """Print the privacy statement in a box, red where it is a simulation."""
-    title, style = ("SIMULATION", "red") if guarantee.simulation else ("privacy statement", "green")
+    """Print the privacy statement in a box, red where it is a simulation, yellow where it promises little."""
+    title, style = ("privacy statement", "yellow" if guarantee.weak else "green")
+    if guarantee.simulation:
+        title, style = "SIMULATION", "red"
     console.print(Panel(Text(str(guarantee)), title=title, border_style=style, expand=False))
 
 
@@ -58,15 +99,49 @@ def counting(records: int, what: str) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def write_run(run: Run, public: NDArray[Any], folder: Path) -> None:
-    """Write the run folder, all or nothing, with a picture of the queries where pictures can be made."""
+def show_rows(names: Sequence[str], rows: Sequence[Sequence[str | Text]], folding: Sequence[str] = ()) -> None:
+    """Print a table that never cuts a cell short: where the screen is too narrow for it, each row as a list.
+
+    Only the columns named in ``folding`` are broken over lines.
+    """
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    width = EDGES - GAP
+    for index, name in enumerate(names):
+        widest = max([cell_len(name), *(row[index].cell_len for row in cells)])
+        width += GAP + (min(widest, FOLDED) if name in folding else widest)
+        table.add_column(name, overflow="fold", no_wrap=name not in folding, min_width=min(widest, FOLDED))
+    if width <= console.width:
+        for row in cells:
+            table.add_row(*row)
+        console.print(table)
+        return
+    for row in cells:
+        console.print()
+        for name, cell in zip(names, row, strict=True):
+            console.print(Text.assemble((f"{name}: ", "bold"), cell), overflow="fold")
+    console.print()
+
+
+def write_run(run: Run, public: NDArray[Any], folder: Path, dark_ink: bool = False) -> None:
+    """Write the run folder, all or nothing, with a picture of the queries where one can be drawn.
+
+    What is written has been paid for, so no failure of the picture may keep it from being written.
+    """
     from tacit.experiment.run import new_folder
     from tacit.report.picture import draw_queries
 
     with new_folder(folder) as partial:
         run.write(partial)
+        picture = partial / "queries.png"
         try:
-            draw_queries(run, public, partial / "queries.png")
-        except InvalidInput as error:
-            console.print(f"[dim]no picture: {error}[/dim]")
-    console.print(f"[bold]written[/bold]    {folder}/: {', '.join(sorted(file.name for file in folder.iterdir()))}")
+            draw_queries(run, public, picture, dark_ink)
+        except Exception as error:
+            picture.unlink(missing_ok=True)
+            why = str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"
+            console.print(
+                Text.assemble(("warning:", "yellow"), f" the picture of the queries could not be drawn: {why}"),
+                soft_wrap=True,
+            )
+    written = ", ".join(sorted(file.name for file in folder.iterdir()))
+    console.print(Text.assemble(("written", "bold"), f"    {folder}/: {written}"), soft_wrap=True)

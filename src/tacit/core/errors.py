@@ -6,6 +6,7 @@ __all__ = [
     "LedgerError",
     "RequestConflict",
     "TacitError",
+    "TacitWarning",
     "ToleranceExceeded",
     "TooFewParticipants",
 ]
@@ -13,6 +14,14 @@ __all__ = [
 
 class TacitError(Exception):
     """A failure that Tacit explains. The command line prints it without a traceback and exits with 1."""
+
+
+class TacitWarning(UserWarning):
+    """A run that goes on but may not be what its user wants. The command line prints it in yellow.
+
+    >>> issubclass(TacitWarning, UserWarning)
+    True
+    """
 
 
 class InvalidInput(TacitError, ValueError):

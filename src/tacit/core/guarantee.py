@@ -1,11 +1,12 @@
 """What may be claimed, in one value that prints itself in plain words.
 
 An ε alone means nothing. Its unit, adjacency, δ, trust model and public-data assumption stand beside it, and
-what weakens it (a simulation, classes read off private labels) is said in the same breath.
+what weakens it (a simulation, classes read off private labels, a large ε) is said in the same breath.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -13,7 +14,7 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["Adjacency", "Guarantee", "Trust", "Unit", "decimal"]
+__all__ = ["Adjacency", "Guarantee", "Trust", "Unit", "decimal", "weakness"]
 
 
 class Adjacency(StrEnum):
@@ -38,11 +39,21 @@ TRUST_IN_WORDS = {
     Trust.SHUFFLE: "a shuffler is trusted to mix messages and not to collude with the coordinator",
     Trust.MASKED: "no party is trusted alone: holders add noise shares and masks, only the sum is seen",
 }
+PUBLIC_DATA = "the unlabeled public samples contain no private record and were not chosen by looking at one"
+PUBLIC_DATA_BROKEN = "assumed to contain no private record, and that is not so here (see the caveat)"
+# What was found may be said, how often may not: the number is a figure about the records without any noise.
+COPIES = (
+    "some of the public samples are exact copies of private records, so the assumption about public data does not "
+    "hold; the features of those records are not protected. This sentence itself was derived from the records "
+    "without noise, so whether it stands here is not protected either"
+)
+# From here on the odds that someone guesses right about a record may grow by a factor of tens of thousands.
+WEAK, NOTHING = 10, 50
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Whose presence is hidden: one record, or one person with at most ``records`` records.
+    """Whose presence is hidden: one record, one person with at most ``records`` records, or a holder and all it has.
 
     >>> Unit.person("patient", 3).in_words
     'one person (column "patient", at most 3 records each)'
@@ -50,6 +61,7 @@ class Unit:
 
     column: str | None = None
     records: int = 1
+    holder: bool = False
 
     def __post_init__(self) -> None:
         if self.records < 1:
@@ -60,9 +72,20 @@ class Unit:
         """A person who may own several records, told apart by a column."""
         return cls(column, records)
 
+    @classmethod
+    def whole_holder(cls) -> Unit:
+        """A holder with all its records, however many: what randomizing a whole answer protects.
+
+        >>> Unit.whole_holder().in_words
+        'one holder with all its records'
+        """
+        return cls(holder=True)
+
     @property
     def in_words(self) -> str:
         """The unit as a noun phrase."""
+        if self.holder:
+            return "one holder with all its records"
         if self.column is None:
             return "one record"
         plural = "" if self.records == 1 else "s"
@@ -83,6 +106,25 @@ def decimal(number: Fraction | float) -> str:
     return text
 
 
+def weakness(epsilon: Fraction, unit: Unit) -> str | None:
+    """What a large ε means, in words; nothing where ε is not large.
+
+    >>> print(weakness(Fraction(60), Unit()))
+    epsilon = 60 is practically no protection: what is released may tell all about one record
+    """
+    whom = "one holder" if unit.holder else "one record" if unit.column is None else "one person"
+    if epsilon >= NOTHING:
+        return f"epsilon = {decimal(epsilon)} is practically no protection: what is released may tell all about {whom}"
+    if epsilon >= WEAK:
+        factor = math.exp(epsilon)
+        digit = 10 ** math.floor(math.log10(factor))
+        return (
+            f"epsilon = {decimal(epsilon)} is weak: seeing what is released may multiply the odds of a guess about "
+            f"{whom} by up to {math.ceil(factor / digit) * digit:,}"
+        )
+    return None
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """A differential-privacy guarantee with everything it depends on.
@@ -101,13 +143,26 @@ class Guarantee:
     adjacency: Adjacency
     trust: Trust
     accountant: str = "pure composition"
-    public_data: str = "the unlabeled public samples contain no private record and were not chosen by looking at one"
+    public_data: str = PUBLIC_DATA
     caveats: tuple[str, ...] = ()
     simulation: bool = False
 
     def with_caveat(self, caveat: str) -> Guarantee:
         """The same guarantee, with one more thing that weakens it said aloud."""
         return replace(self, caveats=(*self.caveats, caveat))
+
+    def with_copies(self) -> Guarantee:
+        """The same guarantee where some public samples turned out to be copies of private records."""
+        return replace(self.with_caveat(COPIES), public_data=PUBLIC_DATA_BROKEN)
+
+    @property
+    def weak(self) -> bool:
+        """Whether it promises little: a large ε, or public samples that were not public.
+
+        >>> Guarantee(Fraction(12), Fraction(0), Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL).weak
+        True
+        """
+        return self.epsilon >= WEAK or self.public_data == PUBLIC_DATA_BROKEN
 
     def __str__(self) -> str:
         """The guarantee in plain words."""
@@ -133,7 +188,9 @@ class Guarantee:
             f"Public data: {self.public_data}.",
         ]
         lines.append("Covers: this run alone; what else is released about the same records adds to it.")
-        lines += [f"Caveat: {caveat}." for caveat in self.caveats]
+        large = weakness(self.epsilon, self.unit)
+        said = self.caveats if large is None else (large, *self.caveats)
+        lines += [f"Caveat: {caveat}." for caveat in said]
         return "\n".join(lines)
 
     @property
@@ -150,6 +207,7 @@ class Guarantee:
             "unit": {
                 "column": self.unit.column,
                 "records": self.unit.records,
+                "holder": self.unit.holder,
                 "in_words": self.unit.in_words,
             },
             "adjacency": str(self.adjacency),
@@ -157,6 +215,7 @@ class Guarantee:
             "accountant": self.accountant,
             "public_data": self.public_data,
             "caveats": list(self.caveats),
+            "weak": self.weak,
             "simulation": self.simulation,
             "statement": str(self),
         }
@@ -167,7 +226,7 @@ class Guarantee:
         return cls(
             epsilon=Fraction(value["epsilon_exact"]),
             delta=Fraction(value["delta_exact"]),
-            unit=Unit(value["unit"]["column"], value["unit"]["records"]),
+            unit=Unit(value["unit"]["column"], value["unit"]["records"], value["unit"].get("holder", False)),
             adjacency=Adjacency(value["adjacency"]),
             trust=Trust(value["trust"]),
             accountant=value["accountant"],

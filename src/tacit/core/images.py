@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["ImageShape", "as_images", "image_shape"]
+__all__ = ["ImageShape", "as_images", "image_shape", "pixel_side"]
 
 ImageShape = tuple[int, int, int]  # height, width, channels
+SMALLEST_SIDE = 8
 
 
 def image_shape(samples: NDArray[Any], shape: tuple[int, ...] | None = None) -> ImageShape:
@@ -56,3 +57,17 @@ def as_images(samples: NDArray[Any], shape: ImageShape) -> NDArray[Any]:
         row = int(np.flatnonzero(~np.isfinite(samples.reshape(len(samples), -1)).all(axis=1))[0])
         raise InvalidInput(f"sample {row} has a value that is not a finite number")
     return samples.reshape(len(samples), *shape)
+
+
+def pixel_side(rows: NDArray[Any]) -> int | None:
+    """The side of the square images that flat rows hold, if they look like pixels: whole numbers from 0 to 255.
+
+    >>> pixel_side(np.zeros((5, 64))), pixel_side(np.full((5, 64), 0.5)), pixel_side(np.zeros((5, 16)))
+    (8, None, None)
+    """
+    side = math.isqrt(rows.shape[1])
+    if side < SMALLEST_SIDE or side * side != rows.shape[1] or not rows.size:
+        return None
+    if rows.min() < 0 or rows.max() > 255 or (rows.dtype.kind == "f" and (rows % 1 != 0).any()):
+        return None
+    return side

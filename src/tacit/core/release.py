@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from tacit.core.spend import Spend, spend_from_json, spend_to_json
 
-__all__ = ["Receipt", "Release", "gather"]
+__all__ = ["Receipt", "Release", "gather", "refusal", "restored"]
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -66,6 +66,26 @@ class Release(Generic[T]):
     def map(self, function: Callable[[T], U]) -> Release[U]:
         """The function's result, still carrying the receipts."""
         return Release(function(self.value), self.receipts)
+
+
+def refusal() -> Release[None]:
+    """An answer that carries no data: a holder whose account is spent says so, and nothing else.
+
+    Whether an account can pay depends on what was charged, never on a record, so saying it costs nothing.
+
+    >>> refusal()
+    Release(value=None, receipts=())
+    """
+    return Release(None, ())
+
+
+def restored(value: U, receipts: Sequence[dict[str, Any]]) -> Release[U]:
+    """A release that was written down by a run that stopped, with its receipts as ``Receipt.to_json`` wrote them.
+
+    >>> restored(3, []).value
+    3
+    """
+    return Release(value, tuple(map(Receipt.from_json, receipts)))
 
 
 def gather(releases: Sequence[Release[T]]) -> Release[list[T]]:

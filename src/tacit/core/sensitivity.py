@@ -59,18 +59,35 @@ ANYTHING = Sensitivity()
 
 
 def vote_sensitivity(
-    queries: int, classes: int, neighbors: int, labels: int = 1, records: int = 1, replace: bool = True
+    queries: int,
+    classes: int,
+    neighbors: int,
+    labels: int = 1,
+    records: int = 1,
+    replace: bool = True,
+    voters: bool = False,
 ) -> Sensitivity:
     """How far reverse k-NN counts move when one privacy unit of at most ``records`` records changes.
 
-    Each record has exactly ``labels`` labels. Replacing it removes at most k·r ones and adds at most k·r others;
-    those that must coincide because 2k > s and 2r > Y do not move. Adding or removing it moves k·r. A person
-    with m records moves at most m times as far, and may put all m into the same cell.
+    Each record has at most r = ``labels`` labels and votes with all of them in its k queries. With ``voters`` the
+    table has one more column, in which every record votes whatever its labels: how many voters a query has.
+
+    Let two records have u and v labels, w = u + v ≤ 2r, and t queries in common; at least a = max(0, 2k − s) are.
+    In each of the 2(k − t) queries of one record alone all its votes move, in the common ones the labels that only
+    one of them has, at most min(w, 2Y − w); a voter of both does not move. Together, with one more vote each
+    for voters (+2, else +0), (k − t)·(w + 2) + t·min(w, 2Y − w). It falls with t, so t = a; in w it rises up to Y
+    and is a straight line from there, so it is largest at w = min(2r, Y) or at w = 2r. Every cell moves by at
+    most one, so squares add up to the same. For records with exactly r labels, only w = 2r can occur.
+
+    Adding or removing a record moves k·r, and k more for voters. A person with m records moves at most m times as
+    far, and may put all m into the same cell.
 
     >>> vote_sensitivity(queries=40, classes=10, neighbors=1)
     Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
     >>> vote_sensitivity(queries=40, classes=10, neighbors=2, records=3).l2_squared
     36
+    >>> vote_sensitivity(queries=40, classes=10, neighbors=2, labels=3, voters=True).l1
+    16
     """
     for name, value in (
         ("queries", queries),
@@ -80,18 +97,22 @@ def vote_sensitivity(
     ):
         if value < 1:
             raise InvalidInput(f"{name} must be at least 1, got {value}")
-    if classes < 2:
-        raise InvalidInput(f"classes must be at least 2, got {classes}")
+    if classes < (fewest := 1 if voters else 2):
+        raise InvalidInput(f"classes must be at least {fewest}, got {classes}")
     if neighbors > queries:
         raise InvalidInput(f"neighbors must be at most the {queries} queries, got {neighbors}")
     if labels > classes:
         raise InvalidInput(f"labels must be at most the {classes} classes, got {labels}")
+    votes = labels + voters
     if replace:
         # A person may own fewer records than another, so nothing is bound to coincide for persons.
-        forced = max(0, 2 * neighbors - queries) * max(0, 2 * labels - classes) if records == 1 else 0
-        cells = 2 * (neighbors * labels - forced)
+        common = max(0, 2 * neighbors - queries) if records == 1 else 0
+        cells = max(
+            (neighbors - common) * (both + 2 * voters) + common * min(both, 2 * classes - both)
+            for both in (2 * labels, min(2 * labels, classes))
+        )
         rows = 2 * neighbors
     else:
-        cells = neighbors * labels
+        cells = neighbors * votes
         rows = neighbors
     return Sensitivity(l1=cells * records, l2_squared=cells * records**2, linf=records, row_range=rows * records)

@@ -22,6 +22,7 @@ __all__ = [
     "DiscreteGaussian",
     "Gaussian",
     "Pure",
+    "RandomizedResponse",
     "Repeated",
     "Spend",
     "Stability",
@@ -43,6 +44,27 @@ class Pure:
 
     def __init__(self, epsilon: Number) -> None:
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """Randomized response at ε over so many ``classes``: the true one e^ε times as likely as any other.
+
+    ε-differential privacy, and more is known: the loss is ε, 0 or −ε with odds e^ε : classes − 2 : 1, and what the
+    answers add up to is far below the sum of their ε. With two classes it is the worst of all ε-DP mechanisms.
+
+    >>> RandomizedResponse(2.5, 10)
+    RandomizedResponse(epsilon=Fraction(5, 2), classes=10)
+    """
+
+    epsilon: Fraction
+    classes: int
+
+    def __init__(self, epsilon: Number, classes: int) -> None:
+        if classes < 2:
+            raise InvalidInput(f"classes must be at least 2, got {classes}")
+        object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
+        object.__setattr__(self, "classes", int(classes))
 
 
 @dataclass(frozen=True)
@@ -178,7 +200,9 @@ class Stability:
         object.__setattr__(self, "delta", number)
 
 
-Spend = Pure | Approximate | Gaussian | DiscreteGaussian | Subsampled | Repeated | Composed | Stability
+Spend = (
+    Pure | RandomizedResponse | Approximate | Gaussian | DiscreteGaussian | Subsampled | Repeated | Composed | Stability
+)
 
 FREE = Composed()
 
@@ -192,6 +216,8 @@ def spend_to_json(spend: Spend) -> dict[str, Any]:
     match spend:
         case Pure(epsilon):
             return {"kind": "pure", "epsilon": str(epsilon)}
+        case RandomizedResponse(epsilon, classes):
+            return {"kind": "randomized_response", "epsilon": str(epsilon), "classes": classes}
         case Approximate(epsilon, delta):
             return {"kind": "approximate", "epsilon": str(epsilon), "delta": str(delta)}
         case Gaussian(noise_multiplier):
@@ -225,6 +251,8 @@ def spend_from_json(value: dict[str, Any]) -> Spend:
         match value["kind"]:
             case "pure":
                 return Pure(value["epsilon"])
+            case "randomized_response":
+                return RandomizedResponse(value["epsilon"], value["classes"])
             case "approximate":
                 return Approximate(value["epsilon"], value["delta"])
             case "gaussian":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
+from tacit.datasets.table import Rows, row_number
 
 __all__ = ["class_indices", "plain", "read_classes"]
+
+UNSEEN = -1
 
 
 def read_classes(text: str) -> list[str]:
@@ -28,15 +32,17 @@ def read_classes(text: str) -> list[str]:
     try:
         match path.suffix.lower():
             case ".txt":
-                names = path.read_text(encoding="utf-8").splitlines()
+                names = path.read_text(encoding="utf-8-sig").splitlines()
             case ".json":
-                content = json.loads(path.read_text(encoding="utf-8"))
+                content = json.loads(path.read_text(encoding="utf-8-sig"))
                 names = content["classes"] if isinstance(content, dict) else content
                 if not isinstance(names, list):
                     raise InvalidInput(f"{path}: 'classes' must be a list")
             case _:
                 names = text.split(",")
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError) as error:
+    except InvalidInput:
+        raise
+    except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(f"{path}: cannot read the classes ({type(error).__name__}: {error})") from None
     return check_classes([str(name).strip() for name in names if str(name).strip()])
 
@@ -59,24 +65,50 @@ def plain(labels: NDArray[Any]) -> NDArray[Any]:
     return labels.astype(str) if labels.dtype.kind == "O" else labels
 
 
-def class_indices(labels: NDArray[Any], classes: NDArray[Any], source: str = "labels", first_row: int = 0) -> Integers:
+def class_indices(labels: NDArray[Any], classes: NDArray[Any], source: str = "labels", rows: Rows = 0) -> Integers:
     """The place of every label in the list of classes, or an error at the first label that is not in it.
+
+    A label is the class that is written the same way. Where none is, it is the class of the same value, if just one
+    has it: 1, 1.0, "1" and True are one value, 0, "0.0" and False another.
 
     >>> class_indices(np.array(["b", "a"]), np.array(["a", "b"])).tolist()
     [1, 0]
+    >>> class_indices(np.array([1.0, 0.0]), np.array(["0", "1"])).tolist()
+    [1, 0]
     """
-    check_classes(classes.tolist())
-    # Numbers written as text (1, 1.0) are matched as the text they are.
-    if labels.dtype.kind != classes.dtype.kind and "U" in (labels.dtype.kind, classes.dtype.kind):
-        labels, classes = labels.astype(str), classes.astype(str)
-    order = np.argsort(classes)
-    place = np.searchsorted(classes, labels, sorter=order).clip(max=len(classes) - 1)
-    indices: Integers = order[place].astype(np.int64)
-    unseen = np.flatnonzero(classes[indices] != labels)
+    names = check_classes(classes.tolist())
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        row = row_number(rows, int(np.flatnonzero(np.isnan(labels))[0]))
+        raise InvalidInput(f"{source}: row {row}: the label is missing (nan); remove the row")
+    written = {str(name): index for index, name in enumerate(names)}
+    values = [_value(name) for name in names]
+
+    def place(label: Any) -> int:  # noqa: ANN401
+        if (exact := written.get(str(label))) is not None:
+            return exact
+        value = _value(label)
+        return values.index(value) if value is not None and values.count(value) == 1 else UNSEEN
+
+    found, inverse = np.unique(labels, return_inverse=True)
+    indices: Integers = np.array([place(label) for label in found.tolist()], dtype=np.int64)[inverse]
+    unseen = np.flatnonzero(indices == UNSEEN)
     if len(unseen):
         row = int(unseen[0])
         raise InvalidInput(
-            f"{source}: row {row + first_row}: label {str(labels[row])!r} is not in the list of classes "
+            f"{source}: row {row_number(rows, row)}: label {str(labels[row])!r} is not in the list of classes "
             f"({', '.join(map(str, classes))})"
         )
     return indices
+
+
+def _value(name: Any) -> float | None:  # noqa: ANN401
+    """What a label is worth as a number; nothing where it is text."""
+    text = str(name).strip()
+    if text.lower() in ("true", "false"):
+        return float(text.lower() == "true")
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    # Python would read 1_000 as a thousand; among labels it is a name.
+    return value if math.isfinite(value) and "_" not in text else None

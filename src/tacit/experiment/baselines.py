@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.datasets.classes import class_indices
 from tacit.datasets.digits import Parts
-from tacit.experiment.distill import Plan
+from tacit.experiment.planning import Plan
 from tacit.methods.rknn.queries import cluster, margins
 from tacit.neighbors import vote_counts
 from tacit.students.weighted import fit_hard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from tacit.core.protocols import Coordinator, Exchange
@@ -14,8 +15,15 @@ Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
 
-def drive(coordinator: Coordinator[State, Ask, Answer, Result], exchange: Exchange[Ask, Answer]) -> Result:
+def drive(
+    coordinator: Coordinator[State, Ask, Answer, Result],
+    exchange: Exchange[Ask, Answer],
+    state: State | None = None,
+    after: Callable[[State], None] | None = None,
+) -> Result:
     """Ask until there is nothing left to ask.
+
+    A ``state`` that was kept goes on where it was; ``after`` is shown the state after every round, to keep it.
 
     >>> class Once:
     ...     def begin(self): return []
@@ -25,7 +33,10 @@ def drive(coordinator: Coordinator[State, Ask, Answer, Result], exchange: Exchan
     >>> drive(Once(), lambda ask: ["yes"])
     ['yes']
     """
-    state = coordinator.begin()
+    if state is None:
+        state = coordinator.begin()
     while (ask := coordinator.ask(state)) is not None:
         state = coordinator.fold(state, exchange(ask))
+        if after is not None:
+            after(state)
     return coordinator.result(state)

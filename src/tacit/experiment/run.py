@@ -5,19 +5,25 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import math
 import os
 import shutil
+import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput, TacitError
-from tacit.core.guarantee import Guarantee
+from tacit.core.guarantee import Guarantee, decimal
 from tacit.core.release import Receipt
 from tacit.experiment.machine import versions
 from tacit.students.saved import load_student, save_student
@@ -25,6 +31,7 @@ from tacit.students.saved import load_student, save_student
 __all__ = ["Run", "load"]
 
 FORMAT = 1
+SLACK = 1 + Fraction(1, 10**6)
 
 
 @dataclass(frozen=True)
@@ -94,46 +101,92 @@ def load(folder: str | Path) -> Run:
     file = folder / "run.json"
     if not file.is_file():
         raise InvalidInput(f"{folder}: not a run folder, it has no run.json")
-    try:
+    with _readable(file):
         record = json.loads(file.read_text(encoding="utf-8"))
         if record["format"] != FORMAT:
             raise InvalidInput(f"{file}: written in format {record['format']}, this version reads format {FORMAT}")
-        with np.load(folder / "queries.npz", allow_pickle=False) as archive:
-            arrays = dict(archive)
-        return Run(
-            student=load_student(folder / record["student"]),
-            labels=arrays["labels"],
-            probabilities=arrays.get("probabilities"),
-            classes=arrays["classes"],
-            queries=arrays["queries"],
-            query_labels=arrays["query_labels"],
-            membership=arrays["membership"],
-            guarantee=Guarantee.from_json(record["guarantee"]),
-            receipts=tuple(Receipt.from_json(each) for each in record["receipts"]),
-            recipe=record["recipe"],
-            metrics=record["metrics"],
-        )
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        if isinstance(error, InvalidInput):
+        guarantee = Guarantee.from_json(record["guarantee"])
+        receipts = tuple(Receipt.from_json(each) for each in record["receipts"])
+        _check_claim(file, record["guarantee"], guarantee, receipts)
+        recipe, metrics, student = record["recipe"], record["metrics"], Path(record["student"]).name
+    with (
+        _readable(folder / "queries.npz"),
+        (folder / "queries.npz").open("rb") as opened,
+        np.load(opened, allow_pickle=False) as archive,
+    ):
+        arrays = {name: archive[name] for name in ("labels", "classes", "queries", "query_labels", "membership")}
+        arrays["probabilities"] = archive.get("probabilities")
+    with _readable(folder / student):
+        model = load_student(folder / student)
+    return Run(student=model, guarantee=guarantee, receipts=receipts, recipe=recipe, metrics=metrics, **arrays)
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Name the file that cannot be read, and why."""
+    try:
+        yield
+    except InvalidInput as error:
+        if str(file.parent) in str(error):
             raise
-        raise InvalidInput(f"{folder}: the run cannot be read ({type(error).__name__}: {error})") from error
+        raise InvalidInput(f"{file}: {error}") from error
+    except FileNotFoundError:
+        raise InvalidInput(f"{file}: no such file; the run folder is not complete") from None
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, OSError, EOFError) as error:
+        raise InvalidInput(f"{file}: cannot be read ({type(error).__name__}: {error})") from error
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise InvalidInput(f"{file}: damaged ({error})") from error
+
+
+def _check_claim(file: Path, written: dict[str, Any], claim: Guarantee, receipts: tuple[Receipt, ...]) -> None:
+    """Refuse a guarantee that claims more privacy than its receipts paid for."""
+    if not receipts:
+        raise InvalidInput(f"{file}: has no receipts, so nothing supports its guarantee")
+    for name, number in (("epsilon", claim.epsilon), ("delta", claim.delta)):
+        if written[name] != decimal(number):
+            raise InvalidInput(f"{file}: says {name} is {written[name]} and also {number}; it was edited")
+    if not claim.simulation and any(receipt.simulated for receipt in receipts):
+        raise InvalidInput(f"{file}: claims a guarantee, but its receipts are those of a simulation; it was edited")
+    paid = total([receipt.spend for receipt in receipts], claim.delta, Rule.PLANNED).epsilon
+    # Numeric accountants may differ in the last digits from one machine to the next.
+    if claim.epsilon * SLACK < paid:
+        raise InvalidInput(
+            f"{file}: claims epsilon = {decimal(claim.epsilon)} at delta = {decimal(claim.delta)}, but its receipts "
+            f"add up to epsilon = {'infinity' if paid == math.inf else decimal(paid)}; it was edited"
+        )
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder that appears complete or not at all: written beside its place, then renamed into it."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInput(f"{folder}: exists already and is not an empty folder; choose another --out")
-    partial = folder.with_name(folder.name + ".partial")
+    made: list[Path] = []
+    scratch: Path | None = None
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InvalidInput(f"{folder}: exists already and is not an empty folder; choose another --out")
+        made = [each for each in folder.absolute().parents if not each.exists()]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # A folder of our own inside, because what mkdtemp makes is for its owner alone.
+        scratch = Path(tempfile.mkdtemp(prefix=".tacit-", dir=folder.parent))
+        partial = scratch / (folder.name or "run")
+        partial.mkdir()
         yield partial
         partial.replace(folder)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else os.strerror(error.errno or 0)
-        raise TacitError(f"{folder}: the run could not be written, {why}; nothing was left behind") from error
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+        scratch.rmdir()
+    except BaseException as error:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+        for parent in made:
+            with suppress(OSError):
+                parent.rmdir()
+        if not isinstance(error, OSError):
+            raise
+        raise TacitError(f"{folder}: the run could not be written, {_why(error)}; nothing was left behind") from error
+
+
+def _why(error: OSError) -> str:
+    """What the system said, and about which file."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "the disk is full"
+    place = f" ({Path(os.fsdecode(error.filename)).name})" if isinstance(error.filename, str | bytes) else ""
+    return f"{error.strerror or error}{place}"

@@ -60,14 +60,16 @@ class Ceiling:
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
             "rule": str(self.rule),
-            "unit": {"column": self.unit.column, "records": self.unit.records},
+            # Only where it holds: accounts of records and persons are written as they always were.
+            "unit": {"column": self.unit.column, "records": self.unit.records}
+            | ({"holder": True} if self.unit.holder else {}),
             "adjacency": str(self.adjacency),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Ceiling:
         """The ceiling that ``to_json`` wrote."""
-        unit = Unit(value["unit"]["column"], value["unit"]["records"])
+        unit = Unit(value["unit"]["column"], value["unit"]["records"], value["unit"].get("holder", False))
         return cls(value["epsilon"], value["delta"], Rule(value["rule"]), unit, Adjacency(value["adjacency"]))
 
 
@@ -208,9 +210,14 @@ def require(account: str, ceiling: Ceiling, tally: Tally, spend: Spend) -> None:
         reach = f"no accountant bounds what it would have paid at delta {decimal(ceiling.delta)}"
     else:
         reach = f"it would reach epsilon {decimal(after.epsilon)} by {after.accountant}"
+    advice = "Ask for less (a smaller epsilon or more noise)"
+    if after.epsilon == math.inf and ceiling.delta == 0:
+        advice = (
+            "The account's delta is 0, and no amount of this noise is worth that: ask with delta 0 for a mechanism "
+            "that is pure (permute-and-flip, laplace)"
+        )
     balance = Balance(account, ceiling, tally.total(ceiling), tally.payments)
     raise BudgetExceeded(
         f"account {account!r} cannot pay: {reach}. It has {balance.in_words}. Nothing was charged and nothing was "
-        "sampled. Ask for less (a smaller epsilon or more noise); only the site can change the ceiling, with "
-        "`tacit ledger open`."
+        f"sampled. {advice}; only the site can change the ceiling, with `tacit ledger open`."
     )

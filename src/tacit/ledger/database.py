@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tacit.core.errors import LedgerError
+from tacit.core.errors import InvalidInput, LedgerError
 from tacit.ledger.entries import FORMAT, ORIGIN, Entry, Kind, following
 
 __all__ = [
@@ -68,7 +68,7 @@ BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to a file that exists, on which a commit returns only when the disk has it."""
     if not path.exists():
-        raise LedgerError(
+        raise InvalidInput(
             f"there is no ledger at {path}. The site creates one with `tacit ledger open {path} --policy FILE`."
         )
     connection = sqlite3.connect(

@@ -46,9 +46,12 @@ def line(entry: Entry) -> str:
 
 
 def export_to(path: str | Path, out: Path) -> tuple[int, str]:
-    """Write the lines to a file that is there whole or not at all; returns their number and the last digest."""
+    """Write the lines to a new file that is there whole or not at all; returns their number and the last digest."""
     count, digest = 0, ORIGIN
     try:
+        if out.exists():
+            what = "it is a folder" if out.is_dir() else "it exists already"
+            raise InvalidInput(f"cannot write {out}: {what}; choose a new name")
         handle, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")
         try:
             with os.fdopen(handle, "w", encoding="ascii") as file:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tacit.core.errors import InvalidInput, LedgerError
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.release import Receipt
-from tacit.core.spend import Spend
+from tacit.core.spend import Composed, Spend
 from tacit.ledger.account import Balance, Ceiling, Tally, require
 from tacit.ledger.entries import ORIGIN, Entry, Kind, following, genesis
 from tacit.ledger.payment import payment, receipt_of, replayed, text
@@ -49,6 +49,14 @@ class MemoryLedger:
             self._payments[account, request] = self._last
             tally.add(spend)
             return receipt_of(self._last)
+
+    def foresee(self, account: str, spends: Mapping[str, Spend]) -> None:
+        """Refuse now what charges for these requests would refuse, before work is done; a read that changes nothing."""
+        with self._lock:
+            ceiling = self._ceiling(account)
+            coming = [spend for request, spend in spends.items() if (account, request) not in self._payments]
+            if coming:
+                require(account, ceiling, self._tallies[account], Composed(*coming))
 
     def kept(self, receipt: Receipt) -> bytes | None:
         """The release that this payment bought, if one was kept."""

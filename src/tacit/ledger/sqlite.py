@@ -19,7 +19,7 @@ from tacit.accounting.compose import Rule
 from tacit.core.errors import InvalidInput, LedgerError
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.release import Receipt
-from tacit.core.spend import Spend, spend_from_json
+from tacit.core.spend import Composed, Spend, spend_from_json
 from tacit.ledger import database
 from tacit.ledger.account import Balance, Ceiling, Tally, require
 from tacit.ledger.entries import FORMAT, ORIGIN, Entry, Kind, genesis, payload_digest, release
@@ -94,6 +94,15 @@ class SqliteLedger:
             require(account, ceiling, self._tally(account), spend)
             entry = database.append(self._connection, Kind.PAYMENT, wanted)
         return receipt_of(entry)
+
+    def foresee(self, account: str, spends: Mapping[str, Spend]) -> None:
+        """Refuse now what charges for these requests would refuse, before work is done; a read that changes nothing."""
+        paid = "WHERE kind = 'payment' AND account = ? AND request = ?"
+        with self._reading():
+            ceiling = self._ceiling(account)
+            coming = [spend for request, spend in spends.items() if not self._one(paid, account, request)]
+            if coming:
+                require(account, ceiling, self._tally(account), Composed(*coming))
 
     def kept(self, receipt: Receipt) -> bytes | None:
         """The release that this payment bought, if one was kept."""

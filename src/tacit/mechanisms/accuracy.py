@@ -26,6 +26,7 @@ __all__ = [
     "LabelAccuracy",
     "Selection",
     "argmax_pmf",
+    "at_least",
     "collision_count_error",
     "error_probability",
     "expected_label_accuracy",
@@ -132,6 +133,15 @@ class LabelAccuracy:
     in_words: str
 
 
+def at_least(share: float) -> str:
+    """A share in per cent, rounded down, and never all of it: what is only likely is not promised.
+
+    >>> at_least(0.99999), at_least(0.87654)
+    ('99.9 %', '87.6 %')
+    """
+    return f"{min(math.floor(1000 * share), 999) / 10:.1f} %"
+
+
 def expected_label_accuracy(
     records: int, queries: int, classes: int, epsilon: Number, neighbors: int, purity: float
 ) -> LabelAccuracy:
@@ -163,8 +173,8 @@ def expected_label_accuracy(
         queries_right=right,
         samples_right=right * purity,
         in_words=(
-            f"At epsilon = {float(budget):g} expect at least {right:.1%} of the {queries} queries, and "
-            f"{right * purity:.1%} of the public samples, to get the right label. This assumes that every query "
+            f"At epsilon = {float(budget):g} expect at least {at_least(right)} of the {queries} queries, and "
+            f"{at_least(right * purity)} of the public samples, to get the right label. This assumes that every query "
             f"receives the same {votes:.0f} of the {records} records' {neighbors} vote(s) each, that at least "
             f"{purity:.0%} of them, and of the samples near the query, have one label, and, as the worst case, "
             "that all other votes go to a single rival. One vote of the whole data set, permute-and-flip, "

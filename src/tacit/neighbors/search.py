@@ -22,6 +22,10 @@ Three stages find it, each handing on only what it could not prove.
    lie on a common grid (counts, pixels, one-hot) and the sums fit, no rounding happened and ties are true ties.
 3. Whole numbers settle the rest: a float32 is a multiple of 2⁻¹⁴⁹.
 
+A query may also be given a height h, which makes its squared distance |r−q|² + h²: some queries are then harder to
+reach than others. That is one more feature, which is h for the query and zero for every record, so all of the above
+holds as it is.
+
 Each stage returns the answer or proves nothing, so block size, order, company and threads cannot change it.
 """
 
@@ -55,7 +59,9 @@ class Search:
     [(0, 0), (0, 1), (1, 1), (1, 2)]
     """
 
-    def __init__(self, queries: NDArray[Any], neighbors: int, block_bytes: int) -> None:
+    def __init__(
+        self, queries: NDArray[Any], neighbors: int, block_bytes: int, heights: NDArray[Any] | None = None
+    ) -> None:
         table = _numbers(queries, None, "queries")
         if 0 in table.shape or table.shape[1] > MOST_COLUMNS:
             raise InvalidInput(f"queries must have a row and 1 to {MOST_COLUMNS} columns, got shape {table.shape}")
@@ -64,8 +70,14 @@ class Search:
         if block_bytes < 1:
             raise InvalidInput(f"block_bytes must be at least 1, got {block_bytes}")
         self.queries = _float32(table)
+        self.width = table.shape[1]
+        if heights is not None:
+            height = np.asarray(heights)
+            if height.shape != (len(table),) or height.dtype.kind not in "fiub":
+                raise InvalidInput(f"heights must be {len(table)} numbers, one a query, got shape {height.shape}")
+            self.queries = np.concatenate([self.queries, _float32(height)[:, None]], axis=1)
         _refuse_infinite(self.queries, "queries", 0)
-        self.size, self.columns = table.shape
+        self.size, self.columns = self.queries.shape
         self.neighbors = neighbors
         self.block_bytes = block_bytes
         # A row of a block needs its features, its scores and a mask over them. Row numbers stay below 2^16,
@@ -97,7 +109,7 @@ class Search:
         """The records, a few at a time, each block with the number of its first row."""
         start = 0
         for each in [records] if isinstance(records, np.ndarray) else records:
-            chunk = _numbers(each, self.columns, f"records from row {start} on")
+            chunk = _numbers(each, self.width, f"records from row {start} on")
             for first in range(0, len(chunk), self.rows):
                 block = chunk[first : first + self.rows]
                 yield start, block
@@ -107,6 +119,8 @@ class Search:
         """Each record of the block with each of its nearest queries, as two index arrays sorted by query."""
         k, count = self.neighbors, len(block)
         features = _float32(block)
+        if self.columns > self.width:
+            features = np.concatenate([features, np.zeros((count, 1), dtype=np.float32)], axis=1)
         scores, error = self._scores(features, start)  # (queries, records), (records,)
         # Group the queries and take each group's least score: k groups bound the k-th score of all from above.
         groups = 1 if k == 1 else min(4 * k, self.size)

@@ -24,13 +24,15 @@ def nearest_queries(
     neighbors: int,
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
+    heights: NDArray[Any] | None = None,
 ) -> Integers:
     """The indices of each record's nearest queries, (records, neighbors), in increasing order of index.
 
     ``records`` is an array, memory-mapped or not, or any iterable of arrays that follow each other; features
     count as float32 numbers. The answer is exact, and of equally near queries the one with the lower index is
     nearer (see ``tacit.neighbors.search``). ``block_bytes`` bounds the working memory of a thread, roughly;
-    ``progress`` is told after every block how many rows are done.
+    ``progress`` is told after every block how many rows are done. ``heights``, one a query, add their squares to
+    the squared distances.
 
     >>> queries = np.array([[0, 0], [2, 0], [0, 5]], dtype=np.float32)
     >>> records = np.array([[1, 0], [2, 1]], dtype=np.float32)
@@ -38,8 +40,10 @@ def nearest_queries(
     [[0], [1]]
     >>> nearest_queries(records, queries, neighbors=2).tolist()
     [[0, 1], [0, 1]]
+    >>> nearest_queries(records, queries, neighbors=1, heights=np.array([1, 0, 0])).tolist()
+    [[1], [1]]
     """
-    search = Search(queries, neighbors, block_bytes)
+    search = Search(queries, neighbors, block_bytes, heights)
 
     def work(start: int, block: NDArray[Any]) -> Integers:
         record, query = search.pairs(start, block)
@@ -59,6 +63,7 @@ def vote_counts(
     classes: int,
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
+    heights: NDArray[Any] | None = None,
 ) -> Integers:
     """The reverse k-NN counts, (queries, classes): every record adds its labels to its nearest queries.
 
@@ -69,7 +74,7 @@ def vote_counts(
     >>> vote_counts(records, np.array([1, 0, 1]), queries, neighbors=1, classes=2).tolist()
     [[0, 1], [1, 1], [0, 0]]
     """
-    search = Search(queries, neighbors, block_bytes)
+    search = Search(queries, neighbors, block_bytes, heights)
     given = _checked_labels(labels, classes)
 
     def work(start: int, block: NDArray[Any]) -> Integers:

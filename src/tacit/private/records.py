@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
 
 __all__ = ["Private", "Records", "combine"]
 
@@ -106,16 +105,21 @@ def combine(values: list[Private[T]], function: Callable[[list[T]], U]) -> Priva
 
 @dataclass(frozen=True)
 class Records:
-    """Labeled samples of one holder: features, class indices, and optionally whose record each is."""
+    """Labeled samples of one holder: features, labels, and optionally whose record each is.
+
+    ``labels`` is one class index a record, or where records carry sets of labels a bool table (records, classes).
+    """
 
     samples: NDArray[Any]
-    labels: Integers
+    labels: NDArray[Any]
     persons: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         for name, column in (("labels", self.labels), ("persons", self.persons)):
             if column is not None and len(column) != len(self.samples):
                 raise InvalidInput(f"{name} has {len(column)} entries for {len(self.samples)} samples")
+        if self.labels.ndim > 2 or (self.labels.ndim == 2) != (self.labels.dtype == np.bool_):
+            raise InvalidInput("labels must be one class index a record, or a table of bool with a column a class")
 
     def take(self, rows: NDArray[np.int64]) -> Records:
         """The chosen rows, in that order."""

@@ -1,8 +1,13 @@
-"""A picture of the queries with the labels they got."""
+"""A picture of the queries with the labels they got.
+
+Samples that were given as images are drawn as images; all others as points on a map, for a picture of sixteen
+columns as four by four pixels says nothing.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,49 +20,108 @@ from tacit.experiment.run import Run
 __all__ = ["draw_queries"]
 
 SHOWN = 60
+COLUMNS = 10
+SMALLEST_SIDE = 4
+LISTED = 30
+LONGEST = {"tile": 11, "list": 24}
 
 
-def draw_queries(run: Run, public: NDArray[Any], file: Path) -> None:
-    """Draw one tile a query where samples are square images, else a map of the public samples.
+def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = False) -> None:
+    """Draw one tile a query where the samples are images (n, height, width), also in colour; else a map of them.
 
-    A tile is the mean of the public samples in the query's cluster, under the label that was released.
+    A tile is the mean of the public samples in the query's cluster, under the label that was released. With
+    ``dark_ink`` large values are dark, as on paper; otherwise they are bright, as on a screen.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
 
-    rows = public.reshape(len(public), -1).astype(np.float64)
-    side = math.isqrt(rows.shape[1])
-    title = "Queries and the labels they got" + (" (SIMULATION)" if run.guarantee.simulation else "")
-    if side * side == rows.shape[1] and side >= 4:
-        shown = min(len(run.query_labels), SHOWN)
-        columns = 10
-        figure = Figure(figsize=(columns * 0.85, math.ceil(shown / columns) * 1.05 + 0.5))
-        for index in range(shown):
-            axes = figure.add_subplot(math.ceil(shown / columns), columns, index + 1)
-            axes.imshow(rows[run.membership == index].mean(axis=0).reshape(side, side), cmap="gray_r")
-            axes.set_title(str(run.query_labels[index]), fontsize=10)
-            axes.set_axis_off()
-    else:
-        figure = Figure(figsize=(7, 5.5))
-        _draw_map(figure.add_subplot(), run, rows)
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout()
-    figure.savefig(file, dpi=110)
+    simulation = " (SIMULATION)" if run.guarantee.simulation else ""
+    images = _images(public)
+    with warnings.catch_warnings():
+        # Class names may be in a script that the font does not have; boxes in their place are no failure.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        if images is not None:
+            shown = min(len(run.query_labels), SHOWN)
+            figure = Figure(figsize=(COLUMNS * 0.85, math.ceil(shown / COLUMNS) * 1.05 + 0.5))
+            _draw_tiles(figure, run, images, shown, "gray_r" if dark_ink else "gray")
+            part = "" if shown == len(run.query_labels) else f", {shown} of {len(run.query_labels)} shown"
+            figure.suptitle(f"Queries and the labels they got{part}{simulation}", fontsize=11)
+            figure.tight_layout()
+        else:
+            figure = Figure(figsize=(9, 5.5), layout="constrained")
+            _draw_map(figure.add_subplot(), run, public.reshape(len(public), -1).astype(np.float64))
+            figure.suptitle(
+                f"{len(run.query_labels)} queries and the labels they got, among {len(public)} public "
+                f"samples{simulation}",
+                fontsize=11,
+            )
+        figure.savefig(file, dpi=110)
+
+
+def _images(public: NDArray[Any]) -> NDArray[np.float64] | None:
+    """The samples as (n, height, width) or (n, height, width, 3) from 0 to 1, if they were given as images."""
+    images = public.astype(np.float64)
+    if images.ndim == 4 and images.shape[1] in (1, 3) and images.shape[3] not in (1, 3):
+        images = images.transpose(0, 2, 3, 1)
+    if images.ndim == 4 and images.shape[3] == 1:
+        images = images[..., 0]
+    colour = images.ndim == 4 and images.shape[3] == 3
+    if not (images.ndim == 3 or colour) or min(images.shape[1:3]) < SMALLEST_SIDE:
+        return None
+    low, high = images.min(), images.max()
+    scaled: NDArray[np.float64] = (images - low) / (high - low or 1)
+    return scaled
+
+
+def _draw_tiles(figure: Any, run: Run, images: NDArray[np.float64], shown: int, greys: str) -> None:  # noqa: ANN401
+    for index in range(shown):
+        axes = figure.add_subplot(math.ceil(shown / COLUMNS), COLUMNS, index + 1)
+        mine = run.membership == index
+        if mine.any():
+            axes.imshow(images[mine].mean(axis=0), cmap=greys, vmin=0, vmax=1)
+        axes.set_title(_short(run.query_labels[index], "tile"), fontsize=10, parse_math=False)
+        axes.set_axis_off()
 
 
 def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: ANN401
-    """The public samples on their first two principal directions, coloured by label."""
+    """Public samples on their first two principal directions, and each query in the middle of its own."""
+    from matplotlib import colormaps
+
     spread = rows.std(axis=0)
     centred = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
     if centred.shape[1] == 1:
         centred = np.hstack([centred, np.zeros_like(centred)])
     directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
     places = centred @ directions.T
-    for name in run.classes:
-        mine = run.labels == name
-        axes.scatter(*places[mine].T, s=12, alpha=0.7, label=str(name))
-    axes.legend(title="label", fontsize=8)
-    axes.set_xlabel("first principal direction of the public samples")
+    if places.shape[1] == 1:
+        places = np.hstack([places, np.zeros_like(places)])
+    asked = np.array([places[run.membership == index].mean(axis=0) if (run.membership == index).any() else
+                      (np.nan, np.nan) for index in range(len(run.query_labels))])  # fmt: skip
+    names = [name for name in run.classes if (run.query_labels == name).any()]
+    few = len(names) <= 10
+    colours = colormaps["tab10"](np.arange(10)) if few else colormaps["turbo"](np.linspace(0.05, 0.95, len(names)))
+    marks = []
+    for name, colour in zip(names, colours, strict=False):
+        axes.scatter(*places[run.labels == name].T, s=8, alpha=0.35, linewidths=0, color=[colour])
+        mine = asked[run.query_labels == name]
+        marks.append(axes.scatter(*mine.T, s=60, color=[colour], edgecolors="black", linewidths=0.8))
+    marks, listed = marks[:LISTED], [_short(name, "list") for name in names[:LISTED]]
+    title = "label" if len(names) <= LISTED else f"label ({LISTED} of {len(names)})"
+    # Names are set afterwards: a legend leaves out those that begin with an underscore.
+    legend = axes.legend(
+        marks, ["."] * len(marks), title=title, fontsize=8, ncols=1 + (len(marks) > 15),
+        loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0,
+    )  # fmt: skip
+    for text, name in zip(legend.get_texts(), listed, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)
+    axes.set_xlabel("first principal direction of the public samples (large marks: queries)")
     axes.set_ylabel("second")
+
+
+def _short(name: object, place: str) -> str:
+    """A name on one line, cut where it would run into its neighbour."""
+    text = " ".join(str(name).split())
+    return text if len(text) <= LONGEST[place] else text[: LONGEST[place] - 1] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 
-__all__ = ["Identity", "Standardised", "flat", "narrowed", "same_width"]
+__all__ = ["Directions", "Identity", "Standardised", "flat", "narrowed", "same_width"]
 
 
 def flat(samples: NDArray[Any]) -> NDArray[Any]:
@@ -20,7 +21,7 @@ def flat(samples: NDArray[Any]) -> NDArray[Any]:
     >>> flat(np.zeros((2, 8, 8))).shape
     (2, 64)
     """
-    return samples.reshape(len(samples), -1)
+    return samples.reshape(len(samples), math.prod(samples.shape[1:]))
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,30 @@ class Standardised:
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features a sample."""
         return narrowed((same_width(samples, len(self.mean)) - self.mean) / self.spread)
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Where a sample's features point, without how far: each row scaled to length 1.
+
+    Features of a pretrained network tell kinds apart by their direction; their length is mostly contrast.
+
+    >>> Directions.fit(np.zeros((1, 2))).encode(np.array([[3.0, 4.0], [0.0, 0.0]])).round(2).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+
+    width: int
+
+    @classmethod
+    def fit(cls, public: NDArray[Any]) -> Directions:
+        """Remember how wide the public samples are."""
+        return cls(flat(public).shape[1])
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features a sample."""
+        rows = np.ascontiguousarray(same_width(samples, self.width), dtype=np.float64)
+        length = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+        return narrowed(rows / np.where(length > 0, length, 1.0))
 
 
 def narrowed(features: NDArray[Any]) -> Floats:

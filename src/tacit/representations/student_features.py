@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 
-__all__ = ["FeatureStudent", "StudentFeatures"]
+BATCH = 1024
+
+__all__ = ["FeatureStudent", "StudentFeatures", "StudentOdds"]
 
 
 class FeatureStudent(Protocol):
@@ -60,3 +62,42 @@ class StudentFeatures:
         length = np.sqrt((seen * seen).sum(axis=1, keepdims=True))
         scaled: Floats = (seen / np.where(length > 0, length, 1.0)).astype(np.float32)
         return scaled
+
+
+@dataclass(frozen=True)
+class StudentOdds:
+    """How likely a student finds each class, as square roots: a view that every classifier with probabilities has.
+
+    On roots the distance between two opinions is the Hellinger distance, which neither ignores what is unlikely nor
+    is ruled by it. Classes that the student has never seen have probability 0. Samples go through the student in
+    batches of one size and no other, so that a sample's view is computed the same way in any company.
+
+    >>> from sklearn.dummy import DummyClassifier
+    >>> student = DummyClassifier(strategy="prior").fit([[0], [1]], ["a", "c"])
+    >>> StudentOdds(student, ("a", "b", "c")).encode(np.zeros((1, 1))).round(3).tolist()
+    [[0.7070000171661377, 0.0, 0.7070000171661377]]
+    """
+
+    student: Any
+    names: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.student, "predict_proba"):
+            raise InvalidInput(
+                f"{type(self.student).__name__} gives no probabilities, so no student can guide a second iteration"
+            )
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row a sample: the root of every class's probability."""
+        known = {name: column for column, name in enumerate(self.student.classes_.tolist())}
+        rows = samples.reshape(len(samples), -1)
+        result = np.zeros((len(rows), len(self.names)), dtype=np.float32)
+        for start in range(0, len(rows), BATCH):
+            part = rows[start : start + BATCH]
+            batch = np.zeros((BATCH, rows.shape[1]), dtype=rows.dtype)
+            batch[: len(part)] = part
+            chances = self.student.predict_proba(batch)[: len(part)]
+            for column, name in enumerate(self.names):
+                if name in known:
+                    result[start : start + BATCH, column] = np.sqrt(chances[:, known[name]])
+        return result

@@ -35,5 +35,5 @@ def umap_map(public: Floats, components: int = 10, neighbors: int = 10) -> Inter
             from umap import UMAP
         except ImportError:
             raise InvalidInput("UMAP needs an extra: pip install 'tacit[features]'") from None
-        fitted = UMAP(components, n_neighbors=neighbors, min_dist=0.0, random_state=0, n_jobs=1).fit(public)
+        fitted = UMAP(neighbors, components, min_dist=0.0, random_state=0, n_jobs=1).fit(public)
     return Interpolated.fit(public, fitted.embedding_)

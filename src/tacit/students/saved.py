@@ -1,8 +1,8 @@
 """Students on disk, in formats that run no code when they are read.
 
 Scikit-learn students are kept by skops, which names every type it would have to build; only scikit-learn's and
-numpy's own are let in, and a decision tree only if its nodes point inside it. Torch students are kept as
-safetensors: plain arrays, with the architecture in words. A pickle is refused, always.
+numpy's own and one step of ours are let in, and a decision tree only if its nodes point inside it. Torch students
+are kept as safetensors: plain arrays, with the architecture in words. A pickle is refused, always.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ __all__ = ["load_student", "save_student"]
 SKOPS, SAFETENSORS, SIMULATED = "student.skops", "student.safetensors", "simulated-"
 # Compiled, so skops does not vouch for it; it runs no code when it is read, and its nodes are checked below.
 TREE = "sklearn.tree._tree.Tree"
+# Our own step that makes rows of images keeps nothing, so nothing harmful can be read into it.
+KNOWN = (TREE, "tacit.students.flattened.Flatten")
 
 
 def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  # noqa: ANN401
@@ -80,7 +82,7 @@ def _load_skops(path: Path) -> Any:  # noqa: ANN401
     try:
         strange = _strange(skops.io.get_untrusted_types(file=path))
         if not strange:
-            student = skops.io.load(path, trusted=[TREE])
+            student = skops.io.load(path, trusted=list(KNOWN))
             _check_trees(student)
             return student
     except InvalidInput:
@@ -94,11 +96,13 @@ def _load_skops(path: Path) -> Any:  # noqa: ANN401
 
 
 def _strange(types: list[str]) -> list[str]:
-    return [name for name in types if name != TREE]
+    return [name for name in types if name not in KNOWN]
 
 
 def _check_trees(student: Any) -> None:  # noqa: ANN401
     """Refuse a forest with a tree whose nodes point outside it: predicting with it would read foreign memory."""
+    for _, step in getattr(student, "steps", []):
+        _check_trees(step)
     trees = [each.tree_ for each in getattr(student, "estimators_", [student]) if hasattr(each, "tree_")]
     for tree in trees:
         inner = tree.children_left != -1

@@ -59,6 +59,12 @@ def _perceptron(shape: Shape, classes: int, hidden: int = 128) -> Network:
     return Network(shape, nn.Sequential(*layers), nn.Linear(hidden, classes))
 
 
+def _head(shape: Shape, classes: int, hidden: int = 256) -> Network:
+    """A head on features of a frozen network: wide enough to bend, held back by dropout."""
+    layers = [nn.Flatten(), nn.Dropout(0.15), nn.Linear(math.prod(shape), hidden, bias=False), nn.BatchNorm1d(hidden)]
+    return Network(shape, nn.Sequential(*layers, nn.ReLU(), nn.Dropout(0.3)), nn.Linear(hidden, classes))
+
+
 def _small(shape: Shape, classes: int, hidden: int = 128) -> Network:
     """Few operations: the image is halved at once, and a dense layer keeps where things are."""
     channels, height, width = shape
@@ -73,6 +79,23 @@ def _small(shape: Shape, classes: int, hidden: int = 128) -> Network:
         nn.Flatten(),
         nn.Linear(96 * height * width, hidden, bias=False),
         nn.BatchNorm1d(hidden),
+        nn.ReLU(),
+    )
+    return Network(shape, body, nn.Linear(hidden, classes))
+
+
+def _strided(shape: Shape, classes: int, hidden: int = 64) -> Network:
+    """Two strided convolutions without normalisation: small enough to train dozens of them at once."""
+    channels, height, width = shape
+    for _ in range(2):
+        height, width = -(-height // 2), -(-width // 2)
+    body = nn.Sequential(
+        nn.Conv2d(channels, 16, 5, 2, 2),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, 2, 1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32 * height * width, hidden),
         nn.ReLU(),
     )
     return Network(shape, body, nn.Linear(hidden, classes))
@@ -158,6 +181,7 @@ def _dense(shape: Shape, classes: int, growth: int = 32) -> Network:
 
 IMAGE_ARCHITECTURES: Mapping[str, Callable[[Shape, int], Network]] = {
     "small-convolutions": _small,
+    "strided-convolutions": _strided,
     "five-convolutions": _five_convolutions,
     "wide-resnet-28-2": _wide_residual,
     "densenet-121": _dense,
@@ -165,6 +189,7 @@ IMAGE_ARCHITECTURES: Mapping[str, Callable[[Shape, int], Network]] = {
 ARCHITECTURES: Mapping[str, Callable[[Shape, int], Network]] = {
     "linear": _linear,
     "perceptron": _perceptron,
+    "head": _head,
     **IMAGE_ARCHITECTURES,
 }
 

@@ -96,6 +96,8 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"{len(samples)} samples need as many labels and weights, and {len(classes)} classes")
         if not (np.isfinite(probabilities).all() and np.isfinite(weights).all() and (weights >= 0).all()):
             raise InvalidInput("labels and weights must be finite numbers, and no weight below 0")
+        if np.count_nonzero(weights) < 2:
+            raise InvalidInput("a student needs at least two labeled samples with a weight above 0")
         self.classes_ = np.asarray(classes)
         self.shape_ = self._shape(samples)
         lesson = Lesson(self._tensor(samples), _float(probabilities), _float(weights))
@@ -104,7 +106,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             torch.manual_seed(self.seed)
             self.network_ = build(self.network, self.shape_, len(self.classes_))
             learned, held_back = self._held_back(lesson)
-        _set_scaling(self.network_, learned.samples)
+        # Samples that nothing is learned from must not move what is learned from the others.
+        used = slice(None) if schedule.consistency else learned.weights > 0
+        _set_scaling(self.network_, learned.samples[used])
         state, name = self._state(lesson, schedule)
         self.network_ = train(self.network_, learned, schedule, held_back, state, name)
         return self
@@ -161,6 +165,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             student.classes_ = np.array(words["classes"])
             student.shape_ = tuple(words["shape"])
             student.network_ = build(str(student.network), student.shape_, len(student.classes_))
+            if len(student.shape_) == 3:
+                # As it was trained: in another layout sums are rounded in another order.
+                student.network_.to(memory_format=torch.channels_last)
             student.network_.load_state_dict(state)
             student.network_.eval()
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -183,7 +190,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _tensor(self, X: NDArray[Any]) -> torch.Tensor:
         samples = np.asarray(X)
         if len(self.shape_) == 1:
-            samples = as_images(samples, (1, 1, *self.shape_)).reshape(len(samples), -1)
+            samples = as_images(samples, (1, 1, *self.shape_)).reshape(len(samples), *self.shape_)
             return _float(samples)
         channels, height, width = self.shape_
         return _float(np.moveaxis(as_images(samples, (height, width, channels)), 3, 1))

@@ -18,7 +18,7 @@ from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number
 from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Pure
+from tacit.core.spend import RandomizedResponse
 from tacit.mechanisms.exact import ExactTable, exp, precision
 from tacit.mechanisms.local.clients import (
     LAW_DIGITS,
@@ -49,11 +49,15 @@ class GeneralizedResponse:
 
     **Law.** P(j) = e^ε/Ω for the client's c cells and 1/Ω for the d − c others, Ω = c·e^ε + d − c.
 
-    **Spend.** ``Pure(epsilon)``, between any two sets of c cells.
+    **Spend.** ``RandomizedResponse(epsilon, ⌊d/c⌋)``, between any two sets of c cells; at least two classes.
 
     **Proof.** Ω does not depend on the set, and every probability is 1/Ω or e^ε/Ω. A cell that only one of two sets
-    has reaches the bound. For c > 1 this is not "sample one of the c, then respond at ε", which would waste a part
-    of ε: the weights are put on all c cells directly.
+    has reaches the bound. Two sets that differ in m cells lose +ε with probability m·e^ε/Ω, −ε with m/Ω and else 0. No
+    two differ in more than c cells, and over ⌊d/c⌋ classes the first is 1/(1 + (⌊d/c⌋ − 1)e^(−ε)), not less than
+    c·e^ε/Ω; where d < 2c the two classes of the worst ε-DP mechanism are enough.
+
+    For c > 1 this is not "sample one of the c, then respond at ε", which would waste a part of ε: the weights are put
+    on all c cells directly.
 
     **Source.** P. Kairouz, K. Bonawitz and D. Ramage, Discrete distribution estimation under local privacy,
     ICML 2016, for c = 1; for c > 1 it is subset selection with subsets of one cell.
@@ -77,9 +81,9 @@ class GeneralizedResponse:
         object.__setattr__(self, "epsilon", local_epsilon(epsilon))
 
     @property
-    def spend(self) -> Pure:
+    def spend(self) -> RandomizedResponse:
         """What one client's message costs it."""
-        return Pure(self.epsilon)
+        return RandomizedResponse(self.epsilon, max(2, self.cells // self.ones))
 
     @property
     def message_bits(self) -> int:

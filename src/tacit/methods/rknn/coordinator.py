@@ -1,123 +1,196 @@
-"""The side that sees releases only: choose queries, ask, and turn answers into labels for the public samples."""
+"""The side that sees releases only: choose queries, ask, and turn answers into labels for the public samples.
+
+A run has one round or more. After each but the last a student learns from the labels so far; the next queries lie
+where that student is unsure, and votes are cast in its view of the samples. The student is made of releases, so none
+of this costs anything beyond the answers themselves.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Mechanism, Representation
+from tacit.core.protocols import Floats, Integers, Mechanism, Representation
 from tacit.core.release import Release, gather
+from tacit.methods.rknn.connections import NEAREST, balanced_heights
 from tacit.methods.rknn.queries import Clusters, cluster, margins
 from tacit.methods.rknn.reading import Reader
+from tacit.methods.rknn.selection import SELECTIONS, UNASKED
+from tacit.methods.rknn.spreading import lead
 from tacit.methods.rknn.wire import VoteAsk
 
-__all__ = ["Labeling", "VoteCoordinator", "VoteState"]
+__all__ = ["BALANCED", "Labeling", "Revision", "Round", "VoteCoordinator", "VoteState", "round_requests"]
+
+Reals = NDArray[np.float64]
+
+BALANCED = "balanced"
 
 
 @dataclass(frozen=True)
-class VoteState:
-    """All that a run remembers between questions."""
+class Round:
+    """One question: how many queries, what answers it, how answers are read, and where later queries lie.
 
-    clusters: Clusters
-    space: str
-    answer: Release[Any] | None = None
+    ``selection`` names one of ``SELECTIONS``; the first round knows no student, and asks about clusters.
+    """
+
+    queries: int
+    mechanism: Mechanism[Any, Any]
+    reader: Reader
+    selection: str = "clusters"
 
 
 @dataclass(frozen=True)
 class Labeling:
     """What the public samples are labeled with, and how it came about.
 
-    ``probabilities`` are there only where counts were paid for; labels alone carry no confidence.
+    ``probabilities`` are there only where counts were paid for; labels alone carry no such confidence.
     """
 
     clusters: Clusters
     query_labels: Integers  # (s,)
-    query_probabilities: NDArray[np.float64] | None  # (s, classes)
-    margins: NDArray[np.float64]  # (public samples,), how far each is from getting another label
+    query_probabilities: Reals | None  # (s, classes)
+    labels: Integers  # (public samples,)
+    confidence: Reals  # (public samples,), from 0: might as well be another label, to 1
 
     @property
-    def labels(self) -> Integers:
-        """The class index of every public sample: that of its query."""
-        return self.query_labels[self.clusters.membership]
+    def probabilities(self) -> Reals | None:
+        """The class probabilities of every public sample, if counts were released and every sample was asked about."""
+        if self.query_probabilities is None or (self.clusters.membership == UNASKED).any():
+            return None
+        return self.query_probabilities[self.clusters.membership]
 
-    @property
-    def probabilities(self) -> NDArray[np.float64] | None:
-        """The class probabilities of every public sample, if counts were released."""
-        return None if self.query_probabilities is None else self.query_probabilities[self.clusters.membership]
+
+@dataclass(frozen=True)
+class Revision:
+    """What a student that learned from the labels so far adds: its view of samples, and its guesses at public ones."""
+
+    representation: Representation
+    probabilities: Reals  # (public samples, classes)
+
+
+@dataclass(frozen=True)
+class VoteState:
+    """All that a run remembers between questions: where it asks now, and what it was told so far."""
+
+    representation: Representation
+    encoded: Floats  # (public samples, features)
+    clusters: Clusters
+    guesses: Reals | None
+    answers: tuple[Release[Labeling], ...] = ()
+
+
+def round_requests(request: str, rounds: int) -> list[str]:
+    """The name of each round's request: each is paid for, and replayed, on its own.
+
+    >>> round_requests("r", 1), round_requests("r", 2)
+    (['r'], ['r-1', 'r-2'])
+    """
+    return [request] if rounds == 1 else [f"{request}-{number}" for number in range(1, rounds + 1)]
 
 
 class VoteCoordinator:
-    """Asks once: the centres of clusters of the public samples.
+    """Asks once, or again in the view of a student that learned from the answers.
 
-    ``reader`` says what the mechanism's answers mean: labels, noisy counts, or messages.
+    ``spread`` may improve on the labels that clusters give, from public samples; ``revise`` trains the student
+    between rounds. ``connections`` says which queries a record votes for: the nearest, the nearest with ``balanced``
+    numbers of public samples, or by a published rule.
     """
 
     def __init__(
         self,
         public: NDArray[Any],
         representation: Representation,
-        queries: int,
+        rounds: Sequence[Round],
         neighbors: int,
         names: Iterable[Any],
-        mechanism: Mechanism[Any, Any],
-        reader: Reader,
         request: str,
+        spread: Callable[[Labeling], Labeling] | None = None,
+        revise: Callable[[Labeling], Revision] | None = None,
+        connections: str = NEAREST,
         purpose: str = "reverse k-NN labels",
-        seed: int = 0,
     ) -> None:
-        if neighbors > queries:
-            raise InvalidInput(f"neighbors must be at most the {queries} queries, got {neighbors}")
+        for number, each in enumerate(rounds, start=1):
+            if neighbors > each.queries:
+                raise InvalidInput(f"neighbors must be at most the {each.queries} queries, got {neighbors}")
+            if number > 1 and each.selection not in SELECTIONS:
+                raise InvalidInput(
+                    f"unknown selection {each.selection!r}: choose one of {', '.join(sorted(SELECTIONS))}"
+                )
+        if not rounds or (len(rounds) > 1 and revise is None):
+            raise InvalidInput("a run has at least one round, and more than one only with a student between them")
         self._public = public
         self._representation = representation
-        self._queries = queries
+        self._rounds = tuple(rounds)
         self._neighbors = neighbors
         self._names = tuple(map(str, names))
-        self._mechanism = mechanism
-        self._reader = reader
         self._request = request
+        self._spread = spread
+        self._revise = revise
+        self._connections = connections
         self._purpose = purpose
-        self._seed = seed
 
     def begin(self) -> VoteState:
         """Cluster the public samples."""
         encoded = self._representation.encode(self._public)
-        space = hashlib.sha256(encoded.tobytes()).hexdigest()
-        return VoteState(cluster(encoded, self._queries, self._seed), space)
+        return VoteState(self._representation, encoded, cluster(encoded, self._rounds[0].queries), None)
 
     def ask(self, state: VoteState) -> VoteAsk | None:
-        """The one question, until it is answered."""
-        if state.answer is not None:
+        """The next round's question, if there is one."""
+        number = len(state.answers)
+        if number == len(self._rounds):
             return None
+        several, balanced = len(self._rounds) > 1, self._connections == BALANCED
         return VoteAsk(
             queries=state.clusters.centres,
-            representation=self._representation,
+            representation=state.representation,
             neighbors=self._neighbors,
             names=self._names,
-            space=state.space,
-            mechanism=self._mechanism,
-            purpose=self._purpose,
-            request=self._request,
+            space=hashlib.sha256(state.encoded.tobytes()).hexdigest(),
+            mechanism=self._rounds[number].mechanism,
+            purpose=self._purpose + (f", round {number + 1} of {len(self._rounds)}" if several else ""),
+            request=round_requests(self._request, len(self._rounds))[number],
+            heights=balanced_heights(state.encoded, state.clusters.centres, self._neighbors) if balanced else None,
+            connections=NEAREST if balanced else self._connections,
         )
 
     def fold(self, state: VoteState, answers: Sequence[Release[Any]]) -> VoteState:
-        """Keep the answer, of the curator or of the whole crowd."""
+        """Label the public samples by the answer, of the curator or of the whole crowd, and move to the next round."""
         if len(answers) != 1:
             raise InvalidInput(f"labeling takes one answer, the curator's or the crowd's; got {len(answers)}")
-        return replace(state, answer=gather(answers).map(lambda values: values[0]))
+        labeling = answers[0].map(lambda answer: self._label(state, answer))
+        told = (*state.answers, labeling)
+        if len(told) == len(self._rounds):
+            return VoteState(state.representation, state.encoded, state.clusters, state.guesses, told)
+        # What the student is made of was told in every round so far; the receipts stay with those answers.
+        assert self._revise is not None
+        revision = self._revise(labeling.value)
+        encoded = revision.representation.encode(self._public)
+        coming = self._rounds[len(told)]
+        clusters = SELECTIONS[coming.selection](encoded, revision.probabilities, coming.queries)
+        return VoteState(revision.representation, encoded, clusters, revision.probabilities, told)
 
     def result(self, state: VoteState) -> Release[Labeling]:
-        """Labels, with calibrated probabilities where counts were paid for."""
-        if state.answer is None:
-            raise InvalidInput("the run has no answer yet")
-        return state.answer.map(lambda answer: self._label(state.clusters, answer))
+        """Labels after the last round, with calibrated probabilities where counts were paid for."""
+        if len(state.answers) < len(self._rounds):
+            raise InvalidInput("the run has questions that were not answered yet")
+        return gather(state.answers).map(lambda labelings: labelings[-1])
 
-    def _label(self, clusters: Clusters, answer: Any) -> Labeling:  # noqa: ANN401
-        labels, probabilities = self._reader(answer)
-        encoded = self._representation.encode(self._public)
-        return Labeling(clusters, labels, probabilities, margins(encoded, clusters, labels))
+    def _label(self, state: VoteState, answer: Any) -> Labeling:  # noqa: ANN401
+        query_labels, query_probabilities = self._rounds[len(state.answers)].reader(answer)
+        asked = state.clusters.membership != UNASKED
+        labels, confidence = np.empty(len(asked), dtype=np.int64), np.empty(len(asked))
+        part = Clusters(state.clusters.centres, state.clusters.membership[asked])
+        labels[asked] = query_labels[part.membership]
+        confidence[asked] = margins(state.encoded[asked], part, query_labels)
+        if state.guesses is not None:
+            # What was not asked about is what the student was sure of: its own word stands.
+            labels[~asked] = state.guesses[~asked].argmax(axis=1)
+            confidence[~asked] = lead(state.guesses[~asked])
+        labeling = Labeling(state.clusters, query_labels, query_probabilities, labels, confidence)
+        return labeling if self._spread is None else self._spread(labeling)

@@ -36,7 +36,9 @@ def choose_local(
     names = {each.name: each for each in options.alternatives}
     chosen = options.alternatives[0] if name == "auto" else names.get(name)
     if chosen is None:
-        raise InvalidInput(f"unknown local mechanism {name!r}: choose one of auto, {', '.join(sorted(names))}")
+        # In quotes: some names have a comma in them.
+        known = ", ".join(map(repr, ["auto", *sorted(names)]))
+        raise InvalidInput(f"unknown local mechanism {name!r}: choose one of {known}")
     mechanism: LocalMechanism = chosen.mechanism
     gap = _gap(records * mechanism.variance_zero, classes)
     reason = options.reason if name == "auto" else f"{name} was asked for"

@@ -10,21 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.content import content_digest, row_digests
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Integers
 from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING, vote_sensitivity
+from tacit.core.sensitivity import ANYTHING, Sensitivity, vote_sensitivity
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.concatenation import Concatenation
 from tacit.mechanisms.local.generalized_response import GeneralizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
 from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.shuffle.shuffled import Shuffled
+from tacit.methods.rknn.connections import NEAREST, published_connections, published_sensitivity, similarities
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.neighbors import nearest_queries, vote_counts
 from tacit.private.gate import Gate
@@ -38,9 +42,11 @@ CURATOR_MECHANISMS = (PermuteAndFlip, DiscreteLaplaceNoise, DiscreteGaussianNois
 CROWD_MECHANISMS = (
     BitResponse,
     Collision,
+    Concatenation,
     GeneralizedResponse,
     LinearHashing,
     LocalLaplace,
+    Separation,
     Shuffled,
     SubsetSelection,
 )
@@ -70,33 +76,61 @@ class VoteHolder:
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The mechanism's view of the votes, paid for."""
         require_known(ask, CURATOR_MECHANISMS)
-        moves = vote_sensitivity(
-            queries=len(ask.queries),
-            classes=ask.classes,
-            neighbors=ask.neighbors,
-            records=self._gate.unit.records,
-            replace=self._gate.adjacency is Adjacency.REPLACE_ONE,
-        )
+        refuse_own_encoder(ask, self._records)
+        moves = self._moves(ask)
         with telling_nothing():
-            counts = combine([part.map(partial(self._count, ask)) for part in self._records], sum_tables)
+            if ask.connections == NEAREST:
+                counts = combine([part.map(partial(self._count, ask)) for part in self._records], sum_tables)
+            else:
+                counts = combine(self._records, partial(count_together, ask))
         return self._gate.release(counts, moves, ask.mechanism, ask.purpose, ask.request, ask.question)
 
+    def _moves(self, ask: VoteAsk) -> Sensitivity:
+        """How far the votes move when one of the account's privacy units changes."""
+        unit, replace = self._gate.unit, self._gate.adjacency is Adjacency.REPLACE_ONE
+        if ask.connections == NEAREST:
+            return vote_sensitivity(
+                queries=len(ask.queries),
+                classes=ask.classes,
+                neighbors=ask.neighbors,
+                labels=ask.labels or 1,
+                records=unit.records,
+                replace=replace,
+                voters=ask.labels is not None,
+            )
+        if not replace or unit.column is not None:
+            raise InvalidInput(
+                f"{ask.connections} connections move with the number of records, which only replace-one adjacency "
+                "between single records makes public"
+            )
+        sizes: list[int] = []
+        for part in self._records:
+            part.map(lambda records: sizes.append(len(records.labels)))
+        return published_sensitivity(len(ask.queries), ask.classes, ask.neighbors, sum(sizes))
+
     def _count(self, ask: VoteAsk, records: Records) -> Integers:
+        if ask.labels is None:
+            labels, columns = class_of_each(records), ask.classes
+        else:
+            sets = label_sets(ask, records)
+            labels, columns = np.column_stack([sets, np.ones(len(sets), dtype=np.bool_)]), ask.classes + 1
         return vote_counts(
             encoded_chunks(ask, records.samples),
-            records.labels,
+            labels,
             ask.queries,
             ask.neighbors,
-            ask.classes,
+            columns,
             progress=self._progress,
+            heights=ask.heights,
         )
 
 
 class VoteCrowd:
     """Many holders with one record each, in one process: every record's own answer is randomized.
 
-    A record's answer is the set of its cells, (query, label) for its k nearest queries. The account stands for
-    each of the holders: they hold different records, so what one of them pays is what all of them pay.
+    A record's answer is the set of its cells, (query, label) for its k nearest queries, with sets of labels filled
+    up to the same size by made-up ones. The account stands for each of the
+    holders: they hold different records, so what one of them pays is what all of them pay.
     """
 
     def __init__(
@@ -114,17 +148,24 @@ class VoteCrowd:
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The messages of all holders, paid for."""
         require_known(ask, CROWD_MECHANISMS)
+        if ask.connections != NEAREST:
+            raise InvalidInput(f"{ask.connections} connections need every record in one place; a crowd has none")
+        refuse_own_encoder(ask, self._records)
         with telling_nothing():
             cells = combine([part.map(partial(self._cells, ask)) for part in self._records], np.concatenate)
         return self._gate.release(cells, ANYTHING, ask.mechanism, ask.purpose, ask.request, ask.question)
 
     def _cells(self, ask: VoteAsk, records: Records) -> Integers:
-        if records.labels.max(initial=0) >= ask.classes or records.labels.min(initial=0) < 0:
+        if ask.labels is None:
+            held, columns = class_of_each(records)[:, None], ask.classes
+        else:
+            held, columns = filled_sets(label_sets(ask, records), ask.labels), ask.classes + ask.labels
+        if held.max(initial=0) >= columns or held.min(initial=0) < 0:
             raise InvalidInput("a label is not among the classes that are asked about")
         chunks = encoded_chunks(ask, records.samples)
-        near = nearest_queries(chunks, ask.queries, ask.neighbors, progress=self._progress)
-        cells: Integers = near.astype(np.int64) * ask.classes + records.labels[:, None]
-        return cells
+        near = nearest_queries(chunks, ask.queries, ask.neighbors, progress=self._progress, heights=ask.heights)
+        cells = near.astype(np.int64)[:, :, None] * columns + held[:, None, :]
+        return cells.reshape(len(cells), -1)
 
 
 def require_known(ask: VoteAsk, mechanisms: tuple[type, ...]) -> None:
@@ -152,6 +193,24 @@ def require_bounded(parts: Sequence[Private[Records]], unit: Unit) -> None:
     combine(list(parts), check)
 
 
+def refuse_own_encoder(ask: VoteAsk, parts: Sequence[Private[Records]]) -> None:
+    """Refuse a representation that says it was fitted on these very records, in any order: it is not paid for.
+
+    A representation may carry ``fitted_on``, the digest of the samples it was fitted on. One without it, or one
+    fitted on some of the records, cannot be found out.
+    """
+    fitted_on = getattr(ask.representation, "fitted_on", None)
+    if fitted_on is None:
+        return
+
+    def check(records: list[Records]) -> None:
+        own = [digest for each in records for digest in row_digests(each.samples)]
+        if content_digest(own) == fitted_on:
+            raise InvalidInput("the representation was fitted on these private records; fit it on public samples")
+
+    combine(list(parts), check)
+
+
 @contextmanager
 def telling_nothing() -> Iterator[None]:
     """Work on records whose failure must not say what was in them: an error is a message to whoever asked."""
@@ -161,6 +220,44 @@ def telling_nothing() -> Iterator[None]:
         raise InvalidInput(
             "the records do not fit the question (its features, its classes or its size); nothing was charged"
         ) from None
+
+
+def class_of_each(records: Records) -> Integers:
+    """The class index of each record, where each must have one."""
+    if records.labels.ndim != 1:
+        raise InvalidInput("records carry sets of labels, the question is about one label each")
+    labels: Integers = records.labels
+    return labels
+
+
+def label_sets(ask: VoteAsk, records: Records) -> NDArray[np.bool_]:
+    """The label sets as a table (n, classes), none larger than the question allows."""
+    sets: NDArray[np.bool_] = records.labels
+    if sets.ndim != 2 or sets.dtype != np.bool_ or sets.shape[1] != ask.classes:
+        raise InvalidInput("records must carry sets of the classes that are asked about")
+    if ask.labels is None or sets.sum(axis=1).max(initial=0) > ask.labels:
+        raise InvalidInput("a record has more labels than the question allows")
+    return sets
+
+
+def filled_sets(sets: NDArray[np.bool_], size: int) -> Integers:
+    """The labels of each record and as many made-up ones as bring it to that size, (n, size), in increasing order.
+
+    >>> filled_sets(np.array([[True, False, True], [False, True, False], [False, False, False]]), 2).tolist()
+    [[0, 2], [1, 3], [3, 4]]
+    """
+    made_up = np.arange(size) < size - sets.sum(axis=1, keepdims=True)
+    return np.nonzero(np.column_stack([sets, made_up]))[1].reshape(len(sets), size).astype(np.int64)
+
+
+def count_together(ask: VoteAsk, parts: list[Records]) -> Integers:
+    """The votes where the connections of all records are chosen together, by a published rule."""
+    features = np.concatenate([chunk for each in parts for chunk in encoded_chunks(ask, each.samples)])
+    labels = np.concatenate([class_of_each(each) for each in parts])
+    near = published_connections(similarities(features, ask.queries), ask.neighbors, ask.connections)
+    counts = np.zeros((len(ask.queries), ask.classes), dtype=np.int64)
+    np.add.at(counts, (near, labels[:, None]), 1)
+    return counts
 
 
 def encoded_chunks(ask: VoteAsk, samples: NDArray[Any]) -> Iterator[NDArray[np.float32]]:

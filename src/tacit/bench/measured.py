@@ -1,0 +1,66 @@
+"""One measurement at a time, kept as soon as it is made: a bench that is stopped goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit.core.errors import InvalidInput
+
+__all__ = ["Memory", "megabytes"]
+
+
+def megabytes() -> float:
+    """The most memory this process has held so far.
+
+    >>> 1 < megabytes() < 1e7
+    True
+    """
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return held / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+class Memory:
+    """A folder of measurements, each named by its settings.
+
+    >>> import tempfile
+    >>> memory = Memory(Path(tempfile.mkdtemp()))
+    >>> memory.recall({"seed": 1}, lambda: {"accuracy": 0.9})["accuracy"]
+    0.9
+    >>> memory.recall({"seed": 1}, lambda: 1 / 0)["accuracy"]
+    0.9
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def recall(self, settings: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """What was measured under these settings, or what is measured now; with its time and the memory held."""
+        words = json.dumps(settings, sort_keys=True, ensure_ascii=False)
+        file = self._folder / f"{hashlib.sha256(words.encode()).hexdigest()[:24]}.json"
+        if file.exists():
+            try:
+                kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise InvalidInput(f"{file}: not a measurement ({error}); remove it to measure again") from error
+            return kept
+        begun, worked = time.perf_counter(), time.process_time()
+        found = dict(measure())
+        found |= {
+            "seconds": round(time.perf_counter() - begun, 2),
+            "processor seconds": round(time.process_time() - worked, 2),
+            "megabytes": round(megabytes()),
+            "settings": dict(settings),
+        }
+        self._folder.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}.partial")
+        partial.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.replace(file)
+        return found

@@ -1,0 +1,239 @@
+"""What is made sure of before a run is paid for: a place to write it, and a name under which it can be taken up."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from tacit.cli.screen import console
+from tacit.core.errors import InvalidInput, RequestConflict, TacitError
+
+__all__ = ["Request", "requested", "require_place"]
+
+FORMAT = 2
+
+
+def require_place(out: Path) -> None:
+    """Refuse an output folder that exists or cannot be made: the way to it is made, and removed again.
+
+    >>> require_place(Path("/dev/null/run"))
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: /dev/null/run: cannot be written there (Not a directory); choose another --out
+    """
+    if os.path.lexists(out):
+        raise InvalidInput(f"{out}: exists already; choose another --out")
+    # As long as the longest name that will be written beside the folder.
+    trial = out.absolute().with_name(f"{out.name}.trial.{uuid.uuid4().hex[:10]}")
+    made: list[Path] = []
+    try:
+        for folder in (*reversed(trial.parents), trial):
+            if not os.path.lexists(folder):
+                folder.mkdir()
+                made.append(folder)
+    except OSError as error:
+        raise InvalidInput(f"{out}: cannot be written there ({error.strerror}); choose another --out") from None
+    finally:
+        for folder in reversed(made):
+            # Another run may have written into it meanwhile.
+            with suppress(OSError):
+                folder.rmdir()
+
+
+class Request:
+    """The name of a request, kept beside the run folder from before it is paid for until the run is written.
+
+    A run that was interrupted finds it again and takes up the same request, so that nothing is paid twice. The
+    file also holds digests of all that decides the labels: an old request is never taken up for other records.
+    It is locked while a run is at work on it, and it stays on this machine.
+    """
+
+    def __init__(self, out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str]) -> None:
+        self.file = out.with_name(out.name + ".request")
+        self.name = uuid.uuid4().hex
+        self._ledger, self._account = ledger, account
+        self._inputs = {name: hashlib.sha256(value.encode()).hexdigest()[:32] for name, value in inputs.items()}
+        self._lock: int | None = None
+        self._take_up()
+
+    def begin(self) -> None:
+        """Write the name down, whole or not at all: from here on the request may be paid for."""
+        if self._lock is not None:
+            return
+        draft = self.file.with_name(f"{self.file.name}.{uuid.uuid4().hex[:8]}")
+        content = {"format": FORMAT, "request": self.name, "durable": self._ledger is not None, "inputs": self._inputs}
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                os.write(descriptor, (json.dumps(content) + "\n").encode())
+                os.fsync(descriptor)
+                # Locked before anyone can see it, and linked only where there is none yet.
+                _lock(descriptor)
+                os.link(draft, self.file)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            finally:
+                draft.unlink()
+            self._lock = descriptor
+            _settle(self.file.parent)
+        except FileExistsError:
+            raise self._busy() from None
+        except OSError as error:
+            raise TacitError(f"{self.file}: cannot be written ({error.strerror}); nothing was charged") from None
+
+    def done(self) -> None:
+        """Forget the request: its run is written, or it was never paid for."""
+        if self._lock is not None:
+            with suppress(FileNotFoundError):
+                self.file.unlink()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def paid(self) -> bool | None:
+        """Whether the request was paid for; nothing where the ledger cannot be asked."""
+        if self._ledger is None or self._account is None:
+            return False
+        from tacit.ledger.sqlite import SqliteLedger
+
+        try:
+            with SqliteLedger(self._ledger) as book:
+                return any(self._mine(each.receipt.request) for each in book.payments(self._account))
+        except TacitError:
+            return None
+
+    def _mine(self, request: str) -> bool:
+        """Whether a payment is for this request, or for one of its rounds."""
+        return request == self.name or request.startswith(f"{self.name}-")
+
+    def abandon(self) -> str:
+        """Forget the request if it was not paid for, and say in words what became of it."""
+        match self.paid():
+            case False:
+                self.done()
+                return "Nothing was paid."
+            case True:
+                return (
+                    f"The request is paid and kept in {self.file}: run the same command again, and it goes on from "
+                    "there and pays nothing twice."
+                )
+            case _:
+                if self._lock is None:
+                    return "Nothing was paid."
+                return (
+                    f"The ledger cannot be read, so whether the request was paid is not known. It is kept in "
+                    f"{self.file}: run the same command again, and it pays nothing twice."
+                )
+
+    def _take_up(self) -> None:
+        """Go on with the request of a run that was interrupted here, if there is one and it is the same run."""
+        try:
+            descriptor = os.open(self.file, os.O_RDWR)
+        except FileNotFoundError:
+            return
+        except IsADirectoryError:
+            raise InvalidInput(f"{self.file}: is a folder, and a run keeps its request there; move it away") from None
+        except OSError as error:
+            raise InvalidInput(f"{self.file}: cannot be opened ({error.strerror})") from None
+        try:
+            if not _lock(descriptor):
+                raise self._busy()
+            content = self._read(descriptor)
+            if not content["durable"]:
+                # Left by a run without a ledger that was killed: there is nothing in it to go on with.
+                self.file.unlink(missing_ok=True)
+                os.close(descriptor)
+                return
+            kept, given = content["inputs"], self._inputs
+            if changed := sorted(name for name in {*kept, *given} if kept.get(name) != given.get(name)):
+                raise InvalidInput(
+                    f"{self.file}: left by an unfinished run that differs in {', '.join(changed)}. Run that command "
+                    "again as it was, or choose another --out; removing the file gives up what that run paid for"
+                )
+        except BaseException:
+            with suppress(OSError):
+                os.close(descriptor)
+            raise
+        self.name, self._lock = content["request"], descriptor
+        console.print(f"[bold]resuming[/bold]   request {self.name} of an interrupted run")
+
+    def _read(self, descriptor: int) -> dict[str, Any]:
+        try:
+            content = json.loads(os.read(descriptor, 1 << 20))
+            whole = content["format"] == FORMAT and isinstance(content["durable"], bool)
+            if whole and content["request"].isalnum() and isinstance(content["inputs"], dict):
+                return dict(content)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass
+        raise InvalidInput(
+            f"{self.file}: damaged, so the request of the unfinished run is not known. Choose another --out, or remove "
+            "the file; if that run was paid for, its payment is lost"
+        )
+
+    def _busy(self) -> InvalidInput:
+        return InvalidInput(f"{self.file}: another run with this --out is at work; choose another --out")
+
+
+@contextmanager
+def requested(out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str]) -> Iterator[Request]:
+    """The request of a run; where the run ends early, what became of the request is said."""
+    request = Request(out, ledger, account, inputs)
+    try:
+        yield request
+    except RequestConflict as error:
+        raise RequestConflict(
+            f"{error} The request comes from {request.file}, which an unfinished run left: run that command again "
+            "as it was, or remove the file to make and pay a new request."
+        ) from None
+    except KeyboardInterrupt:
+        _say(f"stopped. {request.abandon()}")
+        raise typer.Exit(130) from None
+    except BaseException:
+        said = request.abandon()
+        if request.paid() is not False:
+            _say(said)
+        raise
+    finally:
+        request.close()
+
+
+def _say(message: str) -> None:
+    # To the other stream: what is piped onwards is the report of a run that was made.
+    Console(stderr=True, soft_wrap=True).print(message, markup=False, highlight=False)
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the file for this process alone, until it is closed or the process ends."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _settle(folder: Path) -> None:
+    """Make a new name in the folder last through a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

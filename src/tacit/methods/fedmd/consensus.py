@@ -1,0 +1,84 @@
+"""What the parties' answers come to: read, weighted and averaged. All of it is post-processing of releases.
+
+Weights come from public knowledge (numbers that the user gives) or from the answers themselves (agreement), never
+from a party's records: a party's size or its accuracy on its own data would be a second channel out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats, Mechanism
+from tacit.methods.fedmd.form import Form, one_hot
+from tacit.methods.fedmd.responses import Responses
+
+__all__ = ["WEIGHTINGS", "Weights", "agreement", "as_probabilities", "average", "read_answer"]
+
+WEIGHTINGS = ("equal", "agreement")
+Weights = str | tuple[float, ...]
+
+
+def read_answer(answer: NDArray[Any], form: Form, mechanism: Mechanism[Any, Any] | None) -> NDArray[np.float64]:
+    """An answer as probabilities or logits (q, classes), without bias where the mechanism randomized it.
+
+    >>> read_answer(np.array([2, 0]), Form("argmax", 3), None).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+    if isinstance(mechanism, Responses):
+        return mechanism.estimates(answer)
+    if mechanism is None and form.kind == "argmax":
+        return one_hot(answer, form.classes).astype(np.float64)
+    return form.values(answer)
+
+
+def agreement(tables: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """How often each party says what all of them say on average.
+
+    >>> a, b = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> agreement([a, a, b]).tolist()
+    [1.0, 1.0, 0.5]
+    """
+    together = np.mean(tables, axis=0).argmax(axis=1)
+    return np.array([(table.argmax(axis=1) == together).mean() for table in tables])
+
+
+def average(tables: Sequence[NDArray[np.float64]], weights: Weights = "equal") -> NDArray[np.float64]:
+    """The weighted mean of all parties' answers.
+
+    >>> average([np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])], (3.0, 1.0)).tolist()
+    [[0.75, 0.25]]
+    """
+    if not tables:
+        raise InvalidInput("no party answered; there is nothing to agree on")
+    if isinstance(weights, str):
+        if weights not in WEIGHTINGS:
+            raise InvalidInput(f"weights must be one of {', '.join(WEIGHTINGS)} or numbers, got {weights!r}")
+        shares = np.ones(len(tables)) if weights == "equal" else agreement(tables)
+    else:
+        shares = np.asarray(weights, dtype=np.float64)
+        if shares.shape != (len(tables),) or not np.isfinite(shares).all() or (shares < 0).any():
+            raise InvalidInput(f"weights must be {len(tables)} numbers of at least 0, one a party; got {weights}")
+    if shares.sum() <= 0:
+        raise InvalidInput("weights must not all be 0")
+    mean: NDArray[np.float64] = np.average(np.stack(tables), axis=0, weights=shares)
+    return mean
+
+
+def as_probabilities(mean: NDArray[np.float64]) -> Floats:
+    """Estimated probabilities brought back into their range: nothing below 0, rows that add up to 1.
+
+    A row in which noise left nothing above 0 says nothing, and becomes uniform.
+
+    >>> as_probabilities(np.array([[1.5, 0.5, -3.0], [-1.0, -1.0, -1.0]])).round(3).tolist()
+    [[0.75, 0.25, 0.0], [0.3330000042915344, 0.3330000042915344, 0.3330000042915344]]
+    """
+    clipped = np.clip(mean, 0, None)
+    sums = clipped.sum(axis=1, keepdims=True)
+    uniform = np.full_like(clipped, 1 / clipped.shape[1])
+    shares: Floats = np.divide(clipped, sums, out=uniform, where=sums > 0).astype(np.float32)
+    return shares

@@ -1,0 +1,205 @@
+"""The side that sees releases only: pick public samples, ask, average, and send the consensus back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats, Integers, Mechanism, Representation
+from tacit.core.randomness import SeededRandomness, permutations
+from tacit.core.release import Release, gather
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.methods.fedmd.consensus import Weights, as_probabilities, average, read_answer
+from tacit.methods.fedmd.form import Form, one_hot
+from tacit.methods.fedmd.wire import Feedback, PredictAsk, VoteAsk, digest_of
+
+__all__ = ["Outcome", "PredictCoordinator", "RoundState", "VoteCoordinator", "round_rows"]
+
+
+def round_rows(samples: int, queries: int, seed: int, number: int) -> Integers:
+    """Which public samples a round is about: a public choice, the same for everyone who knows the seed.
+
+    >>> len(set(round_rows(100, 40, seed=1, number=0).tolist()))
+    40
+    """
+    if not 1 <= queries <= samples:
+        raise InvalidInput(f"queries must be between 1 and the {samples} public samples, got {queries}")
+    chosen: Integers = permutations(1, samples, SeededRandomness(seed * 100_003 + number))[0][:queries]
+    return np.sort(chosen)
+
+
+@dataclass(frozen=True)
+class RoundState:
+    """All that a run remembers between questions: the consensus of every round so far."""
+
+    rounds: int = 0
+    history: Release[tuple[Feedback, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was agreed on in every round, and which part of it the parties have yet to learn."""
+
+    history: tuple[Feedback, ...]
+    remaining: tuple[Feedback, ...]
+
+
+class PredictCoordinator:
+    """Asks for predictions of some public samples in every round, and averages them.
+
+    The consensus of a round travels with the question of the next; that of the last round is ``remaining``.
+    """
+
+    def __init__(
+        self,
+        public: NDArray[Any],
+        form: Form,
+        mechanism: Mechanism[Any, Any] | None,
+        rounds: int,
+        queries: int,
+        request: str,
+        weights: Weights = "equal",
+        seed: int = 0,
+        purpose: str = "FedMD predictions",
+    ) -> None:
+        if rounds < 1:
+            raise InvalidInput(f"rounds must be at least 1, got {rounds}")
+        round_rows(len(public), queries, seed, 0)
+        self._samples = len(public)
+        self._public = digest_of(public)
+        self._form = form
+        self._mechanism = mechanism
+        self._rounds = rounds
+        self._queries = queries
+        self._request = request
+        self._weights = weights
+        self._seed = seed
+        self._purpose = purpose
+
+    def begin(self) -> RoundState:
+        """Nothing is agreed on yet."""
+        return RoundState()
+
+    def ask(self, state: RoundState) -> PredictAsk | None:
+        """The next round's question, with what the last one came to."""
+        if state.rounds == self._rounds:
+            return None
+        return PredictAsk(
+            round=state.rounds,
+            rows=self._rows(state.rounds),
+            form=self._form,
+            mechanism=self._mechanism,
+            public=self._public,
+            feedback=None if state.history is None else state.history.value[-1],
+            purpose=self._purpose,
+            request=f"{self._request} round {state.rounds}",
+        )
+
+    def fold(self, state: RoundState, answers: Sequence[Release[Any]]) -> RoundState:
+        """Average the answers of all parties that gave one."""
+        if not answers:
+            raise InvalidInput("no party answered; there is nothing to agree on")
+        agreed = gather(answers).map(lambda values: (self._agree(state.rounds, values),))
+        earlier = [] if state.history is None else [state.history]
+        history = gather([*earlier, agreed]).map(lambda parts: tuple(each for part in parts for each in part))
+        return replace(state, rounds=state.rounds + 1, history=history)
+
+    def result(self, state: RoundState) -> Release[Outcome]:
+        """Every round's consensus, of which the parties have not seen the last."""
+        if state.history is None:
+            raise InvalidInput("the run has no answer yet")
+        return state.history.map(lambda history: Outcome(history, history[-1:]))
+
+    def _rows(self, number: int) -> Integers:
+        return round_rows(self._samples, self._queries, self._seed, number)
+
+    def _agree(self, number: int, answers: list[Any]) -> Feedback:
+        tables = [read_answer(answer, self._form, self._mechanism) for answer in answers]
+        mean, logits = average(tables, self._weights), self._form.kind == "logits"
+        targets = mean.astype(np.float32) if logits else as_probabilities(mean)
+        return Feedback(number, self._rows(number), targets, logits)
+
+
+class VoteCoordinator:
+    """Asks once for reverse k-NN votes, and lets the parties learn from them for several rounds at no further cost.
+
+    ``queries`` are points in the representation's space and ``membership`` says which of them stands for each public
+    sample. Votes of all parties are added up; where parties release labels only, each label is one vote.
+    """
+
+    def __init__(
+        self,
+        public: NDArray[Any],
+        representation: Representation,
+        queries: Floats,
+        membership: Integers,
+        classes: int,
+        mechanism: Mechanism[Any, Any],
+        rounds: int,
+        learned: int,
+        request: str,
+        seed: int = 0,
+        purpose: str = "FedMD on reverse k-NN votes",
+    ) -> None:
+        if rounds < 1:
+            raise InvalidInput(f"rounds must be at least 1, got {rounds}")
+        if len(membership) != len(public):
+            raise InvalidInput(f"membership has {len(membership)} entries for {len(public)} public samples")
+        round_rows(len(public), learned, seed, 0)
+        self._public = public
+        self._representation = representation
+        self._queries = queries
+        self._membership = membership
+        self._classes = classes
+        self._mechanism = mechanism
+        self._rounds = rounds
+        self._learned = learned
+        self._request = request
+        self._seed = seed
+        self._purpose = purpose
+
+    def begin(self) -> RoundState:
+        """Nothing is agreed on yet."""
+        return RoundState()
+
+    def ask(self, state: RoundState) -> VoteAsk | None:
+        """The one question, until it is answered."""
+        if state.history is not None:
+            return None
+        return VoteAsk(
+            queries=self._queries,
+            representation=self._representation,
+            classes=self._classes,
+            mechanism=self._mechanism,
+            public=digest_of(self._public),
+            purpose=self._purpose,
+            request=f"{self._request} votes",
+        )
+
+    def fold(self, state: RoundState, answers: Sequence[Release[Any]]) -> RoundState:
+        """Add up the votes of all parties."""
+        if not answers:
+            raise InvalidInput("no party answered; there is nothing to agree on")
+        return replace(state, rounds=1, history=gather(answers).map(self._agree))
+
+    def result(self, state: RoundState) -> Release[Outcome]:
+        """The consensus of every round: the same votes on other public samples each time."""
+        if state.history is None:
+            raise InvalidInput("the run has no answer yet")
+        return state.history.map(lambda history: Outcome(history, history))
+
+    def _agree(self, answers: list[Any]) -> tuple[Feedback, ...]:
+        labels_only = isinstance(self._mechanism, PermuteAndFlip)
+        tables = [one_hot(answer, self._classes) if labels_only else answer for answer in answers]
+        votes = np.sum(tables, axis=0)
+        if not labels_only:
+            # Counts add up over parties, so the label with most votes is far surer than its share of them.
+            votes = one_hot(votes.argmax(axis=1), self._classes)
+        targets = as_probabilities(votes.astype(np.float64))[self._membership]
+        rows = [round_rows(len(self._public), self._learned, self._seed, number) for number in range(self._rounds)]
+        return tuple(Feedback(number, each, targets[each]) for number, each in enumerate(rows))

@@ -1,0 +1,76 @@
+"""Many labels of one party, each through randomized response: the price is that of all of them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.randomness import Randomness
+from tacit.core.sensitivity import ANYTHING, Sensitivity
+from tacit.core.spend import Repeated
+from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+
+__all__ = ["Responses"]
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Randomizes ``count`` labels of one party independently, each by ``local``.
+
+    **Law.** Message i is drawn by ``local`` from label i, independently of the others.
+
+    **Spend.** ``Repeated(local.spend, count)``: a local mechanism states the price of one label, and all these
+    labels come from the same records.
+
+    **Proof.** One changed record may change every label, because nothing bounds its influence on a trained model.
+    Each message is then ε₀-indistinguishable, and independent draws compose.
+
+    **Source.** Composition of the local mechanism; nothing new.
+
+    >>> Responses(GeneralizedResponse(cells=10, ones=1, epsilon="1/10"), count=50).spend.count
+    50
+    """
+
+    tolerates: ClassVar[Sensitivity] = ANYTHING
+
+    local: GeneralizedResponse | SubsetSelection
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InvalidInput(f"count must be at least 1, got {self.count}")
+        if self.local.ones != 1:
+            raise InvalidInput(f"a label is one cell; the local mechanism is for {self.local.ones}")
+
+    @property
+    def spend(self) -> Repeated:
+        """What all the labels cost the party together."""
+        return Repeated(self.local.spend, self.count)
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
+        """One message a label."""
+        if value.shape != (self.count,):
+            raise InvalidInput(f"{self.count} labels are paid for, got an array of shape {value.shape}")
+        return self.local.encode(value[:, None], randomness)
+
+    def estimates(self, messages: NDArray[Any]) -> NDArray[np.float64]:
+        """An unbiased estimate (count, classes) of each label's ones and zeros.
+
+        >>> from tacit.core.randomness import SeededRandomness
+        >>> sure = Responses(GeneralizedResponse(3, 1, 20), count=2)
+        >>> sure.estimates(sure.sample(np.array([2, 0]), SeededRandomness(1))).round(6).tolist()
+        [[-0.0, -0.0, 1.0], [1.0, -0.0, -0.0]]
+        """
+        classes, rates = self.local.cells, self.local.rates
+        if len(messages) != self.count:
+            raise InvalidInput(f"{self.count} messages were asked for, got {len(messages)}")
+        if isinstance(self.local, SubsetSelection):
+            hits = np.unpackbits(messages, axis=1, count=classes, bitorder="little").astype(np.float64)
+        else:
+            hits = np.eye(classes)[messages]
+        return (hits - rates.zero) / rates.gap

@@ -1,0 +1,45 @@
+"""Lines of a result as a picture: labels and student beside each other, with the spread over runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tacit.core.errors import InvalidInput
+
+__all__ = ["draw_rows"]
+
+
+def draw_rows(title: str, rows: Sequence[tuple[str, Sequence[float], Sequence[float]]], file: Path) -> Path:
+    """One line a row: the share of labels that are right and the student's test accuracy, in percent.
+
+    >>> import tempfile
+    >>> draw_rows("toy", [("ε = 1", [0.9, 0.92], [0.88, 0.9])], Path(tempfile.mkdtemp()) / "toy.png").name
+    'toy.png'
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
+    figure = Figure(figsize=(7.2, 1.2 + 0.32 * len(rows)))
+    axes = figure.add_subplot()
+    places = np.arange(len(rows))[::-1]
+    series = (
+        (0.12, "o", "labels", [labels for _, labels, _ in rows]),
+        (-0.12, "D", "student, test", [test for _, _, test in rows]),
+    )
+    for shift, mark, name, runs in series:
+        means = [100 * float(np.mean(values)) if len(values) else np.nan for values in runs]
+        spreads = [100 * float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for values in runs]
+        axes.errorbar(means, places + shift, xerr=spreads, fmt=mark, markersize=4, capsize=2, label=name)
+    axes.set_yticks(places, [row[0] for row in rows], fontsize=8, parse_math=False)
+    axes.set_xlabel("% right, mean and standard deviation over runs", fontsize=9)
+    axes.set_title(title, fontsize=9, wrap=True, parse_math=False)
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=110, metadata={"Software": None})
+    return file

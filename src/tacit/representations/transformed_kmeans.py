@@ -1,0 +1,228 @@
+"""Clusters of images that are compared up to a small turn, shift, stretch and lean.
+
+Each centre is compared in all its changed forms from a fixed grid, and an image belongs to the centre one of whose
+forms is nearest. Between rounds every image is changed back the way its form was changed, and a centre is the mean
+of its images so aligned. So one centre stands for a sign as many hands write it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.images import ImageShape, as_images, image_shape
+from tacit.core.protocols import Floats
+from tacit.representations.grid import blocks
+from tacit.representations.shares import axes, require_groups, shares
+
+__all__ = ["Changes", "TransformedShares"]
+
+# Few enough that a product of two images of 32x32 pixels is exact in float32: 1024·127² < 2^24.
+LEVELS = 127
+STARTS, ROUNDS = 3, 20
+# Of each next centre this many candidates are drawn, and the one that helps most is taken.
+CANDIDATES = 3
+# Differences this share of the public images' own halve a share's odds about once.
+SOFTNESS = 0.1
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The grid of changes: turns in degrees, leans, stretches across, and shifts in pixels both ways.
+
+    >>> len(Changes(turns=(0,), shifts=(-1, 1)).matrices())
+    36
+    """
+
+    turns: tuple[float, ...] = (-10.0, 0.0, 10.0)
+    leans: tuple[float, ...] = (-0.2, 0.0, 0.2)
+    stretches: tuple[float, ...] = (0.8, 1.0, 1.25)
+    shifts: tuple[float, ...] = (0.0,)
+
+    def matrices(self) -> NDArray[np.float64]:
+        """For each change the matrix that leads from a place in the changed image to its place in the original."""
+        found = []
+        for turn, lean, stretch, down, right in itertools.product(
+            self.turns, self.leans, self.stretches, self.shifts, self.shifts
+        ):
+            cosine, sine = math.cos(math.radians(turn)), math.sin(math.radians(turn))
+            rotation = np.array([[cosine, -sine, down], [sine, cosine, right], [0, 0, 1]])
+            shape = np.array([[1, 0, 0], [lean, 1 / stretch, 0], [0, 0, 1]])
+            found.append(rotation @ shape)
+        if not found:
+            raise InvalidInput("every kind of change needs at least one amount; 0 (or a stretch of 1) for none")
+        return np.array(found)
+
+
+@dataclass(frozen=True)
+class TransformedShares:
+    """Shares in each group by how little the best form of its centre differs; ``queries`` are this space's axes.
+
+    Images and forms are whole numbers and their products are exact (see ``grid``), so a sample's encoding is the
+    same bits in any company.
+
+    >>> upright, flat, leaning = np.zeros((3, 9, 9))
+    >>> upright[1:8, 4], flat[4, 1:8], leaning[range(1, 8), [5, 5, 4, 4, 4, 3, 3]] = 1.0, 1.0, 1.0
+    >>> fitted = TransformedShares.fit(np.stack([upright, flat]), groups=2)
+    >>> shown = fitted.encode(np.stack([upright, leaning, flat])).argmax(axis=1)
+    >>> bool(shown[0] == shown[1] != shown[2])
+    True
+    """
+
+    shape: ImageShape
+    dark: float
+    bright: float
+    forms: NDArray[np.uint8]  # (groups, changes, values): whole levels
+    softness: float
+
+    @classmethod
+    def fit(
+        cls,
+        public: NDArray[Any],
+        groups: int,
+        shape: tuple[int, ...] | None = None,
+        changes: Changes | None = None,
+        seed: int = 0,
+    ) -> TransformedShares:
+        """Cluster the public images; of a few starts the one that explains them best is kept."""
+        fitted = image_shape(public, shape)
+        images = as_images(public, fitted)
+        dark, bright = float(images.min()), float(images.max())
+        if not dark < bright:
+            raise InvalidInput("the public images are all of one value: there is nothing to cluster")
+        require_groups(images, groups)
+        levels = _levels(images, dark, bright)
+        search = _Search(levels, fitted, changes or Changes(), np.random.default_rng(seed))
+        tries = [search.descend(search.spread_out(groups)) for _ in range(STARTS)]
+        _, centres = min(tries, key=lambda each: each[0])
+        softness = SOFTNESS * float(np.square(levels - levels.mean(axis=0)).sum(axis=1).mean())
+        return cls(fitted, dark, bright, search.forms(centres), softness)
+
+    @property
+    def queries(self) -> Floats:
+        """What to ask: one query a group."""
+        return axes(len(self.forms))
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 shares a sample."""
+        images = as_images(samples, self.shape)
+        result = np.empty((len(images), len(self.forms)), dtype=np.float32)
+        for block in blocks(len(images)):
+            levels = _levels(images[block], self.dark, self.bright)
+            result[block] = shares(_differences(levels, self.forms).min(axis=2) / self.softness)
+        return result
+
+
+def _levels(images: NDArray[Any], dark: float, bright: float) -> NDArray[np.uint8]:
+    scaled = np.clip((images.astype(np.float64) - dark) * (LEVELS / (bright - dark)), 0, LEVELS)
+    return np.rint(scaled).astype(np.uint8).reshape(len(images), -1)
+
+
+def _differences(levels: NDArray[np.uint8], forms: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """The squared difference of every image and every form, exactly: (images, groups, changes)."""
+    groups, changes, values = forms.shape
+    exact = np.float32 if values * LEVELS**2 < 2**24 else np.float64
+    product = levels.astype(exact) @ forms.reshape(-1, values).T.astype(exact)
+    own = np.square(levels.astype(np.int64)).sum(axis=1)
+    other = np.square(forms.reshape(-1, values).astype(np.int64)).sum(axis=1)
+    differences: NDArray[np.float64] = own[:, None] + other - 2 * product.astype(np.float64)
+    return differences.reshape(-1, groups, changes)
+
+
+class _Search:
+    """The public images, and how centres for them are found."""
+
+    def __init__(
+        self, levels: NDArray[np.uint8], shape: ImageShape, changes: Changes, random: np.random.Generator
+    ) -> None:
+        matrices = changes.matrices()
+        self._levels = levels
+        self._change = [_resampling(matrix, shape) for matrix in matrices]
+        self._undo = [_resampling(np.linalg.inv(matrix), shape) for matrix in matrices]
+        self._random = random
+
+    def forms(self, centres: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """Every changed form of every centre."""
+        changed = np.stack([(change @ centres.T).T for change in self._change], axis=1)
+        levels: NDArray[np.uint8] = np.rint(np.clip(changed, 0, LEVELS)).astype(np.uint8)
+        return levels
+
+    def spread_out(self, groups: int) -> NDArray[np.float64]:
+        """Images far from each other, as first centres."""
+        chosen = [int(self._random.integers(len(self._levels)))]
+        left = self._left(chosen[0])
+        while len(chosen) < groups:
+            odds = left / left.sum() if left.sum() > 0 else None
+            candidates = [int(each) for each in self._random.choice(len(left), CANDIDATES, p=odds)]
+            remaining = [np.minimum(left, self._left(each)) for each in candidates]
+            best = int(np.argmin([each.sum() for each in remaining]))
+            chosen.append(candidates[best])
+            left = remaining[best]
+        return self._levels[chosen].astype(np.float64)
+
+    def descend(self, centres: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Centres after rounds of assigning and averaging, and the images' mean difference from them."""
+        before, loss = math.inf, math.inf
+        for _ in range(ROUNDS):
+            group, form, difference = self._assign(self.forms(centres))
+            loss = float(difference.mean())
+            if loss >= before * (1 - 1e-4):
+                break
+            before = loss
+            centres = self._averaged(centres, group, form, difference)
+        return loss, centres
+
+    def _left(self, image: int) -> NDArray[np.float64]:
+        return self._assign(self.forms(self._levels[[image]].astype(np.float64)))[2]
+
+    def _assign(self, forms: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """For each image its group, the form that fits it best, and how much that differs."""
+        best = np.empty(len(self._levels), dtype=np.int64)
+        difference = np.empty(len(self._levels))
+        for block in blocks(len(self._levels)):
+            all_forms = _differences(self._levels[block], forms).reshape(block.stop - block.start, -1)
+            best[block] = all_forms.argmin(axis=1)
+            difference[block] = all_forms.min(axis=1)
+        return best // forms.shape[1], best % forms.shape[1], difference
+
+    def _averaged(
+        self,
+        centres: NDArray[np.float64],
+        group: NDArray[np.int64],
+        form: NDArray[np.int64],
+        difference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        total, count = np.zeros_like(centres), np.bincount(group, minlength=len(centres))
+        for number, undo in enumerate(self._undo):
+            mine = np.flatnonzero(form == number)
+            np.add.at(total, group[mine], (undo @ self._levels[mine].T.astype(np.float64)).T)
+        # A centre that lost all its images starts again at the image that is explained worst.
+        worst = self._levels[int(difference.argmax())]
+        return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], worst)
+
+
+def _resampling(matrix: NDArray[np.float64], shape: ImageShape) -> Any:  # noqa: ANN401
+    """The sparse matrix that changes a flat image: each value between the four nearest to where it comes from."""
+    from scipy.sparse import coo_array
+
+    height, width, channels = shape
+    down, right, channel = (each.ravel() for each in np.indices(shape))
+    centred = np.stack([down - (height - 1) / 2, right - (width - 1) / 2, np.ones(len(down))])
+    from_down, from_right, _ = matrix @ centred
+    from_down, from_right = from_down + (height - 1) / 2, from_right + (width - 1) / 2
+    parts = []
+    for step_down, step_right in itertools.product((0, 1), (0, 1)):
+        row, column = np.floor(from_down) + step_down, np.floor(from_right) + step_right
+        weight = (1 - np.abs(from_down - row)) * (1 - np.abs(from_right - column))
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width) & (weight > 0)
+        source = (row * width + column) * channels + channel
+        parts.append((weight[inside], np.flatnonzero(inside), source[inside].astype(np.int64)))
+    weights, targets, sources = (np.concatenate(each) for each in zip(*parts, strict=True))
+    size = math.prod(shape)
+    return coo_array((weights, (targets, sources)), shape=(size, size)).tocsr()

@@ -1,0 +1,169 @@
+"""Small networks that go on learning: a few epochs on labels, a few on a consensus, and again.
+
+The networks differ in depth and width, as the models of different parties do. They have no batch statistics: a
+party with two classes would spoil them for the rest. Input is scaled by public samples only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from tacit.core.errors import InvalidInput
+from tacit.core.images import ImageShape, as_images, image_shape
+from tacit.core.protocols import Floats, Integers
+from tacit.students.torch_architectures import Network
+
+__all__ = ["CONTINUED", "ContinuedNetwork"]
+
+# A few dozen records still make several steps an epoch; many make batches that keep the processor busy.
+SMALLEST_BATCH, LARGEST_BATCH, STEPS = 8, 64, 16
+INFERENCE_BATCH = 512
+
+
+def _convolutions(widths: tuple[int, ...], hidden: int) -> Callable[[ImageShape, int], Network]:
+    """Convolutions that halve the image each time, and a dense layer that keeps where things are."""
+
+    def build(shape: ImageShape, classes: int) -> Network:
+        height, width, channels = shape
+        layers: list[nn.Module] = []
+        for place, (before, after) in enumerate(pairwise((channels, *widths))):
+            size = 5 if place == 0 else 3
+            layers += [nn.Conv2d(before, after, size, stride=2, padding=size // 2), nn.ReLU()]
+            height, width = -(-height // 2), -(-width // 2)
+        body = nn.Sequential(*layers, nn.Flatten(), nn.Linear(widths[-1] * height * width, hidden), nn.ReLU())
+        return Network((channels, *shape[:2]), body, nn.Linear(hidden, classes))
+
+    return build
+
+
+def _perceptron(shape: ImageShape, classes: int) -> Network:
+    height, width, channels = shape
+    body = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 128), nn.ReLU())
+    return Network((channels, height, width), body, nn.Linear(128, classes))
+
+
+CONTINUED: Mapping[str, Callable[[ImageShape, int], Network]] = {
+    "two-convolutions": _convolutions((16, 32), 64),
+    "two-wide-convolutions": _convolutions((32, 48), 96),
+    "three-convolutions": _convolutions((16, 32, 64), 64),
+    "three-wide-convolutions": _convolutions((24, 48, 96), 96),
+    "perceptron": _perceptron,
+}
+
+
+class ContinuedNetwork:
+    """A network of one of the ``CONTINUED`` kinds with its optimizer, which go on together.
+
+    The same seed and the same lessons in the same order give the same network.
+
+    >>> samples = np.zeros((4, 8, 8), dtype=np.float32)
+    >>> samples[2:] = 1.0
+    >>> model = ContinuedNetwork("two-convolutions", samples, classes=2)
+    >>> model.learn(samples, np.array([0, 0, 1, 1]), epochs=30)
+    >>> model.predict(samples).tolist()
+    [0, 0, 1, 1]
+    """
+
+    gives_scores = True
+
+    def __init__(
+        self, kind: str, public: NDArray[Any], classes: int, learning_rate: float = 1e-3, seed: int = 0
+    ) -> None:
+        if kind not in CONTINUED:
+            raise InvalidInput(f"unknown network {kind!r}: choose one of {', '.join(CONTINUED)}")
+        if learning_rate <= 0:
+            raise InvalidInput(f"learning_rate must be above 0, got {learning_rate}")
+        self._shape = image_shape(public)
+        self._classes = classes
+        self._learning_rate = learning_rate
+        self._generator = torch.Generator().manual_seed(seed)
+        with self._seeded():
+            self._network = CONTINUED[kind](self._shape, classes)
+        shown = self._tensor(public[: 10 * INFERENCE_BATCH])
+        self._network.mean.copy_(shown.mean(dim=(0, 2, 3))[:, None, None])
+        self._network.spread.copy_(shown.std(dim=(0, 2, 3)).clamp(min=1e-6)[:, None, None])
+        self._optimizer = self._fresh_optimizer()
+
+    def pretrain(self, samples: NDArray[Any], labels: Integers, classes: int, epochs: int) -> None:
+        """Learn labeled public samples; where their classes are others, only the features are kept."""
+        if classes == self._classes:
+            self.learn(samples, labels, epochs)
+        else:
+            features = self._network.head.in_features
+            with self._seeded():
+                own, self._network.head = self._network.head, nn.Linear(features, classes)
+            self._optimizer = self._fresh_optimizer()
+            self.learn(samples, labels, epochs)
+            self._network.head = own
+        self._optimizer = self._fresh_optimizer()
+
+    def learn(self, samples: NDArray[Any], labels: Integers, epochs: int) -> None:
+        """Some epochs of cross-entropy on labels."""
+        wanted = torch.from_numpy(np.array(labels, dtype=np.int64))
+        self._epochs(samples, wanted, functional.cross_entropy, epochs)
+
+    def digest(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
+        """Some epochs towards probabilities by cross-entropy, or towards centred logits by their mean distance."""
+        wanted = torch.from_numpy(np.array(targets, dtype=np.float32))
+        self._epochs(samples, wanted, _distance if logits else functional.cross_entropy, epochs)
+
+    def logits(self, samples: NDArray[Any]) -> Floats:
+        """One row of logits a sample."""
+        self._network.eval()
+        found = []
+        with torch.no_grad():
+            for start in range(0, len(samples), INFERENCE_BATCH):
+                found.append(self._network(self._tensor(samples[start : start + INFERENCE_BATCH])).numpy())
+        return np.concatenate([np.empty((0, self._classes), dtype=np.float32), *found])
+
+    def predict(self, samples: NDArray[Any]) -> Integers:
+        """One class index a sample."""
+        predicted: Integers = self.logits(samples).argmax(axis=1).astype(np.int64)
+        return predicted
+
+    def _epochs(
+        self,
+        samples: NDArray[Any],
+        wanted: torch.Tensor,
+        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        epochs: int,
+    ) -> None:
+        shown = self._tensor(samples)
+        batch = min(max(len(shown) // STEPS, SMALLEST_BATCH), LARGEST_BATCH)
+        self._network.train()
+        for _ in range(epochs):
+            for rows in torch.randperm(len(shown), generator=self._generator).split(batch):
+                self._optimizer.zero_grad()
+                loss(self._network(shown[rows]), wanted[rows]).backward()
+                self._optimizer.step()
+
+    def _tensor(self, samples: NDArray[Any]) -> torch.Tensor:
+        # Always a copy: what came out of a ledger cannot be written to, and torch wants that it could.
+        images = np.moveaxis(as_images(np.asarray(samples), self._shape), 3, 1)
+        return torch.from_numpy(np.array(images, dtype=np.float32, order="C"))
+
+    def _fresh_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self._network.parameters(), lr=self._learning_rate)
+
+    @contextmanager
+    def _seeded(self) -> Iterator[None]:
+        """Torch's own generator, started from this network's, for as long as layers are made."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (1,), generator=self._generator)))
+            yield
+
+
+def _distance(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """The mean absolute distance of centred logits: a constant added to a row changes no prediction."""
+    centred = found - found.mean(dim=1, keepdim=True)
+    return functional.l1_loss(centred, wanted - wanted.mean(dim=1, keepdim=True))
