@@ -41,9 +41,13 @@ def distill(
     queries: int | None = typer.Option(None, min=1, help="How many questions; chosen from public figures if left out."),
     neighbors: int = typer.Option(1, min=1, help="How many queries a record votes for (k)."),
     representation: str = typer.Option(
-        "auto", help="auto, identity, standardised, pca or spectral; fitted on public data only."
+        "auto",
+        help="auto; identity, standardised, pca, spectral; for images gradients, handwriting, patches, imagenet, umap. "
+        "Fitted on public data only.",
     ),
-    student: str = typer.Option("logistic", help="logistic, forest, or network (needs torch)."),
+    student: str = typer.Option(
+        "logistic", help="logistic, forest; with torch network, or for images handwriting, photographs."
+    ),
     iterations: int = typer.Option(
         1, min=1, help="Ask again, in the view of a student that learned from the answers; the budget is split."
     ),

@@ -79,8 +79,8 @@ def suggest_queries(records: int, public: int, classes: int, neighbors: int, gap
     >>> suggest_queries(records=1000, public=400, classes=10, neighbors=1, gap=12.2)
     32
     """
-    # Label accuracy is flat around this figure on data that no reported figure uses (MNIST at 8x8 pixels,
-    # femnist digits): fewer queries are surer but coarser, more are finer but drown.
+    # Label accuracy is flat around this figure on data that no reported figure of this method uses (MNIST at 8x8
+    # pixels, femnist digits): fewer queries are surer but coarser, more are finer but drown.
     # Without noise to speak of, a query still needs a vote.
     affordable = int(records * neighbors / max(2.5 * float(gap), 1.0))
     return max(min(affordable, public // 5, 1000), min(classes, public), neighbors)
