@@ -143,3 +143,8 @@ def test_too_many_answers_fall_back_on_what_can_be_summed():
     assert response_epsilon(Fraction(1, 100), 3, 10**6 + 1, DELTA) == math.inf
     found = total([Repeated(RandomizedResponse("1/1000", 3), 10**6 + 1)], DELTA)
     assert found.epsilon < 10
+
+
+def test_an_epsilon_beyond_floats_is_only_summed():
+    found = total([RandomizedResponse(800, 10)] * 2, Fraction(1, 10**5), Rule.PLANNED)
+    assert (found.epsilon, found.accountant) == (1600, "pure composition")

@@ -177,6 +177,11 @@ def test_a_delta_that_protects_nobody_is_admitted():
     assert "delta is not below one over the number of records" in str(run.guarantee)
 
 
+def test_a_guarantee_does_not_tell_the_number_of_records_where_it_is_private():
+    run = distill(delta=0.01, mechanism="gaussian", neighbors=2, adjacency="add-remove", queries=30)
+    assert run.guarantee.caveats == ()
+
+
 def test_classes_read_off_the_labels_are_admitted():
     run = distill(classes=None)
     assert "read off the private labels" in str(run.guarantee)

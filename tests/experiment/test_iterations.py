@@ -159,3 +159,8 @@ def test_the_graph_is_drawn_on_what_a_map_was_made_from():
     rows = PARTS.public_samples.astype(np.float32)
     assert np.array_equal(ground(rows, spectral_map(rows)), rows)
     assert ground(rows, Standardised.fit(rows)).shape == rows.shape
+
+
+def test_a_map_of_some_public_samples_spreads_labels_over_all_of_them():
+    found = run(iterations=1, queries=20, representation=spectral_map(PARTS.public_samples[::2]), spread="graph")
+    assert found.labels.shape == (500,)

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.compose import Rule, Total
-from tacit.core.errors import InvalidInput
+from tacit.accounting.compose import Rule, Total, total
+from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.spend import FREE, Approximate, Pure, Repeated, Stability
+from tacit.core.spend import FREE, Approximate, Composed, DiscreteGaussian, Pure, Repeated, Stability
 from tacit.ledger import account
 from tacit.ledger.account import Balance, Ceiling, Tally
+from tacit.ledger.memory import MemoryLedger
+from tacit.ledger.sqlite import SqliteLedger
 
 RICH = Ceiling(3, "1e-5", Rule.PLANNED, Unit.person("patient", 4), Adjacency.ADD_REMOVE)
 
@@ -91,3 +93,22 @@ def test_opening_a_ledger_is_light():
     code = f"import sys, tacit.ledger.sqlite; print([name for name in '{heavy}'.split() if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_is_foreseen_is_what_the_charges_will_find(tmp_path):
+    """Several requests taken as one charge would pass for planned in advance, and the last would be refused."""
+    spend, delta = DiscreteGaussian(10, 2, unit_steps=True), Fraction(1, 10**5)
+    together = total([Composed(spend, spend)], delta).epsilon
+    one_by_one = total([spend, spend], delta).epsilon
+    assert together < one_by_one
+    policy = {"tight": Ceiling((together + one_by_one) / 2, delta), "enough": Ceiling(one_by_one, delta)}
+    with SqliteLedger.create(tmp_path / "site.ledger", policy) as durable:
+        for ledger in (MemoryLedger(policy), durable):
+            with pytest.raises(BudgetExceeded, match="0 payments"):
+                ledger.foresee("tight", {"r-1": spend, "r-2": spend})
+            ledger.foresee("enough", {"r-1": spend, "r-2": spend})
+            for request in ("r-1", "r-2"):
+                ledger.charge("enough", spend, "labels", "system", request, "q")
+            ledger.foresee("enough", {"r-1": spend, "r-2": spend})
+            with pytest.raises(BudgetExceeded, match="2 payments"):
+                ledger.foresee("enough", {"r-2": spend, "r-3": spend})

@@ -8,13 +8,19 @@ import pytest
 import tacit
 from tacit.core.content import content_digest, row_digests
 from tacit.core.errors import InvalidInput, RequestConflict, ToleranceExceeded
-from tacit.core.guarantee import Adjacency
+from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import SeededRandomness
-from tacit.core.sensitivity import vote_sensitivity
+from tacit.core.sensitivity import Sensitivity, vote_sensitivity
+from tacit.experiment.inputs import refuse_own_encoder
 from tacit.ledger.memory import Ceiling, MemoryLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.vote_shape import VoteShape
+from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.methods.rknn.connections import (
     PUBLISHED,
     balanced_heights,
@@ -354,10 +360,61 @@ class Remembering:
         return samples.astype(np.float32)
 
 
-def test_an_encoder_fitted_on_the_records_is_refused():
+def test_an_encoder_fitted_on_the_records_is_refused_by_who_has_them():
     shuffled = np.random.default_rng(0).permutation(1000)
+    with pytest.raises(InvalidInput, match="fitted on these private records"):
+        refuse_own_encoder(Remembering(SAMPLES[shuffled]), SAMPLES)
+    refuse_own_encoder(Remembering(PUBLIC), SAMPLES)
+    refuse_own_encoder(Identity(64), SAMPLES)
+    own = {"representation": Remembering(SAMPLES), "queries": 30, "classes": range(10)}
+    with pytest.raises(InvalidInput, match="fitted on these private records"):
+        tacit.distill((SAMPLES, LABELS), PARTS.public_samples, 1, **own)
+
+
+def test_a_holder_does_not_confirm_a_guess_at_its_records():
+    """To refuse an encoder that says it was fitted on them would be an answer without noise, as often as asked."""
     parts = [Private(Records(SAMPLES[rows], LABELS[rows])) for rows in split_evenly(1000, 3)]
     for side, mechanism in (VoteHolder, EXACT), (VoteCrowd, SubsetSelection(300, 1, 1)):
-        with pytest.raises(InvalidInput, match="fitted on these private records"):
-            side(parts, gate()).answer(ask(mechanism, representation=Remembering(SAMPLES[shuffled])))
-        assert side(parts, gate()).answer(ask(mechanism, representation=Remembering(PUBLIC))).receipts
+        said = [
+            side(parts, gate()).answer(ask(mechanism, representation=Remembering(guess))).value
+            for guess in (SAMPLES, PUBLIC)
+        ]
+        assert np.array_equal(*said)
+
+
+def test_an_account_that_protects_a_whole_holder_is_not_spent_on_votes():
+    """All votes of a holder may change with it; those of one record are two."""
+    parts = [Private(Records(SAMPLES, LABELS))]
+    whole = Gate(MemoryLedger({"a": Ceiling(10**12, unit=Unit.whole_holder())}), "a", SeededRandomness(3))
+    for side in (VoteHolder, VoteCrowd):
+        with pytest.raises(InvalidInput, match="a whole holder"):
+            side(parts, whole)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        SubsetSelection(2, 1, "1e-6"),
+        SubsetSelection(301, 1, 1),
+        SubsetSelection(300, 2, 1),
+        Separation(VoteShape(10, 30, 1, 1), 1),
+        Concatenation(VoteShape(10, 30, 1, 1), 1, corrected=True),
+        Shuffled(plan_flooding(1, 1e-6, cells=20, participants=1000), participants=1000),
+    ],
+)
+def test_a_crowd_refuses_a_mechanism_for_other_cells_before_it_looks(mechanism):
+    """It would fail where some record has a cell beyond them, and the failure would be an answer without noise."""
+    ledger = MemoryLedger({"a": Ceiling(10**12, "1e-3")})
+    crowd = VoteCrowd([Private(Records(SAMPLES, LABELS))], Gate(ledger, "a", SeededRandomness(3)))
+    with pytest.raises(InvalidInput, match="is not made for 1 of 30 queries"):
+        crowd.answer(ask(mechanism))
+    assert ledger.balance("a").payments == 0
+
+
+def test_a_mechanism_that_fails_at_the_gate_does_not_say_on_what():
+    for value in (np.array([[1234567]]), np.array([[0, 1234567]])):
+        with pytest.raises(ToleranceExceeded, match="nothing was released") as told:
+            gate().release(Private(value), Sensitivity(), SubsetSelection(300, 1, 1), "p", "r")
+        assert "1234567" not in str(told.value)
+        assert told.value.__cause__ is None
+        assert told.value.__suppress_context__

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.naive_bayes import GaussianNB
 
 from tacit.catalog import REPRESENTATIONS, suggest_representation
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
+from tacit.representations.student_features import StudentFeatures, StudentOdds
 
 PARTS = digits()
 # Half of them raw integers, whose distances tie.
@@ -63,3 +66,29 @@ def test_constant_features_do_no_harm():
     assert np.isfinite(REPRESENTATIONS["standardised"](public, 30).encode(public)).all()
     with pytest.raises(InvalidInput, match="all alike"):
         suggest_representation(np.ones((50, 3)))
+
+
+@pytest.mark.parametrize("student", [RandomForestClassifier(5, random_state=0), GaussianNB()], ids=["forest", "bayes"])
+def test_a_wild_record_does_not_stop_a_vote_in_a_students_view(student):
+    """An error would say that there is one, after the first round was paid for."""
+    samples = np.random.default_rng(0).normal(size=(60, 4))
+    student.fit(samples, (samples[:, 0] > 0).astype(int) + (samples[:, 1] > 0))
+    odds = StudentOdds(student, (0, 1, 2))
+    records = np.concatenate([samples[:2], [[1e300, -1e300, 1e300, 1e300], [1e39, 0, 1e30, 1e38]]])
+    seen = odds.encode(records)
+    assert np.isfinite(seen).all()
+    assert np.array_equal(seen[:2], odds.encode(samples[:2]))
+
+
+def test_features_that_overflow_are_seen_as_nothing():
+    class Squaring:
+        digest = "squaring"
+
+        def features(self, X):
+            return (X.astype(np.float32) ** 2) - X.astype(np.float32) ** 2 + X.astype(np.float32)
+
+    view = StudentFeatures(Squaring())
+    assert view.encode(np.array([[3.0, 4.0], [1e300, 1.0]])).round(1).tolist() == [
+        pytest.approx([0.6, 0.8]),
+        [0.0, 0.0],
+    ]

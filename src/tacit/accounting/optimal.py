@@ -25,6 +25,8 @@ __all__ = ["repeated_epsilon", "response_epsilon", "smallest_epsilon"]
 
 # Summing n logarithms in float64 loses about n·1e-16 of each probability; beyond this many the sum is too long.
 LARGEST_COUNT = 10**6
+# Beyond this e^−ε is no number any more, and nobody is protected.
+LARGEST_EPSILON = 700
 # The part of δ that is not used, a thousand times what rounding can move.
 MARGIN = 1e-7
 
@@ -78,7 +80,7 @@ def response_epsilon(epsilon: Fraction, classes: int, count: int, delta: Fractio
         return repeated_epsilon(epsilon, Fraction(0), count, delta)
     epsilon = positive(epsilon, "epsilon")
     _check(count, delta)
-    if count > LARGEST_COUNT:
+    if count > LARGEST_COUNT or epsilon > LARGEST_EPSILON:
         return math.inf
     single = float(epsilon)
     zero, down = (classes - 2) * math.exp(-single), math.exp(-single)  # beside odds of 1 for a step up

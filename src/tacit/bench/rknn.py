@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.bench.cost import growth, noisy_gradients
 from tacit.bench.measured import Memory
 from tacit.bench.recipes import RECIPES, Published, Recipe, Rounds
 from tacit.bench.table import Result, Row
@@ -54,7 +55,7 @@ class Bench:
         """One line of a table: the same settings with as many seeds as there are runs."""
         found = []
         for seed in range(self.runs):
-            key = {"data": self.name, "seed": seed, **settings}
+            key = {"data": self.name, "seed": seed, "recipe": repr(self.recipe.settings), **settings}
             found.append(self.memory.recall(key, lambda seed=seed: run(seed)))  # type: ignore[misc]
             self.tell(f"{' · '.join(names.values())}, run {seed + 1} of {self.runs}: {_figures(found[-1])}")
         published = {"labels": paper.labels, "test": paper.test}
@@ -93,18 +94,25 @@ def table(bench: Bench) -> Result:
     exact = replace(first, epsilon=NO_NOISE)
     lines = {**recipe.rounds, "no noise (not private)": (exact, Published())}
 
-    def run(rounds: Rounds) -> Runner:
-        return lambda seed: measure(
-            bench.parts, rounds, seed, representation=recipe.represent(bench.parts.public_samples),
-            student=recipe.student(seed), shares=recipe.shares, **recipe.settings,
-        )  # fmt: skip
-
     rows = [
-        bench.row({"budget": name, "queries": _numbers(rounds.queries)}, _key("table1", rounds), run(rounds), paper)
+        bench.row(
+            {"budget": name, "queries": _numbers(rounds.queries)}, _key("table1", rounds), _main(bench, rounds), paper
+        )
         for name, (rounds, paper) in lines.items()
     ]
     caption = f"Reverse k-NN labeling on {bench.name}: labels of the public samples and the student's test accuracy, %."
     return Result(f"rknn-{bench.name}-table1", caption, rows, MEASURES, recipe.notes)
+
+
+def _main(bench: Bench, rounds: Rounds) -> Runner:
+    """A run of the whole recipe, with its own student."""
+    recipe, count = bench.recipe, len(rounds.queries)
+    shares = recipe.shares if recipe.shares is not None and len(recipe.shares) == count else None
+    settings = {**recipe.settings, "iterations": count, "shares": shares}
+    return lambda seed: measure(
+        bench.parts, rounds, seed, representation=recipe.represent(bench.parts.public_samples, rounds),
+        student=recipe.student(seed), **settings,
+    )  # fmt: skip
 
 
 def queries(bench: Bench) -> Result:
@@ -168,7 +176,7 @@ def iterations(bench: Bench) -> Result:
             settings = {**recipe.settings, "iterations": count, "selection": selection, "view": "student"}
 
             def run(seed: int, asked: Rounds = asked, settings: Mapping[str, Any] = settings) -> Mapping[str, Any]:
-                represented = recipe.represent(bench.parts.public_samples)
+                represented = recipe.represent(bench.parts.public_samples, asked)
                 return measure(
                     bench.parts, asked, seed, representation=represented, student=recipe.student(seed), **settings
                 )
@@ -191,6 +199,26 @@ def mechanisms(bench: Bench) -> Result:
             )
     result = _sweep(bench, "mechanisms", "Permute-and-flip beside Laplace noise, 40 queries", rows)
     return replace(result, notes=(*result.notes, _saved(rows)))
+
+
+def opacus(bench: Bench) -> Result:
+    """The smallest budget of the main table beside noisy gradients at a hundred times as much, on one machine."""
+    recipe, rows = bench.recipe, []
+    for name, (rounds, paper) in recipe.rounds.items():
+        if rounds.trust == "central":
+            row = bench.row({"budget": name}, _key("table1", rounds), _main(bench, rounds), paper)
+            rows.append(replace(row, names={"method": "reverse k-NN", "budget": name}, published={}))
+    rows.append(noisy_gradients(bench.parts, bench.memory, min(bench.runs, 2), bench.tell))
+    caption = (
+        f"Reverse k-NN beside noisy SGD on {bench.name}, %; the latter's best epoch on the test part, in its favour."
+    )
+    measures = {"test": 100.0, "seconds": 1.0, "processor seconds": 1.0}
+    return Result(f"rknn-{bench.name}-opacus", caption, rows, measures, recipe.notes)
+
+
+def cost(bench: Bench) -> Result:
+    """Time and memory over records and queries."""
+    return growth(bench.memory, bench.tell)
 
 
 def _saved(rows: Sequence[Row]) -> str:
@@ -228,7 +256,7 @@ class Mapped:
         if self._encoded is None:
             bench = self._bench
             bench.tell("encoding")
-            fitted = bench.recipe.represent(bench.parts.public_samples)
+            fitted = bench.recipe.represent(bench.parts.public_samples, Rounds(1.0, (20,)))
             self._encoded = replace(
                 bench.parts,
                 private_samples=fitted.encode(bench.parts.private_samples),
@@ -274,4 +302,6 @@ FIGURES: Mapping[str, Callable[[Bench], Result]] = {
     "shuffle": shuffle,
     "iterations": iterations,
     "mechanisms": mechanisms,
+    "opacus": opacus,
+    "cost": cost,
 }

@@ -76,7 +76,8 @@ def noisy_sgd(
 
 
 def _pixels(images: NDArray[Any]) -> torch.Tensor:
-    return torch.as_tensor(images.reshape(-1, 1, 28, 28).astype(np.float32) / 255)
+    """Images with values from 0 to 1, as a batch."""
+    return torch.as_tensor(images.reshape(-1, 1, 28, 28).astype(np.float32))
 
 
 def _accuracy(network: nn.Module, images: NDArray[Any], labels: NDArray[Any]) -> float:

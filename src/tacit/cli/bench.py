@@ -31,7 +31,7 @@ def rknn(
     data: str = typer.Option(..., help="mnist, svhn or cifar10."),
     figure: str = typer.Option(
         "table1",
-        help="table1, queries, neighbors, local, shuffle, iterations or mechanisms; or several: local,shuffle.",
+        help="table1, queries, neighbors, local, shuffle, iterations, mechanisms, opacus, cost; or several: a,b.",
     ),
     folder: Path = typer.Option(..., help="The folder with the data set's published files."),
     runs: int = typer.Option(5, min=1, help="Seeded runs of every line."),

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from tacit.cli.request import require_place
 from tacit.cli.screen import console, counting, show_guarantee, show_plan, write_run
 from tacit.core.guarantee import decimal
 
@@ -36,6 +37,7 @@ def demo(
     from tacit.experiment.run import Run
 
     folder, parts = _free(out), digits()
+    require_place(folder)
     console.print(
         f"[bold]digits[/bold]     {len(parts.private_samples)} private labeled records, "
         f"{len(parts.public_samples)} public unlabeled, {len(parts.test_samples)} for the test ({machine()})"

@@ -95,7 +95,7 @@ def distill(
     names = np.unique(table.labels) if classes is None else np.array(read_classes(classes))
     class_indices(table.labels, names, str(private), table.rows)
 
-    # All that decides the labels. The student is not among it: labels that are paid for may teach another one.
+    # All that decides the labels. The last student is not among it: labels that are paid for may teach another one.
     inputs = {
         "--private": digest(table),
         "--public": digest(open_table),
@@ -108,6 +108,9 @@ def distill(
         "--representation": representation, "--iterations": iterations, "--spread": spread,
         "--keep": keep, "--trust": trust, "--adjacency": adjacency, "--account": account,
     }  # fmt: skip
+    if iterations > 1:
+        # A student chooses what is asked next.
+        settings["--student"] = student
     inputs |= {name: repr(value) for name, value in settings.items()}
     with heard_or_not(), requested(out, ledger, account, inputs) as request:
 

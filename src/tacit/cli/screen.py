@@ -80,6 +80,9 @@ def show_plan(plan: Plan) -> None:
             f"distances by {plan.representation}",
         )
     )
+    if len(plan.rounds) > 1:
+        split = f"     {len(plan.rounds)}, which share the budget; the lines above are about the first"
+        console.print(Text.assemble(("rounds", "bold"), split))
 
 
 def show_guarantee(guarantee: Guarantee) -> None:

@@ -25,7 +25,7 @@ def row_digests(samples: NDArray[Any]) -> list[bytes]:
 def content_digest(rows: Iterable[bytes]) -> str:
     """One digest of all the rows' digests, which their order does not change.
 
-    A representation's ``fitted_on`` is ``content_digest(row_digests(samples))`` of what it was fitted on.
+    A representation may carry it as ``fitted_on``: ``content_digest(row_digests(samples))`` of what it was fitted on.
 
     >>> content_digest([b"a", b"b"]) == content_digest([b"b", b"a"]) != content_digest([b"a"])
     True

@@ -14,7 +14,7 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["Adjacency", "Guarantee", "Trust", "Unit", "decimal", "weakness"]
+__all__ = ["ONE_PLACE", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "weakness"]
 
 
 class Adjacency(StrEnum):
@@ -46,6 +46,10 @@ COPIES = (
     "some of the public samples are exact copies of private records, so the assumption about public data does not "
     "hold; the features of those records are not protected. This sentence itself was derived from the records "
     "without noise, so whether it stands here is not protected either"
+)
+ONE_PLACE = (
+    "this process saw all records: it played every holder in one place, so whoever ran it was trusted with them; the "
+    "trust model holds only where each holder runs its own part"
 )
 # From here on the odds that someone guesses right about a record may grow by a factor of tens of thousands.
 WEAK, NOTHING = 10, 50

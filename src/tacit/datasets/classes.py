@@ -42,7 +42,9 @@ def read_classes(text: str) -> list[str]:
                 names = text.split(",")
     except InvalidInput:
         raise
-    except (OSError, ValueError, KeyError) as error:
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot read the classes ({error.strerror})") from None
+    except (ValueError, KeyError) as error:
         raise InvalidInput(f"{path}: cannot read the classes ({type(error).__name__}: {error})") from None
     return check_classes([str(name).strip() for name in names if str(name).strip()])
 

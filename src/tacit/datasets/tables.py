@@ -43,7 +43,8 @@ def read_table(path: str | Path, label: str | None = None, person: str | None = 
         if not path.exists() and (parts := ARRAY_OF_FILE.fullmatch(str(path))):
             path, array = Path(parts["file"]), parts["array"]
         if not path.is_file():
-            raise InvalidInput(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+            what = "a folder" if path.is_dir() else "a device or a pipe"
+            raise InvalidInput(f"{path}: {f'{what}, not a file' if path.exists() else 'no such file'}")
         match path.suffix.lower():
             case ".csv":
                 table = read_csv(path, label, person)
@@ -109,5 +110,6 @@ def rows_in_common(private: NDArray[Any], public: NDArray[Any]) -> int:
     >>> rows_in_common(np.array([[1.0, 2.0]]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     1
     """
-    known = {hash(row.tobytes()) for row in np.ascontiguousarray(private, dtype=np.float64)}
-    return sum(hash(row.tobytes()) in known for row in np.ascontiguousarray(public, dtype=np.float64))
+    # Adding 0 makes equal zeros of both signs.
+    known = {hash(row.tobytes()) for row in np.ascontiguousarray(private, dtype=np.float64) + 0.0}
+    return sum(hash(row.tobytes()) in known for row in np.ascontiguousarray(public, dtype=np.float64) + 0.0)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Guarantee, Trust, Unit
+from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
 from tacit.core.protocols import Integers, Ledger, Representation
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, probability
@@ -23,7 +23,16 @@ from tacit.datasets.classes import class_indices
 from tacit.datasets.tables import rows_in_common
 from tacit.exchange.local import local_exchange
 from tacit.experiment.drive import drive
-from tacit.experiment.inputs import class_names, labeled, learner, one_column, public_rows, seeded, whole
+from tacit.experiment.inputs import (
+    class_names,
+    labeled,
+    learner,
+    one_column,
+    public_rows,
+    refuse_own_encoder,
+    seeded,
+    whole,
+)
 from tacit.experiment.paying import paying
 from tacit.experiment.planning import Plan, plan
 from tacit.experiment.run import Run
@@ -45,10 +54,6 @@ CLASSES_READ = (
 )
 DELTA_TOO_LARGE = (
     "delta is not below one over the number of records: exposing one of them outright would meet this definition"
-)
-ONE_PLACE = (
-    "this process saw all records: it played every holder of the crowd in one place, so whoever ran it was trusted "
-    "with them; the trust model holds only where each holder runs its own part"
 )
 
 
@@ -95,7 +100,9 @@ def distill(
     Several ``iterations`` split the budget (by ``shares``, or evenly): a student learns from the labels so far, and
     the next queries lie where it is unsure (``selection``), in its own ``view`` of the samples. ``spread`` carries
     labels from queries to samples, by cluster or over the neighbour graph, and ``keep`` is the share of the surest
-    that are taught. ``connections`` are to the nearest queries, or balanced.
+    that are taught. ``connections`` are to the nearest queries, or balanced. With a ``ledger``, a ``request`` of
+    several iterations can be taken up again only if the student learns the same from the same labels: fix its random
+    state.
     ``announce`` is shown the plan before any record is counted, ``progress`` how many records have voted, and
     ``stage`` what is being done now. What gives reason to think again is a ``TacitWarning``, before anything is paid.
 
@@ -134,6 +141,11 @@ def distill(
         queries=queries, neighbors=neighbors, representation=representation, unit=unit, adjacency=adjacency,
         trust=trust, iterations=iterations, shares=shares, selection=selection,
     )  # fmt: skip
+    refuse_own_encoder(chosen.fitted, samples)
+    if labels == "soft" and spread == "graph":
+        raise InvalidInput(
+            "soft labels are the odds of a query's own cluster: leave out spread, or ask for hard labels"
+        )
     teacher = Teacher(pupil, public_samples, names, chosen.fitted, labels == "soft", keep, view)
     copies = rows_in_common(samples.reshape(len(samples), -1), public_samples.reshape(len(public_samples), -1))
     if copies:
@@ -174,7 +186,8 @@ def distill(
         guarantee = guarantee.with_copies()
     if classes is None:
         guarantee = guarantee.with_caveat(CLASSES_READ)
-    if guarantee.delta * units >= 1:
+    # Under add/remove the number of records is private, and a guarantee that depends on it would tell.
+    if chosen.adjacency is Adjacency.REPLACE_ONE and guarantee.delta * units >= 1:
         guarantee = guarantee.with_caveat(DELTA_TOO_LARGE)
     return Run(
         student=for_images(trained.value) if public_samples.ndim > 2 else trained.value,
@@ -186,7 +199,13 @@ def distill(
         membership=labeling.clusters.membership,
         guarantee=guarantee,
         receipts=release.receipts,
-        recipe=_recipe(chosen, labels, trained.value, public_samples, seed),
+        recipe={
+            **_recipe(chosen, labels, trained.value, public_samples, seed),
+            "connections": connections,
+            "spread": spread,
+            "keep": float(keep),
+            "view": view,
+        },
     )
 
 
@@ -231,6 +250,10 @@ def _recipe(
         "mechanism": chosen.choice.name,
         "why": chosen.choice.reason,
         "queries": chosen.queries,
+        "rounds": [
+            {"queries": each.queries, "mechanism": each.choice.name, "selection": each.selection}
+            for each in chosen.rounds
+        ],
         "neighbors": chosen.neighbors,
         "labels": labels,
         "representation": chosen.representation,

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
+from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
 from tacit.core.protocols import Integers, Ledger
 from tacit.core.rational import Number, positive, probability
 from tacit.core.release import Receipt
@@ -39,8 +39,8 @@ VARIANTS = {
     "rknn": "FedMD on reverse k-NN votes",
 }
 MODEL_STAYS = (
-    "the parties' own models were trained on their records in the clear and are not covered; they stay with the "
-    "parties, and what is covered is everything a party sent"
+    "the parties' own models were trained on their records in the clear and are not covered, nor is what was measured "
+    "of them, such as accuracies; they stay with the parties, and what is covered is everything a party sent"
 )
 # A subset costs δ alone, but a ceiling has an ε; this one buys nothing else.
 NO_EPSILON = Fraction(1, 10**6)
@@ -138,7 +138,7 @@ def claimed(variant: str, receipts: Sequence[Receipt], delta: Number, account: s
         adjacency=Adjacency.REPLACE_ONE,
         trust=Trust.LOCAL,
         accountant=spent.accountant,
-        caveats=(MODEL_STAYS,),
+        caveats=(MODEL_STAYS, ONE_PLACE),
         simulation=any(receipt.simulated for receipt in own),
     )
 

@@ -10,11 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.catalog import STUDENTS, find
+from tacit.core.content import content_digest, row_digests
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Representation
 from tacit.datasets.classes import plain
 from tacit.students.weighted import takes_weights
 
-__all__ = ["class_names", "labeled", "learner", "one_column", "public_rows", "seeded", "whole"]
+__all__ = [
+    "class_names",
+    "labeled",
+    "learner",
+    "one_column",
+    "public_rows",
+    "refuse_own_encoder",
+    "seeded",
+    "whole",
+]
 
 
 def labeled(private: Any) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: ANN401
@@ -151,6 +162,18 @@ def learner(student: Any) -> Any:  # noqa: ANN401
     if not takes_weights(student):
         raise InvalidInput(f"student {name} does not take sample_weight in fit; choose another")
     return student
+
+
+def refuse_own_encoder(representation: Representation, samples: NDArray[Any]) -> None:
+    """Refuse a representation that says it was fitted on these very private records, in any order: it is not paid for.
+
+    A representation may carry ``fitted_on``, the digest of the samples it was fitted on. One without it, or one
+    fitted on some of the records, cannot be found out. Only who has the records may be told this: a holder that
+    refused it would confirm a guess at all its records to whoever asks.
+    """
+    fitted_on = getattr(representation, "fitted_on", None)
+    if fitted_on is not None and fitted_on == content_digest(row_digests(samples)):
+        raise InvalidInput("the representation was fitted on these private records; fit it on public samples")
 
 
 def _classifies(student: Any) -> bool:  # noqa: ANN401

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.accounting.compose import Rule, total
 from tacit.catalog import REPRESENTATIONS, find, suggest_representation
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
+from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
 from tacit.core.protocols import Ledger, Mechanism, Representation
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, positive, probability
 from tacit.core.release import Receipt
 from tacit.core.sensitivity import vote_sensitivity
-from tacit.experiment.inputs import learner, public_rows, rows
+from tacit.experiment.inputs import learner, public_rows, refuse_own_encoder, rows
 from tacit.ledger.memory import Ceiling, MemoryLedger
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
@@ -135,6 +135,7 @@ def distill_multilabel(
         fitted: Representation = find(REPRESENTATIONS, name, "representation")(shown, queries)
     else:
         name, fitted = type(representation).__name__, representation
+    refuse_own_encoder(fitted, samples)
     encoded = fitted.encode(shown)
     groups = cluster(encoded, queries)
     ask = VoteAsk(
@@ -279,6 +280,7 @@ def _run(
             adjacency=Adjacency.REPLACE_ONE,
             trust=trust,
             accountant=spent.accountant,
+            caveats=() if trust is Trust.CENTRAL else (ONE_PLACE,),
             simulation=any(receipt.simulated for receipt in receipts),
         ),
         receipts=tuple(receipts),

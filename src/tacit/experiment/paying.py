@@ -46,6 +46,8 @@ def paying(
         raise InvalidInput(
             "a seed makes a simulation, which must not spend a real budget: leave out the seed, or the ledger"
         )
+    if not isinstance(ledger, str | Path) and not callable(getattr(ledger, "charge", None)):
+        raise InvalidInput(f"ledger must be a ledger or the name of its file, got {ledger!r}")
     with SqliteLedger(ledger) if isinstance(ledger, str | Path) else nullcontext(ledger) as book:
         unit, adjacency = book.protects(account)
         if (unit, adjacency) != (chosen.unit, chosen.adjacency):

@@ -111,6 +111,8 @@ def plan(
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {delta}")
     if labels not in ("hard", "soft"):
         raise InvalidInput(f"labels must be 'hard' or 'soft', got {labels!r}")
+    if not isinstance(mechanism, str):
+        raise InvalidInput(f"mechanism must be a name, got {mechanism!r}")
     neighbors = whole(neighbors, "neighbors")
     if adjacency not in tuple(Adjacency):
         raise InvalidInput(f"adjacency must be one of {', '.join(Adjacency)}, got {adjacency!r}")
@@ -137,7 +139,7 @@ def plan(
 
     parts = _shares(iterations, shares)
     given = _each(queries, len(parts))
-    if selection not in SELECTIONS:
+    if selection not in tuple(SELECTIONS):
         raise InvalidInput(f"selection must be one of {', '.join(sorted(SELECTIONS))}, got {selection!r}")
     if None in given and not replace:
         raise InvalidInput("say how many queries: under add-remove the number of records is private, so we cannot")
@@ -174,8 +176,8 @@ def _shares(iterations: int, shares: Sequence[Number] | None) -> list[Fraction]:
     count = whole(iterations, "iterations")
     if shares is None:
         return [Fraction(1, count)] * count
-    if len(shares) != count:
-        raise InvalidInput(f"shares must be one for each of the {count} iterations, got {len(shares)}")
+    if not isinstance(shares, Sequence | np.ndarray) or len(shares) != count:
+        raise InvalidInput(f"shares must be a list of one for each of the {count} iterations, got {shares!r}")
     parts = [positive(share, "a share") for share in shares]
     return [part / sum(parts) for part in parts]
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
+from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
 from tacit.core.protocols import Integers, Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, probability
@@ -274,6 +274,7 @@ def _guarantees(
             adjacency=Adjacency.REPLACE_ONE,
             trust=Trust.LOCAL,
             accountant=spent.accountant,
+            caveats=(ONE_PLACE,),
             simulation=any(receipt.simulated for receipt in own),
         )
         if classes_read:

@@ -97,6 +97,8 @@ def load(folder: str | Path) -> Run:
         ...
     tacit.core.errors.InvalidInput: no-such-run: not a run folder, it has no run.json
     """
+    if not isinstance(folder, str | Path):
+        raise InvalidInput(f"a run is loaded from a folder, got {folder!r}")
     folder = Path(folder)
     file = folder / "run.json"
     if not file.is_file():

@@ -59,12 +59,14 @@ class Teacher:
         rows = self.public.reshape(len(self.public), -1)
         labels = self.names[labeling.labels]
         try:
+            sure = keep_surest(labeling.confidence, labeling.labels, self.keep) > 0
             if self.soft and labeling.probabilities is not None:
-                trained = fit_soft(self.pupil, rows, self.names, labeling.probabilities)
+                # Odds say themselves how sure they are, so where all are taught none abstains.
+                taught = sure if self.keep < 1 else slice(None)
+                trained = fit_soft(self.pupil, rows[taught], self.names, labeling.probabilities[taught])
             else:
-                weights = keep_surest(labeling.confidence, labeling.labels, self.keep)
                 # Which samples abstain is decided; what the others weigh is their confidence only where all are taught.
-                weights = labeling.confidence if self.keep == 1 else (weights > 0).astype(np.float64)
+                weights = labeling.confidence if self.keep == 1 else sure.astype(np.float64)
                 trained = fit_hard(self.pupil, rows, labels, weights)
         except Exception as error:
             warnings.warn(
@@ -85,13 +87,20 @@ class Teacher:
 
     def revise(self, labeling: Labeling) -> Revision:
         """What a student that learned from the labels so far adds to the next round."""
-        trained = self.train(labeling)
+        with warnings.catch_warnings():
+            # What this student could not learn is no fault yet: the last one is the user's, and says so itself.
+            warnings.simplefilter("ignore", TacitWarning)
+            trained = self.train(labeling)
         odds = StudentOdds(trained, tuple(self.names.tolist()))
         guesses = np.square(odds.encode(self.public)).astype(np.float64)
         guesses /= guesses.sum(axis=1, keepdims=True)
         if self.view == "same" or len(np.unique(labeling.labels)) < 2:
             return Revision(self.first, guesses)
-        seen: Representation = StudentFeatures(trained) if hasattr(trained, "features") else odds
+        seen: Representation = odds
+        if hasattr(trained, "features"):
+            seen = StudentFeatures(trained)
+            if not seen.encode(self.public).any():
+                raise InvalidInput("the student's features are not finite numbers: it did not learn")
         if self.view == "student map":
             seen = Chained.fit(self.public, lambda _: seen, spectral_map)
         return Revision(seen, guesses)
@@ -118,7 +127,9 @@ def spreading(name: str, public: NDArray[Any], representation: Representation) -
 
 def ground(public: NDArray[Any], representation: Representation) -> NDArray[Any]:
     """The features that a map was drawn from: the graph belongs on them, on the map distances were given up."""
-    parts = representation.parts if isinstance(representation, Chained) else (representation,)
-    if isinstance(parts[-1], Interpolated):
-        return parts[-1].anchors
+    if isinstance(representation, Interpolated):
+        return public.reshape(len(public), -1)
+    if isinstance(representation, Chained) and isinstance(representation.parts[-1], Interpolated):
+        before = representation.parts[:-1]
+        return Chained(before).encode(public) if before else public.reshape(len(public), -1)
     return representation.encode(public)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +16,7 @@ from tacit.core.guarantee import Adjacency, Unit, decimal
 from tacit.core.rational import Number, positive, probability
 from tacit.core.spend import Repeated, Spend
 
-__all__ = ["Balance", "Ceiling", "Tally", "require"]
+__all__ = ["Balance", "Ceiling", "Tally", "require", "require_all"]
 
 ONE_RECORD = Unit()
 
@@ -97,6 +98,12 @@ class Tally:
         if own != 0:
             self._counts[spend] = self._counts.get(spend, 0) + count
             self._sum = None if own is None or self._sum is None else self._sum + count * own
+
+    def copy(self) -> Tally:
+        """A tally of its own that starts from here."""
+        other = Tally()
+        other.payments, other._counts, other._sum = self.payments, dict(self._counts), self._sum
+        return other
 
     def total(self, ceiling: Ceiling) -> Total:
         """What the payments amount to at the ceiling's δ, by the tightest accountant its rule allows."""
@@ -204,8 +211,30 @@ def require(account: str, ceiling: Ceiling, tally: Tally, spend: Spend) -> None:
     tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 1.1 ...
     """
     after = tally.excess(spend, ceiling)
-    if after is None:
-        return
+    if after is not None:
+        raise _refusal(account, ceiling, tally, after)
+
+
+def require_all(account: str, ceiling: Ceiling, tally: Tally, spends: Sequence[Spend]) -> None:
+    """Refuse spends that the account cannot pay one after another, each charged by itself.
+
+    >>> from tacit.core.spend import Pure
+    >>> require_all("clinic", Ceiling(1), Tally(), [Pure("0.5"), Pure("0.6")])
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 1.1 ...
+    """
+    # As one charge they could pass for planned in advance, and the ledger will not see them so.
+    coming = tally.copy()
+    for spend in spends:
+        after = coming.excess(spend, ceiling)
+        if after is not None:
+            raise _refusal(account, ceiling, tally, after)
+        coming.add(spend)
+
+
+def _refusal(account: str, ceiling: Ceiling, tally: Tally, after: Total) -> BudgetExceeded:
+    """What the account has, and what it would have reached."""
     if after.epsilon == math.inf:
         reach = f"no accountant bounds what it would have paid at delta {decimal(ceiling.delta)}"
     else:
@@ -217,7 +246,7 @@ def require(account: str, ceiling: Ceiling, tally: Tally, spend: Spend) -> None:
             "that is pure (permute-and-flip, laplace)"
         )
     balance = Balance(account, ceiling, tally.total(ceiling), tally.payments)
-    raise BudgetExceeded(
+    return BudgetExceeded(
         f"account {account!r} cannot pay: {reach}. It has {balance.in_words}. Nothing was charged and nothing was "
         f"sampled. {advice}; only the site can change the ceiling, with `tacit ledger open`."
     )

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from tacit.core.errors import InvalidInput, LedgerError
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.release import Receipt
-from tacit.core.spend import Composed, Spend
-from tacit.ledger.account import Balance, Ceiling, Tally, require
+from tacit.core.spend import Spend
+from tacit.ledger.account import Balance, Ceiling, Tally, require, require_all
 from tacit.ledger.entries import ORIGIN, Entry, Kind, following, genesis
 from tacit.ledger.payment import payment, receipt_of, replayed, text
 
@@ -55,8 +55,7 @@ class MemoryLedger:
         with self._lock:
             ceiling = self._ceiling(account)
             coming = [spend for request, spend in spends.items() if (account, request) not in self._payments]
-            if coming:
-                require(account, ceiling, self._tallies[account], Composed(*coming))
+            require_all(account, ceiling, self._tallies[account], coming)
 
     def kept(self, receipt: Receipt) -> bytes | None:
         """The release that this payment bought, if one was kept."""

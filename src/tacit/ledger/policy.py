@@ -31,6 +31,12 @@ adjacency = "replace-one"   # or "add-remove"
 unit = { column = "patient", records = 3 }
 """
 
+IN_WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a setting of a policy",
+    "model_type": 'must be a table, for example { column = "patient", records = 3 }',
+}
+
 
 def _number(value: object) -> int | str | Decimal:
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
@@ -88,9 +94,10 @@ def parse_policy(text: str) -> dict[str, Ceiling]:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"the policy is not valid TOML: {error}") from None
     except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
-        ]
+        wrong = []
+        for each in error.errors():
+            said = IN_WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
+            wrong.append(f"{'.'.join(map(str, each['loc']))}: {said}")
         raise InvalidInput(f"the policy is not valid. {'; '.join(wrong)}") from None
     return {name: account.ceiling() for name, account in policy.accounts.items()}
 

@@ -19,9 +19,9 @@ from tacit.accounting.compose import Rule
 from tacit.core.errors import InvalidInput, LedgerError
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.release import Receipt
-from tacit.core.spend import Composed, Spend, spend_from_json
+from tacit.core.spend import Spend, spend_from_json
 from tacit.ledger import database
-from tacit.ledger.account import Balance, Ceiling, Tally, require
+from tacit.ledger.account import Balance, Ceiling, Tally, require, require_all
 from tacit.ledger.entries import FORMAT, ORIGIN, Entry, Kind, genesis, payload_digest, release
 from tacit.ledger.payment import Payment, payment, receipt_of, replayed, text
 
@@ -101,8 +101,7 @@ class SqliteLedger:
         with self._reading():
             ceiling = self._ceiling(account)
             coming = [spend for request, spend in spends.items() if not self._one(paid, account, request)]
-            if coming:
-                require(account, ceiling, self._tally(account), Composed(*coming))
+            require_all(account, ceiling, self._tally(account), coming)
 
     def kept(self, receipt: Receipt) -> bytes | None:
         """The release that this payment bought, if one was kept."""

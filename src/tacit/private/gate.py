@@ -11,7 +11,7 @@ import hashlib
 from typing import Any, TypeVar
 
 from tacit.core.codec import decode, encode
-from tacit.core.errors import ToleranceExceeded
+from tacit.core.errors import ToleranceExceeded, TooFewParticipants
 from tacit.core.protocols import Ledger, Mechanism
 from tacit.core.randomness import Randomness, SystemRandomness
 from tacit.core.release import Release
@@ -74,6 +74,15 @@ class Gate:
         kept = self._ledger.kept(receipt)
         if kept is None:
             drawn: list[bytes] = []
-            value.map(lambda statistic: drawn.append(encode(mechanism.sample(statistic, self._randomness))))
+            try:
+                value.map(lambda statistic: drawn.append(encode(mechanism.sample(statistic, self._randomness))))
+            except TooFewParticipants:
+                raise
+            except Exception:
+                # What went wrong may name private values, and an error is a message to whoever asked.
+                raise ToleranceExceeded(
+                    f"{type(mechanism).__name__} cannot work on this statistic: it is made for another shape or range. "
+                    "The payment stands and nothing was released."
+                ) from None
             kept = self._ledger.keep(receipt, drawn[0])
         return Release(decode(kept), (receipt,))

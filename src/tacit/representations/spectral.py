@@ -32,7 +32,10 @@ def neighbor_graph(public: NDArray[Any], neighbors: int = 10) -> Any:  # noqa: A
 
     rows = flat(public).astype(np.float32)
     if not 1 <= neighbors < len(rows):
-        raise InvalidInput(f"neighbors must be at least 1 and below the {len(rows)} public samples, got {neighbors}")
+        raise InvalidInput(
+            f"the neighbour graph links each public sample with {neighbors} others, and there are {len(rows)} in all: "
+            "bring more, or do without the graph"
+        )
     own = np.repeat(np.arange(len(rows)), neighbors + 1)
     other = nearest_queries(rows, rows, neighbors + 1).ravel()
     difference = rows[own].astype(np.float64) - rows[other]

@@ -55,6 +55,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         consistency: float = 0.0,
         confidence: float = 0.95,
         patience: int | None = None,
+        mixing: float = 0.0,
         held_back: float = 0.1,
         shape: tuple[int, ...] | None = None,
         checkpoint: str | Path | None = None,
@@ -71,6 +72,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.consistency = consistency
         self.confidence = confidence
         self.patience = patience
+        self.mixing = mixing
         self.held_back = held_back
         self.shape = shape
         self.checkpoint = checkpoint
@@ -176,7 +178,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _schedule(self) -> Schedule:
         names = ("epochs", "batch", "learning_rate", "weight_decay", "label_smoothing", "average", "augmentation")
-        more = ("consistency", "confidence", "patience", "seed")
+        more = ("consistency", "confidence", "patience", "mixing", "seed")
         return Schedule(**{name: getattr(self, name) for name in names + more})
 
     def _shape(self, samples: NDArray[Any]) -> tuple[int, ...]:

@@ -32,7 +32,8 @@ class Schedule:
 
     ``average`` is how much of the running mean of weights each step keeps. ``consistency`` weighs learning from
     the student's own guesses that are surer than ``confidence``, on samples labeled or not (FixMatch).
-    ``patience`` ends training after that many epochs without gain on samples held back.
+    ``patience`` ends training after that many epochs without gain on samples held back. ``mixing`` above 0 shows
+    mixtures of two samples with their labels mixed alike, in shares drawn from Beta(mixing, mixing) (mixup).
     """
 
     epochs: int
@@ -45,6 +46,7 @@ class Schedule:
     consistency: float = 0.0
     confidence: float = 0.95
     patience: int | None = None
+    mixing: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -58,6 +60,7 @@ class Schedule:
             "consistency": 0 <= self.consistency < math.inf,
             "confidence": 0 < self.confidence <= 1,
             "patience": self.patience is None or self.patience >= 1,
+            "mixing": 0 <= self.mixing < math.inf,
         }
         for name, fine in allowed.items():
             if not fine:
@@ -124,6 +127,12 @@ class _Trainee:
 
     def _loss(self, lesson: Lesson) -> torch.Tensor:
         shown = augmented(lesson.samples, self.schedule.augmentation)
+        if self.schedule.mixing:
+            share = torch.distributions.Beta(self.schedule.mixing, self.schedule.mixing).sample()
+            other = torch.randperm(len(shown))
+            shown = torch.lerp(shown, shown[other], share)
+            targets = torch.lerp(lesson.targets, lesson.targets[other], share)
+            lesson = Lesson(shown, targets, torch.lerp(lesson.weights, lesson.weights[other], share))
         classes = lesson.targets.shape[1]
         smooth = self.schedule.label_smoothing
         wanted = lesson.targets * (1 - smooth) + smooth / classes

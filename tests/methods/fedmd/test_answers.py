@@ -254,3 +254,22 @@ def test_noise_that_predictions_need():
             laplace_needed(*arguments)
     with pytest.raises(InvalidInput, match="mechanism must be one of"):
         response_mechanism(3, 1, 1, 1, name="rappor")
+
+
+@pytest.mark.parametrize("kind", ["softmax", "logits"])
+@pytest.mark.parametrize("wild", [np.nan, np.inf, -np.inf, 3e38, -3e38])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_a_diverged_model_says_is_in_the_range_that_noise_was_made_for(kind, wild, dtype):
+    """Whole numbers made of NaN are the most negative there are, and no noise would have hidden them."""
+    form = Form(kind, classes=3, grid=10)
+    tables = [
+        form.table(np.array(row, dtype=dtype)[None])
+        for row in ([0, 0, 0], [wild, 0, 1], [wild, -wild, 0], [wild, wild, wild])
+    ]
+    allowed = form.sensitivity(queries=1)
+    for one in tables:
+        for other in tables:
+            moved = abs(one - other)
+            assert moved.sum() <= allowed.l1
+            assert (moved**2).sum() <= allowed.l2_squared
+            assert moved.max() <= allowed.linf

@@ -332,3 +332,9 @@ def test_what_is_claimed_for_a_subset():
     assert str(Exposure.of(SubsetSample(3, 3, False))).startswith("NO PRIVACY AT ALL")
     assert str(Exposure.of(SubsetSample(1, 3, False), simulation=True)).startswith("SIMULATION")
     assert Exposure.of(SubsetSample(1, 4, False)).to_json()["delta_exact"] == "1/4"
+
+
+def test_votes_are_not_for_an_account_that_protects_a_whole_holder():
+    gate = Gate(MemoryLedger({"party": Ceiling(1, unit=Unit.whole_holder())}), "party")
+    with pytest.raises(InvalidInput, match="a whole holder"):
+        VotingParty(Private(RECORDS), gate, Study(Diary(), PUBLIC, Schedule()))

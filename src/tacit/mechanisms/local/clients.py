@@ -66,7 +66,8 @@ def client_cells(rows: NDArray[Any], cells: int, ones: int) -> Integers:
     if rows.ndim != 2 or rows.shape[1] != ones:
         raise InvalidInput(f"cells must have one row a client and ones = {ones} columns, got shape {rows.shape}")
     if rows.size and (rows.min() < 0 or rows.max() >= cells):
-        raise InvalidInput(f"cells must be in [0, {cells - 1}], got {rows.min()} to {rows.max()}")
+        # Which ones they are is the clients' own.
+        raise InvalidInput(f"cells must be in [0, {cells - 1}], and a client has another")
     ordered = np.sort(rows.astype(np.int64), axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise InvalidInput(f"cells of one client must be {ones} different ones, got one twice")

@@ -19,6 +19,8 @@ from tacit.core.sensitivity import Sensitivity
 __all__ = ["KINDS", "Form", "one_hot", "softmax"]
 
 KINDS = ("argmax", "softmax", "logits")
+# Beyond this a logit says nothing more, and differences of smaller ones do not overflow.
+LARGEST_LOGIT = 1e6
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
@@ -72,9 +74,14 @@ class Form:
             raise InvalidInput(f"bound must be between 1 and 1000, got {self.bound}")
 
     def table(self, scores: NDArray[Any]) -> Integers:
-        """Whole numbers (n, classes) for labels (n,) or, for the other two kinds, logits (n, classes)."""
+        """Whole numbers (n, classes) for labels (n,) or, for the other two kinds, logits (n, classes).
+
+        A model may have diverged on its records. What it says then is in the range too: no number counts as 0.
+        """
         if self.kind == "argmax":
             return one_hot(np.asarray(scores, dtype=np.int64), self.classes)
+        scores = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        scores = np.clip(scores, -LARGEST_LOGIT, LARGEST_LOGIT)
         if self.kind == "logits":
             centred = scores - scores.mean(axis=1, keepdims=True)
             steps: Integers = np.rint(np.clip(centred, -self.bound, self.bound) * self.grid).astype(np.int64)

@@ -119,8 +119,8 @@ class VotingParty:
     """
 
     def __init__(self, records: Private[Records], gate: Gate, study: Study) -> None:
-        if gate.unit.column is not None:
-            raise InvalidInput("a voting party protects one record; the account protects persons")
+        if gate.unit != Unit():
+            raise InvalidInput("a voting party protects one record; the account protects persons, or a whole holder")
         self._records = records
         self._gate = gate
         self._study = study

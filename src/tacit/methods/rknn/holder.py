@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.content import content_digest, row_digests
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Integers
@@ -27,7 +26,9 @@ from tacit.mechanisms.local.linear_hashing import LinearHashing
 from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.shuffle.shuffled import Shuffled
+from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.connections import NEAREST, published_connections, published_sensitivity, similarities
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.neighbors import nearest_queries, vote_counts
@@ -68,6 +69,7 @@ class VoteHolder:
     ) -> None:
         if not records:
             raise InvalidInput("a holder needs at least one set of records")
+        require_counted(gate.unit)
         require_bounded(records, gate.unit)
         self._records = list(records)
         self._gate = gate
@@ -76,7 +78,6 @@ class VoteHolder:
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The mechanism's view of the votes, paid for."""
         require_known(ask, CURATOR_MECHANISMS)
-        refuse_own_encoder(ask, self._records)
         moves = self._moves(ask)
         with telling_nothing():
             if ask.connections == NEAREST:
@@ -140,6 +141,7 @@ class VoteCrowd:
             raise InvalidInput("a crowd needs at least one holder")
         if gate.unit.records != 1:
             raise InvalidInput("a holder of a crowd answers for one record; bound persons to one record each")
+        require_counted(gate.unit)
         require_bounded(records, gate.unit)
         self._records = list(records)
         self._gate = gate
@@ -150,7 +152,7 @@ class VoteCrowd:
         require_known(ask, CROWD_MECHANISMS)
         if ask.connections != NEAREST:
             raise InvalidInput(f"{ask.connections} connections need every record in one place; a crowd has none")
-        refuse_own_encoder(ask, self._records)
+        require_domain(ask)
         with telling_nothing():
             cells = combine([part.map(partial(self._cells, ask)) for part in self._records], np.concatenate)
         return self._gate.release(cells, ANYTHING, ask.mechanism, ask.purpose, ask.request, ask.question)
@@ -177,6 +179,34 @@ def require_known(ask: VoteAsk, mechanisms: tuple[type, ...]) -> None:
         )
 
 
+def require_domain(ask: VoteAsk) -> None:
+    """Refuse a crowd's mechanism that is made for other cells: it would fail on some records and not on others."""
+    made: Any = ask.mechanism
+    if isinstance(made, Shuffled):
+        made = made.inner.mechanism if isinstance(made.inner, SingleMessage) else made.inner
+    queries, columns, labels = len(ask.queries), ask.classes + (ask.labels or 0), ask.labels or 1
+    if isinstance(made, Separation | Concatenation):
+        fits = made.shape == VoteShape(queries, columns, ask.neighbors, labels)
+    else:
+        fits = (made.cells, made.ones) == (queries * columns, ask.neighbors * labels)
+    if not fits:
+        raise InvalidInput(
+            f"{type(made).__name__} is not made for {ask.neighbors} of {queries} queries with {labels} of {columns} "
+            "labels each; nothing was charged"
+        )
+
+
+def require_counted(unit: Unit) -> None:
+    """Refuse an account that protects a holder with all its records: all its votes could change, not those of a few.
+
+    >>> require_counted(Unit())
+    """
+    if unit.holder:
+        raise InvalidInput(
+            "votes protect records, or persons with a bounded number of them; the account a whole holder"
+        )
+
+
 def require_bounded(parts: Sequence[Private[Records]], unit: Unit) -> None:
     """Refuse records of persons that were not cut down to the number the account's unit allows."""
     if unit.column is None:
@@ -189,24 +219,6 @@ def require_bounded(parts: Sequence[Private[Records]], unit: Unit) -> None:
         counts = np.unique(np.concatenate(owners), return_counts=True)[1]
         if counts.max(initial=0) > unit.records:
             raise InvalidInput(f"the account protects persons of at most {unit.records} records; bound them first")
-
-    combine(list(parts), check)
-
-
-def refuse_own_encoder(ask: VoteAsk, parts: Sequence[Private[Records]]) -> None:
-    """Refuse a representation that says it was fitted on these very records, in any order: it is not paid for.
-
-    A representation may carry ``fitted_on``, the digest of the samples it was fitted on. One without it, or one
-    fitted on some of the records, cannot be found out.
-    """
-    fitted_on = getattr(ask.representation, "fitted_on", None)
-    if fitted_on is None:
-        return
-
-    def check(records: list[Records]) -> None:
-        own = [digest for each in records for digest in row_digests(each.samples)]
-        if content_digest(own) == fitted_on:
-            raise InvalidInput("the representation was fitted on these private records; fit it on public samples")
 
     combine(list(parts), check)
 
@@ -231,13 +243,16 @@ def class_of_each(records: Records) -> Integers:
 
 
 def label_sets(ask: VoteAsk, records: Records) -> NDArray[np.bool_]:
-    """The label sets as a table (n, classes), none larger than the question allows."""
+    """The label sets as a table (n, classes), of a larger set than the question allows only its first labels.
+
+    To refuse would tell whoever asks, for nothing, that there is a record with so many labels.
+    """
     sets: NDArray[np.bool_] = records.labels
     if sets.ndim != 2 or sets.dtype != np.bool_ or sets.shape[1] != ask.classes:
         raise InvalidInput("records must carry sets of the classes that are asked about")
-    if ask.labels is None or sets.sum(axis=1).max(initial=0) > ask.labels:
-        raise InvalidInput("a record has more labels than the question allows")
-    return sets
+    assert ask.labels is not None
+    first: NDArray[np.bool_] = sets & (np.cumsum(sets, axis=1) <= ask.labels)
+    return first
 
 
 def filled_sets(sets: NDArray[np.bool_], size: int) -> Integers:
