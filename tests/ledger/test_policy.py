@@ -23,7 +23,7 @@ def test_numbers_are_taken_as_written():
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ("delta = 0.1", "accounts.a.epsilon: Field required"),
+        ("delta = 0.1", "accounts.a.epsilon: is missing"),
         ("epsilon = 0", "accounts.a.epsilon: epsilon must be above 0, got 0"),
         ("epsilon = -0.5", "accounts.a.epsilon: epsilon must be above 0, got -0.5"),
         ("epsilon = inf", "accounts.a.epsilon: epsilon must be a number"),
@@ -33,10 +33,10 @@ def test_numbers_are_taken_as_written():
         ("epsilon = [1]", "accounts.a.epsilon: must be a number"),
         ("epsilon = 1\ndelta = 1", r"accounts.a.delta: delta must be in \[0, 1\), got 1"),
         ("epsilon = 1\ndelta = -1e-9", r"accounts.a.delta: delta must be in \[0, 1\)"),
-        ("epsilon = 1\nepsilom = 2", "accounts.a.epsilom: Extra inputs are not permitted"),
+        ("epsilon = 1\nepsilom = 2", "accounts.a.epsilom: is not a setting of a policy"),
         ('epsilon = 1\nrule = "hopeful"', "accounts.a.rule: .*'adaptive' or 'planned'"),
         ('epsilon = 1\nadjacency = "near"', "accounts.a.adjacency: .*'replace-one' or 'add-remove'"),
-        ('epsilon = 1\nunit = {column = "p"}', "accounts.a.unit.records: Field required"),
+        ('epsilon = 1\nunit = {column = "p"}', "accounts.a.unit.records: is missing"),
         ('epsilon = 1\nunit = {column = "p", records = 0}', "accounts.a.unit.records: .*greater than or equal to 1"),
         ('epsilon = 1\nunit = {column = "", records = 1}', "accounts.a.unit.column"),
         ("epsilon = 1\ndelta = 2\nrule = 3", "accounts.a.delta: .*; accounts.a.rule: "),
@@ -50,9 +50,9 @@ def test_every_wrong_field_is_named(fields, named):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("", "accounts: Field required"),
+        ("", "accounts: is missing"),
         ("[accounts]", "accounts: .*at least 1"),
-        ("ceiling = 3", "ceiling: Extra"),
+        ("ceiling = 3", "ceiling: is not a setting"),
         ("[accounts.a]\nepsilon == 1", "not valid TOML: .*line 2"),
     ],
 )

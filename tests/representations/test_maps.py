@@ -40,7 +40,9 @@ def test_samples_that_are_all_the_same_have_a_map():
     assert np.isfinite(spectral_map(same, components=2, neighbors=4).encode(same)).all()
 
 
-@pytest.mark.parametrize(("options", "message"), [({"components": 50}, "components"), ({"neighbors": 50}, "neighbors")])
+@pytest.mark.parametrize(
+    ("options", "message"), [({"components": 50}, "components"), ({"neighbors": 50}, "neighbour graph")]
+)
 def test_maps_of_too_few_samples_are_refused(options, message):
     with pytest.raises(InvalidInput, match=message):
         spectral_map(digits().public_samples[:50], **options)
