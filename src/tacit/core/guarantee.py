@@ -53,6 +53,8 @@ ONE_PLACE = (
 )
 # From here on the odds that someone guesses right about a record may grow by a factor of tens of thousands.
 WEAK, NOTHING = 10, 50
+# A failure probability that nobody may neglect.
+LARGE_DELTA = Fraction(1, 1000)
 
 
 @dataclass(frozen=True)
@@ -161,12 +163,12 @@ class Guarantee:
 
     @property
     def weak(self) -> bool:
-        """Whether it promises little: a large ε, or public samples that were not public.
+        """Whether it promises little: a large ε or δ, or public samples that were not public.
 
         >>> Guarantee(Fraction(12), Fraction(0), Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL).weak
         True
         """
-        return self.epsilon >= WEAK or self.public_data == PUBLIC_DATA_BROKEN
+        return self.epsilon >= WEAK or self.delta >= LARGE_DELTA or self.public_data == PUBLIC_DATA_BROKEN
 
     def __str__(self) -> str:
         """The guarantee in plain words."""
