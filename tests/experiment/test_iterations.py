@@ -164,3 +164,29 @@ def test_the_graph_is_drawn_on_what_a_map_was_made_from():
 def test_a_map_of_some_public_samples_spreads_labels_over_all_of_them():
     found = run(iterations=1, queries=20, representation=spectral_map(PARTS.public_samples[::2]), spread="graph")
     assert found.labels.shape == (500,)
+
+
+def test_one_class_each_puts_right_what_noise_would_get_wrong():
+    """On clusters that are the classes, a crowd's noisy counts read together beat the same counts read one by one."""
+    random = np.random.default_rng(0)
+    centres = 10 * np.eye(10)
+    labels = random.integers(0, 10, 2000)
+    private = centres[labels] + random.normal(0, 1, (2000, 10))
+    true = random.integers(0, 10, 300)
+    public = centres[true] + random.normal(0, 1, (300, 10))
+
+    def share(seed, one_to_one):
+        found = distill(
+            (private, labels), public, 1, classes=range(10), trust="local", queries=10, representation="identity",
+            seed=seed, one_to_one=one_to_one,
+        )  # fmt: skip
+        return np.mean(found.labels == true)
+
+    together, alone = (np.mean([share(seed, each) for seed in range(5)]) for each in (True, False))
+    assert together > alone + 0.1
+
+
+@pytest.mark.parametrize("settings", [{"queries": 20}, {"iterations": 2, "queries": 10}, {"labels": "soft"}])
+def test_one_class_each_needs_a_query_a_class(settings):
+    with pytest.raises(InvalidInput, match="one_to_one gives every class one query"):
+        run(**{"iterations": 1, "queries": 10} | settings, one_to_one=True)

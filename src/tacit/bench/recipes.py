@@ -35,6 +35,7 @@ class Rounds:
     queries: tuple[int, ...]
     trust: str = "central"
     delta: float = 0.0
+    one_to_one: bool = False
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ RECIPES: Mapping[str, Recipe] = {
             "ε = 1": (Rounds(1.0, (400, 150)), Published("82.1", "77.1")),
             "ε = .29": (Rounds(0.29, (50, 80)), Published("79.4", "73.9")),
             "ε = .1": (Rounds(0.1, (20, 40)), Published()),
-            "local, ε = .4": (Rounds(0.4, (10,), "local"), Published("78.2")),
+            "local, ε = .4": (Rounds(0.4, (10,), "local", one_to_one=True), Published("78.2")),
         },
         settings={"keep": 0.7, "view": "student"},
         notes=(

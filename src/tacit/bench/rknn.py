@@ -108,7 +108,7 @@ def _main(bench: Bench, rounds: Rounds) -> Runner:
     """A run of the whole recipe, with its own student."""
     recipe, count = bench.recipe, len(rounds.queries)
     shares = recipe.shares if recipe.shares is not None and len(recipe.shares) == count else None
-    settings = {**recipe.settings, "iterations": count, "shares": shares}
+    settings = {**recipe.settings, "iterations": count, "shares": shares, "one_to_one": rounds.one_to_one}
     return lambda seed: measure(
         bench.parts, rounds, seed, representation=recipe.represent(bench.parts.public_samples, rounds),
         student=recipe.student(seed), **settings,
@@ -272,7 +272,7 @@ NOTHING = Published()
 def _key(figure: str, rounds: Rounds) -> dict[str, Any]:
     return {
         "figure": figure, "epsilon": rounds.epsilon, "delta": rounds.delta, "queries": list(rounds.queries),
-        "trust": rounds.trust,
+        "trust": rounds.trust, "one to one": rounds.one_to_one,
     }  # fmt: skip
 
 

@@ -77,6 +77,7 @@ def distill(
     spread: str = "clusters",
     keep: float = 1.0,
     connections: str = "nearest",
+    one_to_one: bool = False,
     persons: ArrayLike | None = None,
     person_column: str = "person",
     records_per_person: int = 1,
@@ -100,9 +101,10 @@ def distill(
     Several ``iterations`` split the budget (by ``shares``, or evenly): a student learns from the labels so far, and
     the next queries lie where it is unsure (``selection``), in its own ``view`` of the samples. ``spread`` carries
     labels from queries to samples, by cluster or over the neighbour graph, and ``keep`` is the share of the surest
-    that are taught. ``connections`` are to the nearest queries, or balanced. With a ``ledger``, a ``request`` of
-    several iterations can be taken up again only if the student learns the same from the same labels: fix its random
-    state.
+    that are taught. ``connections`` are to the nearest queries, or balanced. Where the public samples fall into one
+    cluster a class, ``one_to_one`` labels them all at once, which noise disturbs far less. With a ``ledger``, a
+    ``request`` of several iterations can be taken up again only if the student learns the same from the same labels:
+    fix its random state.
     ``announce`` is shown the plan before any record is counted, ``progress`` how many records have voted, and
     ``stage`` what is being done now. What gives reason to think again is a ``TacitWarning``, before anything is paid.
 
@@ -140,6 +142,7 @@ def distill(
         public_samples, len(names), units, epsilon, delta, labels=labels, mechanism=mechanism,
         queries=queries, neighbors=neighbors, representation=representation, unit=unit, adjacency=adjacency,
         trust=trust, iterations=iterations, shares=shares, selection=selection,
+        one_to_one=one_to_one,
     )  # fmt: skip
     refuse_own_encoder(chosen.fitted, samples)
     if labels == "soft" and spread == "graph":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +22,7 @@ from tacit.methods.rknn.choice import Choice, choose_mechanism
 from tacit.methods.rknn.coordinator import Round
 from tacit.methods.rknn.crowd_choice import choose_local, choose_shuffled
 from tacit.methods.rknn.queries import suggest_queries
+from tacit.methods.rknn.reading import CountReader, MessageReader
 from tacit.methods.rknn.selection import SELECTIONS
 
 __all__ = ["Plan", "PlannedRound", "plan"]
@@ -96,11 +98,13 @@ def plan(
     iterations: int = 1,
     shares: Sequence[Number] | None = None,
     selection: str = "diverse",
+    one_to_one: bool = False,
 ) -> Plan:
     """Every public choice of a run, from public knowledge alone.
 
     With several ``iterations`` the budget is split evenly, or as ``shares`` say; ``queries`` may be one number for
-    all, or one each. ``selection`` says where later queries lie.
+    all, or one each. ``selection`` says where later queries lie. ``one_to_one`` says that each of as many queries as
+    classes stands for a class of its own.
 
     >>> plan(np.random.default_rng(0).normal(size=(400, 64)), classes=10, records=1000, epsilon=1).queries
     32
@@ -132,12 +136,14 @@ def plan(
                     return choose_shuffled(records, asked, classes, neighbors, epsilon_share, delta_share, mechanism)
                 case _:
                     moves = vote_sensitivity(asked, classes, neighbors, records=unit.records, replace=replace)
-                    counts = labels == "soft"
+                    counts = labels == "soft" or one_to_one
                     return choose_mechanism(moves, classes, epsilon_share, delta_share, mechanism, counts=counts)
         except ArithmeticError:
             raise InvalidInput(f"no mechanism can be made for epsilon = {epsilon} and delta = {delta}") from None
 
     parts = _shares(iterations, shares)
+    if one_to_one:
+        _require_one_to_one(queries, classes, labels, len(parts))
     given = _each(queries, len(parts))
     if selection not in tuple(SELECTIONS):
         raise InvalidInput(f"selection must be one of {', '.join(sorted(SELECTIONS))}, got {selection!r}")
@@ -161,7 +167,11 @@ def plan(
     if neighbors > min(distinct, *wanted):
         raise InvalidInput(f"neighbors must be at most the {min(distinct, *wanted)} queries, got {neighbors}")
     rounds = tuple(
-        PlannedRound(choose(min(count, distinct), share), min(count, distinct), selection if number else "clusters")
+        PlannedRound(
+            _read(choose(min(count, distinct), share), one_to_one),
+            min(count, distinct),
+            selection if number else "clusters",
+        )
         for number, (count, share) in enumerate(zip(wanted, parts, strict=True))
     )
     votes = records * unit.records * neighbors / rounds[0].queries
@@ -169,6 +179,21 @@ def plan(
         rounds, neighbors, unit, Adjacency(adjacency), Trust(trust), name, fitted, votes,
         _doubts(rounds[0].choice, votes, budget, unit),
     )  # fmt: skip
+
+
+def _require_one_to_one(queries: object, classes: int, labels: str, iterations: int) -> None:
+    """Each class has one query only where there are as many queries, asked about once, and counts to compare."""
+    if queries != classes or iterations != 1 or labels != "hard":
+        raise InvalidInput(
+            f"one_to_one gives every class one query: ask {classes} queries in one iteration for hard labels"
+        )
+
+
+def _read(choice: Choice, one_to_one: bool) -> Choice:
+    """The choice, with its answers read as one class for each query where that was asked for."""
+    if not one_to_one or not isinstance(choice.reader, CountReader | MessageReader):
+        return choice
+    return replace_fields(choice, reader=replace_fields(choice.reader, one_to_one=True))
 
 
 def _shares(iterations: int, shares: Sequence[Number] | None) -> list[Fraction]:
