@@ -45,6 +45,8 @@ def run(*arguments):
 
 
 def start(*arguments, code="from tacit.cli import main; main()", **options):
+    # Whoever runs the tests in the background ignores interrupts, and children inherit that.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + code
     return subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True, **options)
 
 
