@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 from tacit.audit.catalog import MECHANISMS
 from tacit.audit.mutants import MUTANTS
 from tacit.cli.audit import audit
+from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput
 
 app = typer.Typer()
@@ -80,8 +81,9 @@ def test_help_names_all_that_can_be_audited():
         assert name in text
 
 
-def test_a_narrow_screen_loses_no_column():
-    result = CliRunner(env={"COLUMNS": "40"}).invoke(app, ("subset-selection", "--samples", "1000"))
+def test_a_narrow_screen_loses_no_column(monkeypatch):
+    monkeypatch.setattr(console, "width", 40)
+    result = CliRunner().invoke(app, ("subset-selection", "--samples", "1000"))
     assert result.exit_code == 0, result.output
     for said in ("mechanism: subset-selection", "claimed: ε = 1", "samples show: ε ≥ ", "samples: 1,000", "seconds: ",
                  "verdict: holds"):  # fmt: skip

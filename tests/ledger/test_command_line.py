@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tacit.cli import main
+from tacit.cli.screen import console
 from tacit.core.errors import BudgetExceeded
 from tacit.core.spend import Gaussian, Pure
 from tacit.ledger import database
@@ -250,7 +251,7 @@ def test_the_help_teaches_the_policy(site):
 def test_a_narrow_screen_loses_no_column(site, monkeypatch, account):
     site.open()
     site.pay("a request with a rather long name", "0.123457")
-    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(console, "width", 40)
     printed = site.succeed("show", site.ledger, *account)
     said = " ".join(printed.split())
     shown = (
