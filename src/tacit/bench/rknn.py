@@ -142,7 +142,7 @@ def local(bench: Bench) -> Result:
     """Every local mechanism, one record a holder, really encoded and decoded."""
     mapped, rows = Mapped(bench), []
     for epsilon in (0.05, 0.1, 0.2, 0.4, 1.0):
-        for mechanism in ("auto", "Collision", "Separation", "Concatenation"):
+        for mechanism in ("subset selection", "bit response, asymmetric", "local hashing", "generalized response"):
             rounds = Rounds(epsilon, (10,), "local")
             key = _key("local", rounds) | {"mechanism": mechanism}
             rows.append(

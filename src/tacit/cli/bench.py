@@ -56,6 +56,7 @@ def rknn(
         console.print(result.markdown(), markup=False, highlight=False)
         files = write_result(result, out)
         lines = [(" · ".join(row.names.values()), row.values("labels"), row.values("test")) for row in result.rows]
-        files.append(draw_rows(result.caption, lines, out / f"{result.name}.png"))
+        if any(labels or test for _, labels, test in lines):
+            files.append(draw_rows(result.caption, lines, out / f"{result.name}.png"))
         for file in files:
             console.print(f"wrote {escape(str(file))}")
