@@ -208,7 +208,7 @@ def opacus(bench: Bench) -> Result:
         if rounds.trust == "central":
             row = bench.row({"budget": name}, _key("table1", rounds), _main(bench, rounds), paper)
             rows.append(replace(row, names={"method": "reverse k-NN", "budget": name}, published={}))
-    rows.append(noisy_gradients(bench.parts, bench.memory, min(bench.runs, 2), bench.tell))
+    rows.append(noisy_gradients(bench.parts, bench.memory, 1, bench.tell))
     caption = (
         f"Reverse k-NN beside noisy SGD on {bench.name}, %; the latter's best epoch on the test part, in its favour."
     )
