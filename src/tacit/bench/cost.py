@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -43,8 +44,6 @@ def growth(memory: Memory, tell: Callable[[str], None]) -> Result:
 
 
 def _count(records: int, queries: int) -> dict[str, Any]:
-    import time
-
     centres = _points(queries, 1)
     labels = np.arange(records) % CLASSES
     begun = time.process_time()

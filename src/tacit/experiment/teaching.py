@@ -116,10 +116,9 @@ def spreading(name: str, public: NDArray[Any], representation: Representation) -
 
     def listen(labeling: Labeling) -> Labeling:
         classes = int(labeling.labels.max()) + 1
-        own = np.eye(classes)[labeling.labels] * labeling.confidence[:, None]
-        heard = propagate(graph, own) if classes > 1 else np.ones((len(own), 1))
         if classes == 1:
             return labeling
+        heard = propagate(graph, np.eye(classes)[labeling.labels] * labeling.confidence[:, None])
         return replace(labeling, labels=heard.argmax(axis=1).astype(np.int64), confidence=lead(heard))
 
     return listen
