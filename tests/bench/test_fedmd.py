@@ -5,17 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.bench.fedmd import (
-    PAPER,
-    guarantees,
-    kinds,
-    measure,
-    noise,
-    over_parties,
-    partitions,
-    privacy,
-    subsets,
-)
+from tacit.bench.fedmd import PAPER, FedBench
+from tacit.bench.fedmd_figures import FIGURES
+from tacit.bench.fedmd_theory import COMPUTED
+from tacit.bench.measured import Memory
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
 from tacit.experiment.fedmd_data import STAND_INS, StandIn
@@ -27,43 +20,63 @@ TOY = StandIn(
     PARTS.private_labels[:200],
     np.arange(200) % 2,
     PARTS.public_samples[:60].reshape(-1, 8, 8),
-    PARTS.public_labels[:60],
+    PARTS.public_labels[:60] + 20,
     (PARTS.test_samples[:50].reshape(-1, 8, 8), PARTS.test_labels[:50]),
     tuple(range(10)),
 )
 QUICK = replace(PAPER, parties=2, rounds=1, queries=40, own=1, subset=30, models=("perceptron",))
 
 
+def bench(folder, tell=lambda text: None):
+    return FedBench("toy", TOY, Memory(folder), 1, tell, QUICK)
+
+
 def test_a_measurement_is_kept(tmp_path):
-    told = []
-    first = measure(TOY, QUICK, 1, tmp_path, lambda what, number: told.append((what, number)))
-    assert [number for _, number in told] == [0, 1]
+    first = bench(tmp_path).measure(QUICK, 1)
+    assert len(first["curve"]) == 2
     assert first["curve"][-1] == pytest.approx(first["after"], abs=1e-6)
     assert "NOT DIFFERENTIAL PRIVACY" in first["claim"]
-    assert measure(TOY, QUICK, 1, tmp_path, lambda *_: pytest.fail("measured again")) == first
-    assert measure(TOY, QUICK, 2, tmp_path) != first
+    again = bench(tmp_path)
+    assert again.measure(QUICK, 1) == first
+    assert not again._pretrained
+    assert again.measure(QUICK, 2)["parties"] != first["parties"]
 
 
-def test_every_table(tmp_path):
-    options = {"setting": QUICK, "runs": 1, "cache": tmp_path}
-    made = [
-        subsets(TOY, (18, 30), **options),
-        kinds(TOY, (2,), **options),
-        partitions(TOY, **options),
-        over_parties(TOY, (1, 2), **options),
-        guarantees(TOY, ("2",), queries=10, asked=1, **options),
-        privacy(),
-        noise(),
-    ]
-    assert [len(each.rows) for each in made] == [4, 3, 4, 2, 5, 8, 9]
-    for each in made:
-        assert each.name.startswith("fedmd-")
-        assert each.markdown().count("\n") > len(each.rows)
-        assert each.to_json()["rows"]
-    assert "NO PRIVACY" in made[0].markdown()
-    assert "80.64" in made[0].markdown()
-    assert "NOT differential privacy" in made[5].markdown()
-    assert any("epsilon = 2, delta = 0 (pure)" in note for note in made[4].notes)
+def test_pretraining_is_shared_and_changes_nothing(tmp_path):
+    shared, alone = bench(tmp_path / "shared"), bench(tmp_path / "alone")
+    shared.measure(QUICK, 1)
+    other = replace(QUICK, kind="softmax")
+    assert shared.measure(other, 1)["curve"] == alone.measure(other, 1)["curve"]
+
+
+def test_every_measured_figure(tmp_path):
+    made = {name: figure(bench(tmp_path)) for name, figure in FIGURES.items()}
+    lines = {"subsets": 4, "kinds": 6, "partitions": 4, "parties": 2, "convergence": 4, "guarantees": 13}
+    assert {name: len(result.rows) for name, (result, _) in made.items()} == lines
+    for name, (result, chart) in made.items():
+        assert result.name == f"fedmd-toy-{name}"
+        assert "toy digits" in result.caption
+        assert result.markdown().count("\n") > len(result.rows)
+        assert (chart is not None) == (name in ("parties", "convergence"))
+    assert "NO PRIVACY" in made["subsets"][0].markdown()
+    assert "80.64" in made["subsets"][0].markdown()
+    assert any("epsilon = 4, delta = 0 (pure)" in note for note in made["guarantees"][0].notes)
+
+
+def test_every_computed_figure():
+    made = {name: figure() for name, figure in COMPUTED.items()}
+    assert [len(result.rows) for result, _ in made.values()] == [8, 9]
+    assert "NOT differential privacy" in made["privacy"][0].markdown()
+    over_sizes, epsilons, over_parties = made["privacy"][1].panels
+    # k of n without replacement; and fewer records a party expose each of them more.
+    assert over_sizes.curves["without replacement"][49] == 0.5
+    assert max(epsilons.curves["with replacement"]) < 1
+    assert all(np.diff(curve).min() > 0 for curve in over_parties.curves.values())
+
+
+def test_an_unknown_set_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match="unknown data set 'letters'"):
+        FedBench.open("letters", tmp_path, tmp_path, 1, print)
 
 
 @pytest.mark.parametrize("name", STAND_INS)

@@ -102,7 +102,8 @@ def test_no_privacy_warns():
         federate(shared_out(DATA, 2), PUBLIC, "np", models=["forest"], **{**QUICK, "rounds": 1})
     with pytest.warns(WeakPrivacyWarning, match="NO PRIVACY AT ALL"):
         found = centralized(shared_out(DATA, 2), PUBLIC, TEST, classes=range(10), models=["forest", "perceptron"])
-    assert min(found.values()) > 0.85
+    assert len(found) == 2
+    assert min(found) > 0.85
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
+from tacit.cli.bench_fedmd import fedmd
 from tacit.cli.screen import console, flowing
 from tacit.core.errors import InvalidInput
 
@@ -60,3 +61,6 @@ def rknn(
             files.append(draw_rows(result.caption, lines, out / f"{result.name}.png"))
         for file in files:
             console.print(f"wrote {escape(str(file))}")
+
+
+app.command()(fedmd)

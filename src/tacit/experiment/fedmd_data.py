@@ -1,11 +1,14 @@
 """Stand-ins for FedMD's data: public samples, private ones that parties share, and a test set.
 
 FEMNIST letters and CIFAR-100 are not always at hand, so figures are made on sets that are: Fashion-MNIST beside public
-MNIST, six classes of CIFAR-10 beside its other four, and FEMNIST digits by client beside public MNIST.
+MNIST, six classes of CIFAR-10 beside its other four, and FEMNIST digits by client beside public MNIST. Beside them is
+Fashion-MNIST with public samples of the same classes, without labels: what someone has who collects samples of the
+kind that is asked about.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +23,11 @@ from tacit.datasets.cifar10 import read_cifar10
 from tacit.datasets.idx import find_idx, read_idx
 from tacit.private.partition import split_by_class, split_by_dirichlet, split_by_owner, split_evenly
 
-__all__ = ["STAND_INS", "StandIn", "cifar_six", "fashion_six", "femnist_digits", "shared_out"]
+__all__ = ["STAND_INS", "StandIn", "cifar_six", "clothes", "fashion_six", "femnist_digits", "shared_out"]
 
 # The first six classes of Fashion-MNIST, and the six animals of CIFAR-10.
 FASHION, ANIMALS = tuple(range(6)), (2, 3, 4, 5, 6, 7)
+TESTED = 2000  # every party's model predicts the test part after every round
 INK = 50  # of 255: lighter pixels are paper
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 
@@ -37,7 +41,7 @@ class StandIn:
     labels: Integers
     owners: NDArray[Any] | None
     public: NDArray[np.uint8]
-    public_labels: Integers
+    public_labels: Integers | None
     test: tuple[NDArray[np.uint8], Integers]
     classes: tuple[int, ...]
 
@@ -90,22 +94,36 @@ def femnist_digits(folder: str | Path, public: int = 10_000) -> StandIn:
     )  # fmt: skip
 
 
-def fashion_six(folder: str | Path, records: int = 28_800, public: int = 10_000) -> StandIn:
-    """Six classes of Fashion-MNIST, in ``fashion-mnist/`` or where Debian's package puts them; public MNIST."""
+def _fashion(folder: str | Path) -> tuple[NDArray[np.uint8], Integers, tuple[NDArray[np.uint8], Integers]]:
+    """Six classes of Fashion-MNIST, shuffled, and of its test part the first samples of these classes."""
     places = [Path(folder) / "fashion-mnist", DEBIAN]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:
         raise InvalidInput(f"Fashion-MNIST is at none of {', '.join(map(str, places))} (Debian: dataset-fashion-mnist)")
     images, labels = _idx_pair(found, "train")
     test_images, test_labels = _idx_pair(found, "t10k")
-    own, tested = np.isin(labels, FASHION), np.isin(test_labels, FASHION)
-    images, labels = images[own], labels[own]
-    chosen = np.sort(_shuffled(len(labels), 13)[:records])
+    own, tested = np.flatnonzero(np.isin(labels, FASHION)), np.flatnonzero(np.isin(test_labels, FASHION))[:TESTED]
+    own = own[_shuffled(len(own), 13)]
+    return images[own], labels[own], (test_images[tested], test_labels[tested])
+
+
+def fashion_six(folder: str | Path, records: int = 28_800, public: int = 10_000) -> StandIn:
+    """Six classes of Fashion-MNIST, in ``fashion-mnist/`` or where Debian's package puts them; public MNIST."""
+    images, labels, test = _fashion(folder)
     shown, marks = _idx_pair(Path(folder) / "mnist", "train")
     seen = np.sort(_shuffled(len(shown), 11)[:public])
     return StandIn(
-        "six classes of Fashion-MNIST, public MNIST", images[chosen], labels[chosen], None, shown[seen], marks[seen],
-        (test_images[tested], test_labels[tested]), FASHION,
+        "six classes of Fashion-MNIST, public MNIST", images[:records], labels[:records], None, shown[seen],
+        marks[seen], test, FASHION,
+    )  # fmt: skip
+
+
+def clothes(folder: str | Path, records: int = 28_800) -> StandIn:
+    """The same six classes of Fashion-MNIST; public are 7,200 other samples of these classes, without their labels."""
+    images, labels, test = _fashion(folder)
+    return StandIn(
+        "six classes of Fashion-MNIST, public samples of the same without labels", images[:records], labels[:records],
+        None, images[records:], None, test, FASHION,
     )  # fmt: skip
 
 
@@ -116,16 +134,21 @@ def cifar_six(folder: str | Path, records: int = 3000, public: int = 10_000) -> 
     images, labels = (np.concatenate([batch[part] for batch in batches]) for part in (0, 1))
     test_images, test_labels = read_cifar10(place / "test_batch.bin")
     own, other = np.flatnonzero(np.isin(labels, ANIMALS)), np.flatnonzero(~np.isin(labels, ANIMALS))
-    private = np.sort(own[_shuffled(len(own), 13)[:records]])
+    private = own[_shuffled(len(own), 13)[:records]]
     shown = np.sort(other[_shuffled(len(other), 11)[:public]])
-    tested = np.isin(test_labels, ANIMALS)
+    tested = np.flatnonzero(np.isin(test_labels, ANIMALS))[:TESTED]
     return StandIn(
         "six classes of CIFAR-10, public the other four", images[private], labels[private], None,
         images[shown], labels[shown], (test_images[tested], test_labels[tested]), ANIMALS,
     )  # fmt: skip
 
 
-STAND_INS = {"femnist": femnist_digits, "fashion": fashion_six, "cifar": cifar_six}
+STAND_INS: Mapping[str, Callable[[str | Path], StandIn]] = {
+    "fashion": fashion_six,
+    "cifar10": cifar_six,
+    "femnist": femnist_digits,
+    "clothes": clothes,
+}
 
 
 def shared_out(

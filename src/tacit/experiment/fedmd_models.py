@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ __all__ = ["MIXED", "MODELS", "StartingModel", "model_name", "party_models"]
 MIXED = ("two-convolutions", "three-convolutions", "perceptron", "two-wide-convolutions", "forest")
 
 
+@runtime_checkable
 class StartingModel(PartyModel, Protocol):
     """A party's model before it has seen a record."""
 
@@ -65,6 +66,7 @@ MODELS: Mapping[str, Callable[[NDArray[Any], int, int], StartingModel]] = {
     **{
         kind: _network(kind)
         for kind in (
+            "two-narrow-convolutions",
             "two-convolutions",
             "two-wide-convolutions",
             "three-convolutions",
@@ -83,7 +85,7 @@ def model_name(model: Any) -> str:  # noqa: ANN401
     >>> model_name("perceptron")
     'perceptron'
     """
-    return model if isinstance(model, str) else type(model).__name__
+    return model if isinstance(model, str) else str(getattr(model, "kind", type(model).__name__))
 
 
 def party_models(
@@ -98,8 +100,8 @@ def party_models(
 ) -> list[StartingModel]:
     """A model for every party: the given kinds in turn, each pretrained on the labeled public samples.
 
-    Labels of ``label_classes`` other classes teach features only. A kind is a name of ``MODELS`` or a scikit-learn
-    classifier. Parties of one kind start from the same pretrained model.
+    Labels of ``label_classes`` other classes teach features only. A kind is a name of ``MODELS``, a scikit-learn
+    classifier, or a ``StartingModel`` that was made before. Parties of one kind start from the same pretrained model.
 
     >>> made = party_models(["perceptron", "forest"], 3, np.zeros((4, 8, 8)), classes=2)
     >>> [type(each).__name__ for each in made]
@@ -113,6 +115,8 @@ def party_models(
             if model not in MODELS:
                 raise InvalidInput(f"unknown model {model!r}: choose from {', '.join(MODELS)}")
             made = MODELS[model](public, classes, seed)
+        elif isinstance(model, StartingModel):
+            made = copy.deepcopy(model)
         elif hasattr(model, "fit") and hasattr(model, "predict"):
             if not takes_weights(model):
                 raise InvalidInput(f"{type(model).__name__} does not take sample_weight in fit; choose another model")

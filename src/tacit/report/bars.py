@@ -1,4 +1,4 @@
-"""Lines of a result as a picture: labels and student beside each other, with the spread over runs."""
+"""Lines of a result as a picture: two measures beside each other, with the spread over runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ from tacit.core.errors import InvalidInput
 __all__ = ["draw_rows"]
 
 
-def draw_rows(title: str, rows: Sequence[tuple[str, Sequence[float], Sequence[float]]], file: Path) -> Path:
-    """One line a row: the share of labels that are right and the student's test accuracy, in percent.
+def draw_rows(
+    title: str,
+    rows: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    file: Path,
+    measures: tuple[str, str] = ("labels", "student, test"),
+) -> Path:
+    """One line a row: two shares, in percent; usually of labels that are right and of the student's answers.
 
     >>> import tempfile
     >>> draw_rows("toy", [("ε = 1", [0.9, 0.92], [0.88, 0.9])], Path(tempfile.mkdtemp()) / "toy.png").name
@@ -27,8 +32,8 @@ def draw_rows(title: str, rows: Sequence[tuple[str, Sequence[float], Sequence[fl
     axes = figure.add_subplot()
     places = np.arange(len(rows))[::-1]
     series = (
-        (0.12, "o", "labels", [labels for _, labels, _ in rows]),
-        (-0.12, "D", "student, test", [test for _, _, test in rows]),
+        (0.12, "o", measures[0], [first for _, first, _ in rows]),
+        (-0.12, "D", measures[1], [second for _, _, second in rows]),
     )
     for shift, mark, name, runs in series:
         means = [100 * float(np.mean(values)) if len(values) else np.nan for values in runs]

@@ -10,10 +10,12 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["Chart", "Panel", "write_chart"]
+__all__ = ["Chart", "Panel", "draw_chart", "write_chart"]
 
 # Told apart without colour as well.
 MARKS = "osD^vP*X"
+# A longer curve is marked at some of its places.
+MARKED = 25
 
 
 @dataclass(frozen=True)
@@ -62,22 +64,29 @@ def _short(number: float | None) -> float | None:
 
 def write_chart(chart: Chart, folder: Path) -> tuple[Path, Path]:
     """Write ``name.png`` and ``name.json`` into a folder; the same chart gives the same bytes."""
+    picture, numbers = folder / f"{chart.name}.png", folder / f"{chart.name}.json"
+    draw_chart(chart, picture)
+    numbers.write_text(json.dumps(chart.to_json(), indent=1) + "\n", encoding="utf-8")
+    return picture, numbers
+
+
+def draw_chart(chart: Chart, picture: Path) -> Path:
+    """Draw the chart alone, where its numbers are written elsewhere."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
 
-    folder.mkdir(parents=True, exist_ok=True)
-    numbers, picture = folder / f"{chart.name}.json", folder / f"{chart.name}.png"
-    numbers.write_text(json.dumps(chart.to_json(), indent=1) + "\n", encoding="utf-8")
+    picture.parent.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(5.4 * len(chart.panels), 4.2))
     for place, panel in enumerate(chart.panels, start=1):
         axes = figure.add_subplot(1, len(chart.panels), place)
         for index, (name, heights) in enumerate(panel.curves.items()):
             shown = [(x, y) for x, y in zip(panel.places, heights, strict=True) if y is not None]
             axes.plot(
-                *zip(*shown, strict=True), label=name, marker=MARKS[index % len(MARKS)], markersize=4, linewidth=1.3
-            )
+                *zip(*shown, strict=True), label=name, marker=MARKS[index % len(MARKS)], markersize=4, linewidth=1.3,
+                markevery=max(1, len(shown) // MARKED),
+            )  # fmt: skip
         if panel.log_across:
             axes.set_xscale("log")
         if panel.log_up:
@@ -91,4 +100,4 @@ def write_chart(chart: Chart, folder: Path) -> tuple[Path, Path]:
     figure.tight_layout()
     # Without the program's version in it, the file depends on the chart alone.
     figure.savefig(picture, dpi=90, metadata={"Software": None})
-    return picture, numbers
+    return picture
