@@ -51,7 +51,7 @@ def test_pretraining_is_shared_and_changes_nothing(tmp_path):
 
 def test_every_measured_figure(tmp_path):
     made = {name: figure(bench(tmp_path)) for name, figure in FIGURES.items()}
-    lines = {"subsets": 4, "kinds": 6, "partitions": 4, "parties": 2, "convergence": 4, "guarantees": 13}
+    lines = {"subsets": 4, "kinds": 3, "partitions": 4, "parties": 2, "convergence": 4, "guarantees": 9}
     assert {name: len(result.rows) for name, (result, _) in made.items()} == lines
     for name, (result, chart) in made.items():
         assert result.name == f"fedmd-toy-{name}"
@@ -60,7 +60,7 @@ def test_every_measured_figure(tmp_path):
         assert (chart is not None) == (name in ("parties", "convergence"))
     assert "NO PRIVACY" in made["subsets"][0].markdown()
     assert "80.64" in made["subsets"][0].markdown()
-    assert any("epsilon = 4, delta = 0 (pure)" in note for note in made["guarantees"][0].notes)
+    assert any("epsilon = 10, delta = 0 (pure)" in note for note in made["guarantees"][0].notes)
 
 
 def test_every_computed_figure():

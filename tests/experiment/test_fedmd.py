@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, TacitWarning
 from tacit.core.guarantee import Unit
 from tacit.core.spend import Stability
 from tacit.datasets.digits import digits
@@ -255,3 +255,14 @@ def test_nothing_is_measured_without_a_test_set():
     assert made.accuracies is None
     with pytest.raises(InvalidInput, match="give a test set"):
         _ = made.after
+
+
+@pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.exposure.WeakPrivacyWarning")
+@pytest.mark.parametrize(("variant", "options"), [("rknn", {"epsilon": 2}), ("nfdp", {"subset": 20})])
+def test_public_copies_of_private_records_break_the_assumption_aloud(variant, options):
+    parties = shared_out(DATA, 2)
+    public = np.concatenate([PUBLIC, parties[0][0][:2], parties[1][0][:3]])
+    with pytest.warns(TacitWarning, match="5 public rows are exact copies of private ones"):
+        made = federate(parties, public, variant, models=["forest"], seed=1, **{**QUICK, "rounds": 1}, **options)
+    assert "some of the public samples are exact copies of private records" in str(made.claim)
+    assert "exact copies" not in str(run(variant, parties, models=["forest"], rounds=1, **options).claim)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.errors import BudgetExceeded, InvalidInput
+from tacit.core.errors import BudgetExceeded, InvalidInput, TacitWarning
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.experiment.multilabel import distill_multilabel, label_table
 from tacit.ledger.memory import Ceiling, MemoryLedger
@@ -145,3 +145,11 @@ def test_bad_records_are_refused(private, named):
         distill_multilabel(private, PARTS.public_samples, 1, most_labels=3, classes=NAMES)
     with pytest.raises(InvalidInput, match="classes must be given"):
         label_table([["a"]])
+
+
+def test_public_copies_of_private_records_break_the_assumption_aloud():
+    public = np.concatenate([PARTS.public_samples, PARTS.private_samples[:4]])
+    with pytest.warns(TacitWarning, match="4 public rows are exact copies of private ones"):
+        run = distill_multilabel((PARTS.private_samples, SETS), public, 5, most_labels=3, classes=NAMES, seed=1)
+    assert "some of the public samples are exact copies of private records" in str(run.guarantee)
+    assert "exact copies" not in str(distilled().guarantee)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["ONE_PLACE", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "weakness"]
+__all__ = ["COPIES", "ONE_PLACE", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "weakness"]
 
 
 class Adjacency(StrEnum):

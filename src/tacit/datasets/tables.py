@@ -6,6 +6,7 @@ Every complaint names the file, the row and the column.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from tacit.datasets.archives import read_npz
 from tacit.datasets.delimited import read_csv
 from tacit.datasets.table import Table, row_number
 
-__all__ = ["Table", "align", "read_table", "rows_in_common"]
+__all__ = ["Table", "align", "read_table", "row_marks", "rows_in_common"]
 
 ARRAY_OF_FILE = re.compile(r"(?P<file>.+\.npz):(?P<array>[^:/\\]+)", re.IGNORECASE)
 # Distances are squared and added up in single precision, which ends at 3e38.
 LARGEST = 1e18
+BLOCK = 4096
 
 
 def read_table(path: str | Path, label: str | None = None, person: str | None = None) -> Table:
@@ -110,6 +112,18 @@ def rows_in_common(private: NDArray[Any], public: NDArray[Any]) -> int:
     >>> rows_in_common(np.array([[1.0, 2.0]]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     1
     """
-    # Adding 0 makes equal zeros of both signs.
-    known = {hash(row.tobytes()) for row in np.ascontiguousarray(private, dtype=np.float64) + 0.0}
-    return sum(hash(row.tobytes()) in known for row in np.ascontiguousarray(public, dtype=np.float64) + 0.0)
+    known = set(row_marks(private))
+    return sum(mark in known for mark in row_marks(public))
+
+
+def row_marks(samples: NDArray[Any]) -> Iterator[int]:
+    """A number for every row, equal for rows of equal numbers whatever their type and shape.
+
+    >>> list(row_marks(np.array([[1, 0]]))) == list(row_marks(np.array([[[1.0], [-0.0]]])))
+    True
+    """
+    for start in range(0, len(samples), BLOCK):
+        block = samples[start : start + BLOCK]
+        # Adding 0 makes equal zeros of both signs.
+        rows = np.ascontiguousarray(block.reshape(len(block), -1), dtype=np.float64) + 0.0
+        yield from (hash(row.tobytes()) for row in rows)

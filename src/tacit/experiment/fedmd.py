@@ -14,32 +14,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Guarantee
-from tacit.core.protocols import Integers, Representation
-from tacit.core.randomness import SeededRandomness, SystemRandomness
+from tacit.core.protocols import Representation
 from tacit.core.rational import Number
-from tacit.core.release import Receipt, Release
-from tacit.exchange.local import local_exchange
-from tacit.experiment.drive import drive
+from tacit.core.release import Receipt
+from tacit.experiment.copies import warn_of_copies
 from tacit.experiment.fedmd_models import MIXED, StartingModel, model_name, party_models
-from tacit.experiment.fedmd_setting import Setting, checked_setting
+from tacit.experiment.fedmd_rounds import Curve, party_sides, run_rounds
+from tacit.experiment.fedmd_setting import checked_setting
 from tacit.experiment.fedmd_variants import VARIANTS, Books, ceiling_of, claimed, party_sample, subset_ceiling
 from tacit.experiment.fedmd_votes import vote_coordinator
 from tacit.experiment.inputs import seeded, whole
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.methods.fedmd.consensus import Weights
-from tacit.methods.fedmd.coordinator import Outcome, PredictCoordinator, VoteCoordinator
+from tacit.methods.fedmd.coordinator import PredictCoordinator, VoteCoordinator
 from tacit.methods.fedmd.exposure import Exposure, WeakPrivacyWarning
 from tacit.methods.fedmd.form import Form
-from tacit.methods.fedmd.holder import RandomizedParty, SubsetParty, VotingParty
 from tacit.methods.fedmd.noise import prediction_noise, response_mechanism
-from tacit.methods.fedmd.study import Schedule, Study
+from tacit.methods.fedmd.study import Schedule
 from tacit.methods.fedmd.wire import Feedback
-from tacit.private.gate import Gate
-from tacit.private.records import Private
 
 __all__ = ["Federation", "federate"]
-
-Party = SubsetParty | RandomizedParty | VotingParty
 
 
 @dataclass(frozen=True)
@@ -124,6 +118,7 @@ def federate(
     ``ledgers`` is a folder with one ledger a party: a run that is repeated there pays nothing twice, and a subset is
     never drawn again. A ``seed`` makes the run a simulation. ``progress`` is told the round and the mean accuracy.
 
+    >>> from tacit.core.randomness import SeededRandomness
     >>> rng = SeededRandomness(1)
     >>> X = (rng.words(300 * 64) % 8).astype(float).reshape(300, 8, 8)
     >>> y = (X.mean(axis=(1, 2)) > 3.5).astype(int)
@@ -190,19 +185,22 @@ def federate(
     if claims:
         weakest = max(claims, key=lambda each: each.probability if isinstance(each, Exposure) else 0)
         warnings.warn(str(weakest), WeakPrivacyWarning, stacklevel=2)
+    copied = warn_of_copies([each.samples for each in setting.records], setting.public)
     books = (
         Books.unlimited(len(made))
         if variant == "np"
         else Books.opened(ceilings, None if ledgers is None else Path(ledgers))
     )
     try:
-        sides = _sides(variant, setting, books, made, samples, schedule, seed)
-        curve = _Curve(made, setting.test, progress)
-        release = _run(coordinator, sides, curve)
+        sides = party_sides(variant, setting, books, made, samples, schedule, seed)
+        curve = Curve(made, setting.test, progress)
+        release = run_rounds(coordinator, sides, curve)
     finally:
         books.close()
     if not samples:
         claims = [claimed(variant, release.receipts, delta, account) for account in books.accounts]
+    if copied:
+        claims = [each.with_copies() for each in claims]
     return Federation(
         variant=variant,
         models=tuple(model_name(models[party % len(models)]) for party in range(len(made))),
@@ -227,75 +225,3 @@ def federate(
         },
         seconds=time.perf_counter() - started,
     )
-
-
-class _Curve:
-    """Accuracies of all parties, measured after every step: for experiments on data whose labels are known."""
-
-    def __init__(
-        self,
-        models: Sequence[StartingModel],
-        test: tuple[NDArray[Any], Integers] | None,
-        progress: Callable[[int, float | None], None] | None,
-    ) -> None:
-        self._models = models
-        self._test = test
-        self._progress = progress
-        self.rows: list[list[float]] = []
-        self._steps = 0
-
-    def measure(self) -> None:
-        """One more row."""
-        mean = None
-        if self._test is not None:
-            samples, labels = self._test
-            self.rows.append([float((model.predict(samples) == labels).mean()) for model in self._models])
-            mean = float(np.mean(self.rows[-1]))
-        if self._progress is not None:
-            self._progress(self._steps, mean)
-        self._steps += 1
-
-
-def _run(coordinator: PredictCoordinator | VoteCoordinator, sides: Sequence[Party], curve: _Curve) -> Release[Outcome]:
-    """The whole run: questions and answers, then what the parties have yet to learn."""
-    exchange = local_exchange(sides)
-
-    def measured(ask: Any) -> Any:  # noqa: ANN401
-        answers = exchange(ask)
-        if isinstance(coordinator, PredictCoordinator):
-            curve.measure()
-        return answers
-
-    release: Release[Outcome] = drive(coordinator, measured)
-    if isinstance(coordinator, VoteCoordinator):
-        # Voting needs no model, so the first training on own records is yet to be done.
-        for side in sides:
-            assert isinstance(side, VotingParty)
-            side.begin()
-        curve.measure()
-    for feedback in release.value.remaining:
-        for side in sides:
-            side.learn(feedback)
-        curve.measure()
-    return release
-
-
-def _sides(
-    variant: str,
-    setting: Setting,
-    books: Books,
-    models: Sequence[StartingModel],
-    samples: Sequence[SubsetSample | StratifiedSample],
-    schedule: Schedule,
-    seed: int | None,
-) -> list[Party]:
-    sides: list[Party] = []
-    for party, (records, model) in enumerate(zip(setting.records, models, strict=True)):
-        randomness = SystemRandomness() if seed is None else SeededRandomness(seed * 1009 + party)
-        gate = Gate(books.ledgers[party], books.accounts[party], randomness)
-        study, private = Study(model, setting.public, schedule), Private(records)
-        if samples:
-            sides.append(SubsetParty(private, samples[party], gate, study))
-        else:
-            sides.append((VotingParty if variant == "rknn" else RandomizedParty)(private, gate, study))
-    return sides

@@ -21,6 +21,7 @@ from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, positive, probability
 from tacit.core.release import Receipt
 from tacit.core.sensitivity import vote_sensitivity
+from tacit.experiment.copies import warn_of_copies
 from tacit.experiment.inputs import learner, public_rows, refuse_own_encoder, rows
 from tacit.ledger.memory import Ceiling, MemoryLedger
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
@@ -150,6 +151,7 @@ def distill_multilabel(
         heights=balanced_heights(encoded, groups.centres, neighbors) if balanced else None,
         labels=most_labels,
     )
+    copied = warn_of_copies([samples], shown)
     unit, adjacency = Unit(), Adjacency.REPLACE_ONE
     book = ledger or MemoryLedger({account: Ceiling(epsilon, delta, Rule.PLANNED, unit, adjacency)})
     if book.protects(account) != (unit, adjacency):
@@ -157,7 +159,7 @@ def distill_multilabel(
     randomness: Randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     side = VoteHolder if trust == Trust.CENTRAL else VoteCrowd
     release = side([Private(Records(samples, sets))], Gate(book, account, randomness)).answer(ask).map(choice.reader)
-    return _run(release.value, release.receipts, groups, names, shown, pupil, slack, Trust(trust), {
+    return _run(release.value, release.receipts, groups, names, shown, pupil, slack, Trust(trust), copied, {
         "method": "reverse k-NN, sets of labels",
         "trust": trust,
         "mechanism": choice.name,
@@ -260,11 +262,22 @@ def _run(
     pupil: Any,  # noqa: ANN401
     delta: Fraction,
     trust: Trust,
+    copied: bool,
     recipe: dict[str, Any],
 ) -> MultiLabelRun:
     spends = [receipt.spend for receipt in receipts]
     spent = min((total(spends, each, Rule.PLANNED) for each in (Fraction(0), delta)), key=lambda each: each.epsilon)
     chances = reading.chances[groups.membership]
+    guarantee = Guarantee(
+        epsilon=Fraction(spent.epsilon),
+        delta=spent.delta,
+        unit=Unit(),
+        adjacency=Adjacency.REPLACE_ONE,
+        trust=trust,
+        accountant=spent.accountant,
+        caveats=() if trust is Trust.CENTRAL else (ONE_PLACE,),
+        simulation=any(receipt.simulated for receipt in receipts),
+    )
     return MultiLabelRun(
         student=fit_by_label(pupil, public.reshape(len(public), -1), chances),
         labels=reading.present[groups.membership],
@@ -273,16 +286,7 @@ def _run(
         queries=groups.centres,
         query_labels=reading.present,
         membership=groups.membership,
-        guarantee=Guarantee(
-            epsilon=Fraction(spent.epsilon),
-            delta=spent.delta,
-            unit=Unit(),
-            adjacency=Adjacency.REPLACE_ONE,
-            trust=trust,
-            accountant=spent.accountant,
-            caveats=() if trust is Trust.CENTRAL else (ONE_PLACE,),
-            simulation=any(receipt.simulated for receipt in receipts),
-        ),
+        guarantee=guarantee.with_copies() if copied else guarantee,
         receipts=tuple(receipts),
         recipe=recipe,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from tacit.core.errors import TacitWarning
-from tacit.core.guarantee import decimal
+from tacit.core.guarantee import COPIES, decimal
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 
 __all__ = ["Exposure", "WeakPrivacyWarning"]
@@ -63,6 +63,10 @@ class Exposure:
             ),
             simulation,
         )
+
+    def with_copies(self) -> Exposure:
+        """The same claim where some public samples turned out to be copies of private records."""
+        return replace(self, lines=(*self.lines, f"Caveat: {COPIES}."))
 
     def __str__(self) -> str:
         """The claim in plain words."""
