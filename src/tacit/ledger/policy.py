@@ -6,10 +6,12 @@ Numbers are taken as they are written: ``epsilon = 0.1`` is one tenth, and ``"1/
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
 
@@ -19,7 +21,9 @@ from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.rational import positive, probability
 from tacit.ledger.account import Ceiling
 
-__all__ = ["EXAMPLE", "parse_policy", "read_policy"]
+__all__ = ["EXAMPLE", "RULES_EXAMPLE", "Rules", "parse_policy", "parse_rules", "read_policy", "read_rules"]
+
+T = TypeVar("T")
 
 EXAMPLE = """\
 [accounts.clinic]
@@ -29,6 +33,14 @@ rule = "adaptive"           # or "planned": all charges were fixed in advance
 adjacency = "replace-one"   # or "add-remove"
 # Protects one record. To protect a person with several of them:
 unit = { column = "patient", records = 3 }
+"""
+
+RULES_EXAMPLE = """\
+[allow]                       # what a node of a federation answers; nothing else
+methods = ["rknn"]            # rknn, privatekt, fedmd
+mechanisms = ["DiscreteLaplaceNoise"]
+purposes = ["reverse k-NN labels"]
+participants = 3              # at least so many nodes take part
 """
 
 IN_WORDS = {
@@ -73,10 +85,41 @@ class _Account(BaseModel):
         return Ceiling(self.epsilon, self.delta, self.rule, unit, self.adjacency)
 
 
+class _Allow(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    methods: Annotated[list[str], Field(min_length=1)]
+    mechanisms: Annotated[list[str], Field(min_length=1)]
+    purposes: Annotated[list[str], Field(min_length=1)]
+    participants: Annotated[int, Field(ge=1)]
+
+
 class _Policy(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     accounts: Annotated[dict[str, _Account], Field(min_length=1)]
+    allow: _Allow | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a site answers at all: by which methods, through which mechanisms, for which purposes, among how many.
+
+    A purpose covers the rounds of it: "labels" allows "labels, round 1 of 2" too.
+    """
+
+    methods: tuple[str, ...]
+    mechanisms: tuple[str, ...]
+    purposes: tuple[str, ...]
+    participants: int
+
+    def covers(self, purpose: str) -> bool:
+        """Whether this purpose is one of those.
+
+        >>> Rules(("rknn",), ("PermuteAndFlip",), ("labels",), 2).covers("labels, round 1 of 2")
+        True
+        """
+        return any(purpose == each or purpose.startswith(f"{each}, ") for each in self.purposes)
 
 
 def parse_policy(text: str) -> dict[str, Ceiling]:
@@ -89,8 +132,30 @@ def parse_policy(text: str) -> dict[str, Ceiling]:
         ...
     tacit.core.errors.InvalidInput: the policy is not valid. accounts.clinic.epsilon: epsilon must be above 0, got -1
     """
+    return {name: account.ceiling() for name, account in _parsed(text).accounts.items()}
+
+
+def parse_rules(text: str) -> Rules:
+    """What a policy allows a node to answer; a policy that says nothing of it allows nothing.
+
+    >>> parse_rules(EXAMPLE + RULES_EXAMPLE).participants
+    3
+    >>> parse_rules(EXAMPLE)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the policy has no section [allow]: a node answers only what its policy names
+    """
+    allowed = _parsed(text).allow
+    if allowed is None:
+        raise InvalidInput("the policy has no section [allow]: a node answers only what its policy names")
+    return Rules(
+        tuple(allowed.methods), tuple(allowed.mechanisms), tuple(allowed.purposes), participants=allowed.participants
+    )
+
+
+def _parsed(text: str) -> _Policy:
     try:
-        policy = _Policy.model_validate(tomllib.loads(text, parse_float=Decimal))
+        return _Policy.model_validate(tomllib.loads(text, parse_float=Decimal))
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"the policy is not valid TOML: {error}") from None
     except ValidationError as error:
@@ -99,16 +164,24 @@ def parse_policy(text: str) -> dict[str, Ceiling]:
             said = IN_WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
             wrong.append(f"{'.'.join(map(str, each['loc']))}: {said}")
         raise InvalidInput(f"the policy is not valid. {'; '.join(wrong)}") from None
-    return {name: account.ceiling() for name, account in policy.accounts.items()}
 
 
 def read_policy(path: str | Path) -> dict[str, Ceiling]:
-    """The policy in a TOML file."""
+    """The ceilings in a TOML file."""
+    return _read(path, parse_policy)
+
+
+def read_rules(path: str | Path) -> Rules:
+    """What the policy in a TOML file allows a node to answer."""
+    return _read(path, parse_rules)
+
+
+def _read(path: str | Path, parse: Callable[[str], T]) -> T:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot read the policy {path}: {getattr(error, 'strerror', None) or error}") from None
     try:
-        return parse_policy(text)
+        return parse(text)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None

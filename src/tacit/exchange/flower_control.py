@@ -1,0 +1,82 @@
+"""Telling a SuperLink of this machine what to do: which nodes belong to the federation, and which app to run."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from flwr.cli.build import build_fab_from_disk
+from flwr.common.serde import fab_to_proto, user_config_to_proto
+from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, StartRunRequest, StopRunRequest
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.fab import Fab
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+from tacit.core.errors import InvalidInput, TacitError
+
+__all__ = ["Control"]
+
+
+class Control:
+    """The control side of one SuperLink, over TLS that the federation's own authority vouches for."""
+
+    def __init__(self, address: str, authority: Path) -> None:
+        self._client = ControlHttpClient.from_server_address(
+            server_address=address,
+            insecure=False,
+            root_certificates=authority.read_bytes(),
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
+        )
+
+    def wait(self, seconds: float) -> None:
+        """Come back once the SuperLink answers."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                self._client.ListNodes(ListNodesRequest())
+                return
+            except Exception as error:
+                if time.monotonic() >= end:
+                    raise TacitError(f"the SuperLink does not answer after {seconds:g} seconds ({error})") from None
+                time.sleep(0.3)
+
+    def register(self, public_key: Path, name: str) -> None:
+        """Let a node in, by the public half of its key; one that is in already stays."""
+        try:
+            key = public_key_to_bytes(load_ssh_public_key(public_key.read_bytes()))
+        except (OSError, ValueError, UnsupportedAlgorithm) as error:
+            raise InvalidInput(f"{public_key}: not a node's public key ({error})") from None
+        if any(node.public_key == key for node in self.nodes()):
+            return
+        self._client.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+
+    def nodes(self) -> list[Any]:
+        """The registered nodes, with their status."""
+        found = self._client.ListNodes(ListNodesRequest()).nodes_info
+        return [node for node in found if node.status != "unregistered"]
+
+    def start(self, folder: Path, settings: Mapping[str, str]) -> int:
+        """Run the app in a folder with these settings; the number of the run."""
+        content = build_fab_from_disk(folder)
+        fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
+        request = StartRunRequest(
+            fab=fab_to_proto(fab), override_config=user_config_to_proto(dict(settings)), federation=""
+        )
+        answer = self._client.StartRun(request)
+        if not answer.HasField("run_id"):
+            raise TacitError("the SuperLink did not start the run")
+        return int(answer.run_id)
+
+    def stop(self, run: int) -> None:
+        """End a run."""
+        self._client.StopRun(StopRunRequest(run_id=run))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()

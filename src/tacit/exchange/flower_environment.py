@@ -1,0 +1,72 @@
+"""Where Flower's processes run: no telemetry, no update checks, a home of their own, the version that was tested."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from tacit.core.errors import InvalidInput
+
+__all__ = ["VERSION", "environment", "pinned_folder", "require_version"]
+
+VERSION = "1.41"
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+PINNED = """#!{python}
+from tacit.exchange.flower_pinned import main
+
+main()
+"""
+EXECUTOR = """#!{python}
+import sys
+
+from flwr.supercore.cli import flower_superexec
+
+sys.exit(flower_superexec())
+"""
+
+
+def require_version() -> None:
+    """Refuse to go on without Flower, or with a version whose insides may differ from those that were tested."""
+    try:
+        found = metadata.version("flwr")
+    except metadata.PackageNotFoundError:
+        raise InvalidInput("a federation needs Flower: pip install 'tacit[federated]'") from None
+    if not found.startswith(f"{VERSION}."):
+        raise InvalidInput(f"a federation needs Flower {VERSION}, found {found}: pip install 'tacit[federated]'")
+
+
+def environment(home: Path, path: str | None = None) -> Mapping[str, str]:
+    """The environment of a Flower process whose files are in a folder of its own.
+
+    >>> environment(Path("state"))["FLWR_TELEMETRY_ENABLED"]
+    '0'
+    """
+    tools = str(Path(sys.executable).parent)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")}
+    return (
+        inherited
+        | QUIET
+        | {
+            "FLWR_HOME": str(home),
+            "PATH": path if path is not None else os.pathsep.join([tools, os.environ.get("PATH", "")]),
+            # One thread a process: more only get in the way of the other nodes on the machine.
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        }
+    )
+
+
+def pinned_folder(folder: Path) -> Path:
+    """A folder with the only two programs that a node's Flower may start: the executor, and this library's own app.
+
+    Flower sends an app's code from the coordinator to the nodes, and a node would run whatever it is sent. With this
+    folder as its whole PATH it runs what is installed here instead.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("flwr-clientapp", PINNED), ("flower-superexec", EXECUTOR)):
+        file = folder / name
+        file.write_text(text.format(python=sys.executable), encoding="utf-8")
+        file.chmod(0o755)
+    return folder

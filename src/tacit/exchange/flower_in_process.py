@@ -1,0 +1,100 @@
+"""A Flower grid without a network: client apps are called where messages are pushed. For tests and simulations.
+
+It keeps Flower's manners, so the server side cannot tell it from the real one: messages get ids, replies are pulled
+once, and a node that fails answers with Flower's own error.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+__all__ = ["InProcessGrid", "contexts"]
+
+# Flower's code for a client app that raised.
+RAISED = 2
+
+
+def contexts(count: int) -> list[Context]:
+    """One context for each of so many nodes, numbered as Flower's own simulation numbers them.
+
+    >>> [each.node_config["partition-id"] for each in contexts(2)]
+    [0, 1]
+    """
+    return [
+        Context(
+            run_id=1,
+            node_id=number + 1,
+            node_config={"partition-id": number, "num-partitions": count},
+            state=RecordDict(),
+            run_config={},
+        )
+        for number in range(count)
+    ]
+
+
+class InProcessGrid(Grid):  # type: ignore[misc]
+    """Nodes as function calls. ``sent`` keeps every reply, for those who want to see all that nodes said."""
+
+    def __init__(self, app: ClientApp, nodes: Sequence[Context], keep: bool = False) -> None:
+        # Flower stamps messages with who sends them; in a process of its own it would have been told.
+        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+        self._app = app
+        self._nodes = {context.node_id: context for context in nodes}
+        self._replies: dict[str, Message] = {}
+        self._keep = keep
+        self.sent: list[Message] = []
+
+    def set_run(self, run: object) -> None:
+        """There is one run only."""
+
+    @property
+    def run(self) -> object:
+        """There is one run only."""
+        return None
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message, as Flower's own grids make it."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> list[int]:
+        """All nodes, always."""
+        return list(self._nodes)
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Call the client app for each message, and keep what it says until it is pulled."""
+        pushed = []
+        for message in messages:
+            identity = uuid.uuid4().hex
+            message.metadata.__dict__["_message_id"] = identity
+            try:
+                reply = self._app(message, self._nodes[message.metadata.dst_node_id])
+            except Exception as error:
+                reply = Message(Error(RAISED, f"{type(error)}:<'{error}'>"), reply_to=message)
+            self._replies[identity] = reply
+            if self._keep:
+                self.sent.append(reply)
+            pushed.append(identity)
+        return pushed
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """The replies that are there, each once."""
+        return [self._replies.pop(each) for each in list(message_ids) if each in self._replies]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Push, then pull until all are there or the time is over."""
+        waiting, found = set(self.push_messages(messages)), []
+        end = None if timeout is None else time.monotonic() + timeout
+        while waiting and (end is None or time.monotonic() < end):
+            replies = self.pull_messages(waiting)
+            waiting -= {each.metadata.reply_to_message_id for each in replies}
+            found += replies
+        return found

@@ -1,0 +1,32 @@
+"""A node's client process: it runs this library's own app, never the code that came with a run.
+
+Flower hands every node the app that the coordinator submitted, unpacks it and runs it. A node that is sovereign
+cannot have that: here the app's files are not even unpacked, and the app is always the installed one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flwr.supernode.cli import flwr_clientapp
+from flwr.supernode.runtime import run_clientapp
+
+from tacit.exchange.flower_client import app
+from tacit.exchange.flower_environment import require_version
+
+__all__ = ["main"]
+
+
+def _nothing(*_: Any, **__: Any) -> Path:  # noqa: ANN401
+    return Path()
+
+
+def main() -> None:
+    """``flwr-clientapp`` with the installed app in place of the one that was sent."""
+    require_version()
+    run_clientapp.install_from_fab = _nothing
+    run_clientapp.get_project_dir = _nothing
+    run_clientapp.install_app_dependencies = _nothing
+    run_clientapp.get_load_client_app_fn = lambda **_: lambda *_: app
+    flwr_clientapp()

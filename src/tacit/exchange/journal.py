@@ -1,0 +1,107 @@
+"""What a coordinator keeps on disk, so that a run that was killed goes on and nobody pays twice.
+
+Every question is written down before it is sent, and every round's answers before they are used. All of it is public
+or was released. A round that was cut off is asked again under its old name: nodes that had paid for it send what they
+sent before.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.core.codec import decode, encode
+from tacit.core.errors import InvalidInput
+
+__all__ = ["Journal", "Kept"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The answers of one round: who gave each, and the release as it came."""
+
+    names: tuple[str, ...]
+    releases: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A folder with a file for the run, one for every question and one for every round that is over.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> journal = Journal.open(folder, "a recipe")
+    >>> journal.asked(0, b"which?")
+    >>> journal.keep(0, Kept(("north",), (b"this",)))
+    >>> again = Journal.open(folder, "a recipe")
+    >>> again.run == journal.run, again.kept(0).names, again.kept(1)
+    (True, ('north',), None)
+    """
+
+    folder: Path
+    run: str
+
+    @classmethod
+    def open(cls, folder: str | Path, recipe: str) -> Journal:
+        """The journal of a run: a new one, or the one that the same recipe left here."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "run.bin"
+        if not file.exists():
+            _write(file, {"run": uuid.uuid4().hex, "recipe": recipe})
+        found = _read(file, ("run", "recipe"))
+        if found["recipe"] != recipe:
+            raise InvalidInput(
+                f"{folder}: holds the rounds of another run. Start that one again as it was, or choose another folder"
+            )
+        return cls(folder, str(found["run"]))
+
+    def asked(self, number: int, question: bytes) -> None:
+        """Write a question down before it is sent; one that was sent already must be the same."""
+        file = self.folder / f"question-{number}.bin"
+        if not file.exists():
+            _write(file, {"question": np.frombuffer(question, dtype=np.uint8)})
+        elif _read(file, ("question",))["question"].tobytes() != question:
+            raise InvalidInput(
+                f"{file}: round {number + 1} was begun with another question, so its answers would not fit. The "
+                "public data or a student came out differently; restore them, or start a new run in another folder"
+            )
+
+    def keep(self, number: int, answers: Kept) -> None:
+        """Write a round's answers down before they are used."""
+        arrays = [np.frombuffer(each, dtype=np.uint8) for each in answers.releases]
+        _write(self.folder / f"round-{number}.bin", {"names": list(answers.names), "releases": arrays})
+
+    def kept(self, number: int) -> Kept | None:
+        """A round's answers, if the round was over before."""
+        file = self.folder / f"round-{number}.bin"
+        if not file.exists():
+            return None
+        found = _read(file, ("names", "releases"))
+        return Kept(tuple(found["names"]), tuple(each.tobytes() for each in found["releases"]))
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    """Whole or not at all, and on disk before it is counted on."""
+    draft = file.with_suffix(".draft")
+    with draft.open("wb") as opened:
+        opened.write(encode(content))
+        opened.flush()
+        os.fsync(opened.fileno())
+    draft.replace(file)
+
+
+def _read(file: Path, fields: Sequence[str]) -> dict[str, Any]:
+    try:
+        found = decode(file.read_bytes())
+    except InvalidInput:
+        raise InvalidInput(f"{file}: damaged; the run cannot go on from here. Choose another folder") from None
+    if not isinstance(found, dict) or sorted(found) != sorted(fields):
+        raise InvalidInput(f"{file}: not the journal of a run")
+    return found

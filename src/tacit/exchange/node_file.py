@@ -1,0 +1,127 @@
+"""A node's own file: where its records, its policy and its ledger are. The coordinator never sees or sets any of it."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tacit.core.errors import InvalidInput
+from tacit.datasets.classes import check_classes
+from tacit.ledger.policy import IN_WORDS
+
+__all__ = ["NODE_EXAMPLE", "Link", "NodeFile", "read_node_file"]
+
+NODE_EXAMPLE = """\
+name = "north"                      # how the coordinator calls this node
+data = "records.csv"                # labeled private records: .csv or .npz
+label = "diagnosis"
+classes = ["ill", "well"]           # public knowledge, in the same order everywhere
+features = ["age", "dose"]          # optional: the feature columns in the coordinator's order
+policy = "policy.toml"              # ceiling, methods, mechanisms, purposes, participants
+ledger = "north.ledger"             # made from the policy at the first start, and kept
+account = "north"
+pace = 1.0                          # answers leave at multiples of so many seconds after the question
+model = "logistic"                  # the local model, for methods that train one
+public = "samples.csv"              # optional: the public samples, for methods that need them here
+
+[link]
+address = "coordinator.example.org:9092"
+authority = "authority.pem"         # the certificate that signs the coordinator's
+key = "north.key"                   # this node's own key; the coordinator registers north.pub
+"""
+
+
+class _Link(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    address: Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]
+    authority: str
+    key: str
+
+
+class _Node(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$")]
+    data: str
+    label: str
+    classes: list[str]
+    policy: str
+    ledger: str
+    account: str
+    features: list[str] | None = None
+    pace: Annotated[float, Field(ge=0, le=3600)] = 1.0
+    model: str = "logistic"
+    public: str | None = None
+    link: _Link | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """How to reach the coordinator, and as whom."""
+
+    address: str
+    authority: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class NodeFile:
+    """What a node's file says, with every path made absolute: those in the file are relative to it."""
+
+    name: str
+    data: Path
+    label: str
+    classes: tuple[str, ...]
+    features: tuple[str, ...] | None
+    policy: Path
+    ledger: Path
+    account: str
+    pace: float
+    model: str
+    public: Path | None
+    link: Link | None
+
+
+def read_node_file(path: str | Path) -> NodeFile:
+    """What a node's file says, or an error that names each wrong field.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "node.toml"
+    >>> _ = file.write_text(NODE_EXAMPLE)
+    >>> read_node_file(file).classes
+    ('ill', 'well')
+    """
+    path = Path(path)
+    try:
+        found = _Node.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path}: not valid TOML: {error}") from None
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, each['loc']))}: {IN_WORDS.get(each['type'], each['msg'])}" for each in error.errors()
+        ]
+        raise InvalidInput(f"{path}: {'; '.join(wrong)}") from None
+    home = path.absolute().parent
+    return NodeFile(
+        name=found.name,
+        data=home / found.data,
+        label=found.label,
+        classes=tuple(check_classes(found.classes)),
+        features=None if found.features is None else tuple(found.features),
+        policy=home / found.policy,
+        ledger=home / found.ledger,
+        account=found.account,
+        pace=found.pace,
+        model=found.model,
+        public=None if found.public is None else home / found.public,
+        link=None
+        if found.link is None
+        else Link(found.link.address, home / found.link.authority, home / found.link.key),
+    )

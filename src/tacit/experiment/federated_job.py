@@ -1,0 +1,174 @@
+"""A coordinator's job: what its file says, run over the grid it is given, kept so that it can be taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tacit.core.errors import InvalidInput, TacitError
+from tacit.core.guarantee import Unit
+from tacit.datasets.tables import read_table
+from tacit.exchange.journal import Journal
+from tacit.exchange.rounds import Terms, Turn
+from tacit.experiment.federated import distill_federated
+from tacit.experiment.run import Run, new_folder
+from tacit.ledger.policy import IN_WORDS
+
+__all__ = ["JOB_EXAMPLE", "Job", "Progress", "conduct", "read_job", "run_job"]
+
+JOB_EXAMPLE = """\
+method = "rknn"
+public = "samples.csv"              # unlabeled public samples: .csv or .npz
+classes = ["ill", "well"]           # the same list, in the same order, at every node
+epsilon = 1.0                       # what each node spends
+records = 1000                      # how many records all nodes have, as far as the public knows
+nodes = 4                           # how many are waited for
+at_least = 3                        # how many must answer
+deadline = 300                      # seconds for a round
+grace = 30                          # seconds for the others once enough have answered
+out = "run"                         # the folder that is written
+"""
+
+
+class Job(BaseModel):
+    """What a coordinator's file says. Numbers of records and nodes are public."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: Literal["rknn"] = "rknn"
+    public: str
+    classes: Annotated[list[str], Field(min_length=2)]
+    epsilon: Annotated[float, Field(gt=0)]
+    delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    records: Annotated[int, Field(ge=1)]
+    nodes: Annotated[int, Field(ge=1)]
+    at_least: Annotated[int, Field(ge=1)]
+    deadline: Annotated[float, Field(gt=0)] = 300.0
+    grace: Annotated[float, Field(ge=0)] = 30.0
+    patience: Annotated[float, Field(ge=0)] = 300.0
+    holders: Literal["sites", "records"] = "sites"
+    mechanism: str = "auto"
+    queries: Annotated[int, Field(ge=1)] | None = None
+    neighbors: Annotated[int, Field(ge=1)] = 1
+    representation: str = "auto"
+    student: str = "logistic"
+    spread: Literal["clusters", "graph"] = "clusters"
+    person: str | None = None
+    records_per_person: Annotated[int, Field(ge=1)] = 1
+    adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    out: str
+
+    @property
+    def terms(self) -> Terms:
+        """When a round is over."""
+        return Terms(self.nodes, self.at_least, self.deadline, self.grace, self.patience, self.records)
+
+
+def read_job(path: str | Path) -> Job:
+    """What a job file says, or an error that names each wrong field; its paths are relative to it.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "job.toml"
+    >>> _ = file.write_text(JOB_EXAMPLE)
+    >>> read_job(file).at_least
+    3
+    """
+    path = Path(path)
+    try:
+        found = Job.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read the job {path}: {getattr(error, 'strerror', None) or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path}: not valid TOML: {error}") from None
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, each['loc']))}: {IN_WORDS.get(each['type'], each['msg'])}" for each in error.errors()
+        ]
+        raise InvalidInput(f"{path}: {'; '.join(wrong)}") from None
+    if found.at_least > found.nodes:
+        raise InvalidInput(f"{path}: at_least must be at most the {found.nodes} nodes, got {found.at_least}")
+    home = path.absolute().parent
+    return found.model_copy(update={"public": str(home / found.public), "out": str(home / found.out)})
+
+
+class Progress:
+    """How far a job is, in a file that others may watch: whole at every moment."""
+
+    def __init__(self, journal: Path) -> None:
+        self._file = journal / "progress.json"
+        self._turns: dict[int, dict[str, Any]] = {}
+
+    def turn(self, turn: Turn) -> None:
+        """A round has moved on."""
+        self._turns[turn.number] = asdict(turn)
+        self.say("running", turn.in_words)
+
+    def say(self, state: str, message: str) -> None:
+        """What the job is at."""
+        content = {
+            "state": state,
+            "message": message,
+            "process": os.getpid(),
+            "turns": [self._turns[number] for number in sorted(self._turns)],
+        }
+        draft = self._file.with_suffix(".draft")
+        draft.write_text(json.dumps(content), encoding="utf-8")
+        draft.replace(self._file)
+
+
+def run_job(
+    job: Job,
+    exchange: Callable[[str, Journal, Callable[[Turn], None]], Any],
+    announce: Callable[[str], None] = lambda _: None,
+) -> Run:
+    """Run a job over the exchange that is made for its run, and write the run folder.
+
+    The journal lies beside the run folder. A job that comes back finds its rounds there and asks nobody again for
+    what was answered; one whose run folder is written is over.
+    """
+    out = Path(job.out)
+    journal = Journal.open(out.with_name(f"{out.name}.journal"), job.model_dump_json(exclude={"out", "patience"}))
+    progress = Progress(journal.folder)
+    progress.say("running", "reading the public samples")
+    try:
+        if out.exists():
+            raise InvalidInput(f"{out}: exists already; choose another out")
+        public = read_table(job.public).samples
+        unit = None if job.person is None else Unit.person(job.person, job.records_per_person)
+        run = distill_federated(
+            exchange(journal.run, journal, progress.turn), public, str(job.epsilon), classes=job.classes,
+            nodes=job.nodes, records=job.records, delta=str(job.delta), holders=job.holders,
+            mechanism=job.mechanism, queries=job.queries, neighbors=job.neighbors,
+            representation=job.representation, student=job.student, spread=job.spread, unit=unit,
+            adjacency=job.adjacency, request=journal.run,
+        )  # fmt: skip
+        with new_folder(out) as partial:
+            run.write(partial)
+    except TacitError as error:
+        progress.say("failed", str(error))
+        raise
+    except Exception as error:
+        progress.say("failed", f"{type(error).__name__}: {error}")
+        raise
+    announce(f"written {out}")
+    progress.say("done", f"written {out}")
+    return run
+
+
+def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
+    """The server app's whole work: the job that the run's settings name, over Flower's grid."""
+    from tacit.exchange.flower_server import FlowerExchange
+
+    job = read_job(str(settings["job"]))
+
+    def exchange(run: str, journal: Journal, tell: Callable[[Turn], None]) -> FlowerExchange:
+        return FlowerExchange(grid, run, job.terms, journal, tell)
+
+    run_job(job, exchange)

@@ -1,0 +1,370 @@
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs tacit[federated]")
+
+from flwr.app import ConfigRecord, Error, Message, RecordDict
+
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput, TooFewParticipants
+from tacit.core.release import restored
+from tacit.datasets.digits import digits
+from tacit.exchange.flower_client import client_app, configured_node
+from tacit.exchange.flower_in_process import InProcessGrid, contexts
+from tacit.exchange.flower_messages import content_of, payload_of
+from tacit.exchange.flower_server import FlowerExchange
+from tacit.exchange.journal import Journal
+from tacit.exchange.letters import Letter, Reason, Reply, read_letter, read_reply
+from tacit.exchange.local import local_exchange
+from tacit.exchange.portable import ask_to_bytes, read_ask, read_release, release_to_bytes
+from tacit.exchange.rounds import Terms
+from tacit.experiment.federated import distill_federated
+from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.ledger.policy import Rules
+from tests.exchange.federation import RULES, nodes
+
+SETTINGS = {"classes": range(10), "nodes": 4, "records": 1000, "request": "r"}
+TERMS = Terms(expected=4, at_least=3, deadline=5, grace=0.5, patience=0.5, records=1000)
+
+
+def grid_over(there, change=None, keep=False):
+    """A grid over nodes; ``change`` may alter what a node sends, by its place."""
+    app = client_app(lambda context: there[context.node_config["partition-id"]])
+
+    def altered(message, context):
+        reply = app(message, context)
+        return reply if change is None else change(context.node_config["partition-id"], message, reply)
+
+    return InProcessGrid(altered, contexts(len(there)), keep=keep)
+
+
+def exchange_over(there, change=None, terms=TERMS, **more):
+    return FlowerExchange(grid_over(there, change), "r", terms, **more)
+
+
+def federated(exchange, **more):
+    return distill_federated(exchange, digits().public_samples, "1", **(SETTINGS | more))
+
+
+def said(run):
+    return [(each.account, each.request, each.spend, each.randomness) for each in run.receipts]
+
+
+@pytest.fixture(scope="module")
+def ask():
+    """The question that a run asks."""
+    asked = []
+
+    def listen(question):
+        asked.append(question)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        federated(listen)
+    return asked[0]
+
+
+@pytest.mark.parametrize("holders", ["sites", "records"])
+def test_the_same_simulation_through_the_local_loop_and_through_flower(holders):
+    count = 4 if holders == "sites" else 60
+    more = {"holders": holders, "nodes": count, "records": count if holders == "records" else 1000, "queries": 12}
+    made = nodes(count, records=more["records"])
+    here = federated(local_exchange(made), **more)
+    terms = dataclasses.replace(TERMS, expected=count, at_least=count)
+    there = federated(exchange_over(nodes(count, records=more["records"]), terms=terms), **more)
+    assert (here.labels == there.labels).all()
+    np.testing.assert_array_equal(here.probabilities, there.probabilities)
+    np.testing.assert_array_equal(
+        here.student.predict(digits().test_samples), there.student.predict(digits().test_samples)
+    )
+    assert said(here) == said(there)
+    assert here.guarantee == there.guarantee
+    other = federated(local_exchange(nodes(count, seed=6, records=more["records"])), **more)
+    assert not np.array_equal(here.probabilities, other.probabilities)
+
+
+def test_several_sites_label_well_and_the_guarantee_is_that_of_one():
+    run = federated(exchange_over(nodes(4, seed=None)))
+    assert np.mean(run.labels == digits().public_labels) > 0.6
+    assert (run.guarantee.epsilon, run.guarantee.simulation, str(run.guarantee.trust)) == (1, False, "local")
+    assert run.recipe["answered"] == 4
+
+
+def test_every_byte_that_a_node_sends_is_a_declared_reply(ask):
+    there = nodes(4, seed=None)
+    grid = grid_over(there, keep=True)
+    federated(FlowerExchange(grid, "r", TERMS))
+    assert len(grid.sent) == 4
+    for message in grid.sent:
+        assert not message.has_error()
+        assert [(name, list(record)) for name, record in message.content.items()] == [("tacit", ["letter"])]
+        reply = read_reply(payload_of(message))
+        release = read_release(reply.answer, ask)
+        # Encoding what was read gives every byte that was sent: there is nothing else in it.
+        assert release_to_bytes(release) == reply.answer
+        assert Reply("r", 0, release_to_bytes(release)).to_bytes() == payload_of(message)
+        assert (release.value.dtype, release.value.shape) == (np.int64, (len(ask.queries), 10))
+        assert len(release.receipts) == 1
+
+
+def test_sizes_do_not_depend_on_private_counts(ask):
+    sizes = set()
+    for count in (4, 20, 100):
+        for node in nodes(count, seed=None)[:3]:
+            node = dataclasses.replace(node, name="site", account="site", ledger=MemoryLedger({"site": Ceiling(1)}))
+            sizes.add(len(node.reply(Letter("r", 0, 4, ask_to_bytes(ask)).to_bytes())))
+    assert len(sizes) == 1
+
+
+def test_answers_leave_at_a_pace_that_does_not_depend_on_records(ask, monkeypatch):
+    slept = []
+    clock = iter([10.0, 10.3, 50.0, 50.9])
+    monkeypatch.setattr("tacit.exchange.node.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("tacit.exchange.node.time.sleep", slept.append)
+    node = dataclasses.replace(nodes(4)[0], pace=0.5)
+    for _ in range(2):
+        node.reply(Letter("r", 0, 4, ask_to_bytes(ask)).to_bytes())
+    # 0.3 s of work leaves after 0.5 s, 0.9 s after 1 s.
+    assert slept == pytest.approx([0.2, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rules": dataclasses.replace(RULES, methods=("privatekt",))}, Reason.METHOD),
+        ({"rules": dataclasses.replace(RULES, mechanisms=("PermuteAndFlip",))}, Reason.MECHANISM),
+        ({"rules": dataclasses.replace(RULES, purposes=("research",))}, Reason.PURPOSE),
+        ({"rules": dataclasses.replace(RULES, participants=5)}, Reason.PARTICIPANTS),
+        ({"classes": tuple("abcdefghij")}, Reason.CLASSES),
+        ({"ledger": MemoryLedger({"site 0": Ceiling("0.5")})}, Reason.BUDGET),
+        ({"ledger": None}, Reason.FAILED),
+    ],
+)
+def test_a_node_refuses_what_its_own_policy_does_not_allow(ask, change, reason):
+    node = dataclasses.replace(nodes(4)[0], **change)
+    assert read_reply(node.reply(Letter("r", 0, 4, ask_to_bytes(ask)).to_bytes())).answer is reason
+
+
+def test_a_refusal_says_the_same_whatever_the_records_are(ask):
+    said = set()
+    for place in range(4):
+        node = dataclasses.replace(nodes(4)[place], name="site", rules=Rules(("fedmd",), ("x",), ("y",), 1))
+        said.add(node.reply(Letter("r", 0, 4, ask_to_bytes(ask)).to_bytes()))
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"hello", encode({"run": "r"}), Letter("r", 0, 4, b"no question").to_bytes(), encode([1] * 9)]
+)
+def test_a_node_is_not_upset_by_what_is_not_a_question(payload):
+    assert read_reply(nodes(4)[0].reply(payload)).answer is Reason.QUESTION
+
+
+def test_a_failure_tells_the_operator_and_nobody_else(ask, caplog):
+    def broken(self, samples):
+        raise RuntimeError(f"the secret is {samples[0].tolist()}")
+
+    node = nodes(4)[0]
+    question = read_ask(ask_to_bytes(ask))
+    with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(type(question.representation), "encode", broken)
+        sent = node.reply(Letter("r", 0, 4, ask_to_bytes(ask)).to_bytes())
+    assert b"secret" not in sent
+    assert read_reply(sent).answer is Reason.QUESTION
+
+
+def test_a_client_app_turns_every_exception_into_one_word():
+    def nowhere(context):
+        raise OSError("/home/someone/records.csv: the patient Ada is missing")
+
+    grid = InProcessGrid(client_app(nowhere), contexts(1), keep=True)
+    message = Message(content_of(b"hello"), 1, "query.answer")
+    (reply,) = grid.send_and_receive([message], timeout=1)
+    assert read_reply(payload_of(reply)).answer is Reason.FAILED
+    assert b"Ada" not in payload_of(reply)
+
+
+def test_a_node_is_found_by_its_own_configuration_only():
+    context = contexts(1)[0]
+    context.run_config = {"tacit-node": "/somewhere/else.toml"}
+    with pytest.raises(KeyError):
+        configured_node(context)
+
+
+def asked_by(message):
+    return read_ask(read_letter(payload_of(message)).ask)
+
+
+def altered_release(value=lambda value: value, receipts=lambda receipts: receipts):
+    def change(place, message, reply):
+        if place != 1:
+            return reply
+        sent = read_reply(payload_of(reply))
+        release = read_release(sent.answer, asked_by(message))
+        other = restored(value(release.value), receipts([each.to_json() for each in release.receipts]))
+        return Message(content_of(Reply("r", 0, release_to_bytes(other)).to_bytes()), reply_to=message)
+
+    return change
+
+
+def raw(payload):
+    def change(place, message, reply):
+        return Message(content_of(payload), reply_to=message) if place == 1 else reply
+
+    return change
+
+
+def broken(place, message, reply):
+    return Message(Error(2, "it raised"), reply_to=message) if place == 1 else reply
+
+
+def foreign(place, message, reply):
+    if place != 1:
+        return reply
+    sent = read_reply(payload_of(reply))
+    return Message(content_of(Reply("another run", 0, sent.answer).to_bytes()), reply_to=message)
+
+
+def stuffed(place, message, reply):
+    if place == 1:
+        reply.content["more"] = ConfigRecord({"loss": 0.1})
+    return reply
+
+
+HOSTILE = {
+    "wrong shape": (altered_release(lambda value: value[:-1]), "malformed"),
+    "another type": (altered_release(lambda value: value.astype(np.float64)), "malformed"),
+    "not a number": (altered_release(lambda value: np.full(value.shape, np.nan)), "malformed"),
+    "out of range": (altered_release(lambda value: value + 10**6), "malformed"),
+    "a list": (altered_release(lambda value: value.tolist()), "malformed"),
+    "no receipt": (altered_release(receipts=lambda receipts: []), "malformed"),
+    "two receipts": (altered_release(receipts=lambda receipts: receipts * 2), "malformed"),
+    "another's receipt": (
+        altered_release(receipts=lambda receipts: [receipts[0] | {"request": "another"}]),
+        "malformed",
+    ),
+    "cheap": (
+        altered_release(receipts=lambda receipts: [receipts[0] | {"spend": {"kind": "pure", "epsilon": "1/100"}}]),
+        "malformed",
+    ),
+    "not a reply": (raw(b"hello"), "malformed"),
+    "oversized": (raw(b"x" * (1 << 20)), "malformed"),
+    "an unknown word": (raw(encode({"run": "r", "round": 0, "refusal": "Ada has it"})), "malformed"),
+    "another run": (foreign, "another run or round"),
+    "an error": (broken, "failed or was lost"),
+    "more records": (stuffed, "failed or was lost"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_answer_is_dropped_counted_and_named(kind):
+    change, why = HOSTILE[kind]
+    exchange = exchange_over(nodes(4), change)
+    run = federated(exchange)
+    turn = exchange.turns[0]
+    assert turn.answered == ["node 00000000000000000001", "node 00000000000000000003", "node 00000000000000000004"]
+    assert why in turn.dropped["node 00000000000000000002"]
+    # The result is that of the three others, to the last bit.
+    honest = nodes(4)
+    alone = federated(local_exchange([honest[0], honest[2], honest[3]]))
+    np.testing.assert_array_equal(run.probabilities, alone.probabilities)
+
+
+class Lossy(InProcessGrid):
+    """Some replies never come, and one comes twice."""
+
+    def __init__(self, app, nodes, lost=(), twice=()):
+        super().__init__(app, nodes)
+        self.lost, self.twice = set(lost), set(twice)
+
+    def pull_messages(self, message_ids):
+        found = super().pull_messages(message_ids)
+        found = [each for each in found if each.metadata.src_node_id not in self.lost]
+        return found + [each for each in found if each.metadata.src_node_id in self.twice]
+
+
+def test_a_round_ends_with_enough_and_names_who_is_missing():
+    there = nodes(4)
+    app = client_app(lambda context: there[context.node_config["partition-id"]])
+    exchange = FlowerExchange(Lossy(app, contexts(4), lost=[3], twice=[1]), "r", TERMS)
+    federated(exchange)
+    turn = exchange.turns[0]
+    assert len(turn.answered) == 3
+    assert turn.dropped == {"node 00000000000000000003": "did not answer in time"}
+    assert sum(turn.ignored.values()) == 1
+    assert "1 messages ignored" in turn.in_words
+
+
+def test_too_few_end_the_run_in_words():
+    there = nodes(4)
+    app = client_app(lambda context: there[context.node_config["partition-id"]])
+    exchange = FlowerExchange(Lossy(app, contexts(4), lost=[2, 3]), "r", dataclasses.replace(TERMS, deadline=0.5))
+    with pytest.raises(TooFewParticipants, match=r"2 of 4 nodes answered.*At least 3 were needed.*nobody pays twice"):
+        federated(exchange)
+
+
+def test_nobody_pays_where_too_few_are_there():
+    there = nodes(2)
+    with pytest.raises(TooFewParticipants, match=r"2 nodes are there .* at least 3 .* nobody paid"):
+        federated(exchange_over(there))
+    assert [node.ledger.balance(node.account).payments for node in there] == [0, 0]
+
+
+def test_a_coordinator_that_comes_back_asks_nobody_for_what_was_answered(tmp_path):
+    there = nodes(4, seed=None)
+    journal = Journal.open(tmp_path, "a recipe")
+    first = federated(exchange_over(there, journal=journal))
+
+    class Silent(InProcessGrid):
+        def push_messages(self, messages):
+            raise AssertionError("somebody was asked again")
+
+    grid = Silent(client_app(lambda context: there[0]), contexts(4))
+    again = federated(FlowerExchange(grid, "r", TERMS, Journal.open(tmp_path, "a recipe")))
+    np.testing.assert_array_equal(first.probabilities, again.probabilities)
+    assert first.receipts == again.receipts
+    with pytest.raises(InvalidInput, match="another run"):
+        Journal.open(tmp_path, "another recipe")
+
+
+def test_a_coordinator_killed_in_a_round_gets_what_was_paid_for(tmp_path):
+    there = nodes(4, seed=None)
+
+    class Dying(InProcessGrid):
+        def pull_messages(self, message_ids):
+            raise KeyboardInterrupt
+
+    app = client_app(lambda context: there[context.node_config["partition-id"]])
+    dying = Dying(app, contexts(4), keep=True)
+    with pytest.raises(KeyboardInterrupt):
+        federated(FlowerExchange(dying, "r", TERMS, Journal.open(tmp_path, "a recipe")))
+    grid = InProcessGrid(app, contexts(4), keep=True)
+    federated(FlowerExchange(grid, "r", TERMS, Journal.open(tmp_path, "a recipe")))
+    assert [payload_of(each) for each in grid.sent] == [payload_of(each) for each in dying.sent]
+    assert [node.ledger.balance(node.account).payments for node in there] == [1, 1, 1, 1]
+
+
+def test_a_question_that_came_out_differently_is_not_asked_under_the_old_name(tmp_path):
+    journal = Journal.open(tmp_path, "a recipe")
+    federated(exchange_over(nodes(4), journal=journal))
+    with pytest.raises(InvalidInput, match="round 1 was begun with another question"):
+        federated(exchange_over(nodes(4), journal=journal), queries=11)
+
+
+def test_a_letter_is_read_strictly():
+    assert read_letter(Letter("r", 1, 2, b"x").to_bytes()) == Letter("r", 1, 2, b"x")
+    for wrong in (
+        {"run": "r", "round": -1, "participants": 2, "ask": np.zeros(1, np.uint8)},
+        {"run": "r", "round": True, "participants": 2, "ask": np.zeros(1, np.uint8)},
+        {"run": "", "round": 1, "participants": 2, "ask": np.zeros(1, np.uint8)},
+        {"run": "r", "round": 1, "participants": 2, "ask": np.zeros((1, 1), np.uint8)},
+        {"run": "r", "round": 1, "participants": 2, "ask": np.zeros(1, np.int64)},
+        {"run": "r", "round": 1, "participants": 2, "ask": np.zeros(1, np.uint8), "more": 1},
+    ):
+        with pytest.raises(InvalidInput):
+            read_letter(encode(wrong))
+    with pytest.raises(InvalidInput):
+        payload_of(Message(RecordDict(), 1, "query.answer"))
