@@ -19,8 +19,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
-from scipy.signal import lfilter
 
 from tacit.core.errors import InvalidInput
 from tacit.core.rational import Number, exact, positive, probability, rounded_up
@@ -92,6 +90,8 @@ def _cell_delta(noise: Fraction, margin: Fraction, shape: Fraction, flood: Fract
 
 def _approximate_delta(noise: float, margin: float, shape: float, flood: float) -> float:
     """The same in floating point, for the search alone."""
+    from scipy.signal import lfilter  # slow to import, and only planning needs it
+
     law = NegativeBinomial(shape, flood)
     # Terms are positive only where s still rises, which ends before its mean and a few deviations.
     counts = np.arange(10 + math.ceil(law.mean + math.sqrt(law.variance) + 2 / math.expm1(2 * noise)))
@@ -102,6 +102,7 @@ def _approximate_delta(noise: float, margin: float, shape: float, flood: float) 
 
 def _least_shape(noise: float, margin: float, flood: float, delta: float) -> float:
     """The smallest shape ≥ 1 with which a flood of this ratio is enough; a larger one only adds free messages."""
+    from scipy.optimize import brentq
 
     def excess(log_shape: float) -> float:
         return math.log(_approximate_delta(noise, margin, math.exp(log_shape), flood) / delta)
@@ -119,6 +120,8 @@ def least_flood(epsilon_noise: Number, epsilon_margin: Number, delta: Number) ->
     >>> round(float(flood.shape), 3), round(float(flood.epsilon), 4), round(flood.mean, 2)
     (27.551, 0.3619, 63.19)
     """
+    from scipy.optimize import minimize_scalar
+
     noise, margin = positive(epsilon_noise, "epsilon_noise"), positive(epsilon_margin, "epsilon_margin")
     allowed = probability(delta, "delta")
     if allowed < SMALLEST_DELTA:
