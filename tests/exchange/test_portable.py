@@ -47,6 +47,7 @@ from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.vote_shape import VoteShape
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.mechanisms.shuffle.shuffled import Shuffled
@@ -90,6 +91,7 @@ CENTRAL = [
 ]
 OTHERS = [
     SampledVotes("0.15", 50, 4),
+    DistributedLaplace("5/2", 2, 5, 4, 3, 1000),
     AnswerSheet(10, 5, "1/3"),
     Responses(GeneralizedResponse(3, 1, 1), 4),
     Shuffled(FLOOD, 1000),

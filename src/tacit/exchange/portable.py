@@ -7,6 +7,7 @@ Whatever is sent, what comes out is a value of one of these types or ``InvalidIn
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from tacit.exchange.fields import Fields, opened
 from tacit.exchange.portable_answers import MOST_RECORDS, require_answer
 from tacit.exchange.portable_asks import ASK_BYTES, ASKS
 
-__all__ = ["ANSWER_BYTES", "ask_to_bytes", "read_ask", "read_release", "release_to_bytes"]
+__all__ = ["ANSWER_BYTES", "ask_to_bytes", "open_release", "read_ask", "read_release", "release_to_bytes"]
 
 ANSWER_BYTES = 256 * 2**20
 MOST_RECEIPTS = 5000
@@ -76,13 +77,18 @@ def read_release(
 
     A value that is out of range for the question is refused, so one holder moves a result by its bounded share at most.
     """
+    return open_release(payload, most, lambda value: require_answer(ask, value, most_records))
+
+
+def open_release(payload: bytes, most: int, check: Callable[[Any], None]) -> Release[Any]:
+    """The answer in these bytes, if ``check`` lets its value pass: for answers that are read under a cover."""
     fields = opened(payload, most, "answer")
     value = fields.take("value")
     receipts = [_receipt(each) for each in fields.several("receipts", MOST_RECEIPTS)]
     fields.done()
     if not receipts and value is not None:
         raise InvalidInput("the answer has no receipt: nothing was paid for it")
-    require_answer(ask, value, most_records)
+    check(value)
     return restored(value.copy() if isinstance(value, np.ndarray) else value, [each.to_json() for each in receipts])
 
 

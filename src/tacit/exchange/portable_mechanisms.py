@@ -27,6 +27,7 @@ from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.vote_shape import VoteShape
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.mechanisms.shuffle.shuffled import Shuffled
@@ -143,6 +144,18 @@ KINDS: Mapping[str, Kind] = {
         },
     ),
     "single-message": Kind(SingleMessage, {"mechanism": _inner(*LOCAL), "participants": COUNT, "delta": EXACT}),
+    "distributed-laplace": Kind(
+        DistributedLaplace,
+        {
+            "scale": EXACT,
+            "l1": COUNT,
+            "holders": COUNT,
+            "threshold": COUNT,
+            "honest": COUNT,
+            "most": Part(int, lambda fields, name: fields.integer(name, 1, 2**40)),
+            "bits": COUNT,
+        },
+    ),
     "shuffled": Kind(Shuffled, {"inner": _inner("flooded-messages", "single-message"), "participants": COUNT}),
 }
 MECHANISMS = tuple(name for name in KINDS if name not in PARTS_ONLY)

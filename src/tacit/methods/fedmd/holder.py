@@ -23,6 +23,7 @@ from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
 from tacit.methods.fedmd.responses import Responses
 from tacit.methods.fedmd.study import Study
 from tacit.methods.fedmd.wire import Feedback, PredictAsk, VoteAsk
@@ -127,7 +128,7 @@ class VotingParty:
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """Votes with noise, or one label a query."""
-        if not isinstance(ask.mechanism, PermuteAndFlip | DiscreteLaplaceNoise):
+        if not isinstance(ask.mechanism, PermuteAndFlip | DiscreteLaplaceNoise | DistributedLaplace | MaskedShare):
             raise InvalidInput(f"this party does not answer through {type(ask.mechanism).__name__}")
         moves = vote_sensitivity(
             queries=len(ask.queries),

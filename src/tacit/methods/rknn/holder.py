@@ -27,6 +27,7 @@ from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.vote_shape import VoteShape
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.connections import NEAREST, published_connections, published_sensitivity, similarities
@@ -39,7 +40,7 @@ __all__ = ["VoteCrowd", "VoteHolder"]
 
 # Rows encoded at a time: enough to keep matrix products busy, little enough to forget the size of the data set.
 CHUNK = 8192
-CURATOR_MECHANISMS = (PermuteAndFlip, DiscreteLaplaceNoise, DiscreteGaussianNoise)
+CURATOR_MECHANISMS = (PermuteAndFlip, DiscreteLaplaceNoise, DiscreteGaussianNoise, DistributedLaplace, MaskedShare)
 CROWD_MECHANISMS = (
     BitResponse,
     Collision,

@@ -1,0 +1,90 @@
+"""Keys, masks and boxes: X25519 agreements, HKDF, ChaCha20 streams and ChaCha20-Poly1305 seals from ``cryptography``.
+
+Every key is derived for one purpose in one session between two named parties. Nothing is used twice: a stream is read
+once from its beginning, and a box's key belongs to one sender, one receiver and one session, so its nonce may be zero.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+
+__all__ = ["agreed", "boxed", "commitment", "derived", "public_key", "stream", "unboxed"]
+
+NONCE = b"\0" * 12
+ZERO_COUNTER = b"\0" * 16
+KEY = 32
+
+
+def derived(secret: bytes, purpose: str, *context: str | bytes) -> bytes:
+    """A key of 32 bytes for one purpose in one context; each part of the context is bound with its length.
+
+    >>> derived(b"s", "mask", "a", "bc") == derived(b"s", "mask", "ab", "c")
+    False
+    """
+    parts = [purpose.encode(), *(each.encode() if isinstance(each, str) else each for each in context)]
+    info = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+    return HKDF(SHA256(), KEY, salt=b"tacit masking 1", info=info).derive(secret)
+
+
+def public_key(secret: bytes) -> bytes:
+    """The public half of an X25519 key."""
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def agreed(secret: bytes, public: bytes) -> bytes:
+    """What the owners of the two keys both know, and nobody else.
+
+    >>> ada, bob = b"a" * 32, b"b" * 32
+    >>> agreed(ada, public_key(bob)) == agreed(bob, public_key(ada))
+    True
+    """
+    try:
+        return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        # A point of small order would make the agreement known to all.
+        raise InvalidInput("not a public key that can be agreed with") from None
+
+
+def stream(key: bytes, cells: int) -> NDArray[np.uint64]:
+    """So many uniform 64-bit words from the ChaCha20 stream of a key that is used for nothing else.
+
+    >>> stream(b"k" * 32, 2).shape
+    (2,)
+    """
+    cipher = Cipher(algorithms.ChaCha20(key, ZERO_COUNTER), mode=None).encryptor()
+    return np.frombuffer(cipher.update(bytes(8 * cells)), dtype="<u8").astype(np.uint64)
+
+
+def boxed(key: bytes, content: bytes, label: bytes) -> bytes:
+    """The content, sealed with a key that seals nothing else, for who knows the key and the label."""
+    return ChaCha20Poly1305(key).encrypt(NONCE, content, label)
+
+
+def unboxed(key: bytes, box: bytes, label: bytes) -> bytes | None:
+    """The content of a box, or nothing if it was not sealed with this key and label.
+
+    >>> unboxed(b"k" * 32, boxed(b"k" * 32, b"hello", b"to ada"), b"to ada")
+    b'hello'
+    >>> unboxed(b"k" * 32, boxed(b"k" * 32, b"hello", b"to ada"), b"to bob") is None
+    True
+    """
+    try:
+        return ChaCha20Poly1305(key).decrypt(NONCE, box, label)
+    except InvalidTag:
+        return None
+
+
+def commitment(seed: bytes, session: str, node: str) -> bytes:
+    """What tells a seed from every other without saying it: the seed has 255 random bits."""
+    return hashlib.sha256(derived(seed, "commitment", session, node)).digest()

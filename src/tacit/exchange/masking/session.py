@@ -1,0 +1,285 @@
+"""One masked sum: which run and round it is for, who takes part, and every message of its four steps.
+
+1. *keys*: each holder announces fresh public keys, signed by its identity.
+2. *shares*: each holder sends every other one shares of its two secrets, sealed.
+3. *input*: each holder sends its table under its masks.
+4. *unmask*: each holder gives, for every other one, a share of one secret: of the seed of its own mask if its table is
+   in the sum, of its pairwise key if it dropped out. Never of both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput
+from tacit.exchange.fields import Fields, opened, packed
+from tacit.exchange.identity import Identity, signed_by
+from tacit.exchange.portable_mechanisms import mechanism_fields, read_mechanism
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+
+__all__ = [
+    "Keys",
+    "Session",
+    "read_boxes",
+    "read_input",
+    "read_keys",
+    "read_openings",
+    "read_question",
+    "read_roster",
+    "write_boxes",
+    "write_input",
+    "write_openings",
+    "write_question",
+    "write_roster",
+]
+
+MOST_NODES = 10_000
+MOST_CELLS = 2**26
+KEY, SIGNATURE, BOX = 32, 64, 80
+# A message names every node and holds a box for it: this much each, and some more.
+PER_NODE = 4096
+SLACK = 65_536
+
+
+@dataclass(frozen=True)
+class Session:
+    """What everybody agrees on before it begins. ``nodes`` are identities' public keys by name.
+
+    >>> names = {name: Identity.new().public for name in ("ada", "bob")}
+    >>> session = Session("run", 0, "r-1", 4, DistributedLaplace(2, 2, 2, 2, 2, 100), names)
+    >>> Session.read(session.to_bytes()) == session, len(session.digest)
+    (True, 64)
+    """
+
+    run: str
+    round: int
+    request: str
+    cells: int
+    plan: DistributedLaplace
+    nodes: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        if len(self.nodes) != self.plan.holders:
+            raise InvalidInput(f"the plan is for {self.plan.holders} holders, the session names {len(self.nodes)}")
+        if len(set(self.nodes.values())) < len(self.nodes):
+            raise InvalidInput("two nodes of the session have the same identity")
+
+    def to_bytes(self) -> bytes:
+        """The session as it travels."""
+        names = sorted(self.nodes)
+        return encode(
+            {
+                "run": self.run,
+                "round": self.round,
+                "request": self.request,
+                "cells": self.cells,
+                "plan": mechanism_fields(self.plan),
+                "names": names,
+                "identities": packed(b"".join(self.nodes[name] for name in names)),
+            }
+        )
+
+    @classmethod
+    def read(cls, payload: bytes) -> Session:
+        """The session in these bytes, checked."""
+        fields = opened(payload, PER_NODE * MOST_NODES, "session")
+        run, number, request = fields.text("run"), fields.integer("round", 0, 10**9), fields.text("request")
+        cells = fields.integer("cells", 1, MOST_CELLS)
+        plan = read_mechanism(fields.nested("plan"))
+        if not isinstance(plan, DistributedLaplace):
+            raise InvalidInput("the session's plan must be noise in shares")
+        names = _names(fields, MOST_NODES)
+        keys = _pieces(fields, "identities", KEY, len(names))
+        fields.done()
+        return cls(run, number, request, cells, plan, dict(zip(names, keys, strict=True)))
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for the session that binds all of it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(sorted(self.nodes), start=1)}
+
+    @property
+    def limit(self) -> int:
+        """The most bytes that a message about all nodes may have."""
+        return SLACK + PER_NODE * len(self.nodes)
+
+    def place(self, node: str) -> int:
+        """Where a node's share lies: from 1 on."""
+        return self._places[node]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A holder's public keys for one session: to seal for it, to make masks with, and what its seed is bound to."""
+
+    node: str
+    sealing: bytes
+    masking: bytes
+    commitment: bytes
+    signature: bytes
+
+    @classmethod
+    def signed(
+        cls, session: Session, node: str, identity: Identity, sealing: bytes, masking: bytes, commitment: bytes
+    ) -> Keys:
+        """The keys with their owner's signature."""
+        content = _announcement(session, node, sealing, masking, commitment)
+        return cls(node, sealing, masking, commitment, identity.sign(content))
+
+    def require(self, session: Session) -> None:
+        """Refuse keys that the node they name did not announce in this session."""
+        public = session.nodes.get(self.node)
+        content = _announcement(session, self.node, self.sealing, self.masking, self.commitment)
+        if public is None or not signed_by(public, content, self.signature):
+            raise InvalidInput("keys must be signed by the node they name, for this session")
+
+    def to_bytes(self) -> bytes:
+        """The keys as they travel."""
+        pieces = packed(self.sealing + self.masking + self.commitment + self.signature)
+        return encode({"node": self.node, "keys": pieces})
+
+
+def _announcement(session: Session, node: str, sealing: bytes, masking: bytes, commitment: bytes) -> bytes:
+    return b"\0".join([b"tacit keys 1", session.digest.encode(), node.encode(), sealing + masking + commitment])
+
+
+def read_keys(payload: bytes, session: Session) -> Keys:
+    """The keys in these bytes, if the node they name announced them in this session."""
+    keys = _keys(opened(payload, session.limit, "keys"))
+    keys.require(session)
+    return keys
+
+
+def _keys(fields: Fields) -> Keys:
+    node = fields.text("node")
+    content = fields.content("keys", 3 * KEY + SIGNATURE)
+    fields.done()
+    if len(content) != 3 * KEY + SIGNATURE:
+        raise InvalidInput(f"the {fields.what} must have three keys and a signature")
+    sealing, masking, commitment = (content[at : at + KEY] for at in (0, KEY, 2 * KEY))
+    return Keys(node, sealing, masking, commitment, content[3 * KEY :])
+
+
+def write_roster(announced: Mapping[str, bytes], session: Session) -> bytes:
+    """Everybody's keys, as the coordinator passes them on."""
+    return encode({"session": session.digest, "keys": [packed(announced[name]) for name in sorted(announced)]})
+
+
+def read_roster(payload: bytes, session: Session) -> dict[str, Keys]:
+    """Everybody's keys by name: each signed, each once, and enough of them."""
+    fields = _of_session(payload, session, "roster")
+    listed = fields.take("keys")
+    fields.done()
+    if not isinstance(listed, list):
+        raise InvalidInput("the roster must list keys")
+    found = [read_keys(Fields({"keys": each}, "roster").content("keys", session.limit), session) for each in listed]
+    roster = {each.node: each for each in found}
+    for one in ("sealing", "masking"):
+        if len({getattr(each, one) for each in found}) < len(found):
+            raise InvalidInput("the roster has the same key twice")
+    _require_enough(len(roster), session, "announced keys")
+    return roster
+
+
+def write_boxes(node: str, boxes: Mapping[str, bytes], session: Session) -> bytes:
+    """Sealed boxes by whom they are for, or from whom they are."""
+    names = sorted(boxes)
+    pieces = packed(b"".join(boxes[name] for name in names))
+    return encode({"session": session.digest, "node": node, "names": names, "boxes": pieces})
+
+
+def read_boxes(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]:
+    """The node in question and its boxes by the other node's name."""
+    fields = _of_session(payload, session, "boxes")
+    node, names = _known(fields.text("node"), session), _names(fields, len(session.nodes))
+    pieces = _pieces(fields, "boxes", BOX, len(names))
+    fields.done()
+    return node, {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
+
+
+def write_input(node: str, release: bytes, session: Session) -> bytes:
+    """A table under its masks, as its node releases it."""
+    return encode({"session": session.digest, "node": node, "release": packed(release)})
+
+
+def read_input(payload: bytes, session: Session) -> tuple[str, bytes]:
+    """The node, and the release with its table."""
+    fields = _of_session(payload, session, "input", session.cells * 8 + SLACK)
+    node, release = _known(fields.text("node"), session), fields.content("release", session.cells * 8 + SLACK)
+    fields.done()
+    return node, release
+
+
+def write_question(survivors: list[str], dropped: list[str], session: Session) -> bytes:
+    """Whose tables are in the sum, and who sent shares and then no table."""
+    return encode({"session": session.digest, "survivors": sorted(survivors), "dropped": sorted(dropped)})
+
+
+def read_question(payload: bytes, session: Session) -> tuple[list[str], list[str]]:
+    """Survivors and dropouts, each known and none of them both."""
+    fields = _of_session(payload, session, "unmasking question")
+    survivors = _names(fields, len(session.nodes), "survivors")
+    dropped = _names(fields, len(session.nodes), "dropped")
+    fields.done()
+    if set(survivors) & set(dropped):
+        raise InvalidInput("the question asks for both secrets of one node; that would show its table")
+    for name in (*survivors, *dropped):
+        _known(name, session)
+    _require_enough(len(survivors), session, "are in the sum")
+    return list(survivors), list(dropped)
+
+
+def write_openings(node: str, openings: Mapping[str, bytes], session: Session) -> bytes:
+    """One share about every other node."""
+    names = sorted(openings)
+    pieces = packed(b"".join(openings[name] for name in names))
+    return encode({"session": session.digest, "node": node, "names": names, "shares": pieces})
+
+
+def read_openings(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]:
+    """The node that gives shares, and its share about each other one."""
+    fields = _of_session(payload, session, "openings")
+    node, names = _known(fields.text("node"), session), _names(fields, len(session.nodes))
+    pieces = _pieces(fields, "shares", KEY, len(names))
+    fields.done()
+    return node, {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
+
+
+def _of_session(payload: bytes, session: Session, what: str, most: int | None = None) -> Fields:
+    fields = opened(payload, most or session.limit, what)
+    if fields.digest("session") != session.digest:
+        raise InvalidInput(f"the {what} belongs to another session")
+    return fields
+
+
+def _names(fields: Fields, most: int, name: str = "names") -> tuple[str, ...]:
+    names = fields.texts(name, most)
+    if list(names) != sorted(set(names)):
+        raise InvalidInput(f"the {fields.what}'s {name} must be sorted, and each be there once")
+    return names
+
+
+def _pieces(fields: Fields, name: str, size: int, count: int) -> list[bytes]:
+    content = fields.content(name, size * count)
+    if len(content) != size * count:
+        raise InvalidInput(f"the {fields.what}'s {name} must have {size} bytes for each name")
+    return [content[at : at + size] for at in range(0, len(content), size)]
+
+
+def _known(node: str, session: Session) -> str:
+    if node not in session.nodes:
+        raise InvalidInput("a node is named that does not take part in this session")
+    return node
+
+
+def _require_enough(count: int, session: Session, what: str) -> None:
+    if count < session.plan.threshold:
+        raise InvalidInput(f"only {count} nodes {what}; at least {session.plan.threshold} must")

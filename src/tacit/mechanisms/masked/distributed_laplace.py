@@ -1,0 +1,234 @@
+"""Discrete Laplace noise in shares: each holder adds a little, and the honest ones together add enough.
+
+A holder's table with its share of the noise protects nobody by itself. It leaves the holder only under a mask that
+vanishes in the sum of all holders' tables (``MaskedShare``), and that sum is what is private.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers
+from tacit.core.randomness import Randomness
+from tacit.core.rational import Number, exact, positive
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.spend import Pure
+from tacit.mechanisms.central.counts import count_table
+from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
+
+__all__ = ["DistributedLaplace", "MaskedShare"]
+
+WIDTHS = {16: np.uint16, 32: np.uint32, 64: np.uint64}
+# Each of the geometric parts of the noise is farther out than so many scales with probability e^-64.
+REACH = 64
+LARGEST_COUNT = 2**40
+TWO_THIRDS = Fraction(2, 3)
+
+
+@dataclass(frozen=True)
+class DistributedLaplace:
+    """Counts of ``holders`` parties, added up with noise that at least ``honest`` of them make together.
+
+    Sums are shown only when at least ``threshold`` holders are in them. Of those, at most ``threshold − honest`` may
+    work together with whoever sees the sum: they know their own noise and can take it out. A cell of one holder
+    counts at most ``most``. Sums are taken modulo 2^``bits``, wide enough that they never wrap.
+
+    **Law.** Each holder adds Z⁺ − Z⁻ to every cell, Z⁺ and Z⁻ ~ NB(1/honest, e^(−1/b)), where b is ``scale``. The sum
+    over ``honest`` holders is exactly discrete Laplace noise of scale b, because shapes of negative binomials add up
+    to 1 and the difference of two geometric variables is discrete Laplace. More holders add more.
+
+    **Spend.** ``Pure(l1 / scale)`` of every holder's own account, for a record (or person) that one holder has,
+    against whoever sees the sum, all that was sent, and what the dishonest holders know.
+
+    **Proof.** Take all that dishonest holders know as given, and subtract it. What remains is the sum over the honest
+    holders, of whom there are at least ``honest`` in any sum that is shown. The noise of ``honest`` of them is
+    discrete Laplace and independent of everything else: with it alone the sum is (l1/b)-private by the proof of
+    ``DiscreteLaplaceNoise``; adding the others' tables and noise is post-processing. Clipping a cell to
+    [0, most] moves neighbouring tables no further apart. That nothing but the sum is seen is what masks are for.
+
+    **Source.** B. Ghazi et al., Private counting from anonymous messages, ICML 2020, has the shares; S. Goryczka and
+    L. Xiong, A comprehensive comparison of multiparty secure additions with differential privacy, 2017, compares.
+
+    >>> plan = DistributedLaplace.for_epsilon(1, l1=2, holders=9, most=1000)
+    >>> plan.threshold, plan.honest, plan.scale, plan.bits, plan.spend
+    (6, 4, Fraction(2, 1), 16, Pure(epsilon=Fraction(1, 1)))
+    """
+
+    scale: Fraction
+    l1: int
+    holders: int
+    threshold: int
+    honest: int
+    most: int
+    bits: int
+
+    def __init__(
+        self, scale: Number, l1: int, holders: int, threshold: int, honest: int, most: int, bits: int | None = None
+    ) -> None:
+        if l1 < 1:
+            raise InvalidInput(f"l1 must be at least 1, got {l1}")
+        if not 2 <= threshold <= holders:
+            raise InvalidInput(f"threshold must be between 2 and the {holders} holders, got {threshold}")
+        if not 1 <= honest <= threshold:
+            raise InvalidInput(f"honest must be between 1 and the threshold {threshold}, got {honest}")
+        if threshold + honest <= holders:
+            raise InvalidInput(
+                f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, a "
+                "server and its friends could learn both secrets of one holder by telling two stories"
+            )
+        if not 1 <= most <= LARGEST_COUNT:
+            raise InvalidInput(f"most must be between 1 and 2^40, got {most}")
+        object.__setattr__(self, "scale", positive(scale, "scale"))
+        object.__setattr__(self, "l1", int(l1))
+        object.__setattr__(self, "holders", int(holders))
+        object.__setattr__(self, "threshold", int(threshold))
+        object.__setattr__(self, "honest", int(honest))
+        object.__setattr__(self, "most", int(most))
+        needed = [width for width in WIDTHS if self._largest < 2 ** (width - 1)]
+        if not needed:
+            raise InvalidInput(f"{holders} holders with counts of up to {most} add up to more than 64 bits hold")
+        width = needed[0] if bits is None else bits
+        if width not in needed:
+            raise InvalidInput(
+                f"bits must be one of {', '.join(map(str, needed))} for sums that never wrap, got {bits}"
+            )
+        object.__setattr__(self, "bits", int(width))
+        # A scale that shares cannot be drawn for is refused here and not at the first sum.
+        _ = self.share_law
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: Number,
+        l1: int,
+        holders: int,
+        most: int,
+        surviving: Number = TWO_THIRDS,
+        honest: Number = TWO_THIRDS,
+    ) -> DistributedLaplace:
+        """The plan that spends ε if at least that fraction of holders survives and that fraction of those is honest."""
+        for name, value in (("surviving", surviving), ("honest", honest)):
+            if not 0 < exact(value, name) <= 1:
+                raise InvalidInput(f"{name} must be a fraction in (0, 1], got {value}")
+        if holders < 2:
+            raise InvalidInput(f"holders must be at least 2, got {holders}")
+        threshold = max(2, math.ceil(exact(surviving) * holders))
+        enough = math.ceil(exact(honest) * threshold)
+        return cls(l1 / positive(epsilon, "epsilon"), l1, holders, threshold, enough, most)
+
+    @property
+    def _largest(self) -> int:
+        """What no sum is beyond: all counts at their largest, and noise out of all reach."""
+        return self.holders * self.most + math.ceil(REACH * self.scale * math.ceil(Fraction(self.holders, self.honest)))
+
+    @property
+    def spend(self) -> Pure:
+        """What the sum costs one holder's records."""
+        return Pure(self.l1 / self.scale)
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """How far the table of one holder may move."""
+        return Sensitivity(l1=self.l1)
+
+    @property
+    def share_law(self) -> NegativeBinomial:
+        """The law of one holder's Z⁺ and Z⁻ in one cell."""
+        return NegativeBinomial(Fraction(1, self.honest), 1 / self.scale)
+
+    @property
+    def in_words(self) -> str:
+        """Who is trusted with what."""
+        return (
+            f"No party is trusted alone. Sums are shown of at least {self.threshold} of {self.holders} holders, and of "
+            f"those at least {self.honest} must be honest: they add their noise and keep their keys to themselves. "
+            f"The coordinator may work together with up to {self.threshold - self.honest} others."
+        )
+
+    def variance(self, survivors: int) -> float:
+        """The variance of one cell's noise when so many holders are in the sum.
+
+        >>> round(DistributedLaplace(2, 2, 3, 3, 3, 100).variance(3), 6)
+        7.835396
+        """
+        return 2 * survivors * self.share_law.variance
+
+    def share(self, cells: int, randomness: Randomness) -> Integers:
+        """One holder's share of the noise for so many cells."""
+        return _difference(self.share_law, cells, randomness)
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
+        """The sum of all holders' tables with the noise of all of them, for a run in one place.
+
+        >>> from tacit.core.randomness import SeededRandomness
+        >>> DistributedLaplace(2, 2, 3, 2, 2, 100).sample(np.array([[9, 0]]), SeededRandomness(1)).shape
+        (1, 2)
+        """
+        table = count_table(value)
+        law = NegativeBinomial(Fraction(self.holders, self.honest), 1 / self.scale)
+        return table + _difference(law, table.size, randomness).reshape(table.shape)
+
+    def opened(self, total: NDArray[Any]) -> Integers:
+        """The sum that is meant by a sum modulo 2^bits.
+
+        >>> DistributedLaplace(2, 2, 3, 2, 2, 100).opened(np.array([65535, 7], dtype=np.uint64)).tolist()
+        [-1, 7]
+        """
+        within = np.asarray(total).astype(WIDTHS[self.bits])
+        return within.view(np.dtype(f"i{self.bits // 8}")).astype(np.int64)
+
+
+def _difference(law: NegativeBinomial, cells: int, randomness: Randomness) -> Integers:
+    """Z⁺ − Z⁻ for every cell."""
+    jumps = law.scatter(1, 2 * cells, randomness)
+    both = np.zeros(2 * cells, dtype=np.int64)
+    np.add.at(both, jumps.slot, jumps.size)
+    return both[:cells] - both[cells:]
+
+
+@dataclass(frozen=True)
+class MaskedShare:
+    """One holder's table with its share of the noise, under a mask: what leaves the holder is noise to all others.
+
+    **Law.** (clipped table + share + ``mask``) modulo 2^bits, where ``mask`` is uniform to everybody but this holder
+    and vanishes in the sum over the holders of one ``session``.
+
+    **Spend.** That of the plan.
+
+    **Proof.** That of the plan for the sum; the masked table alone is uniform.
+
+    **Source.** K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
+
+    ``session`` names the run, the round, the holders and their keys, so that a request that was paid for one session
+    is never answered in another: a table under two masks, or with two draws of noise, would be told apart.
+    """
+
+    plan: DistributedLaplace
+    session: str
+    mask: NDArray[np.uint64] = field(repr=False, compare=False)
+
+    @property
+    def spend(self) -> Pure:
+        """What the sum costs this holder's records."""
+        return self.plan.spend
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """How far this holder's table may move."""
+        return self.plan.tolerates
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
+        """The masked table, of the same shape."""
+        table = count_table(value)
+        if table.size != self.mask.size:
+            raise InvalidInput(f"the mask is for {self.mask.size} cells, the table has another number")
+        noisy = np.clip(table.ravel(), 0, self.plan.most) + self.plan.share(table.size, randomness)
+        masked: NDArray[Any] = (noisy.astype(np.uint64) + self.mask.ravel()).astype(WIDTHS[self.plan.bits])
+        return masked.reshape(table.shape)

@@ -1,0 +1,396 @@
+"""The sum is exact whoever drops out, nothing else can be had, and nobody pays twice."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.neighbors import KNeighborsClassifier
+
+from tacit.core.codec import decode
+from tacit.core.errors import BudgetExceeded, InvalidInput, RequestConflict, TooFewParticipants
+from tacit.exchange.identity import Identity
+from tacit.exchange.masking import client, server
+from tacit.exchange.masking.session import Session, write_question
+from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.methods.fedmd import wire as fedmd
+from tacit.methods.fedmd.holder import VotingParty
+from tacit.methods.pate.holder import TeacherHolder
+from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.rknn import wire as rknn
+from tacit.methods.rknn.holder import VoteHolder
+from tacit.private.gate import Gate
+from tacit.private.records import Private, Records
+from tacit.representations.scaled import Identity as Unchanged
+
+sys.path.insert(0, str(Path(__file__).parent))
+from masking_party import CELLS, broken, expected, parties, session_of, summed
+
+
+def test_the_sum_is_exact_and_paid_for_by_everybody():
+    nodes = parties(5)
+    session = session_of(nodes)
+    release, _ = summed(nodes, session)
+    assert release.value.tolist() == expected(nodes, nodes, session.plan).tolist()
+    assert sorted(each.account for each in release.receipts) == sorted(nodes)
+    assert {each.spend for each in release.receipts} == {session.plan.spend}
+    assert all(each.spent == 1 for each in nodes.values())
+
+
+@settings(max_examples=40)
+@given(data=st.data(), count=st.integers(2, 9))
+def test_the_sum_is_exact_with_up_to_a_third_dropping_at_any_step(data, count):
+    nodes = parties(count)
+    session = session_of(nodes)
+    lost = data.draw(st.sets(st.sampled_from(sorted(nodes)), max_size=count - session.plan.threshold))
+    assert 3 * len(lost) <= count
+    drops = {name: data.draw(st.sampled_from(server.STEPS)) for name in lost}
+    release, state = summed(nodes, session, drops)
+    survivors = [name for name in nodes if drops.get(name, "unmask") == "unmask"]
+    assert sorted(state.came["input"]) == sorted(survivors)
+    assert release.value.tolist() == expected(nodes, survivors, session.plan).tolist()
+
+
+@pytest.mark.parametrize("step", server.STEPS)
+def test_below_the_threshold_nothing_is_shown(step):
+    nodes = parties(6)
+    session = session_of(nodes)
+    drops = dict.fromkeys(sorted(nodes)[:3], step)
+    with pytest.raises(TooFewParticipants, match=r"3 of 6 nodes.*at least 4 must\. Nothing was revealed"):
+        summed(nodes, session, drops)
+
+
+def test_a_table_of_votes_keeps_its_shape():
+    nodes = parties(3)
+    for each in nodes.values():
+        each.table = each.table.reshape(2, 3)
+    release, _ = summed(nodes, session_of(nodes))
+    assert release.value.shape == (2, 3)
+
+
+def ready(count=4, until="unmask"):
+    """Nodes and a coordinator that stand before a step."""
+    nodes = parties(count)
+    session = session_of(nodes)
+    state, inbox = server.ServerState(session), dict.fromkeys(nodes, b"")
+    for step in server.STEPS:
+        if step == until:
+            return nodes, session, state, inbox
+        for name, each in nodes.items():
+            state = server.accept(state, name, each.keys(session) if step == "keys" else each.step(step, inbox[name]))
+        state, inbox = server.close(state)
+    return nodes, session, state, inbox
+
+
+def test_a_retry_gets_the_same_bytes_and_pays_nothing():
+    nodes, _, state, inbox = ready(until="input")
+    ada = nodes["node-0"]
+    first = ada.step("input", inbox["node-0"])
+    assert ada.step("input", inbox["node-0"]) == first
+    # The holder crashed after it had paid, and before its state was written down.
+    ada.state = client.ClientState.read(ada.state.to_bytes())
+    ada.state = replace(ada.state, said={step: ada.state.said[step] for step in ("keys", "shares")})
+    assert ada.step("input", inbox["node-0"]) == first
+    assert ada.spent == 1
+    again = server.accept(server.accept(state, "node-0", first), "node-0", first)
+    assert again.came["input"] == {"node-0": first}
+
+
+def test_a_second_session_for_the_same_request_is_refused_by_the_gate():
+    nodes, _, _, inbox = ready(until="input")
+    for name, each in nodes.items():
+        each.step("input", inbox[name])
+    second = session_of(nodes, run="another run")
+    state, inbox = server.ServerState(second), {}
+    for name, each in nodes.items():
+        state = server.accept(state, name, each.keys(second))
+    state, inbox = server.close(state)
+    for name, each in nodes.items():
+        state = server.accept(state, name, each.step("shares", inbox[name]))
+    state, inbox = server.close(state)
+    for name, each in nodes.items():
+        with pytest.raises(RequestConflict):
+            each.step("input", inbox[name])
+        assert each.spent == 1
+
+
+def test_an_account_that_cannot_pay_sends_nothing():
+    nodes = parties(3)
+    nodes["node-0"].ledger = type(nodes["node-0"])("node-0", [0] * CELLS, 0, ceiling="1/2").ledger
+    session = session_of(nodes)
+    with pytest.raises(BudgetExceeded):
+        summed(nodes, session)
+
+
+def test_a_server_that_asks_for_both_secrets_is_refused():
+    nodes, session, _, inbox = ready()
+    ada, names = nodes["node-0"], sorted(nodes)
+    both = broken(write_question(names, [], session), dropped=["node-1"])
+    with pytest.raises(InvalidInput, match="both secrets of one node"):
+        ada.step("unmask", both)
+    first = ada.step("unmask", inbox["node-0"])
+    assert set(decode(first)["names"]) == set(names)
+    for other in ("node-1", "node-2"):
+        story = write_question([name for name in names if name != other], [other], session)
+        with pytest.raises(InvalidInput, match="is over, and it was about something else"):
+            ada.step("unmask", story)
+    assert ada.step("unmask", inbox["node-0"]) == first
+
+
+def test_two_stories_to_different_holders_reveal_neither_secret():
+    """The server tells half of the holders that node-0 dropped out: neither of its secrets gets enough shares."""
+    nodes, session, state, inbox = ready(count=6)
+    names = sorted(nodes)
+    lie = write_question(names[1:], names[:1], session)
+    for name in names[1:4]:
+        state = server.accept(state, name, nodes[name].step("unmask", inbox[name]))
+    for name in names[4:]:
+        state = server.accept(state, name, nodes[name].step("unmask", lie))
+    state, _ = server.close(state)
+    with pytest.raises(TooFewParticipants, match="true share"):
+        server.result(state)
+
+
+@pytest.mark.parametrize(
+    ("survivors", "dropped", "said"),
+    [
+        (["node-0", "node-1"], ["node-2", "node-3"], "only 2 nodes are in the sum"),
+        (["node-1", "node-2", "node-3"], ["node-0"], "this node's own table"),
+        (["node-0", "node-1", "node-2"], [], "just those who sent their shares"),
+        (["node-0", "node-1", "node-9"], ["node-2", "node-3"], "does not take part"),
+    ],
+)
+def test_other_questions_about_secrets_are_refused(survivors, dropped, said):
+    nodes, session, _, _ = ready()
+    with pytest.raises(InvalidInput, match=said):
+        nodes["node-0"].step("unmask", write_question(survivors, dropped, session))
+
+
+@pytest.mark.parametrize("step", ["shares", "input", "unmask"])
+def test_messages_of_another_run_are_refused(step):
+    nodes, _, state, inbox = ready(until=step)
+    _, _, other_state, other_inbox = ready(until=step)
+    with pytest.raises(InvalidInput, match=r"another session|for this session"):
+        nodes["node-0"].step(step, other_inbox["node-0"])
+    before = server.STEPS[server.STEPS.index(step) - 1]
+    late = server.ServerState(state.session, {**state.came, before: {}}, before)
+    with pytest.raises(InvalidInput, match=r"another session|for this session"):
+        server.accept(late, "node-0", other_state.came[before]["node-0"])
+    assert nodes["node-0"].step(step, inbox["node-0"])
+
+
+def test_steps_come_in_order():
+    nodes, session, _, inbox = ready(until="shares")
+    with pytest.raises(InvalidInput, match="comes after 'shares'"):
+        nodes["node-0"].step("unmask", write_question(sorted(nodes), [], session))
+    nodes["node-0"].step("shares", inbox["node-0"])
+
+
+def test_keys_that_a_server_made_up_are_refused():
+    nodes, session, state, inbox = ready(until="shares")
+    intruder = Identity.new()
+    fake = replace(session, nodes={**session.nodes, "node-1": intruder.public})
+    _, forged = client.announce(fake, "node-1", intruder)
+    with pytest.raises(InvalidInput, match="signed by the node they name"):
+        server.accept(server.ServerState(session), "node-1", forged)
+    roster = decode(inbox["node-0"])
+    roster["keys"][1] = np.frombuffer(forged, dtype=np.uint8)
+    with pytest.raises(InvalidInput, match="signed by the node they name"):
+        nodes["node-0"].step("shares", broken(inbox["node-0"], keys=roster["keys"]))
+    with pytest.raises(InvalidInput, match="same key twice"):
+        nodes["node-0"].step("shares", broken(inbox["node-0"], keys=[*roster["keys"][:1], *roster["keys"][:1]]))
+    with pytest.raises(InvalidInput, match="only 2 nodes announced keys"):
+        nodes["node-0"].step("shares", broken(inbox["node-0"], keys=roster["keys"][::2]))
+    without = [each for place, each in enumerate(decode(inbox["node-1"])["keys"]) if place != 1]
+    with pytest.raises(InvalidInput, match="keys that this node announced"):
+        nodes["node-1"].step("shares", broken(inbox["node-1"], keys=without))
+    with pytest.raises(InvalidInput, match="another node's"):
+        server.accept(server.ServerState(session), "node-2", state.came["keys"]["node-1"])
+    with pytest.raises(InvalidInput, match="under its own identity"):
+        client.announce(session, "node-1", intruder)
+
+
+def test_a_spoiled_box_and_a_wrong_share_do_not_spoil_the_sum():
+    nodes, session, state, inbox = ready(count=6, until="input")
+    spoiled = decode(inbox["node-0"])
+    content = spoiled["boxes"].copy()
+    content[5] ^= 1
+    inbox["node-0"] = broken(inbox["node-0"], boxes=content)
+    for name, each in nodes.items():
+        state = server.accept(state, name, each.step("input", inbox[name]))
+    state, inbox = server.close(state)
+    for name, each in nodes.items():
+        sent = each.step("unmask", inbox[name])
+        if name == "node-5":
+            sent = broken(sent, shares=np.zeros_like(decode(sent)["shares"]))
+        state = server.accept(state, name, sent)
+    state, _ = server.close(state)
+    assert server.result(state).value.tolist() == expected(nodes, nodes, session.plan).tolist()
+
+
+@settings(max_examples=60)
+@given(data=st.data(), step=st.sampled_from(server.STEPS))
+def test_hostile_messages_are_refused_and_change_nothing(data, step):
+    _nodes, _session, state, _inbox = READY[step]
+    honest = HONEST[step]
+    payload = bytearray(honest)
+    for _ in range(data.draw(st.integers(1, 3))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] ^= data.draw(st.integers(1, 255))
+    hostile = data.draw(st.sampled_from([bytes(payload), honest[:-1], honest + b"\0", b"", honest[:40]]))
+    before = state.to_bytes()
+    try:
+        after = server.accept(state, "node-0", hostile)
+    except InvalidInput:
+        assert state.to_bytes() == before
+    else:
+        # Masked cells and shares may be any numbers; everything else is bound.
+        assert step in ("input", "unmask", "shares") or hostile == honest
+        assert set(after.came[step]) == {"node-0"}
+
+
+READY = {step: ready(until=step) for step in server.STEPS}
+HONEST = {
+    step: (nodes["node-0"].keys(session) if step == "keys" else nodes["node-0"].step(step, inbox["node-0"]))
+    for step, (nodes, session, _, inbox) in READY.items()
+}
+
+
+@settings(max_examples=60)
+@given(data=st.data(), step=st.sampled_from(server.STEPS[1:]))
+def test_a_holder_refuses_hostile_messages(data, step):
+    nodes, _, _, inbox = READY[step]
+    payload = bytearray(inbox["node-1"])
+    for _ in range(data.draw(st.integers(1, 3))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] ^= data.draw(st.integers(1, 255))
+    state = nodes["node-1"].state
+    try:
+        match step:
+            case "shares":
+                client.shares(state, bytes(payload))
+            case "input":
+                # A box may be any bytes until it is opened.
+                client.masked_input(state, bytes(payload), lambda share: pytest.skip("boxes are opened later"))
+            case "unmask":
+                client.unmask(state, bytes(payload))
+    except InvalidInput:
+        pass
+    except pytest.skip.Exception:
+        assert decode(bytes(payload))["names"] == decode(inbox["node-1"])["names"]
+    else:
+        assert bytes(payload) == inbox["node-1"]
+
+
+def test_wrong_tables_are_refused():
+    nodes, _session, state, inbox = ready(until="input")
+    honest = nodes["node-0"].step("input", inbox["node-0"])
+    inner = decode(honest)["release"].tobytes()
+    value, receipt = decode(inner)["value"], decode(inner)["receipts"][0]
+
+    def changed(**changes):
+        return broken(honest, release=np.frombuffer(broken(inner, **changes), dtype=np.uint8))
+
+    for wrong in (
+        changed(value=value.astype(np.float64)),
+        changed(value=value[:-1]),
+        changed(value=None),
+        changed(receipts=[]),
+        changed(receipts=[receipt] * 2),
+        changed(receipts=[receipt | {"spend": {"kind": "pure", "epsilon": "1/1000"}}]),
+        changed(receipts=[receipt | {"request": "r-0"}]),
+        broken(honest, node="node-1"),
+        broken(honest, session="00"),
+    ):
+        with pytest.raises(InvalidInput):
+            server.accept(state, "node-0", wrong)
+    taken = server.accept(state, "node-0", honest)
+    with pytest.raises(InvalidInput, match="the first one stands"):
+        server.accept(taken, "node-0", changed(value=value + np.uint16(1)))
+    with pytest.raises(InvalidInput, match="does not take part"):
+        server.accept(state, "stranger", honest)
+    with pytest.raises(InvalidInput, match="not complete"):
+        server.result(state)
+    over, _ = summed(nodes, session_of(nodes, request="r-2"))
+    assert over.value.size == CELLS
+
+
+def test_the_session_is_checked():
+    nodes = parties(3)
+    session = session_of(nodes)
+    assert Session.read(session.to_bytes()) == session
+    with pytest.raises(InvalidInput, match="3 holders, the session names 2"):
+        Session("run", 0, "r", CELLS, session.plan, dict(list(session.nodes.items())[:2]))
+    with pytest.raises(InvalidInput, match="same identity"):
+        Session("run", 0, "r", CELLS, session.plan, dict.fromkeys(nodes, Identity.new().public))
+    with pytest.raises(InvalidInput, match="noise in shares"):
+        Session.read(broken(session.to_bytes(), plan={"kind": "permute-and-flip", "rate": "1", "row_range": 2}))
+    with pytest.raises(InvalidInput, match="sorted"):
+        Session.read(broken(session.to_bytes(), names=["node-2", "node-1", "node-0"]))
+
+
+def test_secrets_are_not_shown():
+    nodes, _, _, _ = ready(until="input")
+    shown = repr(nodes["node-0"].state)
+    assert nodes["node-0"].state.seed.hex() not in shown
+    assert "seed" not in shown
+    assert "sealing" not in shown
+    assert "secret" not in repr(nodes["node-0"].identity)
+
+
+def test_identities_are_kept_in_files(tmp_path):
+    ada = Identity.new()
+    ada.write(tmp_path / "ada.key")
+    assert Identity.read(tmp_path / "ada.key") == ada
+    assert (tmp_path / "ada.key").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InvalidInput, match="cannot be made"):
+        ada.write(tmp_path / "ada.key")
+    (tmp_path / "bob.key").write_text("not a key")
+    with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
+        Identity.read(tmp_path / "bob.key")
+    with pytest.raises(InvalidInput, match="32 bytes"):
+        Identity.from_secret(b"short")
+
+
+def test_counts_beyond_the_declared_most_are_clipped():
+    nodes = parties(3)
+    nodes["node-0"].table = np.full(CELLS, 10**6)
+    session = session_of(nodes, DistributedLaplace(2, 2, 3, 2, 2, most=100))
+    release, _ = summed(nodes, session)
+    assert release.value.tolist() == expected(nodes, nodes, session.plan).tolist()
+    assert release.value.max() < 100 + 100 + 128 * 3
+
+
+@pytest.mark.parametrize("method", ["rknn", "fedmd", "pate"])
+def test_votes_of_every_method_are_summed_under_masks(method):
+    nodes = parties(3)
+    plan = DistributedLaplace("1/50", 2 if method != "pate" else 4, 3, 2, 2, most=1000)
+    queries = np.array([[0.0], [10.0]], dtype=np.float32)
+    labels = {"node-0": [0, 1], "node-1": [0, 1], "node-2": [1, 1]}
+    samples = np.array([[0.0], [10.0]])
+
+    def answering(name, each):
+        gate = Gate(MemoryLedger({name: Ceiling(1000)}), name)
+        records = Private(Records(samples, np.array(labels[name])))
+
+        def answer(share):
+            match method:
+                case "rknn":
+                    ask = rknn.VoteAsk(queries, Unchanged(1), 1, ("a", "b"), "", share, "votes", "r-1")
+                    return VoteHolder([records], gate).answer(ask)
+                case "fedmd":
+                    ask = fedmd.VoteAsk(queries, Unchanged(1), 2, share, "00", "votes", "r-1")
+                    return VotingParty(records, gate, None).answer(ask)
+                case "pate":
+                    ask = TeacherAsk(samples, ("a", "b"), share, "votes", "r-1")
+                    return TeacherHolder([records], gate, lambda: KNeighborsClassifier(1)).answer(ask)
+
+        return lambda request: answer
+
+    for name, each in nodes.items():
+        each.answer = answering(name, each)
+    session = replace(session_of(nodes, plan), cells=4)
+    release, _ = summed(nodes, session)
+    assert release.value.tolist() == [[2, 1], [0, 3]]
