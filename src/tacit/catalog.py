@@ -64,6 +64,15 @@ def _umap(public: NDArray[Any]) -> Representation:
     return umap_map(public)
 
 
+def _map() -> Any:  # noqa: ANN401
+    """Logistic regression on a map of the samples it is taught."""
+    from sklearn.pipeline import Pipeline
+
+    from tacit.representations.neighbor_map import NeighborMap
+
+    return Pipeline([("map", NeighborMap()), *logistic().steps])
+
+
 def _network(**settings: Any) -> Any:  # noqa: ANN401
     try:
         from tacit.students.torch_classifier import TorchClassifier
@@ -75,6 +84,7 @@ def _network(**settings: Any) -> Any:  # noqa: ANN401
 STUDENTS: Mapping[str, Callable[[], Any]] = {
     "logistic": logistic,
     "forest": forest,
+    "map": lambda: _map(),
     "network": _network,
     "handwriting": lambda: _network(
         network="small-convolutions", epochs=8, batch=32, learning_rate=5e-3, label_smoothing=0.1, average=0.995,

@@ -53,11 +53,12 @@ def demo(
                     parts.public_samples,
                     epsilon,
                     classes=parts.classes,
+                    student="map",
                     seed=None if seed is None else seed + index,
                 )
             )
             tell(index + 1)
-    learner = STUDENTS["logistic"]()
+    learner = STUDENTS["map"]()
     exact_labels, exact_student = train_without_noise(parts, chosen, learner)
     direct = train_directly(parts, learner)
     measured: dict[str, list[float]] = {

@@ -19,8 +19,8 @@ __all__ = ["load_student", "save_student"]
 SKOPS, SAFETENSORS, SIMULATED = "student.skops", "student.safetensors", "simulated-"
 # Compiled, so skops does not vouch for it; it runs no code when it is read, and its nodes are checked below.
 TREE = "sklearn.tree._tree.Tree"
-# Our own step that makes rows of images keeps nothing, so nothing harmful can be read into it.
-KNOWN = (TREE, "tacit.students.flattened.Flatten")
+# Our own steps keep nothing, or arrays of numbers, so nothing harmful can be read into them.
+KNOWN = (TREE, "tacit.representations.neighbor_map.NeighborMap", "tacit.students.flattened.Flatten")
 
 
 def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  # noqa: ANN401
