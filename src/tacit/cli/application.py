@@ -14,6 +14,7 @@ from tacit.cli.audit import audit
 from tacit.cli.bench import app as bench
 from tacit.cli.demo import demo
 from tacit.cli.distill import distill
+from tacit.cli.federation import app as federation
 from tacit.cli.ledger import app as ledger
 from tacit.cli.plan import plan
 from tacit.cli.screen import flowing, speak_plainly
@@ -46,6 +47,7 @@ for command in (demo, distill, plan, audit):
     app.command(help=flowing(command.__doc__ or ""))(command)
 app.add_typer(bench, name="bench")
 app.add_typer(ledger, name="ledger")
+app.add_typer(federation, name="federation")
 
 
 def _version(shown: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,10 @@ class Control:
 
     def start(self, folder: Path, settings: Mapping[str, str]) -> int:
         """Run the app in a folder with these settings; the number of the run."""
-        content = build_fab_from_disk(folder)
+        with warnings.catch_warnings():
+            # Flower's own use of its libraries is not its user's to change.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            content = build_fab_from_disk(folder)
         fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
         request = StartRunRequest(
             fab=fab_to_proto(fab), override_config=user_config_to_proto(dict(settings)), federation=""

@@ -14,18 +14,14 @@ __all__ = ["VERSION", "environment", "pinned_folder", "require_version"]
 
 VERSION = "1.41"
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-PINNED = """#!{python}
-from tacit.exchange.flower_pinned import main
-
-main()
+# By a shell, because the path of an interpreter may be too long for a first line.
+PROGRAM = """#!/bin/sh
+exec '{python}' -c '{code}' "$@"
 """
-EXECUTOR = """#!{python}
-import sys
-
-from flwr.supercore.cli import flower_superexec
-
-sys.exit(flower_superexec())
-"""
+PROGRAMS = {
+    "flwr-clientapp": "from tacit.exchange.flower_pinned import main; main()",
+    "flower-superexec": "from flwr.supercore.cli import flower_superexec; flower_superexec()",
+}
 
 
 def require_version() -> None:
@@ -65,8 +61,8 @@ def pinned_folder(folder: Path) -> Path:
     folder as its whole PATH it runs what is installed here instead.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("flwr-clientapp", PINNED), ("flower-superexec", EXECUTOR)):
+    for name, code in PROGRAMS.items():
         file = folder / name
-        file.write_text(text.format(python=sys.executable), encoding="utf-8")
+        file.write_text(PROGRAM.format(python=sys.executable, code=code), encoding="utf-8")
         file.chmod(0o755)
     return folder

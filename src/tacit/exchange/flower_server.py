@@ -105,6 +105,7 @@ class FlowerExchange:
         turn.asked = tuple(nodes)
         self._tell(turn)
         raw = self._asked(turn, nodes, question, ask)
+        self._tell(turn)
         turn.require(min(self._terms.at_least, len(nodes)) if invited is not None else self._terms.at_least)
         turn.answered.sort()
         if self._journal is not None:

@@ -1,0 +1,184 @@
+"""``tacit federation``: coordinator and nodes as processes of their own, over TLS."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from tacit.cli.federation_demo import demo
+from tacit.cli.screen import console, flowing, show_guarantee, show_rows
+from tacit.core.errors import InvalidInput, TacitError
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help=flowing("""Distil over a federation: each node keeps its records, its policy and its ledger to itself.
+
+A coordinator asks, nodes answer through their own gates, over TLS and with registered keys. A node refuses what its
+own policy does not allow; nothing a job says can change that.
+
+Start with [bold]tacit federation demo[/bold]: a coordinator and four nodes on this machine."""),
+)
+app.command(help=flowing(demo.__doc__ or ""))(demo)
+
+
+@app.command(
+    help=flowing("""Make keys, certificates and files to fill in: for a coordinator, or with --node for a node.
+
+At the coordinator: tacit federation init hub --host hub.example.org. It makes an authority of the federation's own.
+Give every node hub/authority.pem, and keep hub/authority.key to yourself.
+
+At a node: tacit federation init here --node north --address hub.example.org:9092 --authority authority.pem. Send
+here/north.pub to the coordinator, who puts it into hub/nodes/. The key itself stays.""")
+)
+def init(
+    folder: Path = typer.Argument(..., help="The folder to make.", show_default=False),
+    host: list[str] = typer.Option([], help="A name or address under which nodes reach the coordinator; repeatable."),
+    node: str | None = typer.Option(None, help="Make a node of this name."),
+    address: str | None = typer.Option(None, help="With --node: the coordinator's host:port."),
+    authority: Path | None = typer.Option(None, help="With --node: the coordinator's authority.pem."),
+) -> None:
+    """Make keys, certificates and files to fill in."""
+    from tacit.cli.federation_files import new_coordinator, new_node
+
+    _require_flower()
+    if node is None:
+        made = new_coordinator(folder, host)
+    else:
+        if address is None or authority is None:
+            raise InvalidInput("--node needs --address and --authority: where the coordinator is, and whom to trust")
+        made = new_node(folder, node, address, authority)
+    for file in made:
+        console.print(Text.assemble(("made", "bold"), f"  {file}"), soft_wrap=True)
+
+
+@app.command(
+    help=flowing("""Run a node in the foreground, until it is stopped.
+
+The ledger is made from the policy at the first start; a policy that changed is applied. What the node tells its
+operator is in its log, in the state folder beside the node file.
+
+Example: tacit federation node here/node.toml""")
+)
+def node(file: Path = typer.Argument(..., help="The node's file.", show_default=False)) -> None:
+    """Run a node."""
+    from tacit.exchange.flower_processes import node_command
+    from tacit.exchange.node import open_node, prepare_ledger
+    from tacit.exchange.node_file import read_node_file
+    from tacit.exchange.processes import Processes, ended_by_signals, free_port, last_lines
+
+    _require_flower()
+    settings = read_node_file(file)
+    if settings.link is None:
+        raise InvalidInput(f"{file}: has no section [link], so there is no coordinator to connect to")
+    prepare_ledger(settings, lambda said: console.print(said, soft_wrap=True))
+    # What is wrong with the data is found here, where its owner reads it.
+    opened = open_node(settings)
+    state = file.absolute().parent / f"{settings.name}.state"
+    console.print(f"node [bold]{settings.name}[/bold] connects to {settings.link.address}; its log is in {state}")
+    del opened
+    with ended_by_signals(), Processes(state) as processes:
+        processes.start("node", *node_command(file, settings.link, state, free_port()))
+        while processes.alive("node"):
+            time.sleep(0.5)
+        raise TacitError(f"the node ended. The end of its log:\n{last_lines(state / 'node.log')}")
+
+
+@app.command(
+    help=flowing("""Run a job: serve the nodes, ask them, label the public samples and train a student.
+
+The nodes are those whose public keys are in the folder's nodes/. A coordinator that was killed is started again with
+the same command: it goes on where it was, and no node pays twice.
+
+Example: tacit federation coordinator hub --job hub/job.toml --host 0.0.0.0 --port 9092""")
+)
+def coordinator(
+    folder: Path = typer.Argument(..., help="The coordinator's folder.", show_default=False),
+    job: Path | None = typer.Option(None, help="The job file; the folder's job.toml if left out."),
+    host: str = typer.Option("127.0.0.1", help="The address to listen on; 0.0.0.0 for all."),
+    port: int = typer.Option(9092, help="The port to listen on."),
+) -> None:
+    """Run a job."""
+    from tacit.cli.federation_watch import linked, submitted, watched
+    from tacit.exchange.processes import Processes, ended_by_signals
+    from tacit.experiment.federated_job import read_job
+    from tacit.experiment.run import load
+
+    _require_flower()
+    if not (folder / "authority.pem").is_file():
+        raise InvalidInput(f"{folder}: not a coordinator's folder; make one with `tacit federation init {folder}`")
+    file = job or folder / "job.toml"
+    work = read_job(file)
+    if Path(work.out).exists():
+        raise InvalidInput(f"{work.out}: exists already; choose another out in {file}")
+    if not list((folder / "nodes").glob("*.pub")):
+        raise InvalidInput(f"{folder / 'nodes'}: no node's public key is here, so nobody could connect")
+    shown: list[str] = []
+
+    def show(found: dict[str, Any]) -> None:
+        if found["message"] not in shown:
+            shown.append(found["message"])
+            console.print(found["message"], soft_wrap=True, highlight=False, markup=False)
+
+    state = folder / "state"
+    with ended_by_signals(), Processes(state) as processes:
+        console.print(f"serving nodes at {host}:{port}; logs are in {state}")
+        with linked(processes, folder, state, host, port) as control:
+            since = time.time()
+            submitted(control, file)
+            watched(work, processes, show, since)
+    show_guarantee(load(work.out).guarantee)
+
+
+@app.command(
+    help=flowing("""What a node has spent and has left, or how far a coordinator's job is. Reading changes nothing.
+
+Example: tacit federation status here/node.toml, or tacit federation status hub/job.toml""")
+)
+def status(file: Path = typer.Argument(..., help="A node's file or a job file.", show_default=False)) -> None:
+    """Show the state of a node or a job."""
+    import tomllib
+
+    from tacit.cli.federation_watch import progress_of
+    from tacit.exchange.node_file import read_node_file
+    from tacit.experiment.federated_job import read_job
+    from tacit.ledger.sqlite import SqliteLedger
+
+    try:
+        described = "ledger" in tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{file}: cannot be read ({error})") from None
+    if described:
+        settings = read_node_file(file)
+        with SqliteLedger(settings.ledger) as book:
+            words = book.balance(settings.account).in_words
+        console.print(Text.assemble((settings.name, "bold"), f"  {words}"), soft_wrap=True)
+        return
+    found = progress_of(read_job(file))
+    if found is None:
+        console.print("the job has not begun")
+        return
+    console.print(Text.assemble((str(found["state"]), "bold"), f"  {found['message']}"), soft_wrap=True)
+    rows = [
+        (
+            str(turn["number"] + 1),
+            str(len(turn["asked"])),
+            str(len(turn["answered"])),
+            ", ".join(turn["dropped"]) or "-",
+        )
+        for turn in found["turns"]
+    ]
+    if rows:
+        show_rows(("round", "asked", "answered", "lost"), rows, folding=("lost",))
+
+
+def _require_flower() -> None:
+    from tacit.exchange.flower_environment import require_version
+
+    require_version()

@@ -1,0 +1,211 @@
+"""``tacit federation demo``: a coordinator and four nodes on this machine, one of which is killed on the way."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tacit.cli.screen import console, show_guarantee
+
+if TYPE_CHECKING:
+    from tacit.exchange.node_file import NodeFile
+    from tacit.exchange.processes import Processes
+
+__all__ = ["demo"]
+
+NAMES = ("east", "north", "south", "west")
+KILLED = "west"
+POLICY = """\
+[accounts.{name}]
+epsilon = {ceiling}
+
+[allow]
+methods = ["rknn"]
+mechanisms = ["DiscreteLaplaceNoise"]
+purposes = ["reverse k-NN labels"]
+participants = 3
+"""
+NODE = """\
+name = "{name}"
+data = "records.npz"
+label = "y"
+classes = {classes}
+policy = "policy.toml"
+ledger = "{name}.ledger"
+account = "{name}"
+pace = 1.0
+
+[link]
+address = "{address}"
+authority = "authority.pem"
+key = "{name}.key"
+"""
+JOB = """\
+method = "rknn"
+public = "public.npz"
+classes = {classes}
+epsilon = {epsilon}
+records = 1000
+nodes = 4
+at_least = 3
+deadline = 240
+grace = 5
+patience = 240
+out = "run"
+"""
+
+
+def demo(
+    epsilon: float = typer.Option(2.0, help="What each node spends: smaller is more private."),
+    kill: bool = typer.Option(True, help="Kill one node in the middle of the round."),
+    folder: Path | None = typer.Option(None, help="Keep everything in this new folder instead of a temporary one."),
+) -> None:
+    """Run a federation on this machine: certificates, a coordinator and four nodes, over TLS.
+
+    Each node has a quarter of 1,000 private digits, a policy and a ledger of its own, and is a process of its own. The
+    coordinator labels 500 public digits with what they know. On the way one node is killed: the round goes on with
+    the other three. Everything is cleaned up at the end.
+    """
+    from tacit.core.errors import InvalidInput
+    from tacit.exchange.flower_environment import require_version
+    from tacit.exchange.processes import ended_by_signals
+
+    require_version()
+    if folder is not None and folder.exists():
+        raise InvalidInput(f"{folder}: exists already; choose another folder")
+    place = tempfile.TemporaryDirectory(prefix="tacit-federation-") if folder is None else nullcontext(str(folder))
+    with ended_by_signals(), place as home:
+        _run(Path(home), epsilon, kill)
+
+
+def _run(home: Path, epsilon: float, kill: bool) -> None:
+    from tacit.cli.federation_watch import linked, submitted, watched
+    from tacit.exchange.flower_processes import node_command
+    from tacit.exchange.processes import Processes, free_port
+    from tacit.experiment.federated_job import read_job
+
+    hub, port = home / "hub", free_port()
+    console.print("[bold]making[/bold]     an authority, a certificate, and a key, a policy and a ledger for each node")
+    files = _files(home, hub, f"127.0.0.1:{port}", epsilon)
+    job = read_job(hub / "job.toml")
+    with Processes(home / "logs") as processes:
+        console.print(f"[bold]starting[/bold]   the coordinator at 127.0.0.1:{port}, over TLS")
+        with linked(processes, hub, hub / "state", "127.0.0.1", port) as control:
+            console.print(f"[bold]starting[/bold]   nodes {', '.join(NAMES)}; only registered keys are let in")
+            for name, (file, settings) in files.items():
+                assert settings.link is not None
+                processes.start(name, *node_command(file, settings.link, file.parent / "state", free_port()))
+            began = time.time()
+            submitted(control, hub / "job.toml")
+            state = _State(files, processes, kill)
+            with Live(state.table(), console=console, refresh_per_second=4, transient=False) as live:
+
+                def show(found: dict[str, Any]) -> None:
+                    state.take(found)
+                    live.update(state.table())
+
+                watched(job, processes, show, began, patience=300.0)
+                live.update(state.table())
+        _result(Path(job.out), state)
+
+
+def _files(home: Path, hub: Path, address: str, epsilon: float) -> dict[str, tuple[Path, NodeFile]]:
+    from tacit.cli.federation_files import new_coordinator, new_node
+    from tacit.datasets.digits import digits
+    from tacit.exchange.node import prepare_ledger
+    from tacit.exchange.node_file import read_node_file
+
+    parts = digits()
+    classes = [str(name) for name in parts.classes]
+    new_coordinator(hub, [])
+    np.savez(hub / "public.npz", X=parts.public_samples)
+    (hub / "job.toml").write_text(JOB.format(classes=classes, epsilon=epsilon).replace("'", '"'), encoding="utf-8")
+    found = {}
+    for name, rows in zip(NAMES, np.array_split(np.arange(len(parts.private_labels)), len(NAMES)), strict=True):
+        own = home / name
+        new_node(own, name, address, hub / "authority.pem")
+        (hub / "nodes" / f"{name}.pub").write_bytes((own / f"{name}.pub").read_bytes())
+        np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
+        (own / "policy.toml").write_text(POLICY.format(name=name, ceiling=2 * epsilon), encoding="utf-8")
+        text = NODE.format(name=name, address=address, classes=classes).replace("'", '"')
+        (own / "node.toml").write_text(text, encoding="utf-8")
+        settings = read_node_file(own / "node.toml")
+        prepare_ledger(settings)
+        found[name] = (own / "node.toml", settings)
+    return found
+
+
+class _State:
+    """What the screen shows: each node, what it did in this round, and what its ledger has left."""
+
+    def __init__(self, files: dict[str, tuple[Path, NodeFile]], processes: Processes, kill: bool) -> None:
+        self._files = files
+        self._processes = processes
+        self._kill = kill
+        self._message = "waiting for the coordinator and the nodes"
+        self._turn: dict[str, Any] = {"number": 0, "asked": [], "answered": [], "dropped": {}}
+        self._began = time.monotonic()
+
+    def take(self, found: dict[str, Any]) -> None:
+        """Look at the job's progress; in the middle of the first round kill one node."""
+        self._message = found["message"]
+        if not found["turns"]:
+            return
+        self._turn = found["turns"][-1]
+        if self._kill and KILLED in self._turn["asked"] and KILLED not in self._turn["answered"]:
+            self._kill = False
+            self._processes.kill(KILLED)
+
+    def table(self) -> Table:
+        """The nodes as they are now."""
+        turn = self._turn
+        heard = len(turn["answered"]) + len(turn["dropped"])
+        table = Table(
+            "node", "process", "this round", "ε left of its own ledger",
+            title=f"round {turn['number'] + 1} · {len(turn['asked'])} questions sent · {heard} settled · "
+            f"{time.monotonic() - self._began:.0f} s",
+            caption=Text(self._message),
+        )  # fmt: skip
+        for name in NAMES:
+            alive = self._processes.alive(name)
+            process = Text("running", "green") if alive else Text("killed", "red")
+            table.add_row(name, process, self._did(name), self._left(name))
+        return table
+
+    def _did(self, name: str) -> str:
+        if name in self._turn["answered"]:
+            return "answered"
+        return str(self._turn["dropped"].get(name, "asked" if name in self._turn["asked"] else "-"))
+
+    def _left(self, name: str) -> str:
+        from tacit.core.guarantee import decimal
+        from tacit.ledger.sqlite import SqliteLedger
+
+        settings = self._files[name][1]
+        with SqliteLedger(settings.ledger) as book:
+            balance = book.balance(settings.account)
+        return f"{balance.remaining_shown} of {decimal(balance.ceiling.epsilon)}"
+
+
+def _result(out: Path, state: _State) -> None:
+    from tacit.datasets.digits import digits
+    from tacit.experiment.baselines import accuracy
+    from tacit.experiment.run import load
+
+    parts, run = digits(), load(out)
+    labels = accuracy(run.labels.astype(int), parts.public_labels)
+    test = accuracy(run.student.predict(parts.test_samples).astype(int), parts.test_labels)
+    console.print(
+        f"[bold]result[/bold]     {run.recipe['answered']} of {run.recipe['nodes']} nodes answered; "
+        f"{100 * labels:.1f} % of the public labels are right, the student is right on {100 * test:.1f} % of the test"
+    )
+    show_guarantee(run.guarantee)

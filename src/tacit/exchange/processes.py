@@ -1,0 +1,143 @@
+"""Processes that belong together: started in groups of their own, watched, and ended on every way out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+from tacit.core.errors import TacitError
+
+__all__ = ["Processes", "ended_by_signals", "free_port", "last_lines"]
+
+PATIENCE = 5.0
+
+
+@dataclass
+class Processes:
+    """Named processes with a log file each. Leaving the context ends all of them, and what they started.
+
+    >>> import tempfile
+    >>> with Processes(Path(tempfile.mkdtemp())) as processes:
+    ...     made = processes.start("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ))
+    ...     processes.alive("sleeper")
+    True
+    >>> made.poll() is not None
+    True
+    """
+
+    logs: Path
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(
+        self, name: str, command: Sequence[str | Path], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """Start a process whose output goes to ``<name>.log``; it ends when this process ends, however that happens."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        with (self.logs / f"{name}.log").open("ab") as log:
+            made = subprocess.Popen(  # noqa: S603
+                list(map(str, command)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(environment),
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        self.running[name] = made
+        return made
+
+    def alive(self, name: str) -> bool:
+        """Whether the process is there."""
+        return name in self.running and self.running[name].poll() is None
+
+    def kill(self, name: str) -> None:
+        """End a process and all it started at once, as a crash would."""
+        _signal(self.running[name], signal.SIGKILL)
+        self.running[name].wait()
+
+    def stop(self, name: str) -> None:
+        """Let a process hang: it is there and does nothing. ``resume`` lets it go on."""
+        _signal(self.running[name], signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let a stopped process go on."""
+        _signal(self.running[name], signal.SIGCONT)
+
+    def end(self) -> None:
+        """End everything: politely, and after some patience not."""
+        for made in self.running.values():
+            _signal(made, signal.SIGCONT)
+            _signal(made, signal.SIGTERM)
+        deadline = time.monotonic() + PATIENCE
+        for made in self.running.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                made.wait(max(0.0, deadline - time.monotonic()))
+        for made in self.running.values():
+            # The group outlives its leader where a child did not listen.
+            _signal(made, signal.SIGKILL)
+            made.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now.
+
+    >>> 1024 <= free_port() < 65536
+    True
+    """
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def last_lines(file: Path, count: int = 15) -> str:
+    """The end of a log, for an error message."""
+    try:
+        return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])
+    except OSError:
+        return "(no log)"
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a polite end (SIGTERM, SIGHUP) leave through every ``finally``, as an interrupt does."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise TacitError(f"ended by {signal.Signals(number).name}")
+
+    before = {each: signal.signal(each, leave) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _signal(made: subprocess.Popen[bytes], number: int) -> None:
+    # The process is the leader of its group, so its number is the group's.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(made.pid, number)
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this process when the one that started it is gone, killed or not."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
