@@ -8,7 +8,9 @@ from sklearn.svm import LinearSVC
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
+from tacit.experiment.fedmd_models import party_models
 from tacit.students.refitted import Refitted
+from tacit.students.saved import load_student, save_student
 from tacit.students.torch_continued import CONTINUED, ContinuedNetwork
 from tacit.students.weighted import logistic
 
@@ -126,3 +128,32 @@ def test_a_classifier_with_one_class_and_one_without_probabilities():
     mute.learn(X, y, epochs=1)
     assert not mute.gives_scores
     assert (mute.predict(X) == y).all()
+
+
+@pytest.mark.parametrize("kind", ["three-convolutions", "perceptron"])
+def test_a_network_is_saved_and_read_without_running_code(kind, tmp_path):
+    X, y = images(60)
+    model = ContinuedNetwork(kind, X, classes=2)
+    model.learn(X, y, epochs=2)
+    name = save_student(model, tmp_path)
+    assert (load_student(tmp_path / name).logits(X) == model.logits(X)).all()
+
+
+def test_a_perceptron_learns_tables_whose_columns_have_scales_of_their_own(tmp_path):
+    noise = (SeededRandomness(3).words(400) % 100).astype(np.float64).reshape(200, 2)
+    y = (noise[:, 0] > 50).astype(np.int64)
+    X = noise * [1e-4, 1e5]
+    X = np.column_stack([X, np.full(200, 7.0)])
+    model = ContinuedNetwork("perceptron", X, classes=2)
+    model.learn(X, y, epochs=30)
+    assert (model.predict(X) == y).mean() > 0.95
+    name = save_student(model, tmp_path)
+    assert (load_student(tmp_path / name).logits(X) == model.logits(X)).all()
+
+
+def test_a_refitted_pipeline_of_public_components_is_saved(tmp_path):
+    X, y = images(60)
+    model = party_models(["logistic"], 1, X, 2)[0]
+    model.learn(X, y, epochs=1)
+    name = save_student(model.fitted, tmp_path)
+    assert (load_student(tmp_path / name).predict(X.reshape(60, -1)) == model.predict(X)).all()

@@ -18,6 +18,7 @@ import typer
 from click.core import ParameterSource
 from typer.models import OptionInfo
 
+from tacit.cli.distill_fedmd import fedmd
 from tacit.cli.distill_rknn import rknn
 from tacit.core.errors import InvalidInput
 
@@ -25,7 +26,7 @@ __all__ = ["METHODS", "distill"]
 
 Method = Callable[..., None]
 # The first is the method where none is named.
-METHODS: Mapping[str, Method] = {"rknn": rknn}
+METHODS: Mapping[str, Method] = {"rknn": rknn, "fedmd": fedmd}
 PANELS = {"rknn": "Options of rknn", "privatekt": "Options of privatekt", "fedmd": "Options of fedmd"}
 
 

@@ -106,16 +106,23 @@ class Request:
             self._lock = None
 
     def paid(self) -> bool | None:
-        """Whether the request was paid for; nothing where the ledger cannot be asked."""
-        if self._ledger is None or self._account is None:
+        """Whether the request was paid for; nothing where the ledger cannot be asked.
+
+        A folder holds the ledgers of several parties, each with accounts of its own.
+        """
+        if self._ledger is None or (self._account is None and not self._ledger.is_dir()):
             return False
         from tacit.ledger.sqlite import SqliteLedger
 
         try:
-            with SqliteLedger(self._ledger) as book:
-                return any(self._mine(each.receipt.request) for each in book.payments(self._account))
+            for file in sorted(self._ledger.glob("*.ledger")) if self._ledger.is_dir() else [self._ledger]:
+                with SqliteLedger(file) as book:
+                    for account in book.accounts() if self._account is None else [self._account]:
+                        if any(self._mine(each.receipt.request) for each in book.payments(account)):
+                            return True
         except TacitError:
             return None
+        return False
 
     def _mine(self, request: str) -> bool:
         """Whether a payment is for this request, or for one of its rounds."""

@@ -192,6 +192,7 @@ def federate(
         else Books.opened(ceilings, None if ledgers is None else Path(ledgers))
     )
     try:
+        books.foresee(coordinator.prices())
         sides = party_sides(variant, setting, books, made, samples, schedule, seed)
         curve = Curve(made, setting.test, progress)
         release = run_rounds(coordinator, sides, curve)

@@ -21,7 +21,8 @@ from tacit.core.protocols import Integers
 from tacit.core.randomness import SeededRandomness, permutations
 from tacit.datasets.cifar10 import read_cifar10
 from tacit.datasets.idx import find_idx, read_idx
-from tacit.private.partition import split_by_class, split_by_dirichlet, split_by_owner, split_evenly
+from tacit.experiment.shared_out import split_rows
+from tacit.private.partition import split_by_owner
 
 __all__ = ["STAND_INS", "StandIn", "cifar_six", "clothes", "fashion_six", "femnist_digits", "shared_out"]
 
@@ -162,20 +163,13 @@ def shared_out(
     >>> [len(y) for _, y in shared_out(toy, 3)]
     [2, 2, 2]
     """
-    match how:
-        case "iid":
-            split = split_evenly(len(data.labels), parties, seed)
-        case "dirichlet":
-            split = split_by_dirichlet(data.labels, parties, alpha, seed)
-        case "class":
-            split = split_by_class(data.labels, parties, seed)
-        case "owner":
-            if data.owners is None:
-                raise InvalidInput(f"{data.name}: the samples have no owners")
-            split = split_by_owner(data.owners)
-            if not 1 <= parties <= len(split):
-                raise InvalidInput(f"parties must be between 1 and the {len(split)} owners, got {parties}")
-            split = split[:parties]
-        case _:
-            raise InvalidInput(f"how must be one of iid, dirichlet, class, owner, got {how!r}")
-    return [(data.samples[rows], data.labels[rows]) for rows in split if len(rows)]
+    if how == "owner":
+        if data.owners is None:
+            raise InvalidInput(f"{data.name}: the samples have no owners")
+        split = split_rows(data.labels, data.owners)
+        if not 1 <= parties <= len(split):
+            raise InvalidInput(f"parties must be between 1 and the {len(split)} owners, got {parties}")
+        split = split[:parties]
+    else:
+        split = split_rows(data.labels, parties, "even" if how == "iid" else how, alpha, seed)
+    return [(data.samples[rows], data.labels[rows]) for rows in split]

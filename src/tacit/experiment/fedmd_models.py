@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
@@ -15,10 +14,13 @@ from tacit.methods.fedmd.study import PartyModel
 from tacit.students.refitted import Refitted
 from tacit.students.weighted import takes_weights
 
-__all__ = ["MIXED", "MODELS", "StartingModel", "model_name", "party_models"]
+__all__ = ["FOR_TABLES", "MIXED", "MODELS", "StartingModel", "model_name", "party_models"]
 
 # What a federation of different models is made of when nothing else is said, one after another.
 MIXED = ("two-convolutions", "three-convolutions", "perceptron", "two-wide-convolutions", "forest")
+# The same for tables, where a convolution has nothing to look at.
+FOR_TABLES = ("perceptron", "forest", "logistic")
+COMPONENTS = 50
 
 
 @runtime_checkable
@@ -30,10 +32,6 @@ class StartingModel(PartyModel, Protocol):
         ...
 
 
-def _components(public: NDArray[Any]) -> int:
-    return min(50, len(public), int(np.prod(public.shape[1:])))
-
-
 def _forest() -> Any:  # noqa: ANN401
     from sklearn.ensemble import RandomForestClassifier
 
@@ -41,14 +39,15 @@ def _forest() -> Any:  # noqa: ANN401
 
 
 def _logistic(public: NDArray[Any]) -> Any:  # noqa: ANN401
-    from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, StandardScaler
+    from sklearn.preprocessing import StandardScaler
+
+    from tacit.students.projected import Projected
 
     # A party may have fewer records than components, so they are found on the public samples and kept.
-    found = PCA(_components(public), random_state=0).fit(public.reshape(len(public), -1))
-    return make_pipeline(FunctionTransformer(found.transform), StandardScaler(), LogisticRegression(max_iter=500))
+    seen = Projected.components(public, COMPONENTS)
+    return make_pipeline(seen, StandardScaler(), LogisticRegression(max_iter=500))
 
 
 def _network(kind: str) -> Callable[[NDArray[Any], int, int], StartingModel]:
@@ -103,6 +102,7 @@ def party_models(
     Labels of ``label_classes`` other classes teach features only. A kind is a name of ``MODELS``, a scikit-learn
     classifier, or a ``StartingModel`` that was made before. Parties of one kind start from the same pretrained model.
 
+    >>> import numpy as np
     >>> made = party_models(["perceptron", "forest"], 3, np.zeros((4, 8, 8)), classes=2)
     >>> [type(each).__name__ for each in made]
     ['ContinuedNetwork', 'Refitted', 'ContinuedNetwork']

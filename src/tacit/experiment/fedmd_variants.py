@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +15,7 @@ from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
 from tacit.core.protocols import Integers, Ledger
 from tacit.core.rational import Number, positive, probability
 from tacit.core.release import Receipt
+from tacit.core.spend import Spend
 from tacit.experiment.unlimited import UnlimitedLedger
 from tacit.ledger.memory import Ceiling, MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
@@ -100,6 +101,12 @@ class Books:
                 each.close()
 
         return cls(tuple(books), accounts, close)
+
+    def foresee(self, prices: Mapping[str, Spend]) -> None:
+        """Refuse a run that some party's budget does not carry to its end, before its first round is paid."""
+        for ledger, account in zip(self.ledgers, self.accounts, strict=True):
+            if isinstance(ledger, MemoryLedger | SqliteLedger):
+                ledger.foresee(account, prices)
 
 
 def account_name(party: int) -> str:

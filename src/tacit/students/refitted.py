@@ -43,6 +43,11 @@ class Refitted:
         """Whether the classifier has ``predict_proba``."""
         return hasattr(self._estimator, "predict_proba")
 
+    @property
+    def fitted(self) -> Any:  # noqa: ANN401
+        """The classifier as it stands, for rows of features."""
+        return self._current()
+
     def pretrain(self, samples: NDArray[Any], labels: Integers, classes: int, epochs: int) -> None:
         """Know labeled public samples until the first consensus comes; of other classes they are no use here."""
         if classes == self._classes:

@@ -20,7 +20,12 @@ SKOPS, SAFETENSORS, SIMULATED = "student.skops", "student.safetensors", "simulat
 # Compiled, so skops does not vouch for it; it runs no code when it is read, and its nodes are checked below.
 TREE = "sklearn.tree._tree.Tree"
 # Our own steps keep nothing, or arrays of numbers, so nothing harmful can be read into them.
-KNOWN = (TREE, "tacit.representations.neighbor_map.NeighborMap", "tacit.students.flattened.Flatten")
+KNOWN = (
+    TREE,
+    "tacit.representations.neighbor_map.NeighborMap",
+    "tacit.students.flattened.Flatten",
+    "tacit.students.projected.Projected",
+)
 
 
 def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  # noqa: ANN401
@@ -66,10 +71,12 @@ def load_student(path: Path) -> Any:  # noqa: ANN401
         case "student.safetensors":
             try:
                 from tacit.students.torch_classifier import TorchClassifier
+                from tacit.students.torch_continued import FORMAT, ContinuedNetwork
+                from tacit.students.torch_tensors import kind_of
             except ModuleNotFoundError as error:
                 raise InvalidInput(f"{path}: needs {error.name}: pip install 'tacit[torch]'") from None
 
-            return TorchClassifier.load_tensors(path)
+            return (ContinuedNetwork if kind_of(path) == FORMAT else TorchClassifier).load_tensors(path)
         case _:
             raise InvalidInput(
                 f"{path}: only {SKOPS} and {SAFETENSORS} are read; a pickle can run any code and is refused"

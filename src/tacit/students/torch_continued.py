@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,11 @@ from tacit.core.errors import InvalidInput
 from tacit.core.images import ImageShape, as_images, image_shape
 from tacit.core.protocols import Floats, Integers
 from tacit.students.torch_architectures import Network
+from tacit.students.torch_tensors import read_tensors, write_tensors
 
-__all__ = ["CONTINUED", "ContinuedNetwork"]
+__all__ = ["CONTINUED", "FORMAT", "ContinuedNetwork"]
+
+FORMAT = "tacit continued network 1"
 
 # A few dozen records still make several steps an epoch; many make batches that keep the processor busy.
 SMALLEST_BATCH, LARGEST_BATCH, STEPS = 8, 64, 16
@@ -85,7 +89,7 @@ class ContinuedNetwork:
         if learning_rate <= 0:
             raise InvalidInput(f"learning_rate must be above 0, got {learning_rate}")
         self.kind = kind
-        self._shape = image_shape(public)
+        self._shape = _shape(kind, public)
         self._classes = classes
         self._learning_rate = learning_rate
         self._generator = torch.Generator().manual_seed(seed)
@@ -94,7 +98,9 @@ class ContinuedNetwork:
             self._network = CONTINUED[kind](self._shape, classes).to(memory_format=torch.channels_last)
         shown = self._tensor(public[: 10 * INFERENCE_BATCH])
         self._network.mean.copy_(shown.mean(dim=(0, 2, 3))[:, None, None])
-        self._network.spread.copy_(shown.std(dim=(0, 2, 3)).clamp(min=1e-6)[:, None, None])
+        spread = shown.std(dim=(0, 2, 3), correction=0)
+        # What never varies in public says nothing of its scale.
+        self._network.spread.copy_(torch.where(spread > 1e-6, spread, 1.0)[:, None, None])
         self._optimizer = self._fresh_optimizer()
 
     def pretrain(self, samples: NDArray[Any], labels: Integers, classes: int, epochs: int) -> None:
@@ -134,6 +140,25 @@ class ContinuedNetwork:
         predicted: Integers = self.logits(samples).argmax(axis=1).astype(np.int64)
         return predicted
 
+    def save_tensors(self, file: Path) -> None:
+        """Write the weights as plain tensors, with the kind of network in words; where training was is not kept."""
+        words = {"kind": self.kind, "shape": self._shape, "classes": self._classes}
+        write_tensors(file, FORMAT, self._network.state_dict(), words)
+
+    @classmethod
+    def load_tensors(cls, file: Path) -> ContinuedNetwork:
+        """The network that ``save_tensors`` wrote; nothing in the file is executed."""
+        state, words = read_tensors(file, FORMAT, "student")
+        try:
+            height, width, channels = words["shape"]
+            table = words["kind"] == "perceptron" and height == width == 1
+            blank = np.zeros((1, channels) if table else (1, height, width, channels))
+            student = cls(words["kind"], blank, words["classes"])
+            student._network.load_state_dict(state)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise InvalidInput(f"{file}: not a student that can be read ({type(error).__name__}: {error})") from error
+        return student
+
     def _epochs(
         self,
         samples: NDArray[Any],
@@ -164,6 +189,13 @@ class ContinuedNetwork:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (1,), generator=self._generator)))
             yield
+
+
+def _shape(kind: str, public: NDArray[Any]) -> ImageShape:
+    """What a sample is: an image, or to a perceptron a row of features, each with a scale of its own."""
+    if kind == "perceptron" and public.ndim == 2:
+        return 1, 1, public.shape[1]
+    return image_shape(public)
 
 
 def _distance(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["read_tensors", "write_tensors"]
+__all__ = ["kind_of", "read_tensors", "write_tensors"]
 
 
 def write_tensors(file: Path, kind: str, tensors: dict[str, torch.Tensor], words: dict[str, Any]) -> None:
@@ -49,3 +49,14 @@ def read_tensors(file: Path, kind: str, what: str) -> tuple[dict[str, torch.Tens
         return tensors, json.loads(head["words"])
     except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise InvalidInput(f"{file}: not a {what} that can be read ({type(error).__name__}: {error})") from error
+
+
+def kind_of(file: Path) -> str | None:
+    """Which kind of tensors a file says it holds; nothing where it cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return str((opened.metadata() or {}).get("format"))
+    except (SafetensorError, OSError):
+        return None

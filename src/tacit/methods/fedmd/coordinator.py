@@ -13,6 +13,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Integers, Mechanism, Representation
 from tacit.core.randomness import SeededRandomness, permutations
 from tacit.core.release import Release, gather
+from tacit.core.spend import Spend
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.methods.fedmd.consensus import Weights, as_probabilities, average, read_answer
 from tacit.methods.fedmd.form import Form, one_hot
@@ -97,7 +98,7 @@ class PredictCoordinator:
             public=self._public,
             feedback=None if state.history is None else state.history.value[-1],
             purpose=self._purpose,
-            request=f"{self._request} round {state.rounds}",
+            request=self._name(state.rounds),
         )
 
     def fold(self, state: RoundState, answers: Sequence[Release[Any]]) -> RoundState:
@@ -114,6 +115,15 @@ class PredictCoordinator:
         if state.history is None:
             raise InvalidInput("the run has no answer yet")
         return state.history.map(lambda history: Outcome(history, history[-1:]))
+
+    def prices(self) -> dict[str, Spend]:
+        """What each party will be asked to pay, request by request; nothing where answers follow from a release."""
+        if self._mechanism is None:
+            return {}
+        return {self._name(number): self._mechanism.spend for number in range(self._rounds)}
+
+    def _name(self, number: int) -> str:
+        return f"{self._request} round {number}"
 
     def _rows(self, number: int) -> Integers:
         return round_rows(self._samples, self._queries, self._seed, number)
@@ -178,7 +188,7 @@ class VoteCoordinator:
             mechanism=self._mechanism,
             public=digest_of(self._public),
             purpose=self._purpose,
-            request=f"{self._request} votes",
+            request=next(iter(self.prices())),
         )
 
     def fold(self, state: RoundState, answers: Sequence[Release[Any]]) -> RoundState:
@@ -192,6 +202,10 @@ class VoteCoordinator:
         if state.history is None:
             raise InvalidInput("the run has no answer yet")
         return state.history.map(lambda history: Outcome(history, history))
+
+    def prices(self) -> dict[str, Spend]:
+        """What each party will be asked to pay: once."""
+        return {f"{self._request} votes": self._mechanism.spend}
 
     def _agree(self, answers: list[Any]) -> tuple[Feedback, ...]:
         labels_only = isinstance(self._mechanism, PermuteAndFlip)
