@@ -19,10 +19,10 @@ from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SystemRandomness, integer_below
 from tacit.core.release import Release
+from tacit.exchange.ciphers import agreed, boxed, derived, public_key, unboxed
 from tacit.exchange.fields import opened, packed
 from tacit.exchange.identity import Identity
-from tacit.exchange.masking.masks import masking_public, own_stream, pair_stream
-from tacit.exchange.masking.secrets import agreed, boxed, commitment, derived, public_key, unboxed
+from tacit.exchange.masking.masks import commitment, masking_public, own_stream, pair_stream
 from tacit.exchange.masking.session import (
     Keys,
     Session,
@@ -94,7 +94,7 @@ def announce(session: Session, node: str, identity: Identity) -> tuple[ClientSta
     source = SystemRandomness()
     sealing, masking, seed = (to_bytes(integer_below(PRIME, source)) for _ in range(3))
     state = ClientState(session, node, sealing, masking, seed)
-    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session.digest, node)
+    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session, node)
     keys = Keys.signed(session, node, identity, *public).to_bytes()
     return _done(state, "keys", b"", keys), keys
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.exchange.masking.secrets import agreed, derived, public_key, stream
+from tacit.exchange.ciphers import agreed, derived, public_key, stream
 from tacit.exchange.masking.session import Keys, Session
 
-__all__ = ["masking_public", "own_stream", "pair_stream"]
+__all__ = ["commitment", "masking_public", "own_stream", "pair_stream"]
 
 
 def own_stream(seed: bytes, session: Session, node: str) -> NDArray[np.uint64]:
@@ -31,3 +33,8 @@ def masking_public(masking: bytes, session: Session, node: str) -> bytes:
 
 def _masking_key(masking: bytes, session: Session, node: str) -> bytes:
     return derived(masking, "masking key", session.digest, node)
+
+
+def commitment(seed: bytes, session: Session, node: str) -> bytes:
+    """What tells a seed from every other without saying it: the seed has 255 random bits."""
+    return hashlib.sha256(derived(seed, "commitment", session.digest, node)).digest()

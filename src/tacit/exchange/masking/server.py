@@ -20,8 +20,7 @@ from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.protocols import Integers
 from tacit.core.release import Release, gather
 from tacit.exchange.fields import opened, packed
-from tacit.exchange.masking.masks import masking_public, own_stream, pair_stream
-from tacit.exchange.masking.secrets import commitment
+from tacit.exchange.masking.masks import commitment, masking_public, own_stream, pair_stream
 from tacit.exchange.masking.session import (
     Keys,
     Session,
@@ -207,7 +206,7 @@ def _whole_mask(state: ServerState) -> NDArray[np.uint64]:
 
 
 def _is_seed(session: Session, keys: Keys, secret: bytes) -> bool:
-    return commitment(secret, session.digest, keys.node) == keys.commitment
+    return commitment(secret, session, keys.node) == keys.commitment
 
 
 def _is_masking(session: Session, keys: Keys, secret: bytes) -> bool:

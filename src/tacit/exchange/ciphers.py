@@ -1,12 +1,12 @@
 """Keys, masks and boxes: X25519 agreements, HKDF, ChaCha20 streams and ChaCha20-Poly1305 seals from ``cryptography``.
 
-Every key is derived for one purpose in one session between two named parties. Nothing is used twice: a stream is read
-once from its beginning, and a box's key belongs to one sender, one receiver and one session, so its nonce may be zero.
+Every key is derived for one purpose in one context between two parties. Nothing is used twice: a stream is read once
+from its beginning, and a box's key seals one box, so its nonce may be zero.
 """
 
 from __future__ import annotations
 
-import hashlib
+import os
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["agreed", "boxed", "commitment", "derived", "public_key", "stream", "unboxed"]
+__all__ = ["KEY", "OVERHEAD", "agreed", "boxed", "derived", "public_key", "seal", "stream", "unboxed", "unseal"]
 
 NONCE = b"\0" * 12
 ZERO_COUNTER = b"\0" * 16
 KEY = 32
+# What sealing adds: a fresh public key and a tag.
+OVERHEAD = KEY + 16
 
 
 def derived(secret: bytes, purpose: str, *context: str | bytes) -> bytes:
@@ -34,7 +36,7 @@ def derived(secret: bytes, purpose: str, *context: str | bytes) -> bytes:
     """
     parts = [purpose.encode(), *(each.encode() if isinstance(each, str) else each for each in context)]
     info = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-    return HKDF(SHA256(), KEY, salt=b"tacit masking 1", info=info).derive(secret)
+    return HKDF(SHA256(), KEY, salt=b"tacit 1", info=info).derive(secret)
 
 
 def public_key(secret: bytes) -> bytes:
@@ -85,6 +87,26 @@ def unboxed(key: bytes, box: bytes, label: bytes) -> bytes | None:
         return None
 
 
-def commitment(seed: bytes, session: str, node: str) -> bytes:
-    """What tells a seed from every other without saying it: the seed has 255 random bits."""
-    return hashlib.sha256(derived(seed, "commitment", session, node)).digest()
+def seal(public: bytes, content: bytes, context: str) -> bytes:
+    """The content, sealed for who has the secret half of the key, by nobody in particular.
+
+    A fresh key is made for every box and forgotten, so not even who sealed a box can open it again.
+
+    >>> unseal(b"s" * 32, seal(public_key(b"s" * 32), b"hello", "run 1"), "run 1")
+    b'hello'
+    >>> unseal(b"s" * 32, seal(public_key(b"s" * 32), b"hello", "run 1"), "run 2") is None
+    True
+    """
+    fresh = os.urandom(KEY)
+    own = public_key(fresh)
+    return own + boxed(derived(agreed(fresh, public), "seal", context, own, public), content, context.encode())
+
+
+def unseal(secret: bytes, box: bytes, context: str) -> bytes | None:
+    """What was sealed, or nothing if it was not sealed for this key and context."""
+    own = box[:KEY]
+    try:
+        shared = agreed(secret, own)
+    except InvalidInput:
+        return None
+    return unboxed(derived(shared, "seal", context, own, public_key(secret)), box[KEY:], context.encode())
