@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.catalog import REPRESENTATIONS
 from tacit.core.content import content_digest, row_digests
 from tacit.core.errors import InvalidInput, RequestConflict, ToleranceExceeded
 from tacit.core.guarantee import Adjacency, Unit
@@ -369,6 +370,15 @@ def test_an_encoder_fitted_on_the_records_is_refused_by_who_has_them():
     own = {"representation": Remembering(SAMPLES), "queries": 30, "classes": range(10)}
     with pytest.raises(InvalidInput, match="fitted on these private records"):
         tacit.distill((SAMPLES, LABELS), PARTS.public_samples, 1, **own)
+
+
+@pytest.mark.parametrize("name", ["pca", "standardised", "spectral", "gradients"])
+def test_our_own_encoders_give_away_what_they_were_fitted_on(name):
+    images = SAMPLES.reshape(-1, 8, 8)
+    shuffled = np.random.default_rng(0).permutation(1000)
+    with pytest.raises(InvalidInput, match="fitted on these private records"):
+        refuse_own_encoder(REPRESENTATIONS[name](images[shuffled], 20), images)
+    refuse_own_encoder(REPRESENTATIONS[name](images[:-1], 20), images)
 
 
 def test_a_holder_does_not_confirm_a_guess_at_its_records():

@@ -257,3 +257,40 @@ def test_the_number_of_queries_stays_sensible():
 def test_clusters_need_distinct_samples():
     with pytest.raises(InvalidInput, match="3 distinct public samples"):
         cluster(np.array([[0.0], [1.0], [1.0], [2.0]], dtype=np.float32), 4)
+
+
+# A holder's own cache
+
+
+def test_encodings_of_records_are_kept_only_where_the_holder_says_so(tmp_path, monkeypatch):
+    def run(**settings):
+        given = (PARTS.private_samples, PARTS.private_labels)
+        return tacit.distill(given, PARTS.public_samples, 1, classes=range(10), seed=3, **settings)
+
+    monkeypatch.chdir(tmp_path)
+    plain = run()
+    assert not list(tmp_path.iterdir())
+    kept = run(private_cache="mine")
+    files = sorted((tmp_path / "mine").iterdir())
+    assert files
+    assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+    again = run(private_cache="mine")
+    assert sorted((tmp_path / "mine").iterdir()) == files
+    for other in (kept, again):
+        assert np.array_equal(other.labels, plain.labels)
+
+
+def test_a_view_that_cannot_be_named_is_computed_and_not_kept(tmp_path):
+    """The student of a second round has no plain parameters: a cache must not end a run that was paid for."""
+    given = (PARTS.private_samples, PARTS.private_labels)
+    settings = {"classes": range(10), "seed": 3, "iterations": 2, "queries": 20}
+    cached = tacit.distill(given, PARTS.public_samples, 4, private_cache=tmp_path / "mine", **settings)
+    assert np.array_equal(cached.labels, tacit.distill(given, PARTS.public_samples, 4, **settings).labels)
+
+
+def test_a_cache_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="file: no place for a cache"):
+        tacit.distill(
+            (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1, private_cache=tmp_path / "file"
+        )

@@ -44,6 +44,7 @@ from tacit.private.gate import Gate
 from tacit.private.partition import split_by_owner, split_evenly
 from tacit.private.persons import bounded_rows
 from tacit.private.records import Private, Records
+from tacit.representations.encoded_cache import EncodedCache
 from tacit.students.flattened import for_images
 
 __all__ = ["Plan", "distill", "plan"]
@@ -87,6 +88,7 @@ def distill(
     ledger: Ledger | str | Path | None = None,
     account: str | None = None,
     request: str | None = None,
+    private_cache: str | Path | None = None,
     seed: int | None = None,
     announce: Callable[[Plan], None] | None = None,
     progress: Callable[[int], None] | None = None,
@@ -105,8 +107,10 @@ def distill(
     cluster a class, ``one_to_one`` labels them all at once, which noise disturbs far less. With a ``ledger``, a
     ``request`` of several iterations can be taken up again only if the student learns the same from the same labels:
     fix its random state.
-    ``announce`` is shown the plan before any record is counted, ``progress`` how many records have voted, and
-    ``stage`` what is being done now. What gives reason to think again is a ``TacitWarning``, before anything is paid.
+    Encodings of records are forgotten, unless ``private_cache`` names a folder to keep them in; they are as private
+    as the records. ``announce`` is shown the plan before any record is counted, ``progress`` how many records have
+    voted, and ``stage`` what is being done now. What gives reason to think again is a ``TacitWarning``, before
+    anything is paid.
 
     >>> from tacit.datasets.digits import digits
     >>> parts = digits()
@@ -169,7 +173,9 @@ def distill(
         if announce is not None:
             announce(chosen)
         side = VoteHolder if chosen.trust is Trust.CENTRAL else VoteCrowd
-        holder = side([Private(records.take(rows)) for rows in split], Gate(book, payer, randomness), progress)
+        cache = None if private_cache is None else EncodedCache(private_cache)
+        held = [Private(records.take(rows)) for rows in split]
+        holder = side(held, Gate(book, payer, randomness), progress, cache)
         exchange = local_exchange([holder])
 
         def put(ask: Any) -> list[Release[Any]]:  # noqa: ANN401

@@ -14,6 +14,9 @@ from tacit.core.content import content_digest, row_digests
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Representation
 from tacit.datasets.classes import plain
+from tacit.representations.interpolated import Interpolated
+from tacit.representations.principal import PrincipalComponents
+from tacit.representations.scaled import Standardised
 from tacit.students.weighted import takes_weights
 
 __all__ = [
@@ -165,15 +168,28 @@ def learner(student: Any) -> Any:  # noqa: ANN401
 
 
 def refuse_own_encoder(representation: Representation, samples: NDArray[Any]) -> None:
-    """Refuse a representation that says it was fitted on these very private records, in any order: it is not paid for.
+    """Refuse a representation that was fitted on these very private records, in any order: it is not paid for.
 
-    A representation may carry ``fitted_on``, the digest of the samples it was fitted on. One without it, or one
-    fitted on some of the records, cannot be found out. Only who has the records may be told this: a holder that
-    refused it would confirm a guess at all its records to whoever asks.
+    A chain, or a representation of the user's own, may carry ``fitted_on``, the digest of the samples it was fitted
+    on; means and anchors of the others give it away themselves. One fitted on some of the records cannot be found
+    out. Only who has the records may be told this: a holder that refused it would confirm a guess at all its records
+    to whoever asks.
     """
-    fitted_on = getattr(representation, "fitted_on", None)
-    if fitted_on is not None and fitted_on == content_digest(row_digests(samples)):
+    if _fitted_on(representation, samples):
         raise InvalidInput("the representation was fitted on these private records; fit it on public samples")
+
+
+def _fitted_on(representation: Representation, samples: NDArray[Any]) -> bool:
+    fitted_on = getattr(representation, "fitted_on", None)
+    if fitted_on is not None:
+        return bool(fitted_on == content_digest(row_digests(samples)))
+    rows = samples.reshape(len(samples), -1)
+    if isinstance(representation, Interpolated) and representation.anchors.shape == rows.shape:
+        return content_digest(row_digests(representation.anchors)) == content_digest(row_digests(rows))
+    if isinstance(representation, PrincipalComponents | Standardised) and representation.mean.shape == rows.shape[1:]:
+        # Sums in another order differ in their last digits only; means of other samples differ far more.
+        return np.allclose(representation.mean, rows.mean(axis=0, dtype=np.float64), rtol=1e-9, atol=1e-12)
+    return False
 
 
 def _classifies(student: Any) -> bool:  # noqa: ANN401

@@ -21,7 +21,7 @@ from tacit.core.codec import encode as as_bytes
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Representation
 
-__all__ = ["EncodedCache", "digest"]
+__all__ = ["EncodedCache", "digest", "has_name"]
 
 
 def digest(representation: Representation) -> str:
@@ -35,6 +35,19 @@ def digest(representation: Representation) -> str:
     True
     """
     return hashlib.sha256(as_bytes(_plain(representation))).hexdigest()
+
+
+def has_name(representation: Representation) -> bool:
+    """Whether the encoder can be named by what it does; one that cannot is never cached.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> has_name(Identity(4)), has_name(object())
+    (True, False)
+    """
+    try:
+        return bool(digest(representation))
+    except InvalidInput:
+        return False
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
@@ -62,7 +75,10 @@ class EncodedCache:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InvalidInput(f"{folder}: no place for a cache ({error.strerror})") from None
 
     def encode(self, representation: Representation, samples: NDArray[Any]) -> Floats:
         """The samples' encoding: read if it is there and whole, else computed and kept."""

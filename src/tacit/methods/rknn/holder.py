@@ -18,6 +18,7 @@ from tacit.core.sensitivity import ANYTHING, Sensitivity, vote_sensitivity
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.sealed_table import SealedTable
 from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.concatenation import Concatenation
@@ -28,6 +29,7 @@ from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
+from tacit.mechanisms.shuffle.sealed_messages import SealedMessages
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.connections import NEAREST, published_connections, published_sensitivity, similarities
@@ -35,12 +37,20 @@ from tacit.methods.rknn.wire import VoteAsk
 from tacit.neighbors import nearest_queries, vote_counts
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, combine
+from tacit.representations.encoded_cache import EncodedCache, has_name
 
 __all__ = ["VoteCrowd", "VoteHolder"]
 
 # Rows encoded at a time: enough to keep matrix products busy, little enough to forget the size of the data set.
 CHUNK = 8192
-CURATOR_MECHANISMS = (PermuteAndFlip, DiscreteLaplaceNoise, DiscreteGaussianNoise, DistributedLaplace, MaskedShare)
+CURATOR_MECHANISMS = (
+    PermuteAndFlip,
+    DiscreteLaplaceNoise,
+    DiscreteGaussianNoise,
+    DistributedLaplace,
+    MaskedShare,
+    SealedTable,
+)
 CROWD_MECHANISMS = (
     BitResponse,
     Collision,
@@ -48,6 +58,7 @@ CROWD_MECHANISMS = (
     GeneralizedResponse,
     LinearHashing,
     LocalLaplace,
+    SealedMessages,
     Separation,
     Shuffled,
     SubsetSelection,
@@ -59,7 +70,8 @@ class VoteHolder:
 
     Votes of all the sets are added up before the gate, so the answer does not depend on how records are
     spread over the sets. The privacy unit and the adjacency are those of the gate's account; a question whose
-    mechanism is calibrated for less is refused by the gate.
+    mechanism is calibrated for less is refused by the gate. Encodings of records are kept only where the holder
+    passes a ``cache`` of its own.
     """
 
     def __init__(
@@ -67,6 +79,7 @@ class VoteHolder:
         records: Sequence[Private[Records]],
         gate: Gate,
         progress: Callable[[int], None] | None = None,
+        cache: EncodedCache | None = None,
     ) -> None:
         if not records:
             raise InvalidInput("a holder needs at least one set of records")
@@ -75,6 +88,7 @@ class VoteHolder:
         self._records = list(records)
         self._gate = gate
         self._progress = progress
+        self._cache = cache
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The mechanism's view of the votes, paid for."""
@@ -84,7 +98,7 @@ class VoteHolder:
             if ask.connections == NEAREST:
                 counts = combine([part.map(partial(self._count, ask)) for part in self._records], sum_tables)
             else:
-                counts = combine(self._records, partial(count_together, ask))
+                counts = combine(self._records, partial(count_together, ask, self._cache))
         return self._gate.release(counts, moves, ask.mechanism, ask.purpose, ask.request, ask.question)
 
     def _moves(self, ask: VoteAsk) -> Sensitivity:
@@ -117,7 +131,7 @@ class VoteHolder:
             sets = label_sets(ask, records)
             labels, columns = np.column_stack([sets, np.ones(len(sets), dtype=np.bool_)]), ask.classes + 1
         return vote_counts(
-            encoded_chunks(ask, records.samples),
+            encoded_chunks(ask, records.samples, self._cache),
             labels,
             ask.queries,
             ask.neighbors,
@@ -136,7 +150,11 @@ class VoteCrowd:
     """
 
     def __init__(
-        self, records: Sequence[Private[Records]], gate: Gate, progress: Callable[[int], None] | None = None
+        self,
+        records: Sequence[Private[Records]],
+        gate: Gate,
+        progress: Callable[[int], None] | None = None,
+        cache: EncodedCache | None = None,
     ) -> None:
         if not records:
             raise InvalidInput("a crowd needs at least one holder")
@@ -147,6 +165,7 @@ class VoteCrowd:
         self._records = list(records)
         self._gate = gate
         self._progress = progress
+        self._cache = cache
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The messages of all holders, paid for."""
@@ -165,7 +184,7 @@ class VoteCrowd:
             held, columns = filled_sets(label_sets(ask, records), ask.labels), ask.classes + ask.labels
         if held.max(initial=0) >= columns or held.min(initial=0) < 0:
             raise InvalidInput("a label is not among the classes that are asked about")
-        chunks = encoded_chunks(ask, records.samples)
+        chunks = encoded_chunks(ask, records.samples, self._cache)
         near = nearest_queries(chunks, ask.queries, ask.neighbors, progress=self._progress, heights=ask.heights)
         cells = near.astype(np.int64)[:, :, None] * columns + held[:, None, :]
         return cells.reshape(len(cells), -1)
@@ -183,7 +202,7 @@ def require_known(ask: VoteAsk, mechanisms: tuple[type, ...]) -> None:
 def require_domain(ask: VoteAsk) -> None:
     """Refuse a crowd's mechanism that is made for other cells: it would fail on some records and not on others."""
     made: Any = ask.mechanism
-    if isinstance(made, Shuffled):
+    if isinstance(made, Shuffled | SealedMessages):
         made = made.inner.mechanism if isinstance(made.inner, SingleMessage) else made.inner
     queries, columns, labels = len(ask.queries), ask.classes + (ask.labels or 0), ask.labels or 1
     if isinstance(made, Separation | Concatenation):
@@ -266,9 +285,9 @@ def filled_sets(sets: NDArray[np.bool_], size: int) -> Integers:
     return np.nonzero(np.column_stack([sets, made_up]))[1].reshape(len(sets), size).astype(np.int64)
 
 
-def count_together(ask: VoteAsk, parts: list[Records]) -> Integers:
+def count_together(ask: VoteAsk, cache: EncodedCache | None, parts: list[Records]) -> Integers:
     """The votes where the connections of all records are chosen together, by a published rule."""
-    features = np.concatenate([chunk for each in parts for chunk in encoded_chunks(ask, each.samples)])
+    features = np.concatenate([chunk for each in parts for chunk in encoded_chunks(ask, each.samples, cache)])
     labels = np.concatenate([class_of_each(each) for each in parts])
     near = published_connections(similarities(features, ask.queries), ask.neighbors, ask.connections)
     counts = np.zeros((len(ask.queries), ask.classes), dtype=np.int64)
@@ -276,10 +295,17 @@ def count_together(ask: VoteAsk, parts: list[Records]) -> Integers:
     return counts
 
 
-def encoded_chunks(ask: VoteAsk, samples: NDArray[Any]) -> Iterator[NDArray[np.float32]]:
-    """The samples in the representation's space, a few thousand at a time."""
+def encoded_chunks(
+    ask: VoteAsk, samples: NDArray[Any], cache: EncodedCache | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """The samples in the representation's space, a few thousand at a time; read from the holder's cache, if it has one.
+
+    A sample's features do not depend on the others, so neither does what is cached on how samples fall into chunks.
+    """
+    kept = cache if cache is not None and has_name(ask.representation) else None
     for start in range(0, len(samples), CHUNK):
-        yield ask.representation.encode(samples[start : start + CHUNK])
+        chunk = samples[start : start + CHUNK]
+        yield ask.representation.encode(chunk) if kept is None else kept.encode(ask.representation, chunk)
 
 
 def sum_tables(tables: list[Integers]) -> Integers:
