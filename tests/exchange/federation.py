@@ -1,7 +1,11 @@
 """Small federations for tests: the digits at a few nodes."""
 
+import dataclasses
+
 from tacit.datasets.digits import digits
+from tacit.exchange.identity import Identity
 from tacit.exchange.node import Node
+from tacit.exchange.node_masking import Masking, Memory
 from tacit.ledger.memory import Ceiling, MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.private.partition import split_evenly
@@ -20,3 +24,12 @@ def nodes(count=4, seed=5, rules=RULES, ceiling=1, records=1000, **more):
         ledger = MemoryLedger({name: Ceiling(ceiling)})
         made.append(Node(name, CLASSES, Private(own), rules, ledger, name, seed=seed, **more))
     return made
+
+
+def masking_nodes(count=6, seed=5, ceiling=1, **more):
+    """Nodes that know each other's identities."""
+    rules = Rules(("rknn",), ("DistributedLaplace",), ("reverse k-NN labels",), participants=2)
+    made = nodes(count, seed, rules, ceiling, **more)
+    identities = {node.name: Identity.new() for node in made}
+    peers = {name: each.public for name, each in identities.items()}
+    return [dataclasses.replace(node, masking=Masking(identities[node.name], peers, Memory())) for node in made], peers

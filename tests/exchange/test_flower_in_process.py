@@ -252,7 +252,7 @@ HOSTILE = {
     ),
     "not a reply": (raw(b"hello"), "malformed"),
     "oversized": (raw(b"x" * (1 << 20)), "malformed"),
-    "an unknown word": (raw(encode({"run": "r", "round": 0, "refusal": "Ada has it"})), "malformed"),
+    "an unknown word": (raw(encode({"run": "r", "round": 0, "step": "answer", "refusal": "Ada has it"})), "malformed"),
     "another run": (foreign, "another run or round"),
     "an error": (broken, "failed or was lost"),
     "more records": (stuffed, "failed or was lost"),
@@ -356,13 +356,17 @@ def test_a_question_that_came_out_differently_is_not_asked_under_the_old_name(tm
 
 def test_a_letter_is_read_strictly():
     assert read_letter(Letter("r", 1, 2, b"x").to_bytes()) == Letter("r", 1, 2, b"x")
+    fine = {"run": "r", "round": 1, "step": "answer", "participants": 2}
+    fine |= {"ask": np.zeros(1, np.uint8), "content": np.zeros(0, np.uint8)}
+    assert read_letter(encode(fine)).ask == b"\0"
     for wrong in (
-        {"run": "r", "round": -1, "participants": 2, "ask": np.zeros(1, np.uint8)},
-        {"run": "r", "round": True, "participants": 2, "ask": np.zeros(1, np.uint8)},
-        {"run": "", "round": 1, "participants": 2, "ask": np.zeros(1, np.uint8)},
-        {"run": "r", "round": 1, "participants": 2, "ask": np.zeros((1, 1), np.uint8)},
-        {"run": "r", "round": 1, "participants": 2, "ask": np.zeros(1, np.int64)},
-        {"run": "r", "round": 1, "participants": 2, "ask": np.zeros(1, np.uint8), "more": 1},
+        fine | {"round": -1},
+        fine | {"round": True},
+        fine | {"run": "x" * 300},
+        fine | {"step": "another"},
+        fine | {"ask": np.zeros((1, 1), np.uint8)},
+        fine | {"ask": np.zeros(1, np.int64)},
+        fine | {"more": 1},
     ):
         with pytest.raises(InvalidInput):
             read_letter(encode(wrong))

@@ -39,17 +39,22 @@ def new_coordinator(folder: Path, hosts: Sequence[str]) -> list[Path]:
 def new_node(folder: Path, name: str, address: str, authority: Path) -> list[Path]:
     """A node's folder: its own key, the authority's certificate, and its node and policy files to fill in."""
     from tacit.exchange.certificates import make_node_key
+    from tacit.exchange.identity import Identity
 
     if not authority.is_file():
         raise InvalidInput(f"{authority}: no such file; copy authority.pem from the coordinator's folder")
     _make(folder)
     make_node_key(folder, name)
+    identity = Identity.new()
+    identity.write(folder / f"{name}.identity")
+    # The files of all nodes together are everybody's peers.toml.
+    (folder / f"{name}.id").write_text(f'"{name}" = "{identity.public.hex()}"\n', encoding="ascii")
     if authority.absolute() != (folder / "authority.pem").absolute():
         shutil.copyfile(authority, folder / "authority.pem")
     text = NODE_EXAMPLE.replace("north", name).replace("coordinator.example.org:9092", address)
     (folder / "node.toml").write_text(text, encoding="utf-8")
     (folder / "policy.toml").write_text(POLICY.format(name=name) + RULES_EXAMPLE, encoding="utf-8")
-    return [folder / f"{name}.pub", folder / "node.toml", folder / "policy.toml"]
+    return [folder / f"{name}.pub", folder / f"{name}.id", folder / "node.toml", folder / "policy.toml"]
 
 
 def _make(folder: Path) -> None:

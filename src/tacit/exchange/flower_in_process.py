@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -21,7 +22,7 @@ __all__ = ["InProcessGrid", "contexts"]
 RAISED = 2
 
 
-def contexts(count: int) -> list[Context]:
+def contexts(count: int, names: Sequence[str] | None = None) -> list[Context]:
     """One context for each of so many nodes, numbered as Flower's own simulation numbers them.
 
     >>> [each.node_config["partition-id"] for each in contexts(2)]
@@ -31,7 +32,7 @@ def contexts(count: int) -> list[Context]:
         Context(
             run_id=1,
             node_id=number + 1,
-            node_config={"partition-id": number, "num-partitions": count},
+            node_config={"partition-id": number, "num-partitions": count, "name": names[number] if names else ""},
             state=RecordDict(),
             run_config={},
         )
@@ -68,6 +69,10 @@ class InProcessGrid(Grid):  # type: ignore[misc]
     def get_node_ids(self) -> list[int]:
         """All nodes, always."""
         return list(self._nodes)
+
+    def get_nodes(self) -> list[NodeInfo]:
+        """All nodes, always, with the names they were given."""
+        return [NodeInfo(node_id=node, name=context.node_config["name"]) for node, context in self._nodes.items()]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         """Call the client app for each message, and keep what it says until it is pulled."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-import numpy as np
+from tacit.core.codec import encode
+from tacit.exchange.fields import Fields, opened, packed
 
-from tacit.core.codec import decode, encode
-from tacit.core.errors import InvalidInput
+__all__ = ["ANSWER", "LARGEST", "STEPS", "Letter", "Reason", "Reply", "read_letter", "read_reply"]
 
-__all__ = ["LARGEST", "Letter", "Reason", "Reply", "read_letter", "read_reply"]
-
+ANSWER = "answer"
+# The steps of one question: its answer, or those of a masked sum.
+STEPS = (ANSWER, "keys", "shares", "input", "unmask")
 # No question or answer of any method comes near it; what is larger is not read.
 LARGEST = 1 << 28
 LONGEST_NAME = 200
+MOST = 2**31
 
 
 class Reason(StrEnum):
@@ -56,27 +57,38 @@ IN_WORDS = {
 
 @dataclass(frozen=True)
 class Letter:
-    """One question to one node: the run and the round it belongs to, and how many nodes are asked.
+    """One question to one node: the run, the round and the step it belongs to, and how many nodes are asked.
 
-    >>> read_letter(Letter("run", 0, 3, b"which?").to_bytes())
-    Letter(run='run', round=0, participants=3, ask=b'which?')
+    Most questions have the one step ``answer``; where several belong together, ``content`` is what this step is about.
+
+    >>> read_letter(Letter("run", 0, 3, b"which?").to_bytes()).ask
+    b'which?'
     """
 
     run: str
     round: int
     participants: int
     ask: bytes
+    step: str = ANSWER
+    content: bytes = b""
 
     def to_bytes(self) -> bytes:
         """The letter as it travels."""
         return encode(
-            {"run": self.run, "round": self.round, "participants": self.participants, "ask": _array(self.ask)}
+            {
+                "run": self.run,
+                "round": self.round,
+                "step": self.step,
+                "participants": self.participants,
+                "ask": packed(self.ask),
+                "content": packed(self.content),
+            }
         )
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of it: a release as bytes, or the reason why there is none.
+    """What came of it: a release or a step's message as bytes, or the reason why there is none.
 
     >>> read_reply(Reply("run", 0, Reason.BUDGET).to_bytes()).answer
     <Reason.BUDGET: 'budget'>
@@ -85,17 +97,28 @@ class Reply:
     run: str
     round: int
     answer: bytes | Reason
+    step: str = ANSWER
 
     def to_bytes(self) -> bytes:
         """The reply as it travels."""
-        said = {"refusal": str(self.answer)} if isinstance(self.answer, Reason) else {"release": _array(self.answer)}
-        return encode({"run": self.run, "round": self.round} | said)
+        said = {"refusal": str(self.answer)} if isinstance(self.answer, Reason) else {"content": packed(self.answer)}
+        return encode({"run": self.run, "round": self.round, "step": self.step} | said)
 
 
 def read_letter(payload: bytes) -> Letter:
     """The letter that was sent; anything else is refused."""
-    fields = _fields(payload, ("run", "round", "participants", "ask"))
-    return Letter(_text(fields["run"]), _count(fields["round"]), _count(fields["participants"]), _bytes(fields["ask"]))
+    fields = opened(payload, LARGEST, "letter")
+    run, number, step = _place(fields)
+    letter = Letter(
+        run,
+        number,
+        fields.integer("participants", 0, MOST),
+        fields.content("ask", LARGEST),
+        step,
+        fields.content("content", LARGEST),
+    )
+    fields.done()
+    return letter
 
 
 def read_reply(payload: bytes) -> Reply:
@@ -104,43 +127,18 @@ def read_reply(payload: bytes) -> Reply:
     >>> read_reply(b"TACIT1 and something else")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: not an encoded value: ...
+    tacit.core.errors.InvalidInput: the reply has a head that is too large
     """
-    fields = _fields(payload, ("run", "round", "refusal"), ("run", "round", "release"))
-    run, number = _text(fields["run"]), _count(fields["round"])
-    if "release" in fields:
-        return Reply(run, number, _bytes(fields["release"]))
-    if fields["refusal"] not in tuple(Reason):
-        raise InvalidInput("not a reply: it refuses for a reason that is not one of the known ones")
-    return Reply(run, number, Reason(fields["refusal"]))
+    fields = opened(payload, LARGEST, "reply")
+    run, number, step = _place(fields)
+    answer: bytes | Reason
+    if fields.peek("refusal") is not None:
+        answer = Reason(fields.one_of("refusal", tuple(Reason)))
+    else:
+        answer = fields.content("content", LARGEST)
+    fields.done()
+    return Reply(run, number, answer, step)
 
 
-def _fields(payload: bytes, *allowed: tuple[str, ...]) -> dict[str, Any]:
-    if len(payload) > LARGEST:
-        raise InvalidInput(f"a letter may have {LARGEST} bytes at most")
-    found = decode(payload)
-    if not isinstance(found, dict) or tuple(found) not in allowed:
-        raise InvalidInput("not a letter: it has other fields")
-    return found
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_NAME or not value.isprintable():
-        raise InvalidInput(f"not a letter: a name must be printable text of at most {LONGEST_NAME} characters")
-    return value
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value < 2**31:
-        raise InvalidInput("not a letter: a number must be a whole one of at least 0")
-    return value
-
-
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
-        raise InvalidInput("not a letter: its content must be bytes")
-    return value.tobytes()
-
-
-def _array(content: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.frombuffer(content, dtype=np.uint8)
+def _place(fields: Fields) -> tuple[str, int, str]:
+    return fields.text("run", LONGEST_NAME), fields.integer("round", 0, MOST), fields.one_of("step", STEPS)

@@ -23,9 +23,11 @@ from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.release import Release
 from tacit.datasets.classes import class_indices
 from tacit.datasets.tables import read_table
-from tacit.exchange.letters import Letter, Reason, Reply, read_letter
-from tacit.exchange.node_file import NodeFile
-from tacit.exchange.node_methods import Desk, answer_of, mechanism_of, method_of, names_of
+from tacit.exchange.identity import Identity
+from tacit.exchange.letters import ANSWER, Letter, Reason, Reply, read_letter
+from tacit.exchange.node_file import NodeFile, read_peers
+from tacit.exchange.node_masking import FolderMemory, Masking, masked_step
+from tacit.exchange.node_methods import Desk, answer_of, fewest, mechanism_of, method_of, names_of
 from tacit.exchange.portable import read_ask, release_to_bytes
 from tacit.ledger.policy import Rules, read_policy, read_rules
 from tacit.ledger.sqlite import SqliteLedger
@@ -63,6 +65,7 @@ class Node:
     account: str
     model: Any = "logistic"
     study: Study | None = None
+    masking: Masking | None = None
     pace: float = 0.0
     seed: int | None = None
     participants: int | None = None
@@ -70,6 +73,9 @@ class Node:
     def answer(self, ask: Any) -> Release[Any]:  # noqa: ANN401
         """The release, paid for by this node's own account; else ``Refused`` with the reason."""
         self._check(ask)
+        return self._answer(ask)
+
+    def _answer(self, ask: Any) -> Release[Any]:  # noqa: ANN401
         randomness = self._randomness(ask.request)
         try:
             gate = Gate(self.ledger, self.account, randomness)
@@ -92,23 +98,35 @@ class Node:
         return reply
 
     def _reply(self, payload: bytes) -> Reply:
-        run, number = "unknown", 0
+        run, number, step = "unknown", 0, ANSWER
         try:
             letter: Letter = read_letter(payload)
             run, number = letter.run, letter.round
-            ask = read_ask(letter.ask)
-            release = replace(self, participants=letter.participants).answer(ask)
-            return Reply(run, number, release_to_bytes(release))
+            step = letter.step
+            asked = replace(self, participants=letter.participants)
+            if step != ANSWER:
+                return Reply(run, number, asked._masked(letter), step)
+            return Reply(run, number, release_to_bytes(asked.answer(read_ask(letter.ask))))
         except Refused as refused:
             log.warning("a question was refused: %s", refused)
-            return Reply(run, number, refused.reason)
+            return Reply(run, number, refused.reason, step)
         except InvalidInput as error:
             log.warning("a question was not understood: %s", error)
-            return Reply(run, number, Reason.QUESTION)
+            return Reply(run, number, Reason.QUESTION, step)
         except Exception:
             # Whatever it was, it may name a record; the operator reads it here, nobody else.
             log.exception("the node failed")
-            return Reply(run, number, Reason.FAILED)
+            return Reply(run, number, Reason.FAILED, step)
+
+    def _masked(self, letter: Letter) -> bytes:
+        """One step of a masked sum, in which this node's table leaves under masks only."""
+        if self.masking is None:
+            raise Refused(Reason.MECHANISM)
+        ask = None
+        if letter.ask:
+            ask = read_ask(letter.ask)
+            self._check(ask)
+        return masked_step(letter, ask, self.name, self.masking, self._answer)
 
     def _check(self, ask: Any) -> None:  # noqa: ANN401
         """Refuse what the site's policy does not allow, before a record is looked at."""
@@ -118,7 +136,7 @@ class Node:
             raise Refused(Reason.MECHANISM)
         if not self.rules.covers(ask.purpose):
             raise Refused(Reason.PURPOSE)
-        if self.participants is not None and self.participants < self.rules.participants:
+        if self.participants is not None and fewest(ask, self.participants) < self.rules.participants:
             raise Refused(Reason.PARTICIPANTS)
         names = names_of(ask)
         if names is not None and names != self.classes:
@@ -159,8 +177,16 @@ def open_node(file: NodeFile) -> Node:
         ledger=ledger,
         account=file.account,
         model=file.model,
+        masking=_masking(file),
         pace=file.pace,
     )
+
+
+def _masking(file: NodeFile) -> Masking | None:
+    """What masked sums need, where the site has set it up."""
+    if file.identity is None or file.peers is None:
+        return None
+    return Masking(Identity.read(file.identity), read_peers(file.peers), FolderMemory(file.state / "masking"))
 
 
 def prepare_ledger(file: NodeFile, tell: Callable[[str], None] = lambda _: None) -> None:

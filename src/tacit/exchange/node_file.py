@@ -13,8 +13,9 @@ from tacit.core.errors import InvalidInput
 from tacit.datasets.classes import check_classes
 from tacit.ledger.policy import IN_WORDS
 
-__all__ = ["NODE_EXAMPLE", "Link", "NodeFile", "read_node_file"]
+__all__ = ["NODE_EXAMPLE", "Link", "NodeFile", "read_node_file", "read_peers"]
 
+IDENTITY = 32
 NODE_EXAMPLE = """\
 name = "north"                      # how the coordinator calls this node
 data = "records.csv"                # labeled private records: .csv or .npz
@@ -27,6 +28,8 @@ account = "north"
 pace = 1.0                          # answers leave at multiples of so many seconds after the question
 model = "logistic"                  # the local model, for methods that train one
 public = "samples.csv"              # optional: the public samples, for methods that need them here
+identity = "north.identity"         # optional, for masked sums: signs what this node says to the others
+peers = "peers.toml"                # optional, for masked sums: the identities of all nodes, from the sites themselves
 
 [link]
 address = "coordinator.example.org:9092"
@@ -57,6 +60,8 @@ class _Node(BaseModel):
     pace: Annotated[float, Field(ge=0, le=3600)] = 1.0
     model: str = "logistic"
     public: str | None = None
+    identity: str | None = None
+    peers: str | None = None
     link: _Link | None = None
 
 
@@ -84,6 +89,9 @@ class NodeFile:
     pace: float
     model: str
     public: Path | None
+    identity: Path | None
+    peers: Path | None
+    state: Path
     link: Link | None
 
 
@@ -121,7 +129,28 @@ def read_node_file(path: str | Path) -> NodeFile:
         pace=found.pace,
         model=found.model,
         public=None if found.public is None else home / found.public,
+        identity=None if found.identity is None else home / found.identity,
+        peers=None if found.peers is None else home / found.peers,
+        state=home / f"{found.name}.state",
         link=None
         if found.link is None
         else Link(found.link.address, home / found.link.authority, home / found.link.key),
     )
+
+
+def read_peers(path: Path) -> dict[str, bytes]:
+    """The identities of nodes by name: a TOML file with a line ``name = "64 hexadecimal digits"`` for each.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "peers.toml"
+    >>> _ = file.write_text(f'north = "{"ab" * 32}"')
+    >>> len(read_peers(file)["north"])
+    32
+    """
+    try:
+        found = {str(name): bytes.fromhex(key) for name, key in tomllib.loads(path.read_text("utf-8")).items()}
+    except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{path}: the nodes' identities cannot be read ({error})") from None
+    if wrong := [name for name, key in found.items() if len(key) != IDENTITY]:
+        raise InvalidInput(f"{path}: {wrong[0]} must have {2 * IDENTITY} hexadecimal digits")
+    return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput
 from tacit.core.release import Release
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.fedmd import wire as fedmd
 from tacit.methods.fedmd.holder import RandomizedParty, VotingParty
 from tacit.methods.fedmd.study import Study
@@ -22,7 +23,7 @@ from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 from tacit.students.weighted import forest, logistic
 
-__all__ = ["METHODS", "Desk", "answer_of", "mechanism_of", "method_of", "names_of"]
+__all__ = ["METHODS", "Desk", "answer_of", "fewest", "mechanism_of", "method_of", "names_of"]
 
 METHODS: dict[type, str] = {
     rknn.VoteAsk: "rknn",
@@ -56,6 +57,12 @@ def method_of(ask: Any) -> str:  # noqa: ANN401
 def mechanism_of(ask: Any) -> str:  # noqa: ANN401
     """The name of the mechanism that a question wants its answer to go through."""
     return type(ask.sheet if isinstance(ask, privatekt.LabelAsk) else ask.mechanism).__name__
+
+
+def fewest(ask: Any, participants: int) -> int:  # noqa: ANN401
+    """Among how many an answer is hidden at least: a masked sum is opened with its threshold already."""
+    mechanism = getattr(ask, "mechanism", None)
+    return min(participants, mechanism.threshold) if isinstance(mechanism, DistributedLaplace) else participants
 
 
 def names_of(ask: Any) -> tuple[str, ...] | None:  # noqa: ANN401

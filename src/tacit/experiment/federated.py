@@ -15,7 +15,7 @@ from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
 from tacit.core.protocols import Representation
-from tacit.core.rational import Number, positive, probability
+from tacit.core.rational import Number, exact, positive, probability
 from tacit.core.release import Receipt, Release
 from tacit.core.sensitivity import vote_sensitivity
 from tacit.experiment.drive import drive
@@ -25,6 +25,7 @@ from tacit.experiment.run import Run
 from tacit.experiment.teaching import Teacher, spreading
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.masked.distributed_laplace import TWO_THIRDS, DistributedLaplace
 from tacit.methods.rknn.choice import choose_mechanism
 from tacit.methods.rknn.coordinator import Labeling, Round, VoteCoordinator
 from tacit.methods.rknn.pooling import PooledReader, added, pooling, put_together
@@ -58,11 +59,16 @@ def plan_federated(
     representation: str | Representation = "auto",
     unit: Unit | None = None,
     adjacency: str = "replace-one",
+    trust: str = "local",
+    surviving: Number = TWO_THIRDS,
+    honest: Number = TWO_THIRDS,
 ) -> Plan:
     """Every public choice of a run over nodes. ``records`` is what is publicly known of how many there are in all.
 
     ``holders`` are ``sites`` with many records each, which add noise to their own counts, or ``records``: devices
-    with one record each, whose messages are randomized one by one.
+    with one record each, whose messages are randomized one by one. With ``masked`` trust sites add shares of one noise
+    under masks, so that only their sum is seen: ``surviving`` is the fraction of nodes that must be in it, and
+    ``honest`` the fraction of those that must be honest.
 
     >>> import numpy as np
     >>> plan_federated(np.random.default_rng(0).normal(size=(400, 64)), 10, nodes=4, records=1000, epsilon=1).queries
@@ -71,26 +77,44 @@ def plan_federated(
     unit, samples = unit or Unit(), rows(public, "public")
     if holders not in HOLDERS:
         raise InvalidInput(f"holders must be one of {', '.join(HOLDERS)}, got {holders!r}")
+    if trust not in (Trust.LOCAL, Trust.MASKED):
+        raise InvalidInput(f"trust must be local or masked, got {trust!r}")
     known = whole(records, "records")
     if holders == "records":
+        if trust != Trust.LOCAL:
+            raise InvalidInput("masked sums are of tables, which sites have; records answer one by one")
         return plan(
             samples, classes, known, epsilon, delta, mechanism=mechanism, queries=queries, neighbors=neighbors,
             representation=representation, unit=unit, adjacency=adjacency, trust="local",
         )  # fmt: skip
+    masked = trust == Trust.MASKED
+    if masked and mechanism not in ("auto", "laplace"):
+        raise InvalidInput(f"masked sums have shares of laplace noise, not {mechanism}")
+    # Shares of one noise, or a noise of each node's own: deviations of the sum, in those of one noise.
+    spread = math.sqrt(1 / float(exact(surviving) * exact(honest))) if masked else math.sqrt(nodes)
     if queries is None:
         if adjacency != Adjacency.REPLACE_ONE:
             raise InvalidInput("say how many queries: under add-remove the number of records is private, so we cannot")
         moves = vote_sensitivity(max(2 * neighbors, len(samples)), classes, neighbors, records=unit.records)
         budget, slack = positive(epsilon, "epsilon"), probability(delta, "delta")
-        lead = choose_mechanism(moves, classes, budget, slack, mechanism, counts=True).gap * math.sqrt(nodes)
+        lead = choose_mechanism(moves, classes, budget, slack, mechanism, counts=True).gap * spread
         queries = suggest_queries(known, len(samples), classes, neighbors, lead)
     chosen = plan(
         samples, classes, known, epsilon, delta, labels="soft", mechanism=mechanism, queries=queries,
         neighbors=neighbors, representation=representation, unit=unit, adjacency=adjacency,
     )  # fmt: skip
     first = chosen.rounds[0]
-    pooled = replace(first.choice, gap=first.choice.gap * math.sqrt(nodes), reader=_reader(first.choice.mechanism))
-    return replace(chosen, rounds=(replace(first, choice=pooled),), trust=Trust.LOCAL)
+    noise: Any = first.choice.mechanism
+    name, reason = first.choice.name, first.choice.reason
+    if masked:
+        if not isinstance(noise, DiscreteLaplaceNoise):
+            raise InvalidInput("masked sums have shares of laplace noise, with delta 0")
+        noise = DistributedLaplace.for_epsilon(positive(epsilon, "epsilon"), noise.l1, nodes, known, surviving, honest)
+        name, reason = "masked laplace", noise.in_words
+    pooled = replace(
+        first.choice, name=name, reason=reason, mechanism=noise, gap=first.choice.gap * spread, reader=_reader(noise)
+    )
+    return replace(chosen, rounds=(replace(first, choice=pooled),), trust=Trust(trust))
 
 
 def distill_federated(
@@ -112,20 +136,25 @@ def distill_federated(
     keep: float = 1.0,
     unit: Unit | None = None,
     adjacency: str = "replace-one",
+    trust: str = "local",
+    surviving: Number = TWO_THIRDS,
+    honest: Number = TWO_THIRDS,
     request: str | None = None,
     announce: Callable[[Plan], None] | None = None,
 ) -> Run:
     """Label ``public`` with what the records at many nodes know, and train a student; each node spends (ε, δ).
 
-    ``exchange`` carries the question to the nodes and their releases back: the local loop, or a network. Nobody is
-    trusted: every node randomizes its own answer before it leaves.
+    ``exchange`` carries the question to the nodes and their releases back: the local loop, or a network. With ``local``
+    trust every node randomizes its own answer before it leaves; with ``masked`` trust the exchange is one of masked
+    sums, and only the sum is seen.
     """
     samples = rows(public, "public")
     names = class_names(classes)
     pupil = learner(student)
     chosen = plan_federated(
         samples, len(names), nodes, records, epsilon, delta, holders=holders, mechanism=mechanism, queries=queries,
-        neighbors=neighbors, representation=representation, unit=unit, adjacency=adjacency,
+        neighbors=neighbors, representation=representation, unit=unit, adjacency=adjacency, trust=trust,
+        surviving=surviving, honest=honest,
     )  # fmt: skip
     teacher = Teacher(pupil, samples, names, chosen.fitted, False, keep, "student")
     coordinator = VoteCoordinator(
@@ -185,7 +214,9 @@ def guarantee_of(receipts: Sequence[Receipt], delta: Fraction, chosen: Plan) -> 
         adjacency=chosen.adjacency,
         trust=chosen.trust,
         accountant=worst.accountant,
-        caveats=(SEVERAL_NODES,),
+        caveats=(SEVERAL_NODES,)
+        if chosen.trust is not Trust.MASKED
+        else (SEVERAL_NODES, chosen.choice.reason.rstrip(".")),
         simulation=any(receipt.simulated for receipt in receipts),
     )
 
@@ -196,5 +227,9 @@ def _reader(mechanism: Any) -> PooledReader:  # noqa: ANN401
             return PooledReader(Noise("laplace", float(mechanism.scale)), mechanism.variance)
         case DiscreteGaussianNoise():
             return PooledReader(Noise("gaussian", float(mechanism.sigma)), float(mechanism.sigma) ** 2)
+        case DistributedLaplace():
+            # Of how many nodes the sum is, is known when it is there; that of all of them has the most noise.
+            variance = mechanism.variance(mechanism.holders)
+            return PooledReader(Noise("gaussian", math.sqrt(variance)), variance)
         case _:
             raise InvalidInput(f"{type(mechanism).__name__} releases labels; nodes' answers are added up as counts")

@@ -16,6 +16,7 @@ from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.guarantee import Unit
 from tacit.datasets.tables import read_table
 from tacit.exchange.journal import Journal
+from tacit.exchange.node_file import read_peers
 from tacit.exchange.rounds import Terms, Turn
 from tacit.experiment.federated import distill_federated
 from tacit.experiment.run import Run, new_folder
@@ -54,6 +55,8 @@ class Job(BaseModel):
     grace: Annotated[float, Field(ge=0)] = 30.0
     patience: Annotated[float, Field(ge=0)] = 300.0
     holders: Literal["sites", "records"] = "sites"
+    trust: Literal["local", "masked"] = "local"
+    peers: str | None = None
     mechanism: str = "auto"
     queries: Annotated[int, Field(ge=1)] | None = None
     neighbors: Annotated[int, Field(ge=1)] = 1
@@ -94,8 +97,13 @@ def read_job(path: str | Path) -> Job:
         raise InvalidInput(f"{path}: {'; '.join(wrong)}") from None
     if found.at_least > found.nodes:
         raise InvalidInput(f"{path}: at_least must be at most the {found.nodes} nodes, got {found.at_least}")
+    if (found.trust == "masked") != (found.peers is not None):
+        raise InvalidInput(f"{path}: masked trust, and it alone, needs peers: the file with the nodes' identities")
     home = path.absolute().parent
-    return found.model_copy(update={"public": str(home / found.public), "out": str(home / found.out)})
+    absolute = {"public": str(home / found.public), "out": str(home / found.out)}
+    if found.peers is not None:
+        absolute["peers"] = str(home / found.peers)
+    return found.model_copy(update=absolute)
 
 
 class Progress:
@@ -147,7 +155,7 @@ def run_job(
             nodes=job.nodes, records=job.records, delta=str(job.delta), holders=job.holders,
             mechanism=job.mechanism, queries=job.queries, neighbors=job.neighbors,
             representation=job.representation, student=job.student, spread=job.spread, unit=unit,
-            adjacency=job.adjacency, request=journal.run,
+            adjacency=job.adjacency, trust=job.trust, request=journal.run,
         )  # fmt: skip
         with new_folder(out) as partial:
             run.write(partial)
@@ -164,11 +172,14 @@ def run_job(
 
 def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
     """The server app's whole work: the job that the run's settings name, over Flower's grid."""
+    from tacit.exchange.flower_masked import FlowerMasked
     from tacit.exchange.flower_server import FlowerExchange
 
     job = read_job(str(settings["job"]))
 
-    def exchange(run: str, journal: Journal, tell: Callable[[Turn], None]) -> FlowerExchange:
-        return FlowerExchange(grid, run, job.terms, journal, tell)
+    def exchange(run: str, journal: Journal, tell: Callable[[Turn], None]) -> FlowerExchange | FlowerMasked:
+        if job.peers is None:
+            return FlowerExchange(grid, run, job.terms, journal, tell)
+        return FlowerMasked(grid, run, job.terms, read_peers(Path(job.peers)), journal, tell)
 
     run_job(job, exchange)

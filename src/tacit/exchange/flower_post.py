@@ -1,0 +1,144 @@
+"""Letters to nodes and back over a Flower grid: who is there, what each says, and what became of everyone else.
+
+A round of letters ends when every node has answered, or some time after enough of them have, or at its deadline. What
+arrives malformed, from another run, round or step, twice or too late is ignored, counted and named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from flwr.app import Message
+
+from tacit.core.errors import InvalidInput, TooFewParticipants
+from tacit.exchange.flower_messages import ANSWER, content_of, payload_of
+from tacit.exchange.letters import Letter, Reason, read_reply
+from tacit.exchange.rounds import Terms, Turn
+
+__all__ = ["FlowerPost", "Grid"]
+
+PAUSE = 0.2
+
+
+class Grid(Protocol):
+    """What is used of a Flower grid."""
+
+    def get_nodes(self) -> Any:  # noqa: ANN401
+        """The nodes that are there."""
+        ...
+
+    def push_messages(self, messages: Any) -> Any:  # noqa: ANN401
+        """Send."""
+        ...
+
+    def pull_messages(self, message_ids: Any) -> Any:  # noqa: ANN401
+        """Receive what is there."""
+        ...
+
+
+class FlowerPost:
+    """Sends letters to named nodes, by the terms of a run; ``tell`` is shown a round while it goes on."""
+
+    def __init__(self, grid: Grid, terms: Terms, tell: Callable[[Turn], None] | None = None) -> None:
+        if not 1 <= terms.at_least <= terms.expected:
+            raise InvalidInput(f"at_least must be between 1 and the {terms.expected} expected nodes")
+        self._grid = grid
+        self._terms = terms
+        self.tell = tell or (lambda _: None)
+
+    def present(self) -> dict[str, int]:
+        """The nodes by name, once as many as expected are there, or enough of them after some patience."""
+        end = time.monotonic() + self._terms.patience
+        while len(nodes := _named(self._grid.get_nodes())) < self._terms.expected and time.monotonic() < end:
+            time.sleep(PAUSE)
+        if len(nodes) < self._terms.at_least:
+            raise TooFewParticipants(
+                f"{len(nodes)} nodes are there after {self._terms.patience:g} seconds, and at least "
+                f"{self._terms.at_least} are needed; nobody was asked and nobody paid"
+            )
+        return nodes
+
+    def collect(
+        self,
+        turn: Turn,
+        nodes: Mapping[str, int],
+        letters: Mapping[str, Letter],
+        take: Callable[[str, bytes], None],
+        at_least: int,
+    ) -> None:
+        """Send each node its letter and let ``take`` have what it says; whom that does not suit is dropped.
+
+        ``at_least`` takes are enough: then the others have the grace that is left to them.
+        """
+        taken: list[str] = []
+        names = {nodes[name]: name for name in letters}
+
+        def heard(name: str, payload: bytes | None) -> None:
+            if payload is None:
+                turn.dropped[name] = "failed or was lost"
+                return
+            letter = letters[name]
+            try:
+                reply = read_reply(payload)
+                if isinstance(reply.answer, Reason):
+                    turn.dropped[name] = f"refused: {reply.answer.in_words}"
+                elif (reply.run, reply.round, reply.step) != (letter.run, letter.round, letter.step):
+                    turn.dropped[name] = "sent an answer of another run or round"
+                else:
+                    take(name, reply.answer)
+                    taken.append(name)
+            except InvalidInput as error:
+                turn.dropped[name] = f"sent an answer that is malformed ({error})"
+
+        end = time.monotonic() + self._terms.deadline
+        silent = set(names)
+        waiting = set(self._grid.push_messages(self._messages(turn, names, letters)))
+        while True:
+            for reply in self._grid.pull_messages(waiting):
+                waiting.discard(reply.metadata.reply_to_message_id)
+                node = reply.metadata.src_node_id
+                if node not in silent:
+                    turn.ignored["twice, or from nobody who was asked"] += 1
+                    continue
+                silent.discard(node)
+                heard(names[node], _payload(reply))
+                self.tell(turn)
+                if len(taken) >= at_least:
+                    end = min(end, time.monotonic() + self._terms.grace)
+            if not waiting or time.monotonic() >= end:
+                break
+            time.sleep(PAUSE)
+        for node in silent:
+            turn.dropped.setdefault(names[node], "did not answer in time")
+        self.tell(turn)
+
+    def _messages(self, turn: Turn, names: Mapping[int, str], letters: Mapping[str, Letter]) -> list[Message]:
+        # One letter for all is written once: a question may be large, and nodes many.
+        written: dict[int, bytes] = {}
+        messages = []
+        for node in sorted(names):
+            letter = letters[names[node]]
+            if id(letter) not in written:
+                written[id(letter)] = letter.to_bytes()
+            payload = written[id(letter)]
+            messages.append(
+                Message(
+                    content_of(payload), node, ANSWER, ttl=max(self._terms.deadline, 1.0), group_id=str(turn.number + 1)
+                )
+            )
+        return messages
+
+
+def _named(nodes: Iterable[Any]) -> dict[str, int]:
+    """Nodes by the names under which they were registered, in their order; by number where they have none."""
+    found = {str(getattr(node, "name", "") or f"node {node.node_id:020d}"): int(node.node_id) for node in nodes}
+    return dict(sorted(found.items()))
+
+
+def _payload(reply: Message) -> bytes | None:
+    try:
+        return payload_of(reply)
+    except InvalidInput:
+        return None
