@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.bench import rknn
+from tacit.bench import rknn, rknn_runs
 from tacit.bench.cost import growth
 from tacit.bench.measured import Memory
 from tacit.bench.recipes import RECIPES, Published, Recipe, Rounds
-from tacit.bench.rknn import FIGURES, Bench
+from tacit.bench.rknn import FIGURES
+from tacit.bench.rknn_runs import Bench, Mapped
 from tacit.bench.table import Result, Row, shown, write_result
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
@@ -51,7 +52,7 @@ def test_a_table_has_every_run_beside_the_papers_figures_and_the_same_without_no
 
 def test_a_stopped_bench_goes_on_where_it_was(bench, monkeypatch):
     first = FIGURES["table1"](bench[0])
-    monkeypatch.setattr(rknn, "distill", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(rknn_runs, "distill", lambda *_, **__: pytest.fail("measured again"))
     assert FIGURES["table1"](bench[0]).to_json()["rows"] == first.to_json()["rows"]
 
 
@@ -102,7 +103,7 @@ def test_every_figure_asks_for_what_can_be_run(bench, figure, monkeypatch):
         asked.append(rounds)
         return {"labels": 0.5 + seed / 10, "test": 0.5}
 
-    monkeypatch.setattr(rknn, "measure", measured)
+    monkeypatch.setattr(rknn_runs, "measure", measured)
     result = FIGURES[figure](bench[0])
     assert len(asked) == 2 * len(result.rows)
     assert result.name == f"rknn-digits-{figure}"
@@ -118,7 +119,7 @@ def test_cost_counts_every_record_once(tmp_path, monkeypatch):
 
 
 def test_an_unknown_data_set_is_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="choose one of cifar10, mnist, svhn"):
+    with pytest.raises(InvalidInput, match="choose one of cifar10, mnist, mnist-femnist, svhn"):
         Bench.open("imagenet", tmp_path, tmp_path, 1, lambda _: None)
 
 
@@ -144,3 +145,19 @@ def test_splits_are_disjoint_whole_and_never_change(tmp_path):
 def test_impossible_splits_are_refused(sizes):
     with pytest.raises(InvalidInput):
         split("toy", 10, sizes)
+
+
+def test_what_a_student_is_taught_is_compared_at_one_budget(bench):
+    result = FIGURES["teaching"](replace(bench[0], runs=1))
+    ways = {row.names["taught"]: row for row in result.rows if row.names["ε"] == "0.1"}
+    assert len(ways) == 5
+    assert all(0 <= row.runs[0]["test"] <= 1 for row in result.rows)
+    assert ways["odds of 20 and 80 queries"].runs[0]["labels"] != ways["odds of noisy counts"].runs[0]["labels"]
+
+
+def test_two_resolutions_multiply_their_odds(bench):
+    """With so much budget that nothing is drowned, the product of coarse and fine odds is as right as the fine ones."""
+    mapped = Mapped(bench[0])
+    both = mapped.resolutions(Rounds(200.0, (20, 80)))(0)
+    coarse = mapped(Rounds(100.0, (20,)), labels="soft")(0)
+    assert both["labels"] > coarse["labels"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,17 +85,32 @@ def _torch(**settings: Any) -> Callable[[int], Any]:  # noqa: ANN401
 
 
 def _mnist(folder: Path) -> Parts:
-    from dataclasses import replace
-
     from tacit.datasets.mnist import mnist
 
-    parts = mnist(folder)
-    # Each image stood upright and made equally wide, by itself: what records vote with and students see.
+    return _upright(mnist(folder))
+
+
+def _upright(parts: Parts) -> Parts:
+    """Each image stood upright and made equally wide, by itself: what records vote with and students see."""
     upright = Chained.fit(pixels(parts.public_samples), Deskewed.fit, EvenWidth.fit)
     return replace(
         parts, private_samples=upright.encode(pixels(parts.private_samples)),
         public_samples=upright.encode(pixels(parts.public_samples)),
         test_samples=upright.encode(pixels(parts.test_samples)),
+    )  # fmt: skip
+
+
+def _other_hand(folder: Path) -> Parts:
+    """Private digits of MNIST; public digits, and those of the test, of FEMNIST."""
+    from tacit.datasets.mnist import mnist
+    from tacit.experiment.fedmd_data import femnist_digits
+
+    own, other = mnist(folder / "mnist"), femnist_digits(folder)
+    return _upright(
+        replace(
+            own, public_samples=other.samples, public_labels=other.labels, test_samples=other.test[0],
+            test_labels=other.test[1],
+        )
     )  # fmt: skip
 
 
@@ -110,8 +125,6 @@ def _handwriting(public: NDArray[Any], rounds: Rounds) -> Representation:
 
 
 def _svhn(folder: Path) -> Parts:
-    from dataclasses import replace
-
     from tacit.datasets.svhn import svhn
 
     parts = svhn(folder)
@@ -143,8 +156,6 @@ def _photographs(public: NDArray[Any], rounds: Rounds) -> Representation:
 
 
 def _cifar10(folder: Path) -> Parts:
-    from dataclasses import replace
-
     from tacit.datasets.cifar10 import cifar10
     from tacit.representations.encoded_cache import EncodedCache
     from tacit.representations.torch_efficientnet import ImageNetFeatures
@@ -159,14 +170,15 @@ def _cifar10(folder: Path) -> Parts:
     return replace(parts, private_samples=private, public_samples=public, test_samples=test)
 
 
+_WRITER = _torch(
+    network="small-convolutions", epochs=8, batch=32, learning_rate=5e-3, label_smoothing=0.1, average=0.995,
+    augmentation="handwriting",
+)  # fmt: skip
 RECIPES: Mapping[str, Recipe] = {
     "mnist": Recipe(
         parts=_mnist,
         represent=_handwriting,
-        student=_torch(
-            network="small-convolutions", epochs=8, batch=32, learning_rate=5e-3, label_smoothing=0.1, average=0.995,
-            augmentation="handwriting",
-        ),
+        student=_WRITER,
         rounds={
             "ε = .1": (Rounds(0.1, (16,)), Published("99.1", "98.5")),
             "ε = .04": (Rounds(0.04, (16,)), Published("98.6", "97.7")),
@@ -175,6 +187,20 @@ RECIPES: Mapping[str, Recipe] = {
         },
         settings={"spread": "graph", "keep": 0.92},
         notes=("Private: the 60,000 training images; public: 5,000 of the test file; test: the other 5,000.",),
+    ),
+    "mnist-femnist": Recipe(
+        parts=_other_hand,
+        represent=_handwriting,
+        student=_WRITER,
+        rounds={
+            "ε = .1": (Rounds(0.1, (16,)), Published()),
+            "ε = .01": (Rounds(0.01, (14,)), Published()),
+        },
+        settings={"spread": "graph", "keep": 0.92},
+        notes=(
+            "Private: MNIST's 60,000 training images. Public and test: FEMNIST digits of others, in MNIST's frame.",
+            "The settings are MNIST's own.",
+        ),
     ),
     "svhn": Recipe(
         parts=_svhn,

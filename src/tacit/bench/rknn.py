@@ -1,90 +1,24 @@
-"""Reverse k-NN labeling measured: the paper's main table, and how labels depend on queries, votes, trust and rounds.
-
-Every run is a simulation with a seed, made by ``tacit.distill`` as a user would make it. A run is kept as soon as it
-is over, so a bench that was stopped goes on where it was.
-"""
+"""Reverse k-NN labeling measured: the paper's main table, and how labels depend on queries, votes, trust and rounds."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tacit.bench.cost import growth, noisy_gradients
-from tacit.bench.measured import Memory
-from tacit.bench.recipes import RECIPES, Published, Recipe, Rounds
+from tacit.bench.recipes import Published, Rounds
+from tacit.bench.rknn_runs import Bench, Mapped, Runner, measure
 from tacit.bench.table import Result, Row
-from tacit.catalog import STUDENTS
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.datasets.digits import Parts
-from tacit.experiment.baselines import accuracy
-from tacit.experiment.distill import distill
 
-__all__ = ["FIGURES", "Bench", "measure"]
+__all__ = ["FIGURES"]
 
 MEASURES = {"labels": 100.0, "test": 100.0, "seconds": 1.0, "megabytes": 1.0}
+SELECTIONS = ("diverse", "clusters", "margin", "entropy")
 # So much budget that noise never decides: what the same pipeline would give without privacy.
 NO_NOISE = 1e6
-
-
-@dataclass(frozen=True)
-class Bench:
-    """One data set at hand, its recipe, how often each line is run, and where measurements are kept."""
-
-    name: str
-    parts: Parts
-    recipe: Recipe
-    memory: Memory
-    runs: int
-    tell: Callable[[str], None]
-
-    @classmethod
-    def open(cls, name: str, folder: Path, cache: Path, runs: int, tell: Callable[[str], None]) -> Bench:
-        """Read the data set from its published files."""
-        if name not in RECIPES:
-            raise InvalidInput(f"unknown data set {name!r}: choose one of {', '.join(sorted(RECIPES))}")
-        tell(f"reading {name}")
-        recipe = RECIPES[name]
-        return cls(name, recipe.parts(folder), recipe, Memory(cache), runs, tell)
-
-    def row(self, names: Mapping[str, str], settings: Mapping[str, Any], run: Runner, paper: Published) -> Row:
-        """One line of a table: the same settings with as many seeds as there are runs."""
-        found = []
-        for seed in range(self.runs):
-            key = {"data": self.name, "seed": seed, "recipe": repr(self.recipe.settings), **settings}
-            found.append(self.memory.recall(key, lambda seed=seed: run(seed)))  # type: ignore[misc]
-            self.tell(f"{' · '.join(names.values())}, run {seed + 1} of {self.runs}: {_figures(found[-1])}")
-        published = {"labels": paper.labels, "test": paper.test}
-        return Row(names, found, {name: value for name, value in published.items() if value})
-
-
-Runner = Callable[[int], Mapping[str, Any]]
-
-
-def _figures(run: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {100 * run[name]:.1f} %" for name in ("labels", "test") if name in run)
-
-
-def measure(parts: Parts, rounds: Rounds, seed: int, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
-    """One simulated run: how many labels are right, how good the student is, and what was claimed."""
-    queries = list(rounds.queries) if len(rounds.queries) > 1 else rounds.queries[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TacitWarning)  # a bench asks for settings that a user is warned of
-        run = distill(
-            (parts.private_samples, parts.private_labels), parts.public_samples, rounds.epsilon, delta=rounds.delta,
-            classes=parts.classes, queries=queries, trust=rounds.trust, seed=seed, **settings,
-        )  # fmt: skip
-    return {
-        "labels": accuracy(run.labels, parts.public_labels),
-        "test": accuracy(run.student.predict(parts.test_samples), parts.test_labels),
-        "mechanism": run.recipe["mechanism"],
-        "epsilon": float(run.guarantee.epsilon),
-        "delta": float(run.guarantee.delta),
-    }
 
 
 def table(bench: Bench) -> Result:
@@ -168,23 +102,41 @@ def iterations(bench: Bench) -> Result:
     """The same budget in one round, or split over several with votes in the student's own view."""
     recipe, rows = bench.recipe, []
     rounds = next(iter(recipe.rounds.values()))[0]
-    for count in (1, 2, 3):
-        for selection in ("diverse",) if count == 1 else ("diverse", "clusters", "margin", "entropy"):
-            asked = replace(
-                rounds, queries=(rounds.queries * 3)[:count] if len(rounds.queries) < count else rounds.queries[:count]
+    for count, selection in ((1, "diverse"), *((2, each) for each in SELECTIONS), (3, "diverse")):
+        # As many queries a round as the recipe has, the last number again where it has fewer.
+        given = rounds.queries + rounds.queries[-1:] * count
+        asked = replace(rounds, queries=given[:count])
+        settings = {**recipe.settings, "iterations": count, "selection": selection, "view": "student"}
+
+        def run(seed: int, asked: Rounds = asked, settings: Mapping[str, Any] = settings) -> Mapping[str, Any]:
+            represented = recipe.represent(bench.parts.public_samples, asked)
+            return measure(
+                bench.parts, asked, seed, representation=represented, student=recipe.student(seed), **settings
             )
-            settings = {**recipe.settings, "iterations": count, "selection": selection, "view": "student"}
 
-            def run(seed: int, asked: Rounds = asked, settings: Mapping[str, Any] = settings) -> Mapping[str, Any]:
-                represented = recipe.represent(bench.parts.public_samples, asked)
-                return measure(
-                    bench.parts, asked, seed, representation=represented, student=recipe.student(seed), **settings
-                )
-
-            key = _key("iterations", asked) | {"iterations": count, "selection": selection}
-            rows.append(bench.row(_named(iterations=count, selection=selection), key, run, NOTHING))
+        key = _key("iterations", asked) | {"iterations": count, "selection": selection}
+        rows.append(bench.row(_named(iterations=count, selection=selection), key, run, NOTHING))
     caption = f"One budget, ε = {rounds.epsilon:g}, split evenly over iterations on {bench.name}, %."
     return Result(f"rknn-{bench.name}-iterations", caption, rows, MEASURES, recipe.notes)
+
+
+def teaching(bench: Bench) -> Result:
+    """What a student is best taught: labels weighted by confidence, the surest ones, odds, or two resolutions' odds."""
+    mapped, rows = Mapped(bench), []
+    ways: Mapping[str, Mapping[str, Any]] = {
+        "labels, weighted": {},
+        "labels, the surest 92 %": {"keep": 0.92},
+        "labels, over the graph": {"spread": "graph"},
+        "odds of noisy counts": {"labels": "soft"},
+    }
+    for epsilon in (0.1, 0.02):
+        rounds = Rounds(epsilon, (20,))
+        runners = {way: mapped(rounds, **settings) for way, settings in ways.items()}
+        runners["odds of 20 and 80 queries"] = mapped.resolutions(replace(rounds, queries=(20, 80)))
+        for way, run in runners.items():
+            key = _key("teaching", rounds) | {"way": way}
+            rows.append(bench.row(_named(ε=epsilon, taught=way), key, run, NOTHING))
+    return _sweep(bench, "teaching", "What the student is taught, 20 queries", rows)
 
 
 def mechanisms(bench: Bench) -> Result:
@@ -237,35 +189,6 @@ def _saved(rows: Sequence[Row]) -> str:
     return "For the label accuracy of Laplace noise, permute-and-flip needs " + (", ".join(ratios) or "(out of range)")
 
 
-class Mapped:
-    """Runs on the recipe's first space alone, encoded once, with a linear student: quick enough for sweeps."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self._encoded: Parts | None = None
-
-    def __call__(self, rounds: Rounds, **settings: Any) -> Runner:  # noqa: ANN401
-        """A run of these rounds."""
-        return lambda seed: measure(
-            self._parts(), rounds, seed, representation="identity", student=STUDENTS["logistic"](),
-            **settings,
-        )  # fmt: skip
-
-    def _parts(self) -> Parts:
-        """The samples as the recipe's first space shows them."""
-        if self._encoded is None:
-            bench = self._bench
-            bench.tell("encoding")
-            fitted = bench.recipe.represent(bench.parts.public_samples, Rounds(1.0, (20,)))
-            self._encoded = replace(
-                bench.parts,
-                private_samples=fitted.encode(bench.parts.private_samples),
-                public_samples=fitted.encode(bench.parts.public_samples),
-                test_samples=fitted.encode(bench.parts.test_samples),
-            )
-        return self._encoded
-
-
 NOTHING = Published()
 
 
@@ -301,6 +224,7 @@ FIGURES: Mapping[str, Callable[[Bench], Result]] = {
     "local": local,
     "shuffle": shuffle,
     "iterations": iterations,
+    "teaching": teaching,
     "mechanisms": mechanisms,
     "opacus": opacus,
     "cost": cost,

@@ -29,10 +29,13 @@ def experiments() -> None:
 
 @app.command()
 def rknn(
-    data: str = typer.Option(..., help="mnist, svhn or cifar10."),
+    data: str = typer.Option(
+        ..., help="mnist, svhn, cifar10, or mnist-femnist: records of one hand, public samples of another."
+    ),
     figure: str = typer.Option(
         "table1",
-        help="table1, queries, neighbors, local, shuffle, iterations, mechanisms, opacus, cost; or several: a,b.",
+        help="table1, queries, neighbors, local, shuffle, iterations, teaching, mechanisms, opacus, cost; or several: "
+        "a,b.",
     ),
     folder: Path = typer.Option(..., help="The folder with the data set's published files."),
     runs: int = typer.Option(5, min=1, help="Seeded runs of every line."),
@@ -43,7 +46,8 @@ def rknn(
 
     Example: tacit bench rknn --data mnist --folder data/mnist --figure table1,mechanisms
     """
-    from tacit.bench.rknn import FIGURES, Bench
+    from tacit.bench.rknn import FIGURES
+    from tacit.bench.rknn_runs import Bench
     from tacit.bench.table import write_result
     from tacit.report.bars import draw_rows
 

@@ -1,0 +1,134 @@
+"""Single runs of reverse k-NN labeling, and the bench that repeats and keeps them.
+
+Every run is a simulation with a seed, made by ``tacit.distill`` as a user would make it. A run is kept as soon as it
+is over, so a bench that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.bench.measured import Memory
+from tacit.bench.recipes import RECIPES, Published, Recipe, Rounds
+from tacit.bench.table import Row
+from tacit.catalog import STUDENTS
+from tacit.core.errors import InvalidInput, TacitWarning
+from tacit.datasets.digits import Parts
+from tacit.experiment.baselines import accuracy
+from tacit.experiment.distill import distill
+from tacit.students.weighted import fit_soft
+
+__all__ = ["Bench", "Mapped", "Runner", "measure"]
+
+Runner = Callable[[int], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One data set at hand, its recipe, how often each line is run, and where measurements are kept."""
+
+    name: str
+    parts: Parts
+    recipe: Recipe
+    memory: Memory
+    runs: int
+    tell: Callable[[str], None]
+
+    @classmethod
+    def open(cls, name: str, folder: Path, cache: Path, runs: int, tell: Callable[[str], None]) -> Bench:
+        """Read the data set from its published files."""
+        if name not in RECIPES:
+            raise InvalidInput(f"unknown data set {name!r}: choose one of {', '.join(sorted(RECIPES))}")
+        tell(f"reading {name}")
+        recipe = RECIPES[name]
+        return cls(name, recipe.parts(folder), recipe, Memory(cache), runs, tell)
+
+    def row(self, names: Mapping[str, str], settings: Mapping[str, Any], run: Runner, paper: Published) -> Row:
+        """One line of a table: the same settings with as many seeds as there are runs."""
+        found = []
+        for seed in range(self.runs):
+            key = {"data": self.name, "seed": seed, "recipe": repr(self.recipe.settings), **settings}
+            found.append(self.memory.recall(key, lambda seed=seed: run(seed)))  # type: ignore[misc]
+            self.tell(f"{' · '.join(names.values())}, run {seed + 1} of {self.runs}: {_figures(found[-1])}")
+        published = {"labels": paper.labels, "test": paper.test}
+        return Row(names, found, {name: value for name, value in published.items() if value})
+
+
+def _figures(run: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {100 * run[name]:.1f} %" for name in ("labels", "test") if name in run)
+
+
+def measure(parts: Parts, rounds: Rounds, seed: int, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
+    """One simulated run: how many labels are right, how good the student is, and what was claimed."""
+    queries = list(rounds.queries) if len(rounds.queries) > 1 else rounds.queries[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TacitWarning)  # a bench asks for settings that a user is warned of
+        run = distill(
+            (parts.private_samples, parts.private_labels), parts.public_samples, rounds.epsilon, delta=rounds.delta,
+            classes=parts.classes, queries=queries, trust=rounds.trust, seed=seed, **settings,
+        )  # fmt: skip
+    return {
+        "labels": accuracy(run.labels, parts.public_labels),
+        "test": accuracy(run.student.predict(parts.test_samples), parts.test_labels),
+        "mechanism": run.recipe["mechanism"],
+        "epsilon": float(run.guarantee.epsilon),
+        "delta": float(run.guarantee.delta),
+    }
+
+
+class Mapped:
+    """Runs on the recipe's first space alone, encoded once, with a linear student: quick enough for sweeps."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._encoded: Parts | None = None
+
+    def __call__(self, rounds: Rounds, **settings: Any) -> Runner:  # noqa: ANN401
+        """A run of these rounds."""
+        return lambda seed: measure(
+            self._parts(), rounds, seed, representation="identity", student=STUDENTS["logistic"](),
+            **settings,
+        )  # fmt: skip
+
+    def resolutions(self, rounds: Rounds) -> Runner:
+        """A run that asks few queries and many at once, half the budget each, and multiplies their odds."""
+
+        def run(seed: int) -> dict[str, Any]:
+            parts = self._parts()
+            given = (parts.private_samples, parts.private_labels)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TacitWarning)
+                asked = [
+                    distill(given, parts.public_samples, rounds.epsilon / len(rounds.queries), classes=parts.classes,
+                            labels="soft", queries=count, representation="identity", seed=seed * 2 + place)
+                    for place, count in enumerate(rounds.queries)
+                ]  # fmt: skip
+            odds = np.prod([np.asarray(each.probabilities) for each in asked], axis=0) + 1e-12
+            odds /= odds.sum(axis=1, keepdims=True)
+            student = fit_soft(STUDENTS["logistic"](), parts.public_samples, parts.classes, odds)
+            return {
+                "labels": accuracy(parts.classes[odds.argmax(axis=1)], parts.public_labels),
+                "test": accuracy(student.predict(parts.test_samples), parts.test_labels),
+            }
+
+        return run
+
+    def _parts(self) -> Parts:
+        """The samples as the recipe's first space shows them."""
+        if self._encoded is None:
+            bench = self._bench
+            bench.tell("encoding")
+            fitted = bench.recipe.represent(bench.parts.public_samples, Rounds(1.0, (20,)))
+            self._encoded = replace(
+                bench.parts,
+                private_samples=fitted.encode(bench.parts.private_samples),
+                public_samples=fitted.encode(bench.parts.public_samples),
+                test_samples=fitted.encode(bench.parts.test_samples),
+            )
+        return self._encoded
