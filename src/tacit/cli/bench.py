@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from tacit.cli.bench_fedmd import fedmd
+from tacit.cli.bench_privatekt import privatekt
 from tacit.cli.screen import console, flowing
 from tacit.core.errors import InvalidInput
 
@@ -67,4 +68,5 @@ def rknn(
             console.print(f"wrote {escape(str(file))}")
 
 
+app.command()(privatekt)
 app.command()(fedmd)

@@ -2,90 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
 from tacit.core.protocols import Integers, Ledger
-from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, probability
-from tacit.core.release import Receipt
 from tacit.datasets.classes import class_indices
 from tacit.experiment.drive import drive
 from tacit.experiment.inputs import class_names, labeled, one_column, public_rows, rows, seeded, whole
 from tacit.experiment.kept_rounds import KeptRounds
-from tacit.experiment.machine import versions
-from tacit.experiment.privatekt_plan import TransferPlan, plan_transfer
-from tacit.experiment.run import new_folder
-from tacit.ledger.memory import Ceiling, MemoryLedger
-from tacit.ledger.sqlite import SqliteLedger
+from tacit.experiment.privatekt_paying import ledger_for, paying_holders, randomness_of
+from tacit.experiment.privatekt_plan import plan_transfer
+from tacit.experiment.privatekt_result import Transfer, guarantees_of, recipe_of
 from tacit.methods.privatekt.coordinator import LabelCoordinator, Teaching, TransferState
 from tacit.methods.privatekt.holder import LabelCohort, LabelHolder
-from tacit.methods.privatekt.knowledge import Learner, public_draw
+from tacit.methods.privatekt.knowledge import Learner
 from tacit.methods.privatekt.models import Learning, models
 from tacit.private.gate import Gate
 from tacit.private.partition import split_by_dirichlet, split_by_owner, split_evenly
 from tacit.private.records import Private, Records
-from tacit.students.saved import save_student
 
 __all__ = ["Transfer", "transfer"]
-
-CLASSES_READ = (
-    "the list of classes was read off the private labels, so that a class exists is not protected; "
-    "declare the classes to remove this"
-)
-FEW_HOLDERS = (
-    "delta is not below one over the number of holders: exposing one of them outright would meet this definition"
-)
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """What ``transfer`` returns.
-
-    ``guarantee`` is that of the holder who paid most, ``guarantees`` has one for every account that paid. ``curve``
-    is the test accuracy after some rounds, where a test set was given. ``exhausted`` counts the holders whose
-    accounts ran dry on the way. ``metrics`` has the time the run took, never a private figure.
-    """
-
-    student: Any
-    classes: NDArray[Any]
-    guarantee: Guarantee
-    guarantees: dict[str, Guarantee]
-    receipts: tuple[Receipt, ...]
-    plan: TransferPlan
-    exhausted: int
-    curve: list[tuple[int, float]]
-    recipe: dict[str, Any]
-    metrics: dict[str, Any]
-
-    def save(self, folder: str | Path) -> Path:
-        """Write ``run.json``, with every holder's guarantee and receipt, and the student, into a new folder."""
-        with new_folder(Path(folder)) as partial:
-            student = save_student(self.student, partial, self.guarantee.simulation)
-            record = {
-                "guarantee": self.guarantee.to_json(),
-                "guarantees": {account: each.to_json() for account, each in self.guarantees.items()},
-                "receipts": [receipt.to_json() for receipt in self.receipts],
-                "recipe": self.recipe,
-                "metrics": self.metrics | {"curve": self.curve, "exhausted": self.exhausted},
-                "student": student,
-                "versions": versions(),
-            }
-            (partial / "run.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        return Path(folder)
 
 
 def transfer(
@@ -146,7 +90,7 @@ def transfer(
     )  # fmt: skip
     learning, teaching = learning or Learning(), teaching or Teaching()
     learner, local_learner = models(model, local, public_samples, names, learning, number or 0)
-    ledger = _ledger_for(ledger, keep, simulated=number is not None)
+    ledger = ledger_for(ledger, keep, simulated=number is not None)
     kept = KeptRounds.open(keep, repr((plan, learning, teaching, number)), request or uuid.uuid4().hex)
     coordinator = LabelCoordinator(
         public_samples, learner, plan.sheet, plan.holders, plan.invited, plan.rounds, kept.request, plan.most,
@@ -162,13 +106,13 @@ def transfer(
             progress(now.turn)
 
     accounts = [f"{account} {place}" for place in range(plan.holders)]
-    with _paying(ledger, accounts, plan.ceiling) as book:
-        randomness = _randomness(number, 0 if state is None else state.turn)
+    with paying_holders(ledger, accounts, plan.ceiling) as book:
+        randomness = randomness_of(number, 0 if state is None else state.turn)
         gates = [Gate(book, each, randomness) for each in accounts]
         parts = [Private(records.take(each)) for each in split]
         cohort = LabelCohort([LabelHolder(part, gate, local_learner) for part, gate in zip(parts, gates, strict=True)])
         release = drive(coordinator, cohort.answer, state, after)
-    guarantees = _guarantees(release.receipts, probability(delta, "delta"), plan, classes is None)
+    guarantees = guarantees_of(release.receipts, probability(delta, "delta"), plan, classes is None)
     if not guarantees:
         raise InvalidInput("nobody answered: every account was spent before the first round")
     return Transfer(
@@ -180,7 +124,7 @@ def transfer(
         plan=plan,
         exhausted=int(release.value.refused.sum()),
         curve=judge.curve,
-        recipe=_recipe(plan, learner, local_learner, learning, teaching, public_samples, number),
+        recipe=recipe_of(plan, learner, local_learner, learning, teaching, public_samples, number),
         metrics={"rounds": release.value.rounds, "seconds": time.perf_counter() - started},
     )
 
@@ -218,95 +162,3 @@ def _split(holders: int | ArrayLike, records: Records, alpha: float | None, seed
     if not all(len(each) for each in split):
         raise InvalidInput("a holder got no records: choose a larger alpha or fewer holders")
     return split
-
-
-def _randomness(seed: int | None, turn: int) -> Randomness:
-    """System randomness; in a simulation, draws that a run which goes on does not make a second time."""
-    if seed is None:
-        return SystemRandomness()
-    return SeededRandomness(seed) if turn == 0 else public_draw(seed, turn, "simulated noise")
-
-
-def _ledger_for(
-    ledger: Ledger | str | Path | None, keep: str | Path | None, simulated: bool
-) -> Ledger | str | Path | None:
-    """The ledger of a run: a simulation never pays from a real one, and a run that goes on forgets no payment."""
-    if not simulated:
-        if keep is not None and ledger is None:
-            raise InvalidInput("a run that may go on later needs a ledger file, or its payments would be forgotten")
-        return ledger
-    if ledger is not None and not isinstance(ledger, MemoryLedger):
-        raise InvalidInput(
-            "a seed makes a simulation, which must not spend a real budget: leave out the seed, or the ledger"
-        )
-    return ledger if keep is None else Path(keep) / "simulation.ledger"
-
-
-@contextmanager
-def _paying(ledger: Ledger | str | Path | None, accounts: Sequence[str], ceiling: Ceiling) -> Iterator[Ledger]:
-    """The ledger that the holders pay from: the user's own, or one with just this run's budget."""
-    policy = dict.fromkeys(accounts, ceiling)
-    if ledger is None:
-        yield MemoryLedger(policy)
-        return
-    if isinstance(ledger, str | Path):
-        opened = SqliteLedger(ledger) if Path(ledger).exists() else SqliteLedger.create(ledger, policy)
-    with opened if isinstance(ledger, str | Path) else nullcontext(ledger) as book:
-        yield book
-
-
-def _guarantees(
-    receipts: Sequence[Receipt], delta: Fraction, plan: TransferPlan, classes_read: bool
-) -> dict[str, Guarantee]:
-    """What each holder is guaranteed, by all that its account paid in this run."""
-    paid: dict[str, list[Receipt]] = {}
-    for receipt in receipts:
-        paid.setdefault(receipt.account, []).append(receipt)
-    found = {}
-    for account, own in paid.items():
-        spends = [receipt.spend for receipt in own]
-        # The sheets were planned; what is pure is said to be pure, even where some δ was allowed.
-        spent = min((total(spends, each, Rule.PLANNED) for each in (Fraction(0), delta)), key=lambda each: each.epsilon)
-        guarantee = Guarantee(
-            epsilon=Fraction(spent.epsilon),
-            delta=spent.delta,
-            unit=Unit.whole_holder(),
-            adjacency=Adjacency.REPLACE_ONE,
-            trust=Trust.LOCAL,
-            accountant=spent.accountant,
-            caveats=(ONE_PLACE,),
-            simulation=any(receipt.simulated for receipt in own),
-        )
-        if classes_read:
-            guarantee = guarantee.with_caveat(CLASSES_READ)
-        if guarantee.delta * plan.holders >= 1:
-            guarantee = guarantee.with_caveat(FEW_HOLDERS)
-        found[account] = guarantee
-    return found
-
-
-def _recipe(
-    plan: TransferPlan,
-    learner: object,
-    local: object,
-    learning: Learning,
-    teaching: Teaching,
-    public: NDArray[Any],
-    seed: int | None,
-) -> dict[str, Any]:
-    return {
-        "method": "PrivateKT",
-        "trust": str(Trust.LOCAL),
-        "rounds": plan.rounds,
-        "answers": plan.sheet.answers,
-        "holders": plan.holders,
-        "invited": plan.invited,
-        "most": plan.most,
-        "round_epsilon": str(plan.sheet.epsilon),
-        "model": type(learner).__name__,
-        "local": type(local).__name__,
-        "learning": repr(learning),
-        "teaching": repr(teaching),
-        "public_samples": len(public),
-        "randomness": "system" if seed is None else f"seed {seed} (simulation)",
-    }

@@ -90,12 +90,12 @@ def _strided(shape: Shape, classes: int, hidden: int = 64) -> Network:
     for _ in range(2):
         height, width = -(-height // 2), -(-width // 2)
     body = nn.Sequential(
-        nn.Conv2d(channels, 16, 5, 2, 2),
+        nn.Conv2d(channels, 8, 5, 2, 2),
         nn.ReLU(),
-        nn.Conv2d(16, 32, 3, 2, 1),
+        nn.Conv2d(8, 16, 3, 2, 1),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(32 * height * width, hidden),
+        nn.Linear(16 * height * width, hidden),
         nn.ReLU(),
     )
     return Network(shape, body, nn.Linear(hidden, classes))

@@ -19,15 +19,21 @@ __all__ = ["Learning", "models"]
 class Learning:
     """How networks learn: steps, batch and learning rate of a lesson, and of local training in a round.
 
-    ``shape`` is that of flat images, (height, width) or (height, width, channels).
+    ``local_layers`` says which layers local training changes: "dense", those after the convolutions, or "all".
+    ``moved`` is how far images are shifted, zoomed and turned in lessons. ``pretext`` is for how many steps the global
+    network learns to tell groups of public samples apart before the first round. ``shape`` is that of
+    flat images, (height, width) or (height, width, channels).
     """
 
     steps: int = 20
     batch: int = 64
     rate: float = 0.02
-    local_steps: int = 30
+    local_steps: int = 15
     local_batch: int = 32
-    local_rate: float = 0.1
+    local_rate: float = 0.05
+    local_layers: str = "dense"
+    moved: float = 0.1
+    pretext: int = 1500
     shape: tuple[int, ...] | None = None
 
 
@@ -55,14 +61,16 @@ def models(
         raise InvalidInput(f"local networks start from the global one, so local must be {model!r} too, got {local!r}")
     try:
         from tacit.methods.privatekt.torch_models import NetworkLearner, NetworkLocal, Training, architecture_for
+        from tacit.methods.privatekt.torch_pretext import Pretext
     except ModuleNotFoundError as error:
         raise InvalidInput(f"neural models need {error.name}: pip install 'tacit[torch]'") from None
 
     architecture = architecture_for(public, model, learning.shape)
     alone = local is not None and not isinstance(local, str)
-    teaching = Training(learning.steps, learning.batch, learning.rate)
-    learner = NetworkLearner(architecture, public, names, teaching, seed, travels=not alone)
+    teaching = Training(learning.steps, learning.batch, learning.rate, moved=learning.moved)
+    pretext = Pretext(steps=learning.pretext, moved=learning.moved)
+    learner = NetworkLearner(architecture, public, names, teaching, seed, not alone, pretext)
     if alone:
         return learner, ClassifierLocal(local, len(names))
     training = Training(learning.local_steps, learning.local_batch, learning.local_rate)
-    return learner, NetworkLocal(architecture, len(names), training)
+    return learner, NetworkLocal(architecture, len(names), training, learning.local_layers)

