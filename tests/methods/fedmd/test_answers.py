@@ -13,12 +13,13 @@ from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.core.spend import Pure, Repeated
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.generalized_response import GeneralizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.methods.fedmd.consensus import agreement, as_probabilities, average, read_answer
+from tacit.methods.fedmd.consensus import agreement, as_probabilities, average, evidence, read_answer
 from tacit.methods.fedmd.coordinator import round_rows
-from tacit.methods.fedmd.form import KINDS, Form
+from tacit.methods.fedmd.form import KINDS, Form, softmax
 from tacit.methods.fedmd.noise import (
     RESPONSES,
     gaussian_needed,
@@ -273,3 +274,29 @@ def test_what_a_diverged_model_says_is_in_the_range_that_noise_was_made_for(kind
             assert moved.sum() <= allowed.l1
             assert (moved**2).sum() <= allowed.l2_squared
             assert moved.max() <= allowed.linf
+
+
+@pytest.mark.parametrize("kind", [GeneralizedResponse, SubsetSelection])
+def test_evidence_of_responses_is_their_likelihood(kind):
+    local = kind(4, 1, "3/2")
+    mechanism = Responses(local, 1)
+    # Every message with its exact probability under every label.
+    laws = [local.law((label,)) for label in range(4)]
+    assert len(laws[0].messages) >= 4
+    for row in range(len(laws[0].messages)):
+        sent = laws[0].messages[row : row + 1]
+        assert all((law.messages[row : row + 1] == sent).all() for law in laws)
+        chances = np.array([float(law.probabilities[row]) for law in laws])
+        assert softmax(mechanism.evidence(sent))[0] == pytest.approx(chances / chances.sum(), rel=1e-9)
+
+
+def test_evidence_of_noisy_tables_is_their_likelihood():
+    table = np.array([[3, 0, -2]])
+    for noise, log_density in [
+        (DiscreteLaplaceNoise(5, 2), lambda x: -abs(x) / 5),
+        (DiscreteGaussianNoise(3, 2, True), lambda x: -x * x / 18),
+    ]:
+        logs = np.array([sum(log_density(x - one) for x, one in zip(table[0], row, strict=True)) for row in np.eye(3)])
+        assert softmax(evidence(table, noise))[0] == pytest.approx(softmax(logs[None])[0], rel=1e-9)
+    with pytest.raises(InvalidInput, match="nothing is known"):
+        evidence(table, object())

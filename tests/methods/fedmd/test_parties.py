@@ -309,6 +309,22 @@ def test_the_coordinator_asks_averages_and_sends_back():
         coordinator.result(RoundState())
 
 
+def test_labels_that_noise_decided_are_not_taught():
+    for epsilon, taught in (("1/1000", 0), ("20", 5)):
+        mechanism = Responses(GeneralizedResponse(3, 1, epsilon), 5)
+        coordinator = PredictCoordinator(PUBLIC, FORM, mechanism, rounds=1, queries=5, request="run")
+        gate = Gate(MemoryLedger({"a": Ceiling(200, unit=Unit.whole_holder())}), "a", SeededRandomness(2))
+        party = RandomizedParty(Private(RECORDS), gate, study(Diary()))
+        state = coordinator.fold(coordinator.begin(), [party.answer(coordinator.ask(coordinator.begin()))])
+        (feedback,) = coordinator.result(state).value.history
+        assert feedback.rows.shape == (taught,)
+        assert feedback.targets.shape == (taught, 3)
+        diary = Diary()
+        study(diary).absorb(feedback, RECORDS.samples, RECORDS.labels)
+        # Own records are revisited either way.
+        assert [act for act, _ in diary.acts] == (["learn", "digest", "learn"] if taught else ["learn", "learn"])
+
+
 def test_logits_are_averaged_as_logits():
     form = Form("logits", 3, grid=100)
     coordinator = PredictCoordinator(PUBLIC, form, None, rounds=1, queries=2, request="run")

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Mechanism
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.methods.fedmd.form import Form, one_hot
 from tacit.methods.fedmd.responses import Responses
 
-__all__ = ["WEIGHTINGS", "Weights", "agreement", "as_probabilities", "average", "read_answer"]
+__all__ = ["WEIGHTINGS", "Weights", "agreement", "as_probabilities", "average", "evidence", "read_answer"]
 
 WEIGHTINGS = ("equal", "agreement")
 Weights = str | tuple[float, ...]
@@ -34,6 +36,25 @@ def read_answer(answer: NDArray[Any], form: Form, mechanism: Mechanism[Any, Any]
     if mechanism is None and form.kind == "argmax":
         return one_hot(answer, form.classes).astype(np.float64)
     return form.values(answer)
+
+
+def evidence(answer: NDArray[Any], mechanism: Mechanism[Any, Any]) -> NDArray[np.float64]:
+    """How much randomized labels (or noisy tables of them) speak for each class: log-likelihoods up to a constant.
+
+    A noisy average that is cut to probabilities is sure of something even where noise decided. Evidence adds up over
+    parties that see the same thing, and what it comes to says how sure one may be.
+
+    >>> evidence(np.array([[3, 0]]), DiscreteGaussianNoise(2, 2, unit_steps=True)).tolist()
+    [[0.75, 0.0]]
+    """
+    if isinstance(mechanism, Responses):
+        return mechanism.evidence(answer)
+    table = np.asarray(answer, dtype=np.float64)
+    if isinstance(mechanism, DiscreteGaussianNoise):
+        return table / float(mechanism.sigma) ** 2
+    if isinstance(mechanism, DiscreteLaplaceNoise):
+        return (np.abs(table) - np.abs(table - 1)) / float(mechanism.scale)
+    raise InvalidInput(f"nothing is known of what {type(mechanism).__name__} makes of labels")
 
 
 def agreement(tables: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

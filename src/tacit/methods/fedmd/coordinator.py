@@ -15,11 +15,15 @@ from tacit.core.randomness import SeededRandomness, permutations
 from tacit.core.release import Release, gather
 from tacit.core.spend import Spend
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
-from tacit.methods.fedmd.consensus import Weights, as_probabilities, average, read_answer
-from tacit.methods.fedmd.form import Form, one_hot
+from tacit.methods.fedmd.consensus import Weights, as_probabilities, average, evidence, read_answer
+from tacit.methods.fedmd.form import Form, one_hot, softmax
 from tacit.methods.fedmd.wire import Feedback, PredictAsk, VoteAsk, digest_of
 
 __all__ = ["Outcome", "PredictCoordinator", "RoundState", "VoteCoordinator", "round_rows"]
+
+
+# Of labels that were randomized, those are taught that are more likely right than not.
+SURE = 0.5
 
 
 def round_rows(samples: int, queries: int, seed: int, number: int) -> Integers:
@@ -129,6 +133,12 @@ class PredictCoordinator:
         return round_rows(self._samples, self._queries, self._seed, number)
 
     def _agree(self, number: int, answers: list[Any]) -> Feedback:
+        if self._mechanism is not None and self._form.kind == "argmax":
+            said = [evidence(answer, self._mechanism) for answer in answers]
+            posterior = softmax(len(said) * average(said, self._weights)).astype(np.float32)
+            # Labels that noise decided must not be taught, not even as doubt: that would flatten every model.
+            sure = posterior.max(axis=1) >= SURE
+            return Feedback(number, self._rows(number)[sure], posterior[sure])
         tables = [read_answer(answer, self._form, self._mechanism) for answer in answers]
         mean, logits = average(tables, self._weights), self._form.kind == "logits"
         targets = mean.astype(np.float32) if logits else as_probabilities(mean)

@@ -66,11 +66,24 @@ class Responses:
         >>> sure.estimates(sure.sample(np.array([2, 0]), SeededRandomness(1))).round(6).tolist()
         [[-0.0, -0.0, 1.0], [1.0, -0.0, -0.0]]
         """
-        classes, rates = self.local.cells, self.local.rates
+        rates = self.local.rates
+        return (self._hits(messages) - rates.zero) / rates.gap
+
+    def evidence(self, messages: NDArray[Any]) -> NDArray[np.float64]:
+        """How much each message speaks for each class: log-likelihoods, up to a constant a row.
+
+        Both mechanisms send a message that names the true class e^ε times as likely as one that does not.
+
+        >>> Responses(GeneralizedResponse(3, 1, 2), count=1).evidence(np.array([1])).tolist()
+        [[0.0, 2.0, 0.0]]
+        """
+        return float(self.local.epsilon) * self._hits(messages)
+
+    def _hits(self, messages: NDArray[Any]) -> NDArray[np.float64]:
+        """Ones where a message names the class."""
         if len(messages) != self.count:
             raise InvalidInput(f"{self.count} messages were asked for, got {len(messages)}")
         if isinstance(self.local, SubsetSelection):
-            hits = np.unpackbits(messages, axis=1, count=classes, bitorder="little").astype(np.float64)
-        else:
-            hits = np.eye(classes)[messages]
-        return (hits - rates.zero) / rates.gap
+            return np.unpackbits(messages, axis=1, count=self.local.cells, bitorder="little").astype(np.float64)
+        named: NDArray[np.float64] = np.eye(self.local.cells)[messages]
+        return named

@@ -95,8 +95,9 @@ class Study:
         """Digest a round's consensus, then revisit the party's own records; each round once."""
         self.begin(samples, labels)
         if feedback.round > self._absorbed:
-            shown = self._public[feedback.rows]
-            self.model.digest(shown, feedback.targets, feedback.logits, self._schedule.digest)
+            if len(feedback.rows):
+                shown = self._public[feedback.rows]
+                self.model.digest(shown, feedback.targets, feedback.logits, self._schedule.digest)
             self.model.learn(samples, labels, self._schedule.revisit)
             self._absorbed = feedback.round
 
