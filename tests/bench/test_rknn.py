@@ -103,7 +103,8 @@ def test_every_figure_asks_for_what_can_be_run(bench, figure, monkeypatch):
         asked.append(rounds)
         return {"labels": 0.5 + seed / 10, "test": 0.5}
 
-    monkeypatch.setattr(rknn_runs, "measure", measured)
+    for module in (rknn, rknn_runs):
+        monkeypatch.setattr(module, "measure", measured)
     result = FIGURES[figure](bench[0])
     assert len(asked) == 2 * len(result.rows)
     assert result.name == f"rknn-digits-{figure}"
