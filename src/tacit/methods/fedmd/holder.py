@@ -23,6 +23,7 @@ from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
+from tacit.mechanisms.central.sealed_table import SealedTable
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
 from tacit.methods.fedmd.responses import Responses
 from tacit.methods.fedmd.study import Study
@@ -33,6 +34,7 @@ from tacit.private.records import Private, Records
 
 __all__ = ["SUBSET_REQUEST", "RandomizedParty", "SubsetParty", "VotingParty"]
 
+VOTING_MECHANISMS = (PermuteAndFlip, DiscreteLaplaceNoise, DistributedLaplace, MaskedShare, SealedTable)
 # One name for all runs: whoever asks again, the account gives the subset that it bought first.
 SUBSET_REQUEST = "the records of this party that train its models"
 
@@ -128,7 +130,7 @@ class VotingParty:
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """Votes with noise, or one label a query."""
-        if not isinstance(ask.mechanism, PermuteAndFlip | DiscreteLaplaceNoise | DistributedLaplace | MaskedShare):
+        if not isinstance(ask.mechanism, VOTING_MECHANISMS):
             raise InvalidInput(f"this party does not answer through {type(ask.mechanism).__name__}")
         moves = vote_sensitivity(
             queries=len(ask.queries),

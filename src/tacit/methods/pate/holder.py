@@ -17,6 +17,7 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
 from tacit.mechanisms.central.pate import ConfidenceScreen, GaussianVotes, LaplaceVotes
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.sealed_table import SealedTable
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.private.gate import Gate
@@ -34,6 +35,7 @@ MECHANISMS: tuple[type, ...] = (
     LaplaceVotes,
     MaskedShare,
     PermuteAndFlip,
+    SealedTable,
 )
 
 

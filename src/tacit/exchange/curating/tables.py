@@ -1,0 +1,87 @@
+"""A holder's end and the coordinator's end of a curator's batch: a sealed table in, one release out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.release import Release
+from tacit.exchange.ciphers import OVERHEAD, seal
+from tacit.exchange.fields import opened
+from tacit.exchange.portable import ANSWER_BYTES, ask_to_bytes, read_release
+from tacit.exchange.post.batch import LARGEST_BATCH, Batch
+from tacit.mechanisms.central.sealed_table import SealedTable, table_bytes
+from tacit.methods.fedmd.wire import VoteAsk as PartyVoteAsk
+from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.rknn.wire import VoteAsk
+
+__all__ = ["plan_tables", "read_curated", "sealed_table", "table_shape"]
+
+
+def table_shape(ask: Any) -> tuple[int, int]:  # noqa: ANN401
+    """Rows and columns of the table of counts that a question is about."""
+    match ask:
+        case VoteAsk():
+            return len(ask.queries), ask.classes + (1 if ask.labels is not None else 0)
+        case PartyVoteAsk():
+            return len(ask.queries), ask.classes
+        case TeacherAsk():
+            return len(ask.samples), ask.classes
+        case _:
+            raise InvalidInput(f"{type(ask).__name__} is not answered by a table of counts")
+
+
+def plan_tables(
+    ask: Any,  # noqa: ANN401
+    run: str,
+    round: int,
+    nodes: Sequence[str],
+    key: bytes,
+    minimum: int,
+    largest: int,
+) -> Batch:
+    """The batch for a question to nodes with at most ``largest`` records each; ``key`` is the curator's public one."""
+    return Batch(
+        run=run,
+        round=round,
+        request=ask.request,
+        nodes=tuple(sorted(nodes)),
+        key=key,
+        minimum=minimum,
+        size=OVERHEAD + table_bytes(table_shape(ask)),
+        largest=largest,
+        ask=ask_to_bytes(ask),
+    )
+
+
+def sealed_table(ask: Any, batch: Batch, node: str, curator: bytes) -> SealedTable:  # noqa: ANN401
+    """The mechanism through which a node answers. ``curator`` is the key that the node's own operator trusts.
+
+    The key in the batch comes from the coordinator, who must not be able to read the table.
+    """
+    if batch.key != curator:
+        raise InvalidInput("the batch is sealed for another key than that of the curator this node trusts")
+    if node not in batch.nodes or batch.ask != ask_to_bytes(ask):
+        raise InvalidInput("the batch does not expect this node, or is about another question")
+    if batch.size != OVERHEAD + table_bytes(table_shape(ask)):
+        raise InvalidInput("the batch has boxes of another size than this table needs")
+
+    def boxed(content: bytes) -> NDArray[np.uint8]:
+        return np.frombuffer(seal(batch.key, content, batch.digest), dtype=np.uint8)[None]
+
+    return SealedTable(ask.mechanism, batch.digest, boxed)
+
+
+def read_curated(output: bytes, batch: Batch, ask: Any) -> tuple[Release[Any], int, int]:  # noqa: ANN401
+    """The curator's release, from how many nodes it is, and how many tables were left out."""
+    fields = opened(output, LARGEST_BATCH, "curated batch")
+    if fields.digest("batch") != batch.digest:
+        raise InvalidInput("the release belongs to another batch")
+    release = read_release(fields.content("release", ANSWER_BYTES), ask, batch.largest * len(batch.nodes))
+    nodes, unreadable = fields.integer("nodes", 1, len(batch.nodes)), fields.integer("unreadable", 0)
+    fields.done()
+    return release, nodes, unreadable

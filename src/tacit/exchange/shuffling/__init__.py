@@ -1,0 +1,1 @@
+"""Messages without senders: sealed for the coordinator by holders, mixed by a shuffler that cannot read them."""
