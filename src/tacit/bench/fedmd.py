@@ -177,10 +177,11 @@ def _figures(run: Mapping[str, Any]) -> str:
 
 
 def _held(rows: Sequence[Row]) -> list[str]:
-    """What holds for each row, once: the first lines of the claims, without what the seed makes of them."""
-    found: dict[str, None] = {}
+    """What holds, each sentence once with the rows it is about: the claims without what the seed makes of them."""
+    found: dict[str, list[str]] = {}
     for row in rows:
         for line in str(row.runs[0]["claim"]).splitlines():
             if line.startswith(("NO ", "no ", "NOT ", "Total-variation", "With system randomness")):
-                found[f"{', '.join(value for value in row.names.values() if value)}: {line}"] = None
-    return ["All runs are simulations with a seed.", *found]
+                found.setdefault(line, []).append(", ".join(value for value in row.names.values() if value))
+    said = [f"{'every row' if len(names) == len(rows) else '; '.join(names)}: {line}" for line, names in found.items()]
+    return ["All runs are simulations with a seed.", *said]

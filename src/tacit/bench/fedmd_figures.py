@@ -88,7 +88,8 @@ def parties(bench: FedBench) -> Figure:
         f"Over the number of parties with {_share(bench)} records each, FedMD-NFDP with k = {bench.setting.subset}: "
         f"{bench.setting.schedule}."
     )
-    result = bench.result("parties", caption, rows)
+    first = ", ".join(bench.setting.models[: counts[0]])
+    result = bench.result("parties", caption, rows, [f"The kinds of models come in turn; the first: {first}."])
     curves = {name: [_mean(row.values(name)) for row in rows] for name in ("before", "after")}
     panel = Panel("mean test accuracy of the parties", "parties", "%", counts, curves)
     return result, Chart(result.name, caption, [panel])

@@ -57,17 +57,20 @@ class Result:
             list(self.rows[0].names),
             list(dict.fromkeys(key for row in self.rows for key in row.published)),
         )
-        heads = [*names, *self.measures, "runs", *(f"paper: {each}" for each in published)]
+        # What is computed, not measured, has no runs.
+        counted = ["runs"] if self.measures else []
+        heads = [*names, *self.measures, *counted, *(f"paper: {each}" for each in published)]
         lines = [f"# {self.name}", "", self.caption, "", _line(heads), _line(["---"] * len(heads))]
         for row in self.rows:
             figures = [shown(row.values(measure), scale, 1) for measure, scale in self.measures.items()]
             beside = [row.published.get(each, "") for each in published]
-            lines.append(_line([*(row.names.get(each, "") for each in names), *figures, str(len(row.runs)), *beside]))
+            runs = [str(len(row.runs)) for _ in counted]
+            lines.append(_line([*(row.names.get(each, "") for each in names), *figures, *runs, *beside]))
         made = ", ".join(f"{name} {version}" for name, version in versions().items())
         lines += [
             "",
             *(f"- {note}" for note in self.notes),
-            f"- Mean ± sample standard deviation. {machine()}; {made}.",
+            f"- {'Mean ± sample standard deviation. ' if self.measures else ''}{machine()}; {made}.",
         ]
         return "\n".join(lines) + "\n"
 
