@@ -4,11 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS ?= dev,fast,report,torch
+EXTRAS ?= dev,fast,report,torch,federated
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
 WORKERS ?= 2
 
-.PHONY: demo test check fix bench docs clean setup
+.PHONY: demo test faults check fix bench docs clean setup
 
 setup: $(STAMP)
 
@@ -23,6 +23,9 @@ demo: $(STAMP)  ## the main job on the bundled digits
 
 test: check  ## format, lint, types, import contracts and all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)  # one thread a worker: more only get in their way
+
+faults: $(STAMP)  ## every fault at every step on real processes; takes a while
+	TACIT_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

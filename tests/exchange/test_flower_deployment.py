@@ -16,23 +16,23 @@ from tests.exchange.deployment import Deployment, asked
 
 @pytest.mark.timeout(900)
 def test_a_federation_over_tls_outlives_a_killed_node_and_keeps_strangers_out(tmp_path):
-    made = Deployment(tmp_path, ("east", "north", "west"), strangers=("mallory",), at_least=2)
+    made = Deployment(tmp_path, ("east", "north", "west"), strangers=("mallory",))
+    work = made.job(at_least=2)
     with made.processes:
         with made.link() as control:
-            for name in ("east", "north", "west", "mallory"):
-                made.start(name)
+            made.start("east", "north", "west", "mallory")
             assert sorted(node.name for node in control.nodes()) == ["east", "north", "west"]
-            made.submit(control)
-            made.until(asked)
+            work.submit(control)
+            work.until(asked)
             made.processes.kill("west")
-            made.watch()
+            work.watch()
             refuses_plain_connections(made.port)
-        found = made.until(lambda found: found["state"] == "done")
+        found = work.until(lambda found: found["state"] == "done")
     (turn,) = found["turns"]
     assert turn["asked"] == ["east", "north", "west"]
     assert {"east", "north"} <= set(turn["answered"])
     assert [len(made.payments(name)) for name in ("east", "north", "mallory")] == [1, 1, 0]
-    run = load(made.job.out)
+    run = load(work.job.out)
     assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.4
     assert (run.guarantee.simulation, run.guarantee.epsilon) == (False, 1)
     # Nothing of the records is in what a node said of itself.

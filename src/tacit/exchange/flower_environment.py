@@ -10,9 +10,10 @@ from pathlib import Path
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["VERSION", "environment", "pinned_folder", "require_version"]
+__all__ = ["VERSION", "be_patient", "environment", "pinned_folder", "require_version"]
 
 VERSION = "1.41"
+PATIENCE = 120
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 # By a shell, because the path of an interpreter may be too long for a first line.
 PROGRAM = """#!/bin/sh
@@ -32,6 +33,14 @@ def require_version() -> None:
         raise InvalidInput("a federation needs Flower: pip install 'tacit[federated]'") from None
     if not found.startswith(f"{VERSION}."):
         raise InvalidInput(f"a federation needs Flower {VERSION}, found {found}: pip install 'tacit[federated]'")
+
+
+def be_patient() -> None:
+    """Give a process that was started two minutes to report, on a busy machine; Flower's half minute is too short."""
+    from flwr.supercore.corestate import in_memory_corestate, sql_corestate
+
+    in_memory_corestate.HEARTBEAT_DEFAULT_INTERVAL = PATIENCE
+    sql_corestate.HEARTBEAT_DEFAULT_INTERVAL = PATIENCE
 
 
 def environment(home: Path, path: str | None = None) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from tacit.exchange.flower_environment import require_version
+from tacit.exchange.flower_environment import be_patient, require_version
 
 __all__ = ["LoopbackOnly", "main"]
 
@@ -51,6 +51,7 @@ class LoopbackOnly:
 def main() -> None:
     """``flower-superlink`` with its controls closed to other machines."""
     require_version()
+    be_patient()
     from flwr.superlink import main as application
     from flwr.superlink.cli import flower_superlink
     from starlette.middleware import Middleware

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.release import Release
+from tacit.exchange.curating.tables import table_shape
 from tacit.exchange.flower_post import FlowerPost, Grid
 from tacit.exchange.journal import Journal
 from tacit.exchange.letters import Letter
@@ -54,9 +56,7 @@ class FlowerMasked:
             self._journal.asked(turn.number, question)
         state = self._kept(turn.number)
         if state is None:
-            session = Session(
-                self._run, turn.number, ask.request, len(ask.queries) * ask.classes, plan, self._identities
-            )
+            session = Session(self._run, turn.number, ask.request, math.prod(table_shape(ask)), plan, self._identities)
             state = server.ServerState(session)
         nodes = {name: node for name, node in self._post.present().items() if name in state.session.nodes}
         turn.asked = tuple(nodes)

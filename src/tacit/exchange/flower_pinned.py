@@ -12,7 +12,6 @@ from typing import Any
 from flwr.supernode.cli import flwr_clientapp
 from flwr.supernode.runtime import run_clientapp
 
-from tacit.exchange.flower_client import app
 from tacit.exchange.flower_environment import require_version
 
 __all__ = ["main"]
@@ -22,11 +21,18 @@ def _nothing(*_: Any, **__: Any) -> Path:  # noqa: ANN401
     return Path()
 
 
+def _installed(*_: Any, **__: Any) -> Any:  # noqa: ANN401
+    # Imported only here: by now the process has reported that it is alive, and may take its time.
+    from tacit.exchange.flower_client import app
+
+    return app
+
+
 def main() -> None:
     """``flwr-clientapp`` with the installed app in place of the one that was sent."""
     require_version()
     run_clientapp.install_from_fab = _nothing
     run_clientapp.get_project_dir = _nothing
     run_clientapp.install_app_dependencies = _nothing
-    run_clientapp.get_load_client_app_fn = lambda **_: lambda *_: app
+    run_clientapp.get_load_client_app_fn = lambda **_: _installed
     flwr_clientapp()

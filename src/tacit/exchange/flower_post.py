@@ -92,6 +92,8 @@ class FlowerPost:
             except InvalidInput as error:
                 turn.dropped[name] = f"sent an answer that is malformed ({error})"
 
+        turn.step = next(iter(letters.values())).step if letters else turn.step
+        self.tell(turn)
         end = time.monotonic() + self._terms.deadline
         silent = set(names)
         waiting = set(self._grid.push_messages(self._messages(turn, names, letters)))

@@ -38,7 +38,7 @@ def node_command(file: Path, link: Link, state: Path, port: int) -> Command:
     """A SuperNode that answers by the node file, and can start nothing but this library's own app."""
     programs = pinned_folder(state / "programs")
     command = [
-        sys.executable, "-c", "from flwr.supernode.cli import flower_supernode; flower_supernode()",
+        sys.executable, "-m", "tacit.exchange.flower_node",
         "--root-certificates", str(link.authority),
         "--superlink", link.address,
         "--auth-supernode-private-key", str(link.key),

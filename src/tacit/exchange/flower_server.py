@@ -93,7 +93,9 @@ class FlowerExchange:
     def places(self) -> tuple[str, ...]:
         """The names of all nodes in order, fixed at the first look."""
         if self._places is None:
-            self._places = tuple(self._post.present())
+            names = tuple(self._post.present())
+            # A run that goes on must mean the same node by the same place.
+            self._places = names if self._journal is None else self._journal.once("places", names)
         return self._places
 
 

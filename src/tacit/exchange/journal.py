@@ -62,6 +62,13 @@ class Journal:
             )
         return cls(folder, str(found["run"]))
 
+    def once(self, name: str, words: Sequence[str]) -> tuple[str, ...]:
+        """Words that are fixed at the first time, whatever is given later."""
+        file = self.folder / f"{name}.bin"
+        if not file.exists():
+            _write(file, {"words": list(words)})
+        return tuple(_read(file, ("words",))["words"])
+
     def asked(self, number: int, question: bytes) -> None:
         """Write a question down before it is sent; one that was sent already must be the same."""
         file = self.folder / f"question-{number}.bin"

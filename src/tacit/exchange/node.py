@@ -27,14 +27,15 @@ from tacit.exchange.identity import Identity
 from tacit.exchange.letters import ANSWER, Letter, Reason, Reply, read_letter
 from tacit.exchange.node_file import NodeFile, read_peers
 from tacit.exchange.node_masking import FolderMemory, Masking, masked_step
-from tacit.exchange.node_methods import Desk, answer_of, fewest, mechanism_of, method_of, names_of
+from tacit.exchange.node_methods import ESTIMATORS, Desk, answer_of, fewest, mechanism_of, method_of, names_of
+from tacit.exchange.node_study import StudyRoom
 from tacit.exchange.portable import read_ask, release_to_bytes
 from tacit.ledger.policy import Rules, read_policy, read_rules
 from tacit.ledger.sqlite import SqliteLedger
-from tacit.methods.fedmd.study import Study
 from tacit.private.gate import Gate
 from tacit.private.persons import bounded_rows
 from tacit.private.records import Private, Records
+from tacit.students.refitted import Refitted
 
 __all__ = ["Node", "Refused", "open_node", "prepare_ledger"]
 
@@ -64,7 +65,7 @@ class Node:
     ledger: Ledger
     account: str
     model: Any = "logistic"
-    study: Study | None = None
+    room: StudyRoom | None = None
     masking: Masking | None = None
     pace: float = 0.0
     seed: int | None = None
@@ -79,7 +80,7 @@ class Node:
         randomness = self._randomness(ask.request)
         try:
             gate = Gate(self.ledger, self.account, randomness)
-            return answer_of(ask, Desk(self.classes, self._bounded(gate, randomness), gate, self.model, self.study))
+            return answer_of(ask, Desk(self.classes, self._bounded(gate, randomness), gate, self.model, self.room))
         except BudgetExceeded:
             raise Refused(Reason.BUDGET) from None
         except RequestConflict:
@@ -178,6 +179,7 @@ def open_node(file: NodeFile) -> Node:
         account=file.account,
         model=file.model,
         masking=_masking(file),
+        room=_room(file),
         pace=file.pace,
     )
 
@@ -187,6 +189,17 @@ def _masking(file: NodeFile) -> Masking | None:
     if file.identity is None or file.peers is None:
         return None
     return Masking(Identity.read(file.identity), read_peers(file.peers), FolderMemory(file.state / "masking"))
+
+
+def _room(file: NodeFile) -> StudyRoom | None:
+    """What FedMD needs, where the site has the public samples and a model of a known name."""
+    if file.public is None or file.model not in ESTIMATORS:
+        return None
+
+    def model() -> Refitted:
+        return Refitted(ESTIMATORS[file.model](), len(file.classes))
+
+    return StudyRoom(model, read_table(file.public).samples, FolderMemory(file.state / "agreements"))
 
 
 def prepare_ledger(file: NodeFile, tell: Callable[[str], None] = lambda _: None) -> None:

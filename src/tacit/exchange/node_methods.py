@@ -8,10 +8,10 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput
 from tacit.core.release import Release
+from tacit.exchange.node_study import StudyRoom
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.fedmd import wire as fedmd
 from tacit.methods.fedmd.holder import RandomizedParty, VotingParty
-from tacit.methods.fedmd.study import Study
 from tacit.methods.pate.holder import TeacherHolder
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt import wire as privatekt
@@ -43,7 +43,7 @@ class Desk:
     records: Private[Records]
     gate: Gate
     model: Any = "logistic"
-    study: Study | None = None
+    room: StudyRoom | None = None
 
 
 def method_of(ask: Any) -> str:  # noqa: ANN401
@@ -82,10 +82,11 @@ def answer_of(ask: Any, desk: Desk) -> Release[Any]:  # noqa: ANN401
             return LabelHolder(desk.records, desk.gate, _learner(ask, desk)).answer(ask)
         case fedmd.VoteAsk():
             _require_classes(ask.classes, desk)
-            return VotingParty(desk.records, desk.gate, _study(desk)).answer(ask)
+            return VotingParty(desk.records, desk.gate, _room(desk).study()).answer(ask)
         case fedmd.PredictAsk():
             _require_classes(ask.form.classes, desk)
-            return RandomizedParty(desk.records, desk.gate, _study(desk)).answer(ask)
+            room = _room(desk)
+            return room.answer(ask, RandomizedParty(desk.records, desk.gate, room.study()))
         case _:
             raise InvalidInput("no question of a known method")
 
@@ -104,10 +105,10 @@ def _learner(ask: privatekt.LabelAsk, desk: Desk) -> LocalLearner:
     return models(model, None, ask.samples, np.array(desk.classes), Learning())[1]
 
 
-def _study(desk: Desk) -> Study:
-    if desk.study is None:
-        raise InvalidInput("this node has no model and no public samples to take part in FedMD with")
-    return desk.study
+def _room(desk: Desk) -> StudyRoom:
+    if desk.room is None:
+        raise InvalidInput("this node has no public samples to take part in FedMD with")
+    return desk.room
 
 
 def _require_classes(count: int, desk: Desk) -> None:

@@ -40,6 +40,7 @@ class Turn:
     answered: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
     ignored: Counter[str] = field(default_factory=Counter)
+    step: str = ""
 
     @property
     def in_words(self) -> str:
