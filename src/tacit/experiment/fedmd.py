@@ -21,7 +21,15 @@ from tacit.experiment.copies import warn_of_copies
 from tacit.experiment.fedmd_models import MIXED, StartingModel, model_name, party_models
 from tacit.experiment.fedmd_rounds import Curve, party_sides, run_rounds
 from tacit.experiment.fedmd_setting import checked_setting
-from tacit.experiment.fedmd_variants import VARIANTS, Books, ceiling_of, claimed, party_sample, subset_ceiling
+from tacit.experiment.fedmd_variants import (
+    VARIANTS,
+    Books,
+    ceiling_of,
+    check_options,
+    claimed,
+    party_sample,
+    subset_ceiling,
+)
 from tacit.experiment.fedmd_votes import vote_coordinator
 from tacit.experiment.inputs import seeded, whole
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
@@ -128,14 +136,20 @@ def federate(
     ((2, 2), True)
     """
     started = time.perf_counter()
+    check_options(
+        variant,
+        {
+            "epsilon": epsilon, "delta": delta, "subset": subset, "replacement": replacement, "per_class": per_class,
+            "mechanism": mechanism, "vote_queries": vote_queries, "representation": representation, "kind": kind,
+            "weights": weights,
+        },
+    )  # fmt: skip
     setting = checked_setting(parties, public, public_labels, classes, test)
     schedule = schedule or Schedule()
     count = len(setting.names)
     rounds, queries = whole(rounds, "rounds"), whole(queries, "queries")
     if queries > len(setting.public):
         raise InvalidInput(f"queries must be at most the {len(setting.public)} public samples, got {queries}")
-    if variant not in VARIANTS:
-        raise InvalidInput(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}")
     if seeded(seed) is not None and ledgers is not None:
         raise InvalidInput(
             "a seed makes a simulation, which must not spend a real budget: leave out the seed, or the ledgers"

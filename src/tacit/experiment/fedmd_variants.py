@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ __all__ = [
     "Books",
     "account_name",
     "ceiling_of",
+    "check_options",
     "claimed",
     "party_sample",
     "subset_ceiling",
@@ -39,12 +41,43 @@ VARIANTS = {
     "response": "FedMD with randomized responses",
     "rknn": "FedMD on reverse k-NN votes",
 }
+# Which variants an option means something to, and what it is where nobody gave it.
+PREDICTING = ("np", "nfdp", "ldp", "response")
+OPTIONS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
+    "epsilon": (None, ("ldp", "response", "rknn")),
+    "delta": (0, ("ldp", "response")),
+    "subset": (None, ("nfdp",)),
+    "replacement": (True, ("nfdp",)),
+    "per_class": (False, ("nfdp",)),
+    "mechanism": ("subset-selection", ("response",)),
+    "vote_queries": (None, ("rknn",)),
+    "representation": ("auto", ("rknn",)),
+    "kind": ("argmax", PREDICTING),
+    "weights": ("equal", PREDICTING),
+}
 MODEL_STAYS = (
     "the parties' own models were trained on their records in the clear and are not covered, nor is what was measured "
     "of them, such as accuracies; they stay with the parties, and what is covered is everything a party sent"
 )
 # A subset costs δ alone, but a ceiling has an ε; this one buys nothing else.
 NO_EPSILON = Fraction(1, 10**6)
+
+
+def check_options(variant: str, given: Mapping[str, Any]) -> None:
+    """Refuse an option that does nothing in this variant: who gives it believes that it does something.
+
+    >>> check_options("nfdp", {"subset": 60, "epsilon": 1})
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: epsilon does nothing in variant nfdp: it is for ldp, response, rknn
+    """
+    if variant not in VARIANTS:
+        raise InvalidInput(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}")
+    for name, value in given.items():
+        usual, owners = OPTIONS[name]
+        same = probability(value, name) == usual if name == "delta" else value is usual or value == usual
+        if variant not in owners and not same:
+            raise InvalidInput(f"{name} does nothing in variant {variant}: it is for {', '.join(owners)}")
 
 
 def subset_sample(
