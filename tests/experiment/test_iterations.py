@@ -190,3 +190,25 @@ def test_one_class_each_puts_right_what_noise_would_get_wrong():
 def test_one_class_each_needs_a_query_a_class(settings):
     with pytest.raises(InvalidInput, match="one_to_one gives every class one query"):
         run(**{"iterations": 1, "queries": 10} | settings, one_to_one=True)
+
+
+@pytest.mark.parametrize("iterations", [2, 4])
+@pytest.mark.parametrize("rule", ["planned", "adaptive"])
+def test_rounds_of_gaussian_noise_spend_nearly_all_of_the_budget_together_and_never_more(iterations, rule):
+    ledger = MemoryLedger({"clinic": Ceiling(1, "1e-6", rule)})
+    found = run(
+        epsilon=1, delta="1e-6", labels="soft", mechanism="gaussian", iterations=iterations, ledger=ledger,
+        account="clinic",
+    )  # fmt: skip
+    assert 0.9 < found.guarantee.epsilon <= 1
+    assert found.guarantee.delta <= Fraction("1e-6")
+    assert len(found.receipts) == iterations
+
+
+def test_a_stretch_that_ignores_composition_would_be_refused_by_the_ledger():
+    """The mutant gives every round the whole budget; an account with that much does not pay for it."""
+    ledger = MemoryLedger({"clinic": Ceiling(1, "1e-6", "planned")})
+    given = {"epsilon": 1, "delta": "1e-6", "labels": "soft", "mechanism": "gaussian", "ledger": ledger}
+    run(iterations=1, account="clinic", request="whole", **given)
+    with pytest.raises(BudgetExceeded):
+        run(iterations=1, account="clinic", request="again", **given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from fractions import Fraction
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.accounting.compose import Rule, total
 from tacit.catalog import REPRESENTATIONS, find, suggest_representation
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Trust, Unit, weakness
@@ -34,6 +35,8 @@ SMALLEST_DELTA = Fraction(1, 10**30)
 # How many times the votes of a query its label's lead would have to be for the label to be mostly noise. On the
 # digits that come with scikit-learn labels begin to fail at about half of it.
 HOPELESS = 5
+# Halvings of the range in which the rounds' common stretch lies: to about a thousandth of the budget.
+STRETCHES = 10
 # Rows encoded at a time while distinct ones are counted.
 CHUNK = 4096
 
@@ -126,8 +129,8 @@ def plan(
     if trust != Trust.CENTRAL and (not replace or unit.records != 1):
         raise InvalidInput(f"{trust} trust is for holders of one record each, under replace-one adjacency")
 
-    def choose(asked: int, share: Fraction) -> Choice:
-        epsilon_share, delta_share = budget * share, slack * share
+    def choose(asked: int, share: Fraction, stretch: Fraction = Fraction(1)) -> Choice:
+        epsilon_share, delta_share = budget * share * stretch, slack * share
         try:
             match Trust(trust):
                 case Trust.LOCAL:
@@ -166,19 +169,42 @@ def plan(
             raise InvalidInput(f"queries must be between 1 and the {distinct} distinct public samples, got {asked}")
     if neighbors > min(distinct, *wanted):
         raise InvalidInput(f"neighbors must be at most the {min(distinct, *wanted)} queries, got {neighbors}")
+    asked_for = [min(count, distinct) for count in wanted]
+
+    def choices(stretch: Fraction) -> list[Choice]:
+        return [choose(count, share, stretch) for count, share in zip(asked_for, parts, strict=True)]
+
     rounds = tuple(
-        PlannedRound(
-            _read(choose(min(count, distinct), share), one_to_one),
-            min(count, distinct),
-            selection if number else "clusters",
-        )
-        for number, (count, share) in enumerate(zip(wanted, parts, strict=True))
+        PlannedRound(_read(choice, one_to_one), count, selection if number else "clusters")
+        for number, (choice, count) in enumerate(zip(_together(choices, budget, slack), asked_for, strict=True))
     )
     votes = records * unit.records * neighbors / rounds[0].queries
     return Plan(
         rounds, neighbors, unit, Adjacency(adjacency), Trust(trust), name, fitted, votes,
         _doubts(rounds[0].choice, votes, budget, unit),
     )  # fmt: skip
+
+
+def _together(choices: Callable[[Fraction], list[Choice]], budget: Fraction, slack: Fraction) -> list[Choice]:
+    """The rounds' mechanisms, with as much budget each as their composition leaves within the whole.
+
+    Budgets of pure mechanisms add up. Those of several rounds of Gaussian noise come to less than their sum, so each
+    round may have more than its share. They are composed as the strictest account does it, one that lets every
+    charge depend on what came before, so that any account with this budget can pay.
+    """
+    best = choices(Fraction(1))
+    if len(best) == 1 or any(choice.name != "gaussian" for choice in best):
+        return best
+    low, high = Fraction(1), Fraction(len(best))
+    for _ in range(STRETCHES):
+        middle = (low + high) / 2
+        tried = choices(middle)
+        spent = total([choice.mechanism.spend for choice in tried], slack, Rule.ADAPTIVE)
+        if spent.epsilon <= budget and all(choice.name == "gaussian" for choice in tried):
+            low, best = middle, tried
+        else:
+            high = middle
+    return best
 
 
 def _require_one_to_one(queries: object, classes: int, labels: str, iterations: int) -> None:
