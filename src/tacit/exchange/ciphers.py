@@ -6,7 +6,7 @@ from its beginning, and a box's key seals one box, so its nonce may be zero.
 
 from __future__ import annotations
 
-import os
+from functools import lru_cache
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -39,9 +39,15 @@ def derived(secret: bytes, purpose: str, *context: str | bytes) -> bytes:
     return HKDF(SHA256(), KEY, salt=b"tacit 1", info=info).derive(secret)
 
 
+# A party agrees on a key with many others by one secret of its own; making it ready costs as much as agreeing.
+@lru_cache(maxsize=16)
+def _ready(secret: bytes) -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(secret)
+
+
 def public_key(secret: bytes) -> bytes:
     """The public half of an X25519 key."""
-    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    return _ready(secret).public_key().public_bytes_raw()
 
 
 def agreed(secret: bytes, public: bytes) -> bytes:
@@ -52,7 +58,7 @@ def agreed(secret: bytes, public: bytes) -> bytes:
     True
     """
     try:
-        return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
+        return _ready(secret).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         # A point of small order would make the agreement known to all.
         raise InvalidInput("not a public key that can be agreed with") from None
@@ -97,9 +103,13 @@ def seal(public: bytes, content: bytes, context: str) -> bytes:
     >>> unseal(b"s" * 32, seal(public_key(b"s" * 32), b"hello", "run 1"), "run 2") is None
     True
     """
-    fresh = os.urandom(KEY)
-    own = public_key(fresh)
-    return own + boxed(derived(agreed(fresh, public), "seal", context, own, public), content, context.encode())
+    fresh = X25519PrivateKey.generate()
+    own = fresh.public_key().public_bytes_raw()
+    try:
+        shared = fresh.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise InvalidInput("not a public key that can be sealed for") from None
+    return own + boxed(derived(shared, "seal", context, own, public), content, context.encode())
 
 
 def unseal(secret: bytes, box: bytes, context: str) -> bytes | None:

@@ -80,8 +80,9 @@ def sealed_messages(inner: FloodedMessages | SingleMessage, batch: Batch, node: 
         raise InvalidInput("the batch has boxes of another size than these messages need")
 
     def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
-        count = batch.blocks(len(pieces))
-        if not 1 <= count <= batch.most:
+        # Who has nothing to say hands in empty boxes.
+        count = max(batch.block, batch.blocks(len(pieces)))
+        if count > batch.most:
             raise InvalidInput(f"the batch has room for {batch.most} messages of a node")
         full = b"".join(seal(batch.key, FULL + piece, batch.digest) for piece in pieces)
         rows = np.frombuffer(full, dtype=np.uint8).reshape(-1, batch.size)

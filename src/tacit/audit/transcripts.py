@@ -1,0 +1,166 @@
+"""Everything that a server sees in a whole run of a protocol, audited packet by packet.
+
+The masked sum is run as it is: keys, boxes, masked tables, shares of secrets, and the sum. One table has many pairs of
+cells, and in each of them one record votes for the one cell or for the other, so that one run gives as many samples as
+there are pairs. One of the holders works together with the server and adds no noise at all.
+
+A shuffled batch is run as it is as well: sealed boxes, the shuffler's mixing, and what the coordinator finds inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audit.checks import Target
+from tacit.core.codec import decode
+from tacit.core.protocols import Integers, Mechanism
+from tacit.core.randomness import Randomness
+from tacit.core.release import Release
+from tacit.core.sensitivity import ANYTHING, Sensitivity
+from tacit.core.spend import Pure
+from tacit.exchange.ciphers import public_key
+from tacit.exchange.identity import Identity
+from tacit.exchange.masking import client, server
+from tacit.exchange.masking.session import Session, read_input
+from tacit.exchange.post.batch import Batch, Submission
+from tacit.exchange.post.office import Outcome
+from tacit.exchange.shuffling.boxes import plan_batch, read_mixed, sealed_messages
+from tacit.exchange.shuffling.shuffler import mixed
+from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
+from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
+from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.private.gate import Gate
+from tacit.private.records import Private
+
+__all__ = ["Silent", "masked_transcript", "shuffled_transcript"]
+
+VICTIM, HONEST, COLLUDING = "ada", "bob", "eve"
+REQUEST = "audit"
+BOTTOMLESS = 10**12
+# One record's vote moves from one cell of a pair to the other.
+MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
+SECRET = b"s" * 32
+CLIENTS = 100
+
+Wrap = Callable[[MaskedShare], Mechanism[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A holder that keeps to the protocol but adds no noise, because it works together with the server."""
+
+    share: MaskedShare
+
+    @property
+    def spend(self) -> Pure:
+        """As if it had."""
+        return self.share.spend
+
+    @property
+    def tolerates(self) -> Sensitivity:
+        """As if it had."""
+        return self.share.tolerates
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
+        """The table under its masks, and nothing else."""
+        width = np.dtype(f"u{self.share.plan.bits // 8}")
+        return (value.astype(np.uint64) + self.share.mask).astype(width)
+
+
+def masked_transcript(epsilon: Fraction, packets: bool, wrap: Wrap = lambda share: share) -> Target:
+    """What the server and the colluding holder see of one record: the sum, or the packets of the record's holder.
+
+    ``wrap`` is how honest holders answer; a mutant does it wrongly.
+    """
+    plan = DistributedLaplace(2 / epsilon, l1=2, holders=3, threshold=3, honest=2, most=1)
+
+    def draw(vote: int, count: int, randomness: Randomness) -> Integers:
+        table = np.zeros((count, 2), dtype=np.int64)
+        table[:, vote] = 1
+        tables = {VICTIM: table, HONEST: np.zeros_like(table), COLLUDING: np.zeros_like(table)}
+        state = _run(plan, tables, wrap, randomness)
+        if not packets:
+            return server.result(state).value.reshape(count, 2)
+        sent = read_input(state.came["input"][VICTIM], state.session)[1]
+        return plan.opened(decode(sent)["value"]).reshape(count, 2)
+
+    return Target("masked-packets" if packets else "masked-sum", epsilon, Fraction(0), (0, 1), draw)
+
+
+def _run(
+    plan: DistributedLaplace, tables: dict[str, Integers], wrap: Wrap, randomness: Randomness
+) -> server.ServerState:
+    """The whole protocol; what the server has seen at its end."""
+    identities = {name: Identity.new() for name in tables}
+    publics = {name: each.public for name, each in identities.items()}
+    session = Session("audit", 0, REQUEST, tables[VICTIM].size, plan, publics)
+    ledger = MemoryLedger({name: Ceiling(BOTTOMLESS) for name in tables})
+
+    def answer(name: str, share: MaskedShare) -> Release[Any]:
+        mechanism = Silent(share) if name == COLLUDING else wrap(share)
+        gate = Gate(ledger, name, randomness)
+        return gate.release(Private(tables[name].ravel()), MOVES, mechanism, "audit", REQUEST)
+
+    state = server.ServerState(session)
+    holders = {}
+    for name, identity in identities.items():
+        holders[name], sent = client.announce(session, name, identity)
+        state = server.accept(state, name, sent)
+    for step in server.STEPS[1:]:
+        state, inbox = server.close(state)
+        for name, payload in inbox.items():
+            match step:
+                case "shares":
+                    holders[name], sent = client.shares(holders[name], payload)
+                case "input":
+                    holders[name], sent = client.masked_input(holders[name], payload, partial(answer, name))
+                case _:
+                    holders[name], sent = client.unmask(holders[name], payload)
+            state = server.accept(state, name, sent)
+    return server.close(state)[0]
+
+
+def shuffled_transcript(
+    epsilon: Fraction, delta: Fraction, order: bool, make: Callable[[Batch, list[Submission]], Outcome] = mixed
+) -> Target:
+    """What the coordinator finds in a batch: how many messages of each kind there are, or which one comes first.
+
+    One client votes for the first cell or for the second, the others have no vote. ``make`` is the shuffler.
+    """
+    plan = plan_flooding(epsilon, delta, cells=2, participants=CLIENTS, prefer="1/2")
+    key = public_key(SECRET)
+
+    def seen(vote: int, number: int, randomness: Randomness) -> list[int]:
+        batch = plan_batch(plan, "audit", number, REQUEST, (VICTIM, HONEST), key, CLIENTS, block=1)
+        votes = {VICTIM: np.array([[vote]]), HONEST: np.full((CLIENTS - 1, 1), -1)}
+        handed_in = [Submission(len(rows), _boxes(plan, batch, name, rows, randomness)) for name, rows in votes.items()]
+        messages = np.asarray(read_mixed(make(batch, handed_in).content, batch, SECRET, plan).messages)
+        slots = 2 * messages[:, 0] + (messages[:, 1] < 0)
+        if order:
+            return [int(slots[0]) if len(slots) else -1]
+        plus, minus, other_plus, other_minus = np.bincount(slots, minlength=4).tolist()
+        return [plus - minus, other_plus - other_minus]
+
+    def draw(vote: int, count: int, randomness: Randomness) -> Integers:
+        return np.array([seen(vote, number, randomness) for number in range(count)])
+
+    return Target(
+        "shuffled-order" if order else "shuffled-counts", plan.spend.epsilon, plan.spend.delta, (0, 1), draw, cost=1000
+    )
+
+
+def _boxes(
+    plan: FloodedMessages, batch: Batch, node: str, votes: NDArray[Any], randomness: Randomness
+) -> NDArray[np.uint8]:
+    gate = Gate(MemoryLedger({node: Ceiling(BOTTOMLESS, "1/2")}), node, randomness)
+    release = gate.release(Private(votes), ANYTHING, sealed_messages(plan, batch, node), "audit", REQUEST)
+    boxes: NDArray[np.uint8] = release.value
+    return boxes
