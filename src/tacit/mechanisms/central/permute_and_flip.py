@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness, permutations
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Pure
 from tacit.mechanisms.central.counts import count_rows
+from tacit.mechanisms.central.row_selection import RowSelection
 from tacit.mechanisms.exact import bernoulli_exp
 
 __all__ = ["PermuteAndFlip"]
 
 
-@dataclass(frozen=True)
-class PermuteAndFlip:
+class PermuteAndFlip(RowSelection):
     """Selects one label in every row of a table of counts.
 
     **Law.** Go through the labels of a row in a uniformly random order and stop at label y with probability
@@ -54,36 +48,6 @@ class PermuteAndFlip:
     >>> mechanism.pmf(np.array([5, 3, 4])).round(6).tolist()
     [0.587172, 0.146751, 0.266077]
     """
-
-    rate: Fraction
-    row_range: int
-
-    def __init__(self, rate: Number, row_range: int) -> None:
-        if row_range < 1:
-            raise InvalidInput(f"row_range must be at least 1, got {row_range}")
-        object.__setattr__(self, "rate", positive(rate, "rate"))
-        object.__setattr__(self, "row_range", int(row_range))
-
-    @classmethod
-    def for_epsilon(cls, epsilon: Number, row_range: int) -> PermuteAndFlip:
-        """The mechanism that spends exactly ε on a table that moves by ``row_range``.
-
-        >>> PermuteAndFlip.for_epsilon("1/10", row_range=4).rate
-        Fraction(1, 40)
-        """
-        if row_range < 1:
-            raise InvalidInput(f"row_range must be at least 1, got {row_range}")
-        return cls(positive(epsilon, "epsilon") / row_range, row_range)
-
-    @property
-    def spend(self) -> Pure:
-        """What labels for the whole table cost."""
-        return Pure(self.rate * self.row_range)
-
-    @property
-    def tolerates(self) -> Sensitivity:
-        """How far the table may move."""
-        return Sensitivity(row_range=self.row_range)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
         """One label a row, for a table of integer counts with one row a query.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from tacit.core.protocols import Estimates, MessageLaw
 from tacit.core.randomness import Randomness
 from tacit.core.rational import Number
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import Pure
 from tacit.mechanisms.central.discrete_laplace import signs
 from tacit.mechanisms.exact import exp, precision
 from tacit.mechanisms.local.clients import LAW_DIGITS, HitRates, chunks, client_cells, domain, local_epsilon, one_client
+from tacit.mechanisms.local.hit_estimates import HitEstimates
 from tacit.mechanisms.local.packed_bits import column_sums, get_bits, logistic_words, packed, put_bits, row_words
 
 __all__ = ["BitResponse"]
@@ -45,7 +45,7 @@ def _bit_law(cells: int, held: list[int], one: Decimal, zero: Decimal) -> Messag
 
 
 @dataclass(frozen=True)
-class BitResponse:
+class BitResponse(HitEstimates):
     """Sends a randomized bit for every cell, independently of the other cells.
 
     **Law.** Asymmetric (the default): the bit of a held cell is 1 with probability 1/2, any other is 1 with
@@ -69,9 +69,6 @@ class BitResponse:
     >>> round(BitResponse(cells=100, ones=1, epsilon=1, symmetric=True).variance_zero, 6)
     3.917698
     """
-
-    tolerates: ClassVar[Sensitivity] = ANYTHING
-    biased: ClassVar[bool] = False
 
     cells: int
     ones: int
@@ -109,21 +106,6 @@ class BitResponse:
         if self.symmetric:
             return HitRates(1 - raised, raised, math.tanh(exponent / 2))
         return HitRates(0.5, raised, math.tanh(exponent / 2) / 2)
-
-    @property
-    def variance_zero(self) -> float:
-        """Variance that one client adds to a cell it does not have."""
-        return self.rates.variance_zero
-
-    @property
-    def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
-        return self.rates.variance_one
-
-    @property
-    def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells."""
-        return self.rates.mean_squared_error(self.cells, self.ones)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint8]:
         """One row of packed bits a client."""

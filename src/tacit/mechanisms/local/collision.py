@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import Pure
 from tacit.mechanisms.exact import ExactTable, exp, precision
 from tacit.mechanisms.local.clients import (
@@ -30,6 +29,7 @@ from tacit.mechanisms.local.clients import (
     one_client,
     rows_of,
 )
+from tacit.mechanisms.local.hit_estimates import HitEstimates
 from tacit.mechanisms.local.keyed_hash import bucket_of, count_hits, fresh_seeds, keystream_words
 
 __all__ = ["LONGEST", "Collision", "best_length", "collision_rates", "published_length"]
@@ -85,7 +85,7 @@ def _slots(ones: int, epsilon: Fraction, length: int) -> ExactTable:
 
 
 @dataclass(frozen=True)
-class Collision:
+class Collision(HitEstimates):
     """Hashes the client's c cells to l buckets under a fresh random seed and sends the seed and one bucket.
 
     **Law.** The seed is uniform and independent of the data. Let h be the number of different buckets that the
@@ -112,9 +112,6 @@ class Collision:
     >>> mechanism.length, round(mechanism.variance_zero, 6), mechanism.message_bits
     (9, 8.552753, 132)
     """
-
-    tolerates: ClassVar[Sensitivity] = ANYTHING
-    biased: ClassVar[bool] = False
 
     cells: int
     ones: int
@@ -147,21 +144,6 @@ class Collision:
     def rates(self) -> HitRates:
         """How often a message hits a held cell, and any other."""
         return collision_rates(self.ones, self.epsilon, self.length)
-
-    @property
-    def variance_zero(self) -> float:
-        """Variance that one client adds to a cell it does not have."""
-        return self.rates.variance_zero
-
-    @property
-    def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
-        return self.rates.variance_one
-
-    @property
-    def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells."""
-        return self.rates.mean_squared_error(self.cells, self.ones)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
         """A fresh seed and a bucket a client."""

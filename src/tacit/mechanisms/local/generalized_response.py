@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import RandomizedResponse
 from tacit.mechanisms.exact import ExactTable, exp, precision
 from tacit.mechanisms.local.clients import (
@@ -29,6 +28,7 @@ from tacit.mechanisms.local.clients import (
     one_client,
     rows_of,
 )
+from tacit.mechanisms.local.hit_estimates import HitEstimates
 
 __all__ = ["GeneralizedResponse"]
 
@@ -44,7 +44,7 @@ def _own(cells: int, ones: int, epsilon: Fraction) -> ExactTable:
 
 
 @dataclass(frozen=True)
-class GeneralizedResponse:
+class GeneralizedResponse(HitEstimates):
     """Names one cell, e^ε times as likely each of the client's own as any other.
 
     **Law.** P(j) = e^ε/Ω for the client's c cells and 1/Ω for the d − c others, Ω = c·e^ε + d − c.
@@ -66,9 +66,6 @@ class GeneralizedResponse:
     >>> round(mechanism.variance_zero, 6)
     0.053119
     """
-
-    tolerates: ClassVar[Sensitivity] = ANYTHING
-    biased: ClassVar[bool] = False
 
     cells: int
     ones: int
@@ -96,21 +93,6 @@ class GeneralizedResponse:
         # Numerators and Ω are divided by e^ε, so that nothing overflows.
         decay, total = math.exp(-self.epsilon), self.ones + (self.cells - self.ones) * math.exp(-self.epsilon)
         return HitRates(1 / total, decay / total, -math.expm1(-self.epsilon) / total)
-
-    @property
-    def variance_zero(self) -> float:
-        """Variance that one client adds to a cell it does not have."""
-        return self.rates.variance_zero
-
-    @property
-    def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
-        return self.rates.variance_one
-
-    @property
-    def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells."""
-        return self.rates.mean_squared_error(self.cells, self.ones)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> Integers:
         """One cell a client."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import Pure
 from tacit.mechanisms.exact import precision
 from tacit.mechanisms.local.clients import (
@@ -30,6 +29,7 @@ from tacit.mechanisms.local.clients import (
 from tacit.mechanisms.local.collision import collision_rates
 from tacit.mechanisms.local.finite_field import FIELD_SIZES, finite_field
 from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.hit_estimates import HitEstimates
 
 __all__ = ["LinearHashing", "possible_sizes"]
 
@@ -55,7 +55,7 @@ def possible_sizes(cells: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class LinearHashing:
+class LinearHashing(HitEstimates):
     """Hashes the client's one cell by a random linear map to a field of l elements and sends the map and an element.
 
     **Law.** A cell is the vector x of its t digits in base l, an element of F^t for the field F with l elements.
@@ -83,9 +83,6 @@ class LinearHashing:
     >>> mechanism.size, round(mechanism.variance_zero, 6), mechanism.message_bits
     (4, 3.691655, 16)
     """
-
-    tolerates: ClassVar[Sensitivity] = ANYTHING
-    biased: ClassVar[bool] = False
 
     cells: int
     ones: int
@@ -131,21 +128,6 @@ class LinearHashing:
     def rates(self) -> HitRates:
         """How often a message hits the held cell, and any other."""
         return collision_rates(1, self.epsilon, self.size)
-
-    @property
-    def variance_zero(self) -> float:
-        """Variance that one client adds to a cell it does not have."""
-        return self.rates.variance_zero
-
-    @property
-    def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
-        return self.rates.variance_one
-
-    @property
-    def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells."""
-        return self.rates.mean_squared_error(self.cells, self.ones)
 
     @property
     def _possible(self) -> int:

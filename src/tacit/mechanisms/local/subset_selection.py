@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,10 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness, permutations, uniform_below
 from tacit.core.rational import Number
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import Pure
 from tacit.mechanisms.exact import ExactTable, exp, precision
 from tacit.mechanisms.local.clients import LAW_DIGITS, HitRates, chunks, client_cells, domain, local_epsilon, one_client
+from tacit.mechanisms.local.hit_estimates import HitEstimates
 from tacit.mechanisms.local.packed_bits import Words, column_sums, dyadic_words, get_bits, packed, put_bits, row_words
 
 __all__ = ["SubsetSelection", "best_subset_size", "subset_rates"]
@@ -94,7 +94,7 @@ def _overlaps(cells: int, ones: int, epsilon: Fraction, size: int) -> ExactTable
 
 
 @dataclass(frozen=True)
-class SubsetSelection:
+class SubsetSelection(HitEstimates):
     """Sends a set of w cells, one that meets the client's own e^ε times as likely as one that does not.
 
     **Law.** P(S) = e^ε/Ω if S meets the client's cells and 1/Ω otherwise, over all S of w cells, with
@@ -118,9 +118,6 @@ class SubsetSelection:
     >>> mechanism.size, round(mechanism.variance_zero, 6)
     (12, 0.689861)
     """
-
-    tolerates: ClassVar[Sensitivity] = ANYTHING
-    biased: ClassVar[bool] = False
 
     cells: int
     ones: int
@@ -153,21 +150,6 @@ class SubsetSelection:
     def rates(self) -> HitRates:
         """How often a held cell, and any other, is in the subset."""
         return subset_rates(self.cells, self.ones, self.epsilon, self.size)
-
-    @property
-    def variance_zero(self) -> float:
-        """Variance that one client adds to a cell it does not have."""
-        return self.rates.variance_zero
-
-    @property
-    def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
-        return self.rates.variance_one
-
-    @property
-    def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells."""
-        return self.rates.mean_squared_error(self.cells, self.ones)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint8]:
         """One row of packed bits a client."""
