@@ -18,6 +18,7 @@ PARTS = tacit.digits()
 CLASSES = ("--classes", "0,1,2,3,4,5,6,7,8,9")
 BASE = ("distill", "--method", "fedmd", "--private", "private.npz", "--public", "public.npz", "--label", "y",
         "--rounds", "3", "--queries", "20", "--own-epochs", "1", "--out", "out", *CLASSES)  # fmt: skip
+CLINICS = ("north", "south", "east")
 TREES = ("--models", "forest")
 
 
@@ -25,7 +26,7 @@ TREES = ("--models", "forest")
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "250")
-    clinics = np.array(["north", "south", "east"])[np.arange(300) % 3]
+    clinics = np.array(CLINICS)[np.arange(300) % 3]
     np.savez("private.npz", X=PARTS.private_samples[:300], y=PARTS.private_labels[:300], clinic=clinics)
     np.savez("public.npz", X=PARTS.public_samples[:100])
     np.savez("marked.npz", X=PARTS.public_samples[:100], z=PARTS.public_labels[:100] + 50)
@@ -91,8 +92,8 @@ def test_a_budget_that_does_not_last_is_refused_before_it_is_touched(place, caps
     assert run(*BASE, *paid, "--epsilon", 3) == 0
     assert run(*BASE, *paid, "--epsilon", 3, "--out", "other") == 1
     assert "Nothing was charged" in " ".join(capsys.readouterr().err.split())
-    with SqliteLedger("books/party-0.ledger") as book:
-        assert book.balance("party 0").payments == 3
+    with SqliteLedger("books/north.ledger") as book:
+        assert book.balance("north").payments == 3
     assert not (place / "other").exists()
     assert not (place / "other.request").exists()
 
@@ -120,18 +121,18 @@ def test_a_killed_run_goes_on_at_any_round_and_pays_nothing_twice(place, capsys)
     killed_after("trained on own records", *command)
     killed_after("round 1 of 3", *command)
     assert not (place / "out").exists()
-    with SqliteLedger("books/party-0.ledger") as book:
-        before = [each.receipt for each in book.payments("party 0")]
+    with SqliteLedger("books/north.ledger") as book:
+        before = [each.receipt for each in book.payments("north")]
     assert 1 <= len(before) <= 3
     assert run(*command) == 0
     assert "resuming" in capsys.readouterr().out
-    for party in range(3):
-        with SqliteLedger(f"books/party-{party}.ledger") as book:
-            balance = book.balance(f"party {party}")
+    for party in CLINICS:
+        with SqliteLedger(f"books/{party}.ledger") as book:
+            balance = book.balance(party)
             assert balance.payments == 3
             assert balance.spent.epsilon <= 3
-    with SqliteLedger("books/party-0.ledger") as book:
-        assert [each.receipt for each in book.payments("party 0")][: len(before)] == before
+    with SqliteLedger("books/north.ledger") as book:
+        assert [each.receipt for each in book.payments("north")][: len(before)] == before
     assert not (place / "out.request").exists()
 
 
@@ -140,9 +141,9 @@ def test_a_killed_run_never_draws_its_subset_again(place):
 
     def subsets():
         found = []
-        for party in range(3):
-            with SqliteLedger(f"books/party-{party}.ledger") as book:
-                (payment,) = book.payments(f"party {party}")
+        for party in CLINICS:
+            with SqliteLedger(f"books/{party}.ledger") as book:
+                (payment,) = book.payments(party)
                 assert payment.receipt.request == SUBSET_REQUEST
                 found.append(book.kept(payment.receipt))
         return found
@@ -150,6 +151,14 @@ def test_a_killed_run_never_draws_its_subset_again(place):
     killed_after("round 1 of 3", *command)
     first = subsets()
     assert run(*command) == 0
+    assert subsets() == first
+    # Nor by a run with one more clinic, whose name comes first.
+    with np.load("private.npz") as archive:
+        arrays = dict(archive)
+    clinics = np.concatenate([arrays["clinic"], np.full(40, "abbey")])
+    more = {"X": PARTS.private_samples[300:340], "y": PARTS.private_labels[300:340]}
+    np.savez("private.npz", clinic=clinics, **{name: np.concatenate([arrays[name], more[name]]) for name in more})
+    assert run(*command, "--out", "more") == 0
     assert subsets() == first
     # Nor by another run, and another size is refused.
     assert run(*command, "--out", "again") == 0
@@ -170,6 +179,8 @@ def test_a_killed_run_never_draws_its_subset_again(place):
         (("--holders", 301, "--epsilon", 1), "holders must be between 1 and the 300 records"),
         (("--holder", "clinic", "--variant", "fedavg"), "variant must be one of"),
         (("--holder", "clinic", "--variant", "nfdp"), "subset must say how many"),
+        (("--holder", "clinic", "--variant", "nfdp", "--subset", 9, "--epsilon", 1), "epsilon does nothing in variant"),
+        (("--holder", "clinic", "--variant", "np", "--ledgers", "books"), "leave out the ledgers"),
         (("--holder", "clinic", "--epsilon", 1, "--queries", 101), "at most the 100 public samples"),
         (("--holder", "clinic", "--epsilon", 1, "--models", "oracle"), "unknown model 'oracle'"),
         (("--holder", "clinic", "--epsilon", 1, "--models", "west=forest"), "none of the parties"),

@@ -232,6 +232,8 @@ def test_any_classifier_may_be_a_party():
         ("rknn", {"epsilon": 1, "representation": "oracle"}, "unknown representation"),
         ("rknn", {"epsilon": 1, "vote_queries": 0}, "vote_queries must be at least 1"),
         ("np", {"ledgers": "somewhere"}, "must not spend a real budget"),
+        ("np", {"ledgers": "somewhere", "seed": None}, "protects nothing and pays nothing"),
+        ("np", {"names": ["a", "b"]}, "names must be 5 different names"),
     ],
 )
 def test_bad_input_is_named(variant, options, words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,7 @@ def fedmd(
                 kind=kind, weights=_weights(weights), schedule=Schedule(own=own_epochs), subset=subset,
                 replacement=replacement, per_class=per_class, epsilon=epsilon, delta=delta, mechanism=mechanism,
                 vote_queries=vote_queries, representation=representation, ledgers=ledgers,
+                names=None if holder is None else parties,
                 request=f"{request.name}-fedmd", seed=seed, progress=told,
             )  # fmt: skip
         run = _with_classes_read(run) if classes is None else run
@@ -169,7 +171,9 @@ def _models(text: str, parties: list[str], images: bool) -> list[str]:
     from tacit.experiment.fedmd_models import FOR_TABLES, MIXED
 
     if text == "auto":
-        return list(MIXED if images else FOR_TABLES)
+        kinds = MIXED if images else FOR_TABLES
+        # What is chosen without being asked must be at hand.
+        return list(kinds if find_spec("torch") else ("forest", "logistic"))
     given = [each.strip() for each in text.split(",")]
     if not any("=" in each for each in given):
         return given

@@ -27,6 +27,7 @@ from tacit.experiment.fedmd_variants import (
     ceiling_of,
     check_options,
     claimed,
+    party_names,
     party_sample,
     subset_ceiling,
 )
@@ -107,6 +108,7 @@ def federate(
     vote_queries: int | None = None,
     representation: str | Representation = "auto",
     test: tuple[ArrayLike, ArrayLike] | None = None,
+    names: Sequence[str] | None = None,
     ledgers: str | Path | None = None,
     request: str = "fedmd",
     seed: int | None = None,
@@ -123,8 +125,9 @@ def federate(
     so. ``ldp`` adds noise to predictions, ``response`` randomizes labels, ``rknn`` releases reverse k-NN votes
     instead of predictions; these three keep every party within a total of (``epsilon``, ``delta``).
 
-    ``ledgers`` is a folder with one ledger a party: a run that is repeated there pays nothing twice, and a subset is
-    never drawn again. A ``seed`` makes the run a simulation. ``progress`` is told the round and the mean accuracy.
+    ``ledgers`` is a folder with one ledger a party, called by the parties' ``names`` or numbered: a run that is
+    repeated there pays nothing twice, and a subset is never drawn again. A ``seed`` makes the run a simulation.
+    ``progress`` is told the round and the mean accuracy.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> rng = SeededRandomness(1)
@@ -154,6 +157,9 @@ def federate(
         raise InvalidInput(
             "a seed makes a simulation, which must not spend a real budget: leave out the seed, or the ledgers"
         )
+    if variant == "np" and ledgers is not None:
+        raise InvalidInput("variant np protects nothing and pays nothing: leave out the ledgers")
+    called = party_names(len(setting.records), names)
     training_seed = seed or 0
     form = Form(kind, count)
     samples: list[SubsetSample | StratifiedSample] = []
@@ -201,9 +207,9 @@ def federate(
         warnings.warn(str(weakest), WeakPrivacyWarning, stacklevel=2)
     copied = warn_of_copies([each.samples for each in setting.records], setting.public)
     books = (
-        Books.unlimited(len(made))
+        Books.unlimited(called)
         if variant == "np"
-        else Books.opened(ceilings, None if ledgers is None else Path(ledgers))
+        else Books.opened(called, ceilings, None if ledgers is None else Path(ledgers))
     )
     try:
         books.foresee(coordinator.prices())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,10 +27,11 @@ from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 __all__ = [
     "VARIANTS",
     "Books",
-    "account_name",
     "ceiling_of",
     "check_options",
     "claimed",
+    "file_name",
+    "party_names",
     "party_sample",
     "subset_ceiling",
     "subset_sample",
@@ -109,22 +112,21 @@ class Books:
     close: Callable[[], None]
 
     @classmethod
-    def unlimited(cls, parties: int) -> Books:
+    def unlimited(cls, names: Sequence[str]) -> Books:
         """For a baseline without privacy."""
         book = UnlimitedLedger()
-        return cls((book,) * parties, tuple(map(account_name, range(parties))), lambda: None)
+        return cls((book,) * len(names), tuple(names), lambda: None)
 
     @classmethod
-    def opened(cls, ceilings: Sequence[Ceiling], folder: Path | None) -> Books:
+    def opened(cls, names: Sequence[str], ceilings: Sequence[Ceiling], folder: Path | None) -> Books:
         """One account a party, with its ceiling; a ledger that is there already keeps the ceiling it has."""
-        accounts = tuple(map(account_name, range(len(ceilings))))
         if folder is None:
-            book = MemoryLedger(dict(zip(accounts, ceilings, strict=True)))
-            return cls((book,) * len(ceilings), accounts, lambda: None)
+            book = MemoryLedger(dict(zip(names, ceilings, strict=True)))
+            return cls((book,) * len(ceilings), tuple(names), lambda: None)
         folder.mkdir(parents=True, exist_ok=True)
         books = []
-        for account, ceiling in zip(accounts, ceilings, strict=True):
-            file = folder / f"{account.replace(' ', '-')}.ledger"
+        for account, ceiling in zip(names, ceilings, strict=True):
+            file = folder / f"{file_name(account)}.ledger"
             books.append(SqliteLedger(file) if file.exists() else SqliteLedger.create(file, {account: ceiling}))
             if books[-1].protects(account) != (ceiling.unit, ceiling.adjacency):
                 raise InvalidInput(f"{file}: the account of {account} protects something else than this run")
@@ -133,7 +135,7 @@ class Books:
             for each in books:
                 each.close()
 
-        return cls(tuple(books), accounts, close)
+        return cls(tuple(books), tuple(names), close)
 
     def foresee(self, prices: Mapping[str, Spend]) -> None:
         """Refuse a run that some party's budget does not carry to its end, before its first round is paid."""
@@ -142,13 +144,28 @@ class Books:
                 ledger.foresee(account, prices)
 
 
-def account_name(party: int) -> str:
-    """The account of a party.
+def party_names(count: int, names: Sequence[str] | None = None) -> list[str]:
+    """What the parties and their accounts are called: as given, or numbered.
 
-    >>> account_name(3)
-    'party 3'
+    >>> party_names(2), party_names(2, ["north", "south"])
+    (['party 0', 'party 1'], ['north', 'south'])
     """
-    return f"party {party}"
+    if names is None:
+        return [f"party {number}" for number in range(count)]
+    if len(names) != count or len(set(names)) != count or not all(isinstance(each, str) and each for each in names):
+        raise InvalidInput(f"names must be {count} different names, one a party; got {list(names)}")
+    return list(names)
+
+
+def file_name(account: str) -> str:
+    """A name for a party's file that every system takes; names that would look alike in it are told apart.
+
+    >>> file_name("party 3"), file_name("north/west")
+    ('party-3', 'north-west-d2c4fcc3')
+    """
+    plain = account.replace(" ", "-")
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", plain)[:80]
+    return safe if safe == plain and "--" not in plain else f"{safe}-{hashlib.sha256(account.encode()).hexdigest()[:8]}"
 
 
 def ceiling_of(variant: str, epsilon: Number, delta: Number) -> Ceiling:
