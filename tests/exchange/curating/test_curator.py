@@ -9,6 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+pytest.importorskip("cryptography", reason="needs tacit[federated]")
+
 from tacit.core.codec import decode
 from tacit.core.errors import InvalidInput, RequestConflict, ToleranceExceeded
 from tacit.core.guarantee import Adjacency, Unit

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
+pytest.importorskip("cryptography", reason="needs tacit[federated]")
+
 from tacit.core.codec import decode
 from tacit.core.errors import BudgetExceeded, InvalidInput, RequestConflict, TooFewParticipants
 from tacit.exchange.identity import Identity

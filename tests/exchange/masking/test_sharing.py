@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("cryptography", reason="needs tacit[federated]")
+
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.exchange.masking.sharing import PRIME, from_bytes, joined, split, to_bytes

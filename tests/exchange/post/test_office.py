@@ -1,11 +1,14 @@
 """What is handed in is kept, comes out once, and whatever else is sent changes nothing and is counted."""
 
+import contextlib
 import sqlite3
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.codec import decode, encode
 from tacit.core.errors import BudgetExceeded, InvalidInput, TacitError
@@ -198,3 +201,18 @@ def test_wrong_stores_are_explained(tmp_path):
         office(tmp_path)
     with pytest.raises(InvalidInput, match="cannot be called"):
         Office(tmp_path / "office.db", b"c" * 32, {COORDINATOR: b"a" * 32}, joined)
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_spoiled_values_are_refused_as_invalid(data):
+    readers = [
+        (BATCH.to_bytes(), Batch.read),
+        (submission(1), lambda payload: Submission.read(payload, BATCH)),
+    ]
+    honest, read = data.draw(st.sampled_from(readers))
+    payload = bytearray(honest)
+    for _ in range(data.draw(st.integers(1, 3))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(InvalidInput):
+        read(bytes(payload))

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+pytest.importorskip("cryptography", reason="needs tacit[federated]")
+
 from tacit.core.codec import decode, encode
 from tacit.core.errors import InvalidInput, RequestConflict, TooFewParticipants
 from tacit.core.randomness import SeededRandomness

@@ -11,16 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("cryptography", reason="needs tacit[federated]")
+
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.exchange.certificates import make_authority, make_server_certificate
 from tacit.exchange.ciphers import public_key
 from tacit.exchange.identity import Identity
-from tacit.exchange.post.batch import LARGEST_BATCH, Submission
+from tacit.exchange.post.batch import Submission
 from tacit.exchange.post.caller import Address, Unreachable, collect, hand_in, open_batch, read_status
 from tacit.exchange.post.envelope import Reason, Refused
 from tacit.exchange.post.office import Office, Outcome
-from tacit.exchange.post.service import make_service
+from tacit.exchange.post.service import CONNECTIONS, MOST_BYTES, make_service
 from tacit.exchange.post.site import EXAMPLE, read_site
 from tacit.exchange.shuffling.boxes import plan_batch, read_mixed, sealed_messages
 from tacit.mechanisms.local.generalized_response import GeneralizedResponse
@@ -159,7 +161,7 @@ def test_hostile_connections_hold_up_nobody(open_service):
     port = open_service()
     address = Address(f"http://127.0.0.1:{port}", timeout=10)
     for request in (
-        b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (LARGEST_BATCH * 2),
+        b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (MOST_BYTES + 1),
         b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n",
         b"POST / HTTP/1.1\r\n\r\n",
@@ -176,3 +178,22 @@ def test_hostile_connections_hold_up_nobody(open_service):
         connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello")
         assert b"200 OK" in connection.recv(100)
     assert read_status(address)["dropped"] == {"malformed": 1}
+
+
+def test_too_many_connections_are_cut_and_the_next_ones_are_served(open_service):
+    port = open_service()
+    idle = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(CONNECTIONS)]
+    for connection in idle:
+        connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nhal")
+    with pytest.raises(Unreachable):
+        read_status(Address(f"http://127.0.0.1:{port}", timeout=10))
+    for connection in idle:
+        connection.close()
+    for _ in range(50):
+        try:
+            assert read_status(Address(f"http://127.0.0.1:{port}", timeout=10))["batches"] == []
+            break
+        except Unreachable:
+            threading.Event().wait(0.1)
+    else:
+        pytest.fail("the service did not come back")

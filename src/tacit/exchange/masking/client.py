@@ -87,7 +87,11 @@ class ClientState:
 
 
 def announce(session: Session, node: str, identity: Identity) -> tuple[ClientState, bytes]:
-    """Step 1: fresh keys, whose public halves are announced under the holder's signature."""
+    """Step 1: fresh keys, whose public halves are announced under the holder's signature.
+
+    Who calls has seen that the session's identities are those its own operator knows: a coordinator that could make
+    up holders could take their noise out of the sum.
+    """
     if session.nodes.get(node) != identity.public:
         raise InvalidInput("this node does not take part in the session under its own identity")
     # Keys come from the system's generator, in simulations too: they vanish from every result.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tacit.core.errors import InvalidInput
-from tacit.exchange.post.batch import LARGEST_BATCH
 
-__all__ = ["make_service", "on_loopback"]
+__all__ = ["CONNECTIONS", "MOST_BYTES", "make_service", "on_loopback"]
 
 SLOWEST = 60.0
-SLACK = 4096
+# Connections at a time, and bytes of a message.
+CONNECTIONS = 64
+MOST_BYTES = 64 * 2**20
 
 
 def on_loopback(host: str) -> bool:
@@ -43,8 +45,13 @@ def make_service(
     status: Callable[[], dict[str, Any]],
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    most: int = MOST_BYTES,
 ) -> ThreadingHTTPServer:
-    """A server that is ready to ``serve_forever``. Without a certificate it listens on loopback only."""
+    """A server that is ready to ``serve_forever``. Without a certificate it listens on loopback only.
+
+    A message has to be read before its signature can be checked, so strangers can make the server hold
+    ``CONNECTIONS`` times ``most`` bytes, and no more.
+    """
     if certificate is None and not on_loopback(host):
         raise InvalidInput(f"a service at {host} needs a certificate and its key; without TLS only loopback is served")
 
@@ -58,7 +65,7 @@ def make_service(
                 length = int(self.headers.get("Content-Length", ""))
             except ValueError:
                 length = -1
-            if not 0 <= length <= LARGEST_BATCH + SLACK:
+            if not 0 <= length <= most:
                 self._reply(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"")
                 return
             payload = self.rfile.read(length)
@@ -91,6 +98,18 @@ def make_service(
         def handle_error(self, request: object, client_address: object) -> None:
             """A connection that breaks off is not an error of ours, and who it was is not written down."""
 
+        def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+            if not free.acquire(blocking=False):
+                self.shutdown_request(request)
+                return
+            super().process_request(request, client_address)
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                free.release()
+
         def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
             # The handshake happens here, in the connection's own thread, so that a slow one holds up nobody.
             if context is not None:
@@ -100,6 +119,7 @@ def make_service(
             if context is not None:
                 request.close()
 
+    free = threading.BoundedSemaphore(CONNECTIONS)
     context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -13,8 +13,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.core.errors import InvalidInput, TacitError
+from tacit.exchange.post.batch import LARGEST_BATCH
 from tacit.exchange.post.office import Office
-from tacit.exchange.post.service import make_service
+from tacit.exchange.post.service import MOST_BYTES, make_service
 
 __all__ = ["EXAMPLE", "Site", "read_site", "run_site", "serve"]
 
@@ -24,6 +25,7 @@ port = 9300
 certificate = "shuffler.pem"   # signed by the federation's authority
 key = "shuffler.key"
 state = "shuffler.db"          # what is handed in is kept here until it is collected
+largest = 67108864             # bytes of a message; what is larger is not read
 coordinator = "<64 hexadecimal digits: the coordinator's public identity>"
 
 [nodes]                        # the public identity of every node that may hand in
@@ -45,6 +47,7 @@ class Site(BaseModel):
     state: Path
     coordinator: Hexadecimal
     nodes: Annotated[dict[str, Hexadecimal], Field(min_length=1)]
+    largest: Annotated[int, Field(ge=1024, le=LARGEST_BATCH)] = MOST_BYTES
     sealing: Path | None = None
     ledger: Path | None = None
     account: str | None = None
@@ -80,7 +83,7 @@ def serve(site: Site, office: Office, tell: Callable[[str], None], stop: threadi
     if stop is None:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda *_: ended.set())
-    service = make_service(site.host, site.port, office.handle, office.status, site.certificate, site.key)
+    service = make_service(site.host, site.port, office.handle, office.status, site.certificate, site.key, site.largest)
     thread = threading.Thread(target=service.serve_forever, daemon=True)
     thread.start()
     host, port = service.server_address[:2]
