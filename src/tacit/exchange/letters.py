@@ -15,8 +15,8 @@ from tacit.exchange.fields import Fields, opened, packed
 __all__ = ["ANSWER", "LARGEST", "STEPS", "Letter", "Reason", "Reply", "read_letter", "read_reply"]
 
 ANSWER = "answer"
-# The steps of one question: its answer, or those of a masked sum.
-STEPS = (ANSWER, "keys", "shares", "input", "unmask")
+# The steps of one question: its answer, those of a masked sum, or to hand in where it is collected.
+STEPS = (ANSWER, "keys", "shares", "input", "unmask", "submit")
 # No question or answer of any method comes near it; what is larger is not read.
 LARGEST = 1 << 28
 LONGEST_NAME = 200

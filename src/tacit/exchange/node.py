@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.errors import BudgetExceeded, InvalidInput, RequestConflict, TacitError
+from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.release import Release
@@ -25,11 +26,13 @@ from tacit.datasets.classes import class_indices
 from tacit.datasets.tables import read_table
 from tacit.exchange.identity import Identity
 from tacit.exchange.letters import ANSWER, Letter, Reason, Reply, read_letter
+from tacit.exchange.node_collecting import Collecting, collected_step
 from tacit.exchange.node_file import NodeFile, read_peers
 from tacit.exchange.node_masking import FolderMemory, Masking, masked_step
 from tacit.exchange.node_methods import ESTIMATORS, Desk, answer_of, fewest, mechanism_of, method_of, names_of
 from tacit.exchange.node_study import StudyRoom
 from tacit.exchange.portable import read_ask, release_to_bytes
+from tacit.exchange.post.caller import Address
 from tacit.ledger.policy import Rules, read_policy, read_rules
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.private.gate import Gate
@@ -67,6 +70,7 @@ class Node:
     model: Any = "logistic"
     room: StudyRoom | None = None
     masking: Masking | None = None
+    collecting: Collecting | None = None
     pace: float = 0.0
     seed: int | None = None
     participants: int | None = None
@@ -105,6 +109,8 @@ class Node:
             run, number = letter.run, letter.round
             step = letter.step
             asked = replace(self, participants=letter.participants)
+            if step == "submit":
+                return Reply(run, number, asked._collected(letter), step)
             if step != ANSWER:
                 return Reply(run, number, asked._masked(letter), step)
             return Reply(run, number, release_to_bytes(asked.answer(read_ask(letter.ask))))
@@ -128,6 +134,25 @@ class Node:
             ask = read_ask(letter.ask)
             self._check(ask)
         return masked_step(letter, ask, self.name, self.masking, self._answer)
+
+    def _collected(self, letter: Letter) -> bytes:
+        """Hand in where a shuffler or a curator collects, both named in this node's own file."""
+        if self.collecting is None:
+            raise Refused(Reason.MECHANISM)
+        ask = read_ask(letter.ask)
+        self._check(ask)
+        return collected_step(letter, ask, self.name, self.collecting, self._clients(), self._answer)
+
+    def _clients(self) -> int:
+        """How many records or persons this node speaks for, which is public under replace-one adjacency alone."""
+        unit, adjacency = self.ledger.protects(self.account)
+        if adjacency is not Adjacency.REPLACE_ONE:
+            raise Refused(Reason.MECHANISM)
+        sizes: list[int] = []
+        self.records.map(
+            lambda own: sizes.append(len(own.labels if unit.column is None else np.unique(own.persons)))  # type: ignore[arg-type]
+        )
+        return sizes[0]
 
     def _check(self, ask: Any) -> None:  # noqa: ANN401
         """Refuse what the site's policy does not allow, before a record is looked at."""
@@ -179,6 +204,7 @@ def open_node(file: NodeFile) -> Node:
         account=file.account,
         model=file.model,
         masking=_masking(file),
+        collecting=_collecting(file),
         room=_room(file),
         pace=file.pace,
     )
@@ -189,6 +215,18 @@ def _masking(file: NodeFile) -> Masking | None:
     if file.identity is None or file.peers is None:
         return None
     return Masking(Identity.read(file.identity), read_peers(file.peers), FolderMemory(file.state / "masking"))
+
+
+def _collecting(file: NodeFile) -> Collecting | None:
+    """What handing in needs, where the site trusts a shuffler or a curator."""
+    if file.identity is None or (file.shuffler is None and file.curator is None):
+        return None
+    shuffler = None if file.shuffler is None else Address(file.shuffler.address, file.shuffler.authority)
+    curator = None
+    if file.curator is not None:
+        curator = (Address(file.curator.address, file.curator.authority), bytes.fromhex(file.curator.key))
+    peers = {} if file.peers is None else read_peers(file.peers)
+    return Collecting(Identity.read(file.identity), shuffler, curator, peers)
 
 
 def _room(file: NodeFile) -> StudyRoom | None:

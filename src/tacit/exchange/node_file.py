@@ -31,11 +31,20 @@ public = "samples.csv"              # optional: the public samples, for methods 
 identity = "north.identity"         # optional, for masked sums: signs what this node says to the others
 peers = "peers.toml"                # optional, for masked sums: the identities of all nodes, from the sites themselves
 
+[shuffler]                          # optional: the shuffler that this site trusts to mix, from its own operator
+address = "https://shuffler.example.org:9300"
+authority = "shuffler-authority.pem"
+
+[curator]                           # optional: the curator that this site trusts with its counts
+address = "https://curator.example.org:9301"
+authority = "curator-authority.pem"
+key = "{zeros}"   # the public key that tables are sealed for
+
 [link]
 address = "coordinator.example.org:9092"
 authority = "authority.pem"         # the certificate that signs the coordinator's
 key = "north.key"                   # this node's own key; the coordinator registers north.pub
-"""
+""".replace("{zeros}", "0" * 64)
 
 
 class _Link(BaseModel):
@@ -44,6 +53,17 @@ class _Link(BaseModel):
     address: Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]
     authority: str
     key: str
+
+
+class _Service(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    address: Annotated[str, Field(pattern=r"^https?://[^\s/]+:\d{1,5}$")]
+    authority: str | None = None
+
+
+class _Curator(_Service):
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _Node(BaseModel):
@@ -62,6 +82,8 @@ class _Node(BaseModel):
     public: str | None = None
     identity: str | None = None
     peers: str | None = None
+    shuffler: _Service | None = None
+    curator: _Curator | None = None
     link: _Link | None = None
 
 
@@ -72,6 +94,15 @@ class Link:
     address: str
     authority: Path
     key: Path
+
+
+@dataclass(frozen=True)
+class Service:
+    """Where a shuffler or a curator is, who vouches for it, and a curator's public key."""
+
+    address: str
+    authority: Path | None
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +123,8 @@ class NodeFile:
     identity: Path | None
     peers: Path | None
     state: Path
+    shuffler: Service | None
+    curator: Service | None
     link: Link | None
 
 
@@ -132,10 +165,19 @@ def read_node_file(path: str | Path) -> NodeFile:
         identity=None if found.identity is None else home / found.identity,
         peers=None if found.peers is None else home / found.peers,
         state=home / f"{found.name}.state",
+        shuffler=_service(found.shuffler, home),
+        curator=_service(found.curator, home),
         link=None
         if found.link is None
         else Link(found.link.address, home / found.link.authority, home / found.link.key),
     )
+
+
+def _service(found: _Service | None, home: Path) -> Service | None:
+    if found is None:
+        return None
+    authority = None if found.authority is None else home / found.authority
+    return Service(found.address, authority, found.key if isinstance(found, _Curator) else "")
 
 
 def read_peers(path: Path) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
-from tacit.core.protocols import Representation
+from tacit.core.protocols import Estimates, Representation
 from tacit.core.rational import Number, exact, positive, probability
 from tacit.core.release import Receipt, Release
 from tacit.core.sensitivity import vote_sensitivity
@@ -31,6 +31,7 @@ from tacit.methods.rknn.coordinator import Labeling, Round, VoteCoordinator
 from tacit.methods.rknn.pooling import PooledReader, added, pooling, put_together
 from tacit.methods.rknn.posterior import Noise
 from tacit.methods.rknn.queries import suggest_queries
+from tacit.methods.rknn.reading import MessageReader
 from tacit.students.flattened import for_images
 
 __all__ = ["HOLDERS", "distill_federated", "plan_federated"]
@@ -68,7 +69,8 @@ def plan_federated(
     ``holders`` are ``sites`` with many records each, which add noise to their own counts, or ``records``: devices
     with one record each, whose messages are randomized one by one. With ``masked`` trust sites add shares of one noise
     under masks, so that only their sum is seen: ``surviving`` is the fraction of nodes that must be in it, and
-    ``honest`` the fraction of those that must be honest.
+    ``honest`` the fraction of those that must be honest. With ``shuffle`` trust each record's message is mixed with
+    those of the surviving others; with ``central`` trust a curator adds up exact counts.
 
     >>> import numpy as np
     >>> plan_federated(np.random.default_rng(0).normal(size=(400, 64)), 10, nodes=4, records=1000, epsilon=1).queries
@@ -77,9 +79,19 @@ def plan_federated(
     unit, samples = unit or Unit(), rows(public, "public")
     if holders not in HOLDERS:
         raise InvalidInput(f"holders must be one of {', '.join(HOLDERS)}, got {holders!r}")
-    if trust not in (Trust.LOCAL, Trust.MASKED):
-        raise InvalidInput(f"trust must be local or masked, got {trust!r}")
+    if trust not in tuple(Trust):
+        raise InvalidInput(f"trust must be one of {', '.join(Trust)}, got {trust!r}")
     known = whole(records, "records")
+    if trust == Trust.SHUFFLE:
+        # What is planned for must come through with the nodes that are lost on the way.
+        quorum = max(2, int(known * exact(surviving)))
+        crowd = plan(
+            samples, classes, quorum, epsilon, delta, mechanism=mechanism, queries=queries, neighbors=neighbors,
+            representation=representation, unit=unit, adjacency=adjacency, trust="shuffle",
+        )  # fmt: skip
+        first = crowd.rounds[0]
+        reader = MessageReader(_MixedDecoder(first.choice.mechanism), classes)
+        return replace(crowd, rounds=(replace(first, choice=replace(first.choice, reader=reader)),))
     if holders == "records":
         if trust != Trust.LOCAL:
             raise InvalidInput("masked sums are of tables, which sites have; records answer one by one")
@@ -88,6 +100,11 @@ def plan_federated(
             representation=representation, unit=unit, adjacency=adjacency, trust="local",
         )  # fmt: skip
     masked = trust == Trust.MASKED
+    if trust == Trust.CENTRAL:
+        return plan(
+            samples, classes, known, epsilon, delta, mechanism=mechanism, queries=queries, neighbors=neighbors,
+            representation=representation, unit=unit, adjacency=adjacency,
+        )  # fmt: skip
     if masked and mechanism not in ("auto", "laplace"):
         raise InvalidInput(f"masked sums have shares of laplace noise, not {mechanism}")
     # Shares of one noise, or a noise of each node's own: deviations of the sum, in those of one noise.
@@ -163,7 +180,7 @@ def distill_federated(
     )  # fmt: skip
     if announce is not None:
         announce(chosen)
-    release: Release[Labeling] = drive(coordinator, pooling(exchange, added if holders == "sites" else put_together))
+    release: Release[Labeling] = drive(coordinator, pooling(exchange, _pool(chosen.trust, holders)))
     trained = release.map(teacher.train)
     labeling = release.value
     return Run(
@@ -193,6 +210,30 @@ def distill_federated(
             "keep": float(keep),
         },
     )
+
+
+def _pool(trust: Trust, holders: str) -> Callable[[list[Any]], Any]:
+    """How the answers of an exchange become one: where somebody else has put them together, there is one already."""
+    if trust in (Trust.CENTRAL, Trust.SHUFFLE):
+        return _only
+    return added if holders == "sites" else put_together
+
+
+def _only(answers: list[Any]) -> Any:  # noqa: ANN401
+    if len(answers) != 1:
+        raise InvalidInput(f"one answer was expected, made of all nodes' by who collects them; got {len(answers)}")
+    return answers[0]
+
+
+@dataclass(frozen=True)
+class _MixedDecoder:
+    """Estimates from what came out of a shuffler, by how many it came from."""
+
+    crowd: Any
+
+    def __call__(self, mixed: Any) -> Estimates:  # noqa: ANN401
+        estimates: Estimates = mixed.estimates(self.crowd.inner)
+        return estimates
 
 
 def guarantee_of(receipts: Sequence[Receipt], delta: Fraction, chosen: Plan) -> Guarantee:

@@ -1,0 +1,175 @@
+"""Shuffled and central trust over Flower: nodes hand in to a service, the coordinator gets what it lets out."""
+
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs tacit[federated]")
+
+from tacit.core.errors import TooFewParticipants
+from tacit.datasets.digits import digits
+from tacit.exchange.ciphers import public_key
+from tacit.exchange.curating.curator import Curator, open_curator
+from tacit.exchange.flower_client import client_app
+from tacit.exchange.flower_collected import Collector, FlowerCollected
+from tacit.exchange.flower_in_process import InProcessGrid, contexts
+from tacit.exchange.flower_messages import payload_of
+from tacit.exchange.identity import Identity
+from tacit.exchange.journal import Journal
+from tacit.exchange.letters import read_reply
+from tacit.exchange.node_collecting import Collecting
+from tacit.exchange.post.caller import Address, read_status
+from tacit.exchange.post.service import make_service
+from tacit.exchange.rounds import Terms
+from tacit.exchange.shuffling.shuffler import open_shuffler
+from tacit.experiment.federated import distill_federated
+from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.ledger.policy import Rules
+from tests.exchange.federation import nodes
+
+COUNT = 5
+TERMS = Terms(expected=COUNT, at_least=4, deadline=5, grace=0.5, patience=0.5, records=250)
+RULES = Rules(("rknn",), ("Shuffled", "PermuteAndFlip", "DiscreteLaplaceNoise"), ("reverse k-NN labels",), 2)
+SETTINGS = {"classes": range(10), "nodes": COUNT, "records": 1000, "queries": 12, "surviving": "3/4"}
+SECRET = b"s" * 32
+
+
+@pytest.fixture
+def hall(tmp_path):
+    """A shuffler and a curator on loopback, and nodes that trust them."""
+    made = nodes(COUNT, seed=None, rules=RULES)
+    identities = {node.name: Identity.new() for node in made}
+    public = {name: each.public for name, each in identities.items()}
+    coordinator = Identity.new()
+    ledger = MemoryLedger({"curator": Ceiling(1)})
+    offices = {
+        "shuffle": open_shuffler(tmp_path / "shuffler.db", coordinator.public, public),
+        "central": open_curator(
+            tmp_path / "curator.db", coordinator.public, public, Curator(SECRET, ledger, "curator")
+        ),
+    }
+    services = {name: make_service("127.0.0.1", 0, each.handle, each.status) for name, each in offices.items()}
+    addresses = {}
+    for name, service in services.items():
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        addresses[name] = Address(f"http://127.0.0.1:{service.server_address[1]}", timeout=20)
+    ready = [
+        dataclasses.replace(
+            node,
+            ledger=MemoryLedger({node.account: Ceiling(1, "1e-5")}),
+            collecting=Collecting(
+                identities[node.name], addresses["shuffle"], (addresses["central"], public_key(SECRET)), public
+            ),
+        )
+        for node in made
+    ]
+    yield Hall(ready, coordinator, addresses, tmp_path)
+    for name, service in services.items():
+        service.shutdown()
+        service.server_close()
+        offices[name].close()
+
+
+class Hall:
+    def __init__(self, made, coordinator, addresses, folder):
+        self.nodes, self.coordinator, self.addresses, self.folder = made, coordinator, addresses, folder
+
+    def grid(self, kind=InProcessGrid, **more):
+        app = client_app(lambda context: self.nodes[context.node_config["partition-id"]])
+        return kind(app, contexts(COUNT, [node.name for node in self.nodes]), **more)
+
+    def run(self, trust, grid=None):
+        collector = Collector(
+            self.addresses[trust], self.coordinator, public_key(SECRET) if trust == "central" else None
+        )
+        journal = Journal.open(self.folder / trust, "a recipe")
+        exchange = FlowerCollected(grid or self.grid(), journal.run, TERMS, collector, journal)
+        # One message each: sealing the many of a flood takes a while on a busy machine.
+        more = {"delta": "1e-5", "mechanism": "one message"} if trust == "shuffle" else {}
+        run = distill_federated(exchange, digits().public_samples, "1", trust=trust, request="r", **(SETTINGS | more))
+        return run, exchange
+
+    def payments(self):
+        return [node.ledger.balance(node.account).payments for node in self.nodes]
+
+
+def test_messages_reach_the_coordinator_mixed_and_without_senders(hall):
+    grid = hall.grid(keep=True)
+    run, exchange = hall.run("shuffle", grid)
+    assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.3
+    assert (str(run.guarantee.trust), run.guarantee.simulation) == ("shuffle", False)
+    assert 0.99 < run.guarantee.epsilon <= 1
+    assert "messages of 1000 clients at 5 nodes" in exchange.said[0]
+    (batch,) = read_status(hall.addresses["shuffle"])["batches"]
+    assert (batch["nodes"], batch["participants"]) == (COUNT, 1000)
+    # To the coordinator itself a node says that it paid and handed in, always in as many bytes.
+    sent = [payload_of(each) for each in grid.sent]
+    assert len({len(each) for each in sent}) == 1
+    assert max(map(len, sent)) < 2000
+    assert {read_reply(each).step for each in sent} == {"submit"}
+    assert hall.payments() == [1] * COUNT
+
+
+def test_a_trusted_curator_labels_best(hall):
+    run, exchange = hall.run("central")
+    assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.7
+    assert (str(run.guarantee.trust), run.guarantee.epsilon) == ("central", 1)
+    assert exchange.said == ["the curator added up 5 tables; 0 could not be read"]
+    assert len(run.receipts) == COUNT + 1
+    assert hall.payments() == [1] * COUNT
+
+
+class Losing(InProcessGrid):
+    lost = frozenset()
+
+    def push_messages(self, messages):
+        messages = list(messages)
+        reached = [each for each in messages if each.metadata.dst_node_id not in self.lost]
+        return super().push_messages(reached) + ["lost"] * (len(messages) - len(reached))
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "central"])
+def test_a_round_goes_on_without_a_node_that_is_lost(hall, trust):
+    grid = hall.grid(Losing)
+    grid.lost = {2}
+    run, exchange = hall.run(trust, grid)
+    assert len(exchange.turns[0].answered) == COUNT - 1
+    assert run.recipe["answered"] == COUNT - 1 + (trust == "central")
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "central"])
+def test_too_few_end_in_words_and_nothing_comes_out(hall, trust):
+    grid = hall.grid(Losing)
+    grid.lost = {2, 3}
+    with pytest.raises(TooFewParticipants, match="3 of 5 nodes answered"):
+        hall.run(trust, grid)
+    (batch,) = read_status(hall.addresses[trust])["batches"]
+    assert not batch["pieces_out"]
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "central"])
+def test_a_coordinator_that_was_killed_collects_what_was_handed_in(hall, trust):
+    class Dying(InProcessGrid):
+        def pull_messages(self, message_ids):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hall.run(trust, hall.grid(Dying))
+    run, _ = hall.run(trust)
+    assert hall.payments() == [1] * COUNT
+    again, _ = hall.run(trust)
+    np.testing.assert_array_equal(run.probabilities, again.probabilities)
+    assert (run.labels == again.labels).all()
+
+
+def test_a_node_seals_only_for_whom_its_own_file_names(hall):
+    hall.nodes = [
+        dataclasses.replace(node, collecting=dataclasses.replace(node.collecting, shuffler=None, curator=None))
+        for node in hall.nodes
+    ]
+    for trust in ("shuffle", "central"):
+        with pytest.raises(TooFewParticipants, match="refused"):
+            hall.run(trust)
+    assert hall.payments() == [0] * COUNT
