@@ -39,11 +39,18 @@ def subsets(bench: FedBench) -> Figure:
     setting, nothing = replace(bench.setting, subset=None), {"k": "", "stability delta": "1"}
     records = _share(bench)
     pooled = min(setting.own, POOLED_EPOCHS) if records > MANY else setting.own
+    ends, column = BASELINES[task], f"accuracy on {task}"
     rows = [
         bench.row(
-            {"method": "Centralized (NO PRIVACY)", **nothing}, replace(setting, variant="centralized", own=pooled)
+            {"method": "Centralized (NO PRIVACY)", **nothing},
+            replace(setting, variant="centralized", own=pooled),
+            {column: ends["centralized"]},
         ),
-        bench.row({"method": "FedMD-NP (NO PRIVACY)", **nothing}, _own(replace(setting, variant="np"), records)),
+        bench.row(
+            {"method": "FedMD-NP (NO PRIVACY)", **nothing},
+            _own(replace(setting, variant="np"), records),
+            {column: ends["np"]},
+        ),
     ]
     for size in SIZES:
         if size > records:
