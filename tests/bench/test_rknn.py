@@ -13,7 +13,7 @@ from tacit.bench.cost import growth
 from tacit.bench.measured import Memory
 from tacit.bench.recipes import RECIPES, Published, Recipe, Rounds
 from tacit.bench.rknn import FIGURES
-from tacit.bench.rknn_runs import Bench, Mapped
+from tacit.bench.rknn_runs import Bench, Mapped, properties_of
 from tacit.bench.table import Result, Row, shown, write_result
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
@@ -162,3 +162,17 @@ def test_two_resolutions_multiply_their_odds(bench):
     both = mapped.resolutions(Rounds(200.0, (20, 80)))(0)
     coarse = mapped(Rounds(100.0, (20,)), labels="soft")(0)
     assert both["labels"] > coarse["labels"]
+
+
+def test_sets_of_labels_are_measured_as_whole_sets(bench):
+    mapped = Mapped(bench[0])
+    surely = mapped.properties(Rounds(1000.0, (100,)))(0)
+    hardly = mapped.properties(Rounds(0.01, (100,)))(0)
+    assert surely["labels"] > 0.85 > hardly["labels"]
+    assert properties_of(np.arange(10)).sum(axis=1).max() == 3
+
+
+def test_the_figure_of_sets_has_both_trusts(bench, monkeypatch):
+    monkeypatch.setattr(Mapped, "properties", lambda self, rounds: lambda seed: {"labels": 0.5, "test": 0.5})
+    result = FIGURES["multilabel"](bench[0])
+    assert {row.names["trust"] for row in result.rows} == {"central", "local"}

@@ -139,6 +139,16 @@ def teaching(bench: Bench) -> Result:
     return _sweep(bench, "teaching", "What the student is taught, 20 queries", rows)
 
 
+def multilabel(bench: Bench) -> Result:
+    """Sets of up to three labels a record, derived from digits: a set is right if all of it is."""
+    mapped, rows = Mapped(bench), []
+    lines = [Rounds(epsilon, (20,)) for epsilon in (1.0, 0.1, 0.05)] + [Rounds(e, (10,), "local") for e in (4.0, 1.0)]
+    for rounds in lines:
+        names = _named(trust=rounds.trust, ε=rounds.epsilon, queries=rounds.queries[0])
+        rows.append(bench.row(names, _key("multilabel", rounds), mapped.properties(rounds), NOTHING))
+    return _sweep(bench, "multilabel", "Whole sets of labels (even, prime, above four, closed loop) right", rows)
+
+
 def mechanisms(bench: Bench) -> Result:
     """Permute-and-flip beside the paper's Laplace noise: the same votes, the same ε."""
     mapped, rows = Mapped(bench), []
@@ -225,6 +235,7 @@ FIGURES: Mapping[str, Callable[[Bench], Result]] = {
     "shuffle": shuffle,
     "iterations": iterations,
     "teaching": teaching,
+    "multilabel": multilabel,
     "mechanisms": mechanisms,
     "opacus": opacus,
     "cost": cost,

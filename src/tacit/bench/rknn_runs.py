@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.bench.measured import Memory
 from tacit.bench.recipes import RECIPES, Published, Recipe, Rounds
@@ -22,11 +23,20 @@ from tacit.core.errors import InvalidInput, TacitWarning
 from tacit.datasets.digits import Parts
 from tacit.experiment.baselines import accuracy
 from tacit.experiment.distill import distill
+from tacit.experiment.multilabel import distill_multilabel
 from tacit.students.weighted import fit_soft
 
-__all__ = ["Bench", "Mapped", "Runner", "measure"]
+__all__ = ["Bench", "Mapped", "Runner", "measure", "properties_of"]
 
 Runner = Callable[[int], Mapping[str, Any]]
+# Sets of labels made of digits: what is true of each. No digit has more than three of these.
+PROPERTIES: Mapping[str, tuple[int, ...]] = {
+    "even": (0, 2, 4, 6, 8),
+    "prime": (2, 3, 5, 7),
+    "above four": (5, 6, 7, 8, 9),
+    "closed loop": (0, 6, 8, 9),
+}
+MOST_PROPERTIES = 3
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,15 @@ def measure(parts: Parts, rounds: Rounds, seed: int, **settings: Any) -> dict[st
     }
 
 
+def properties_of(digits: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which properties each digit has, a column each.
+
+    >>> properties_of(np.array([2, 8])).astype(int).tolist()
+    [[1, 1, 0, 0], [1, 0, 1, 1]]
+    """
+    return np.column_stack([np.isin(digits, members) for members in PROPERTIES.values()])
+
+
 class Mapped:
     """Runs on the recipe's first space alone, encoded once, with a linear student: quick enough for sweeps."""
 
@@ -115,6 +134,26 @@ class Mapped:
             return {
                 "labels": accuracy(parts.classes[odds.argmax(axis=1)], parts.public_labels),
                 "test": accuracy(student.predict(parts.test_samples), parts.test_labels),
+            }
+
+        return run
+
+    def properties(self, rounds: Rounds) -> Runner:
+        """A run about sets of labels: which of four properties a digit has. A set is right if all of it is."""
+
+        def run(seed: int) -> dict[str, Any]:
+            parts = self._parts()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TacitWarning)
+                made = distill_multilabel(
+                    (parts.private_samples, properties_of(parts.private_labels)), parts.public_samples, rounds.epsilon,
+                    most_labels=MOST_PROPERTIES, classes=list(PROPERTIES), queries=rounds.queries[0],
+                    representation="identity", trust=rounds.trust, seed=seed,
+                )  # fmt: skip
+            public, test = properties_of(parts.public_labels), properties_of(parts.test_labels)
+            return {
+                "labels": float((made.labels == public).all(axis=1).mean()),
+                "test": float((made.student.predict(parts.test_samples) == test).all(axis=1).mean()),
             }
 
         return run
