@@ -146,7 +146,10 @@ def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
         return state, again
     session = state.session
     survivors, dropped = read_question(question, session)
-    peers, (_, boxes) = read_roster(state.heard["shares"], session), read_boxes(state.heard["input"], session)
+    peers, (_, boxes) = (
+        read_roster(state.heard["shares"], session, seen=True),
+        read_boxes(state.heard["input"], session),
+    )
     if state.node not in survivors or {*survivors, *dropped} != {state.node, *boxes}:
         raise InvalidInput("the question must be about just those who sent their shares, and this node's own table")
     openings = {}
@@ -165,7 +168,7 @@ def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
 def _mask(state: ClientState, inbox: bytes) -> tuple[NDArray[np.uint64], str]:
     """The whole mask, and a name for everything that it depends on."""
     session = state.session
-    peers = read_roster(state.heard["shares"], session)
+    peers = read_roster(state.heard["shares"], session, seen=True)
     node, boxes = read_boxes(inbox, session)
     if node != state.node or state.node in boxes or not set(boxes) <= set(peers):
         raise InvalidInput("the boxes must be for this node, from others who announced keys")

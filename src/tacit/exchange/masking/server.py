@@ -191,7 +191,7 @@ def _whole_mask(state: ServerState) -> NDArray[np.uint64]:
     """Everything that does not cancel in the sum of the survivors' tables."""
     session, survivors = state.session, list(state.came["input"])
     dropped = [name for name in state.came["shares"] if name not in state.came["input"]]
-    keys = {name: read_keys(payload, session) for name, payload in state.came["keys"].items()}
+    keys = {name: read_keys(payload, session, seen=True) for name, payload in state.came["keys"].items()}
     openings = {name: read_openings(payload, session)[1] for name, payload in state.came["unmask"].items()}
     found = _Secrets(session, openings)
     mask = np.zeros(session.cells, dtype=np.uint64)

@@ -151,10 +151,14 @@ def _announcement(session: Session, node: str, sealing: bytes, masking: bytes, c
     return b"\0".join([b"tacit keys 1", session.digest.encode(), node.encode(), sealing + masking + commitment])
 
 
-def read_keys(payload: bytes, session: Session) -> Keys:
-    """The keys in these bytes, if the node they name announced them in this session."""
+def read_keys(payload: bytes, session: Session, seen: bool = False) -> Keys:
+    """The keys in these bytes, if the node they name announced them in this session.
+
+    Who has ``seen`` them before need not check the signature again.
+    """
     keys = _keys(opened(payload, session.limit, "keys"))
-    keys.require(session)
+    if not seen:
+        keys.require(session)
     return keys
 
 
@@ -173,14 +177,15 @@ def write_roster(announced: Mapping[str, bytes], session: Session) -> bytes:
     return encode({"session": session.digest, "keys": [packed(announced[name]) for name in sorted(announced)]})
 
 
-def read_roster(payload: bytes, session: Session) -> dict[str, Keys]:
+def read_roster(payload: bytes, session: Session, seen: bool = False) -> dict[str, Keys]:
     """Everybody's keys by name: each signed, each once, and enough of them."""
     fields = _of_session(payload, session, "roster")
     listed = fields.take("keys")
     fields.done()
     if not isinstance(listed, list):
         raise InvalidInput("the roster must list keys")
-    found = [read_keys(Fields({"keys": each}, "roster").content("keys", session.limit), session) for each in listed]
+    contents = [Fields({"keys": each}, "roster").content("keys", session.limit) for each in listed]
+    found = [read_keys(each, session, seen) for each in contents]
     roster = {each.node: each for each in found}
     for one in ("sealing", "masking"):
         if len({getattr(each, one) for each in found}) < len(found):
