@@ -93,7 +93,7 @@ def test_the_run_is_written_before_its_statement_is_printed(place, monkeypatch):
     def fail(_):
         raise RuntimeError("printing failed")
 
-    monkeypatch.setattr("tacit.cli.distill.show_guarantee", fail)
+    monkeypatch.setattr("tacit.cli.distill_rknn.show_guarantee", fail)
     with pytest.raises(RuntimeError):
         main([*BASE])
     assert {file.name for file in Path("out").iterdir()} >= COMPLETE

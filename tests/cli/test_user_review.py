@@ -48,7 +48,7 @@ def test_an_interrupted_run_of_several_rounds_wants_its_student_back(files, caps
     assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
     paid = (*BASE, "--ledger", "site.ledger", "--account", "research", "--iterations", "2", "--out", "out")
     with monkeypatch.context() as cut:
-        cut.setattr("tacit.cli.distill.write_run", _interrupt)
+        cut.setattr("tacit.cli.distill_rknn.write_run", _interrupt)
         assert run(*paid, "--student", "forest") == 130
     assert (files / "out.request").exists()
     capsys.readouterr()
@@ -62,7 +62,7 @@ def test_labels_of_one_round_may_teach_another_student(files, monkeypatch):
     assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
     paid = (*BASE, "--ledger", "site.ledger", "--account", "research", "--out", "out")
     with monkeypatch.context() as cut:
-        cut.setattr("tacit.cli.distill.write_run", _interrupt)
+        cut.setattr("tacit.cli.distill_rknn.write_run", _interrupt)
         assert run(*paid, "--student", "forest") == 130
     assert run(*paid, "--student", "logistic") == 0
 

@@ -19,6 +19,7 @@ from click.core import ParameterSource
 from typer.models import OptionInfo
 
 from tacit.cli.distill_fedmd import fedmd
+from tacit.cli.distill_privatekt import privatekt
 from tacit.cli.distill_rknn import rknn
 from tacit.core.errors import InvalidInput
 
@@ -26,7 +27,7 @@ __all__ = ["METHODS", "distill"]
 
 Method = Callable[..., None]
 # The first is the method where none is named.
-METHODS: Mapping[str, Method] = {"rknn": rknn, "fedmd": fedmd}
+METHODS: Mapping[str, Method] = {"rknn": rknn, "privatekt": privatekt, "fedmd": fedmd}
 PANELS = {"rknn": "Options of rknn", "privatekt": "Options of privatekt", "fedmd": "Options of fedmd"}
 
 
@@ -43,6 +44,9 @@ def distill(context: typer.Context, method: str, **options: Any) -> None:  # noq
 
     Example: tacit distill --private records.csv --public samples.csv --label diagnosis --classes ill,well
     --epsilon 1 --unit patient --per-person 3 --out first-run
+
+    Of many holders, none of whom shows a record to anybody: tacit distill --method privatekt --private records.csv
+    --public samples.csv --label diagnosis --classes ill,well --holder clinic --epsilon 10 --ledger clinics.ledger
     """
     if method not in METHODS:
         raise InvalidInput(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
@@ -84,6 +88,11 @@ def _together() -> tuple[inspect.Signature, dict[str, Any]]:
             owners = [each for each in METHODS.values() if name in _options(each)]
             if len(owners) == 1 and len(METHODS) > 1:
                 option.rich_help_panel = PANELS[method]
+            defaults = {
+                each: str(_options(METHODS[each])[name].default) for each in METHODS if name in _options(METHODS[each])
+            }
+            if len(set(defaults.values())) > 1 and "Ellipsis" not in defaults.values():
+                option.show_default = ", ".join(f"{each} {default}" for each, default in defaults.items())
             kinds[name] = hints[name]
             if option.default is ... and any(_optional(each, name) for each in METHODS.values()):
                 option.default, kinds[name] = None, hints[name] | None

@@ -108,9 +108,9 @@ class Request:
     def paid(self) -> bool | None:
         """Whether the request was paid for; nothing where the ledger cannot be asked.
 
-        A folder holds the ledgers of several parties, each with accounts of its own.
+        A folder holds the ledgers of several parties, each with accounts of its own; without an account, all are asked.
         """
-        if self._ledger is None or (self._account is None and not self._ledger.is_dir()):
+        if self._ledger is None or not self._ledger.exists():
             return False
         from tacit.ledger.sqlite import SqliteLedger
 
@@ -126,7 +126,7 @@ class Request:
 
     def _mine(self, request: str) -> bool:
         """Whether a payment is for this request, or for one of its rounds."""
-        return request == self.name or request.startswith(f"{self.name}-")
+        return request == self.name or request.startswith((f"{self.name}-", f"{self.name} "))
 
     def abandon(self) -> str:
         """Forget the request if it was not paid for, and say in words what became of it."""

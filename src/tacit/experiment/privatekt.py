@@ -15,6 +15,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers, Ledger
 from tacit.core.rational import Number, probability
 from tacit.datasets.classes import class_indices
+from tacit.experiment.copies import warn_of_copies
 from tacit.experiment.drive import drive
 from tacit.experiment.inputs import class_names, labeled, one_column, public_rows, rows, seeded, whole
 from tacit.experiment.kept_rounds import KeptRounds
@@ -64,10 +65,10 @@ def transfer(
     ``epsilon`` is the total of a holder over all rounds it takes part in, or ``round_epsilon`` what one round costs
     it. ``holders`` is their number (with ``alpha``, classes are shared out by Dirichlet draws) or one owner a record.
     ``model`` is a network by name (``auto`` suits the samples) or any scikit-learn classifier, ``local`` the holders'
-    own where it is another. Each holder pays from an account of its own, ``"<account> <place>"`` in a ``ledger`` file,
-    which is made where there is none. With ``keep``, a folder, a run that was stopped goes on where it was, and
-    nobody pays twice. A ``seed`` makes the run a simulation, which pays from no real ledger. ``test`` is measured after
-    every few rounds.
+    own where it is another. Each holder pays from an account of its own, ``"<account> <owner>"`` or, where holders are
+    numbered, ``"<account> <place>"``, in a ``ledger`` file, which is made where there is none. With ``keep``, a folder,
+    a run that was stopped goes on where it was, and nobody pays twice. A ``seed`` makes the run a simulation, which
+    pays from no real ledger. ``test`` is measured after every few rounds.
 
     >>> from tacit.datasets.digits import digits
     >>> from tacit.students.weighted import logistic
@@ -80,6 +81,7 @@ def transfer(
     started = time.perf_counter()
     samples, given = labeled(private)
     public_samples = public_rows(public, samples)
+    warn_of_copies([samples], public_samples)
     names = np.unique(given) if classes is None else class_names(classes)
     records = Records(samples, class_indices(given, names, "private labels"))
     number = seeded(seed)
@@ -105,7 +107,7 @@ def transfer(
         if progress is not None:
             progress(now.turn)
 
-    accounts = [f"{account} {place}" for place in range(plan.holders)]
+    accounts = [f"{account} {each}" for each in _names(holders, plan.holders)]
     with paying_holders(ledger, accounts, plan.ceiling) as book:
         randomness = randomness_of(number, 0 if state is None else state.turn)
         gates = [Gate(book, each, randomness) for each in accounts]
@@ -150,6 +152,11 @@ class _Judge:
         if self._test is not None and (state.turn % self._every == 0 or state.turn == self._rounds):
             guessed = self._learner.probabilities(state.model, self._test[0]).argmax(axis=1)
             self.curve.append((state.turn, float(np.mean(guessed == self._test[1]))))
+
+
+def _names(holders: int | ArrayLike, count: int) -> Iterable[object]:
+    """What tells the holders apart: their names where records have owners, else their places."""
+    return range(count) if isinstance(holders, int | np.integer) else np.unique(np.asarray(holders)).tolist()
 
 
 def _split(holders: int | ArrayLike, records: Records, alpha: float | None, seed: int) -> list[Integers]:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import Rule, total
+from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
 from tacit.core.release import Receipt
 from tacit.experiment.machine import versions
-from tacit.experiment.privatekt_plan import TransferPlan
+from tacit.experiment.privatekt_plan import TransferPlan, plan_transfer
 from tacit.experiment.run import new_folder
 from tacit.methods.privatekt.coordinator import Teaching
 from tacit.methods.privatekt.models import Learning
-from tacit.students.saved import save_student
+from tacit.students.saved import load_student, save_student
 
-__all__ = ["Transfer", "guarantees_of", "recipe_of"]
+__all__ = ["FORMAT", "Transfer", "guarantees_of", "load_transfer", "recipe_of"]
 
 FORMAT = "PrivateKT 1"
+SLACK = 1 + Fraction(1, 10**6)
 CLASSES_READ = (
     "the list of classes was read off the private labels, so that a class exists is not protected; "
     "declare the classes to remove this"
@@ -72,6 +75,57 @@ class Transfer:
             "versions": versions(),
         }
         (folder / "run.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load_transfer(folder: str | Path) -> Transfer:
+    """The run that was saved in a folder, if its receipts support what it claims. Nothing in the folder is executed.
+
+    >>> load_transfer("no-such-run")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: no-such-run: not a run folder, it has no run.json
+    """
+    folder = Path(folder)
+    file = folder / "run.json"
+    if not file.is_file():
+        raise InvalidInput(f"{folder}: not a run folder, it has no run.json")
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if record["format"] != FORMAT:
+            raise InvalidInput(f"{file}: written in format {record['format']}, not as a PrivateKT run")
+        claims = {account: Guarantee.from_json(each) for account, each in record["guarantees"].items()}
+        receipts = tuple(Receipt.from_json(each) for each in record["receipts"])
+        recipe, metrics = record["recipe"], record["metrics"]
+        student = load_student(folder / Path(record["student"]).name)
+        plan = plan_transfer(
+            len(student.classes_), recipe["holders"], delta=max(each.delta for each in claims.values()),
+            round_epsilon=recipe["round_epsilon"], rounds=recipe["rounds"], answers=recipe["answers"],
+            participation=recipe["invited"] / recipe["holders"], most=recipe["most"],
+        )  # fmt: skip
+        weakest = Guarantee.from_json(record["guarantee"])
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, OSError) as error:
+        raise InvalidInput(f"{file}: cannot be read ({type(error).__name__}: {error})") from None
+    _check_claims(file, weakest, claims, receipts)
+    curve = [(int(turn), float(accuracy)) for turn, accuracy in metrics.pop("curve")]
+    return Transfer(
+        student, np.asarray(student.classes_), weakest, claims, receipts, plan, int(metrics.pop("exhausted")), curve,
+        recipe, metrics,
+    )  # fmt: skip
+
+
+def _check_claims(file: Path, weakest: Guarantee, claims: Mapping[str, Guarantee], receipts: Sequence[Receipt]) -> None:
+    """Refuse claims of more privacy than the receipts paid for."""
+    paid: dict[str, list[Receipt]] = {}
+    for receipt in receipts:
+        paid.setdefault(receipt.account, []).append(receipt)
+    if set(paid) != set(claims):
+        raise InvalidInput(f"{file}: the accounts that paid are not those with a guarantee; it was edited")
+    for account, claim in (*claims.items(), *((account, weakest) for account in claims)):
+        spent = total([each.spend for each in paid[account]], claim.delta, Rule.PLANNED).epsilon
+        simulated = any(each.simulated for each in paid[account])
+        # Numeric accountants may differ in the last digits from one machine to the next.
+        if claim.epsilon * SLACK < spent or (simulated and not claim.simulation):
+            raise InvalidInput(f"{file}: claims more privacy for {account} than its receipts paid for; it was edited")
 
 
 def guarantees_of(
