@@ -36,6 +36,7 @@ def test_numbers_are_taken_as_written():
         ("epsilon = 1\nepsilom = 2", "accounts.a.epsilom: is not a setting of a policy"),
         ('epsilon = 1\nrule = "hopeful"', "accounts.a.rule: .*'adaptive' or 'planned'"),
         ('epsilon = 1\nadjacency = "near"', "accounts.a.adjacency: .*'replace-one' or 'add-remove'"),
+        ('epsilon = 1\nunit = "patient"', 'accounts.a.unit: must be "holder" or a table'),
         ('epsilon = 1\nunit = {column = "p"}', "accounts.a.unit.records: is missing"),
         ('epsilon = 1\nunit = {column = "p", records = 0}', "accounts.a.unit.records: .*greater than or equal to 1"),
         ('epsilon = 1\nunit = {column = "", records = 1}', "accounts.a.unit.column"),
@@ -71,3 +72,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     path.write_text("[accounts.a]\nepsilon = -1")
     with pytest.raises(InvalidInput, match=r"policy\.toml: the policy is not valid\. accounts\.a\.epsilon"):
         read_policy(path)
+
+
+def test_an_account_may_protect_a_whole_holder():
+    ceiling = parse_policy('[accounts.clinic]\nepsilon = 2\nunit = "holder"')["clinic"]
+    assert ceiling == Ceiling(2, 0, Rule.ADAPTIVE, Unit.whole_holder(), Adjacency.REPLACE_ONE)
+    assert "one holder with all its records" in str(ceiling)

@@ -31,7 +31,7 @@ epsilon = 1.0               # the most that may ever be spent
 delta = 1e-6                # 0, the default, is pure differential privacy
 rule = "adaptive"           # or "planned": all charges were fixed in advance
 adjacency = "replace-one"   # or "add-remove"
-# Protects one record. To protect a person with several of them:
+# Protects one record. To protect a person with several of them (or, with unit = "holder", all records at once):
 unit = { column = "patient", records = 3 }
 """
 
@@ -70,6 +70,27 @@ class _Unit(BaseModel):
     column: Annotated[str, Field(min_length=1)]
     records: Annotated[int, Field(ge=1)]
 
+    def protected(self) -> Unit:
+        return Unit.person(self.column, self.records)
+
+
+class _WholeHolder(_Unit):
+    """All records of the holder: no column tells them apart."""
+
+    column: str = ""
+    records: int = 1
+
+    def protected(self) -> Unit:
+        return Unit.whole_holder()
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, str) and value != "holder":
+        raise ValueError(
+            f'must be "holder" or a table, for example {{ column = "patient", records = 3 }}, got {value!r}'
+        )
+    return _WholeHolder() if value == "holder" else value
+
 
 class _Account(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -78,10 +99,10 @@ class _Account(BaseModel):
     delta: Annotated[InstanceOf[Fraction], BeforeValidator(_delta)] = Fraction(0)
     rule: Rule = Rule.ADAPTIVE
     adjacency: Adjacency = Adjacency.REPLACE_ONE
-    unit: _Unit | None = None
+    unit: Annotated[_Unit | None, BeforeValidator(_whole)] = None
 
     def ceiling(self) -> Ceiling:
-        unit = Unit() if self.unit is None else Unit.person(self.unit.column, self.unit.records)
+        unit = Unit() if self.unit is None else self.unit.protected()
         return Ceiling(self.epsilon, self.delta, self.rule, unit, self.adjacency)
 
 
