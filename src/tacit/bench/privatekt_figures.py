@@ -145,12 +145,13 @@ def pretended(parts: Parts) -> Parts:
 
 
 def _scheduled(bench: TransferBench, epsilon: str, times: int, answers: int, share: float) -> Setting:
-    """A schedule at a total budget. Few answers are all kept, and each round learns longer from them."""
+    """A schedule at a total budget. Few answers are all kept, and holders and lessons take more steps."""
     setting = bench.data.setting
+    learning = setting.learning
     return replace(
         setting, round_epsilon=None, epsilon=epsilon, rounds=max(1, round(times / share)), answers=answers,
         participation=share, teaching=replace(setting.teaching, buffer=None),
-        learning=replace(setting.learning, steps=3 * setting.learning.steps),
+        learning=replace(learning, steps=3 * learning.steps, local_steps=4 * learning.local_steps),
     )  # fmt: skip
 
 
