@@ -53,7 +53,6 @@ def demo(
                     parts.public_samples,
                     epsilon,
                     classes=parts.classes,
-                    student="map",
                     seed=None if seed is None else seed + index,
                 )
             )

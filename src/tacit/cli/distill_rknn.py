@@ -46,7 +46,7 @@ def rknn(
         "Fitted on public data only.",
     ),
     student: str = typer.Option(
-        "logistic", help="logistic, forest; with torch network, or for images handwriting, photographs."
+        "auto", help="auto; logistic, map, forest; with torch network, or for images handwriting, photographs."
     ),
     iterations: int = typer.Option(
         1, min=1, help="Ask again, in the view of a student that learned from the answers; the budget is split."
@@ -55,6 +55,9 @@ def rknn(
     keep: float = typer.Option(1.0, help="The share of the surest labels that are taught; the others abstain."),
     trust: str = typer.Option("central", help="central (a curator), or local or shuffle: one record a holder."),
     adjacency: str = typer.Option("replace-one", help="replace-one, or add-remove (then give --queries)."),
+    private_cache: Path | None = typer.Option(
+        None, help="A folder to keep encodings of the records in, for slow encoders; as private as the records."
+    ),
     ledger: Path | None = typer.Option(None, help="A ledger file that pays, opened with 'tacit ledger open'."),
     account: str | None = typer.Option(None, help="The ledger's account that pays."),
     seed: int | None = typer.Option(None, help="Replayable noise: a simulation, without a guarantee."),
@@ -124,7 +127,7 @@ def rknn(
                 classes=None if classes is None else list(names), labels=labels, mechanism=mechanism,
                 queries=queries, neighbors=neighbors, representation=representation, student=student,
                 persons=table.persons, person_column=unit or "person", records_per_person=per_person,
-                iterations=iterations, spread=spread, keep=keep,
+                iterations=iterations, spread=spread, keep=keep, private_cache=private_cache,
                 trust=trust, adjacency=adjacency, ledger=ledger, account=account, request=request.name, seed=seed,
                 announce=announce, progress=tell, stage=lambda doing: console.print(f"[dim]{doing}[/dim]"),
             )  # fmt: skip

@@ -70,7 +70,7 @@ def distill(
     queries: int | Sequence[int] | None = None,
     neighbors: int = 1,
     representation: str | Representation = "auto",
-    student: Any = "logistic",  # noqa: ANN401
+    student: Any = "auto",  # noqa: ANN401
     iterations: int = 1,
     shares: Sequence[Number] | None = None,
     selection: str = "diverse",
@@ -103,10 +103,11 @@ def distill(
     Several ``iterations`` split the budget (by ``shares``, or evenly): a student learns from the labels so far, and
     the next queries lie where it is unsure (``selection``), in its own ``view`` of the samples. ``spread`` carries
     labels from queries to samples, by cluster or over the neighbour graph, and ``keep`` is the share of the surest
-    that are taught. ``connections`` are to the nearest queries, or balanced. Where the public samples fall into one
-    cluster a class, ``one_to_one`` labels them all at once, which noise disturbs far less. With a ``ledger``, a
-    ``request`` of several iterations can be taken up again only if the student learns the same from the same labels:
-    fix its random state.
+    that are taught. The ``student`` is logistic regression, on a map of the public samples where the representation
+    chose one; or any other, by name or as an object. ``connections`` are to the nearest queries, or balanced. Where
+    the public samples fall into one cluster a class, ``one_to_one`` labels them all at once, which noise disturbs far
+    less. With a ``ledger``, a ``request`` of several iterations can be taken up again only if the student learns the
+    same from the same labels: fix its random state.
     Encodings of records are forgotten, unless ``private_cache`` names a folder to keep them in; they are as private
     as the records. ``announce`` is shown the plan before any record is counted, ``progress`` how many records have
     voted, and ``stage`` what is being done now. What gives reason to think again is a ``TacitWarning``, before
@@ -129,7 +130,7 @@ def distill(
     if owned is None and bound != 1:
         raise InvalidInput("records_per_person needs persons: say whose each record is")
     unit = Unit() if owned is None else Unit.person(person_column, bound)
-    pupil = learner(student)
+    pupil = None if isinstance(student, str) and student == "auto" else learner(student)
     seed = seeded(seed)
     randomness: Randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     if owned is not None:
@@ -153,6 +154,9 @@ def distill(
         raise InvalidInput(
             "soft labels are the odds of a query's own cluster: leave out spread, or ask for hard labels"
         )
+    if pupil is None:
+        # Where neighbours tell samples apart better than planes do, they serve the student as well.
+        pupil = learner("map" if chosen.representation == "spectral" else "logistic")
     teacher = Teacher(pupil, public_samples, names, chosen.fitted, labels == "soft", keep, view)
     copies = rows_in_common(samples.reshape(len(samples), -1), public_samples.reshape(len(public_samples), -1))
     if copies:
