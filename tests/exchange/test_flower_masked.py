@@ -15,7 +15,8 @@ from tacit.exchange.flower_masked import FlowerMasked
 from tacit.exchange.flower_messages import payload_of
 from tacit.exchange.identity import Identity
 from tacit.exchange.journal import Journal
-from tacit.exchange.letters import STEPS, read_letter, read_reply
+from tacit.exchange.letters import read_letter, read_reply
+from tacit.exchange.masking.server import STEPS
 from tacit.exchange.node_masking import FolderMemory
 from tacit.exchange.rounds import Terms
 from tacit.experiment.federated import distill_federated
@@ -66,12 +67,12 @@ def test_a_masked_run_labels_as_well_as_a_trusted_curator_would():
     assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.7
     assert (str(run.guarantee.trust), run.guarantee.epsilon, run.guarantee.simulation) == ("masked", 1, False)
     assert "at least 3 must be honest" in str(run.guarantee)
-    assert grid.steps == list(STEPS[1:])
+    assert grid.steps == list(STEPS)
     assert exchange.turns[0].answered == [node.name for node in there]
     assert [node.ledger.balance(node.account).payments for node in there] == [1] * COUNT
 
 
-@pytest.mark.parametrize("step", STEPS[1:])
+@pytest.mark.parametrize("step", STEPS)
 def test_the_sum_is_exact_with_a_third_of_the_nodes_lost_at_any_step(step):
     # Seeded noise by node and request: the same with and without masks, so sums can be compared to the last bit.
     there, peers = masking_nodes(COUNT)
@@ -102,14 +103,14 @@ def noisy_table(node, ask):
     return ask.mechanism.opened(VoteHolder([node.records], gate).answer(dataclasses.replace(ask, mechanism=bare)).value)
 
 
-@pytest.mark.parametrize("step", STEPS[1:])
+@pytest.mark.parametrize("step", STEPS)
 def test_below_the_threshold_nothing_is_revealed(step):
     there, peers = masking_nodes(COUNT)
     with pytest.raises(TooFewParticipants, match=r"needs 4 nodes.*Nothing was revealed"):
         masked(Dropping(there, {0: step, 1: step, 2: step}), peers)
 
 
-@pytest.mark.parametrize("step", STEPS[1:])
+@pytest.mark.parametrize("step", STEPS)
 def test_a_coordinator_killed_at_any_step_goes_on_and_nobody_pays_twice(step, tmp_path):
     there, peers = masking_nodes(COUNT, seed=None)
     with pytest.raises(KeyboardInterrupt):
@@ -152,7 +153,7 @@ def test_nothing_but_masked_tables_leaves_a_node():
     grid = Dropping(there, keep=True)
     masked(grid, peers)
     seen = [read_reply(payload_of(each)) for each in grid.sent]
-    assert {each.step for each in seen} == set(STEPS[1:])
+    assert {each.step for each in seen} == set(STEPS)
     # Sizes are the same for all nodes in every step, whatever they hold.
-    for step in STEPS[1:]:
+    for step in STEPS:
         assert len({len(each.to_bytes()) for each in seen if each.step == step}) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,10 @@ At the coordinator: tacit federation init hub --host hub.example.org. It makes a
 Give every node hub/authority.pem, and keep hub/authority.key to yourself.
 
 At a node: tacit federation init here --node north --address hub.example.org:9092 --authority authority.pem. Send
-here/north.pub to the coordinator, who puts it into hub/nodes/. The key itself stays.""")
+here/north.pub to the coordinator, who puts it into hub/nodes/. The key itself stays.
+
+At a shuffler or a curator: tacit federation init mixing --service shuffler --host mix.example.org --coordinator
+coordinator.id --peers peers.toml. It makes an authority of its own, whose certificate goes to the nodes.""")
 )
 def init(
     folder: Path = typer.Argument(..., help="The folder to make.", show_default=False),
@@ -43,12 +47,20 @@ def init(
     node: str | None = typer.Option(None, help="Make a node of this name."),
     address: str | None = typer.Option(None, help="With --node: the coordinator's host:port."),
     authority: Path | None = typer.Option(None, help="With --node: the coordinator's authority.pem."),
+    service: str | None = typer.Option(None, help="Make a shuffler or a curator."),
+    port: int = typer.Option(9300, help="With --service: the port it listens on."),
+    coordinator: Path | None = typer.Option(None, help="With --service: the coordinator's coordinator.id."),
+    peers: Path | None = typer.Option(None, help="With --service: a file with the .id lines of all nodes."),
 ) -> None:
     """Make keys, certificates and files to fill in."""
-    from tacit.cli.federation_files import new_coordinator, new_node
+    from tacit.cli.federation_files import new_coordinator, new_node, new_service
 
     _require_flower()
-    if node is None:
+    if service is not None:
+        if node is not None or coordinator is None or peers is None:
+            raise InvalidInput("--service needs --coordinator and --peers: who may ask it, and who may hand in")
+        made = new_service(folder, service, host, port, coordinator, peers)
+    elif node is None:
         made = new_coordinator(folder, host)
     else:
         if address is None or authority is None:
@@ -133,7 +145,46 @@ def coordinator(
             since = time.time()
             submitted(control, file)
             watched(work, processes, show, since)
-    show_guarantee(load(work.out).guarantee)
+    if work.method != "privatekt":
+        show_guarantee(load(work.out).guarantee)
+    console.print(Text.assemble(("written", "bold"), f"  {work.out}"), soft_wrap=True)
+
+
+@app.command(
+    help=flowing("""Run a shuffler in the foreground: it mixes what nodes hand in, and can read none of it.
+
+Whoever runs it must not work together with the coordinator. Example: tacit federation shuffler mixing/shuffler.toml""")
+)
+def shuffler(file: Path = typer.Argument(..., help="The shuffler's file.", show_default=False)) -> None:
+    """Run a shuffler."""
+    from tacit.exchange.post.site import read_site, serve
+    from tacit.exchange.shuffling.shuffler import open_shuffler
+
+    site = read_site(file)
+    serve(site, open_shuffler(*site.store), _say)
+
+
+@app.command(
+    help=flowing("""Run a curator in the foreground: it is trusted with the nodes' counts, and lets out noisy sums only.
+
+Its ledger is made from policy.toml beside its file at the first start. Example: tacit federation curator
+trusted/curator.toml""")
+)
+def curator(file: Path = typer.Argument(..., help="The curator's file.", show_default=False)) -> None:
+    """Run a curator."""
+    from tacit.exchange.curating.curator import Curator, open_curator, read_secret
+    from tacit.exchange.post.site import read_site, serve
+    from tacit.ledger.policy import read_policy
+    from tacit.ledger.sqlite import SqliteLedger
+
+    site = read_site(file)
+    if site.sealing is None or site.ledger is None or site.account is None:
+        raise InvalidInput(f"{file}: a curator needs its sealing key, its ledger and its account")
+    if not site.ledger.exists():
+        SqliteLedger.create(site.ledger, read_policy(file.absolute().parent / "policy.toml")).close()
+    with SqliteLedger(site.ledger) as ledger:
+        made = Curator(read_secret(site.sealing), ledger, site.account)
+        serve(site, open_curator(*site.store, made), _say)
 
 
 @app.command(
@@ -176,6 +227,12 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
     ]
     if rows:
         show_rows(("round", "asked", "answered", "lost"), rows, folding=("lost",))
+
+
+def _say(words: str) -> None:
+    # At once, because who started the service waits for it.
+    typer.echo(words)
+    sys.stdout.flush()
 
 
 def _require_flower() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import time
 from contextlib import nullcontext
@@ -18,19 +20,22 @@ from tacit.cli.screen import console, show_guarantee
 
 if TYPE_CHECKING:
     from tacit.exchange.node_file import NodeFile
+    from tacit.exchange.post.caller import Address
     from tacit.exchange.processes import Processes
 
 __all__ = ["demo"]
 
 NAMES = ("east", "north", "south", "west")
 KILLED = "west"
+MECHANISMS = {"local": "DiscreteLaplaceNoise", "masked": "DistributedLaplace", "shuffle": "Shuffled"}
 POLICY = """\
 [accounts.{name}]
 epsilon = {ceiling}
+delta = 2e-5
 
 [allow]
 methods = ["rknn"]
-mechanisms = ["DiscreteLaplaceNoise"]
+mechanisms = ["{mechanism}"]
 purposes = ["reverse k-NN labels"]
 participants = 3
 """
@@ -43,7 +48,9 @@ policy = "policy.toml"
 ledger = "{name}.ledger"
 account = "{name}"
 pace = 1.0
-
+identity = "{name}.identity"
+peers = "../hub/peers.toml"
+{shuffler}
 [link]
 address = "{address}"
 authority = "authority.pem"
@@ -57,47 +64,64 @@ epsilon = {epsilon}
 records = 1000
 nodes = 4
 at_least = 3
-deadline = 240
+node_records = 250
+deadline = 600
 grace = 5
-patience = 240
+patience = 600
 out = "run"
 """
+SETTINGS = {
+    "local": 'trust = "local"\n',
+    "masked": 'trust = "masked"\npeers = "peers.toml"\n',
+    "shuffle": 'trust = "shuffle"\ndelta = 1e-5\nmechanism = "one message"\nqueries = 12\n'
+    'identity = "coordinator.identity"\nservice = "{service}"\nservice_authority = "../mixing/authority.pem"\n',
+}
 
 
 def demo(
-    epsilon: float = typer.Option(2.0, help="What each node spends: smaller is more private."),
+    epsilon: float = typer.Option(1.0, help="What each node spends: smaller is more private."),
+    trust: str = typer.Option("shuffle", help="shuffle (with a shuffler), masked (sums under masks), or local."),
     kill: bool = typer.Option(True, help="Kill one node in the middle of the round."),
     folder: Path | None = typer.Option(None, help="Keep everything in this new folder instead of a temporary one."),
 ) -> None:
-    """Run a federation on this machine: certificates, a coordinator and four nodes, over TLS.
+    """Run a federation on this machine: certificates, a coordinator, a shuffler and four nodes, over TLS.
 
     Each node has a quarter of 1,000 private digits, a policy and a ledger of its own, and is a process of its own. The
-    coordinator labels 500 public digits with what they know. On the way one node is killed: the round goes on with
-    the other three. Everything is cleaned up at the end.
+    coordinator labels 500 public digits with what they know. Messages are sealed for the coordinator and reach it by
+    the shuffler only, which mixes them and can read none. On the way one node is killed: the round goes on with the
+    other three. Everything is cleaned up at the end.
     """
     from tacit.core.errors import InvalidInput
     from tacit.exchange.flower_environment import require_version
     from tacit.exchange.processes import ended_by_signals
 
     require_version()
+    if trust not in MECHANISMS:
+        raise InvalidInput(f"trust must be one of {', '.join(MECHANISMS)}, got {trust!r}")
     if folder is not None and folder.exists():
         raise InvalidInput(f"{folder}: exists already; choose another folder")
     place = tempfile.TemporaryDirectory(prefix="tacit-federation-") if folder is None else nullcontext(str(folder))
     with ended_by_signals(), place as home:
-        _run(Path(home), epsilon, kill)
+        _run(Path(home), epsilon, trust, kill)
 
 
-def _run(home: Path, epsilon: float, kill: bool) -> None:
+def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
     from tacit.cli.federation_watch import linked, submitted, watched
     from tacit.exchange.flower_processes import node_command
+    from tacit.exchange.post.caller import Address
     from tacit.exchange.processes import Processes, free_port
     from tacit.experiment.federated_job import read_job
 
     hub, port = home / "hub", free_port()
     console.print("[bold]making[/bold]     an authority, a certificate, and a key, a policy and a ledger for each node")
-    files = _files(home, hub, f"127.0.0.1:{port}", epsilon)
+    mixing = free_port()
+    files = _files(home, hub, f"127.0.0.1:{port}", f"https://127.0.0.1:{mixing}", epsilon, trust)
     job = read_job(hub / "job.toml")
     with Processes(home / "logs") as processes:
+        if trust == "shuffle":
+            console.print(f"[bold]starting[/bold]   the shuffler at 127.0.0.1:{mixing}, over TLS of its own")
+            command = [sys.executable, "-m", "tacit.exchange.shuffling", str(home / "mixing" / "shuffler.toml")]
+            processes.start("shuffler", command, dict(os.environ))
         console.print(f"[bold]starting[/bold]   the coordinator at 127.0.0.1:{port}, over TLS")
         with linked(processes, hub, hub / "state", "127.0.0.1", port) as control:
             console.print(f"[bold]starting[/bold]   nodes {', '.join(NAMES)}; only registered keys are let in")
@@ -106,20 +130,25 @@ def _run(home: Path, epsilon: float, kill: bool) -> None:
                 processes.start(name, *node_command(file, settings.link, file.parent / "state", free_port()))
             began = time.time()
             submitted(control, hub / "job.toml")
-            state = _State(files, processes, kill)
+            shuffler = Address(f"https://127.0.0.1:{mixing}", home / "mixing" / "authority.pem", timeout=5)
+            state = _State(files, processes, kill, shuffler if trust == "shuffle" else None)
             with Live(state.table(), console=console, refresh_per_second=4, transient=False) as live:
 
                 def show(found: dict[str, Any]) -> None:
                     state.take(found)
                     live.update(state.table())
 
-                watched(job, processes, show, began, patience=300.0)
+                watched(job, processes, show, began, patience=600.0)
                 live.update(state.table())
-        _result(Path(job.out), state)
+        _result(Path(job.out))
 
 
-def _files(home: Path, hub: Path, address: str, epsilon: float) -> dict[str, tuple[Path, NodeFile]]:
-    from tacit.cli.federation_files import new_coordinator, new_node
+def _files(
+    home: Path, hub: Path, address: str, service: str, epsilon: float, trust: str
+) -> dict[str, tuple[Path, NodeFile]]:
+    from urllib.parse import urlsplit
+
+    from tacit.cli.federation_files import new_coordinator, new_node, new_service
     from tacit.datasets.digits import digits
     from tacit.exchange.node import prepare_ledger
     from tacit.exchange.node_file import read_node_file
@@ -128,26 +157,38 @@ def _files(home: Path, hub: Path, address: str, epsilon: float) -> dict[str, tup
     classes = [str(name) for name in parts.classes]
     new_coordinator(hub, [])
     np.savez(hub / "public.npz", X=parts.public_samples)
-    (hub / "job.toml").write_text(JOB.format(classes=classes, epsilon=epsilon).replace("'", '"'), encoding="utf-8")
+    job = JOB.format(classes=classes, epsilon=epsilon) + SETTINGS[trust].format(service=service)
+    (hub / "job.toml").write_text(job.replace("'", '"'), encoding="utf-8")
+    link = f'\n[shuffler]\naddress = "{service}"\nauthority = "../mixing/authority.pem"\n' if trust == "shuffle" else ""
     found = {}
     for name, rows in zip(NAMES, np.array_split(np.arange(len(parts.private_labels)), len(NAMES)), strict=True):
         own = home / name
         new_node(own, name, address, hub / "authority.pem")
         (hub / "nodes" / f"{name}.pub").write_bytes((own / f"{name}.pub").read_bytes())
         np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
-        (own / "policy.toml").write_text(POLICY.format(name=name, ceiling=2 * epsilon), encoding="utf-8")
-        text = NODE.format(name=name, address=address, classes=classes).replace("'", '"')
+        policy = POLICY.format(name=name, ceiling=2 * epsilon, mechanism=MECHANISMS[trust])
+        (own / "policy.toml").write_text(policy, encoding="utf-8")
+        text = NODE.format(name=name, address=address, classes=classes, shuffler=link).replace("'", '"')
         (own / "node.toml").write_text(text, encoding="utf-8")
         settings = read_node_file(own / "node.toml")
         prepare_ledger(settings)
         found[name] = (own / "node.toml", settings)
+    peers = "".join((home / name / f"{name}.id").read_text(encoding="ascii") for name in NAMES)
+    (hub / "peers.toml").write_text(peers, encoding="ascii")
+    if trust == "shuffle":
+        new_service(
+            home / "mixing", "shuffler", [], urlsplit(service).port or 0, hub / "coordinator.id", hub / "peers.toml"
+        )
     return found
 
 
 class _State:
     """What the screen shows: each node, what it did in this round, and what its ledger has left."""
 
-    def __init__(self, files: dict[str, tuple[Path, NodeFile]], processes: Processes, kill: bool) -> None:
+    def __init__(
+        self, files: dict[str, tuple[Path, NodeFile]], processes: Processes, kill: bool, shuffler: Address | None
+    ) -> None:
+        self._shuffler = shuffler
         self._files = files
         self._processes = processes
         self._kill = kill
@@ -169,10 +210,11 @@ class _State:
         """The nodes as they are now."""
         turn = self._turn
         heard = len(turn["answered"]) + len(turn["dropped"])
+        mixed = self._mixed()
         table = Table(
             "node", "process", "this round", "ε left of its own ledger",
             title=f"round {turn['number'] + 1} · {len(turn['asked'])} questions sent · {heard} settled · "
-            f"{time.monotonic() - self._began:.0f} s",
+            f"{mixed}{time.monotonic() - self._began:.0f} s",
             caption=Text(self._message),
         )  # fmt: skip
         for name in NAMES:
@@ -180,6 +222,20 @@ class _State:
             process = Text("running", "green") if alive else Text("killed", "red")
             table.add_row(name, process, self._did(name), self._left(name))
         return table
+
+    def _mixed(self) -> str:
+        """What the shuffler says of itself: how many messages came in, and how many went out."""
+        from tacit.core.errors import TacitError
+        from tacit.exchange.post.caller import read_status
+
+        if self._shuffler is None:
+            return ""
+        try:
+            batches = read_status(self._shuffler)["batches"]
+        except TacitError:
+            return ""
+        came, went = (sum(each[name] or 0 for each in batches) for name in ("pieces_in", "pieces_out"))
+        return f"shuffler: {came} messages in, {went} out · "
 
     def _did(self, name: str) -> str:
         if name in self._turn["answered"]:
@@ -196,7 +252,7 @@ class _State:
         return f"{balance.remaining_shown} of {decimal(balance.ceiling.epsilon)}"
 
 
-def _result(out: Path, state: _State) -> None:
+def _result(out: Path) -> None:
     from tacit.datasets.digits import digits
     from tacit.experiment.baselines import accuracy
     from tacit.experiment.run import load

@@ -255,11 +255,21 @@ def guarantee_of(receipts: Sequence[Receipt], delta: Fraction, chosen: Plan) -> 
         adjacency=chosen.adjacency,
         trust=chosen.trust,
         accountant=worst.accountant,
-        caveats=(SEVERAL_NODES,)
-        if chosen.trust is not Trust.MASKED
-        else (SEVERAL_NODES, chosen.choice.reason.rstrip(".")),
+        caveats=(SEVERAL_NODES, *_assumed(chosen)),
         simulation=any(receipt.simulated for receipt in receipts),
     )
+
+
+def _assumed(chosen: Plan) -> tuple[str, ...]:
+    """What the guarantee assumes of the others, where it rests on them."""
+    mechanism: Any = chosen.choice.mechanism
+    match chosen.trust:
+        case Trust.MASKED:
+            return (mechanism.in_words.rstrip("."),)
+        case Trust.SHUFFLE:
+            return (mechanism.inner.in_words.rstrip("."),)
+        case _:
+            return ()
 
 
 def _reader(mechanism: Any) -> PooledReader:  # noqa: ANN401

@@ -7,6 +7,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,8 @@ from tacit.exchange.journal import Journal
 from tacit.exchange.node_file import read_peers
 from tacit.exchange.rounds import Terms, Turn
 from tacit.experiment.federated import distill_federated
+from tacit.experiment.federated_methods import in_places, teach_federated, transfer_federated
+from tacit.experiment.privatekt_result import Transfer
 from tacit.experiment.run import Run, new_folder
 from tacit.ledger.policy import IN_WORDS
 
@@ -38,12 +41,25 @@ out = "run"                         # the folder that is written
 """
 
 
+NEEDS = {
+    "masked": ("peers",),
+    "shuffle": ("service", "identity"),
+    "central": ("service", "identity", "curator_key"),
+}
+TOGETHER = {
+    *(("rknn", trust) for trust in ("local", "masked", "shuffle", "central")),
+    ("pate", "local"),
+    ("pate", "masked"),
+    ("privatekt", "local"),
+}
+
+
 class Job(BaseModel):
     """What a coordinator's file says. Numbers of records and nodes are public."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    method: Literal["rknn"] = "rknn"
+    method: Literal["rknn", "pate", "privatekt"] = "rknn"
     public: str
     classes: Annotated[list[str], Field(min_length=2)]
     epsilon: Annotated[float, Field(gt=0)]
@@ -55,8 +71,15 @@ class Job(BaseModel):
     grace: Annotated[float, Field(ge=0)] = 30.0
     patience: Annotated[float, Field(ge=0)] = 300.0
     holders: Literal["sites", "records"] = "sites"
-    trust: Literal["local", "masked"] = "local"
+    trust: Literal["local", "masked", "shuffle", "central"] = "local"
     peers: str | None = None
+    service: str | None = None
+    service_authority: str | None = None
+    identity: str | None = None
+    curator_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    node_records: Annotated[int, Field(ge=1)] | None = None
+    rounds: Annotated[int, Field(ge=1)] = 20
+    answers: Annotated[int, Field(ge=1)] = 2
     mechanism: str = "auto"
     queries: Annotated[int, Field(ge=1)] | None = None
     neighbors: Annotated[int, Field(ge=1)] = 1
@@ -71,7 +94,12 @@ class Job(BaseModel):
     @property
     def terms(self) -> Terms:
         """When a round is over."""
-        return Terms(self.nodes, self.at_least, self.deadline, self.grace, self.patience, self.records)
+        return Terms(self.nodes, self.at_least, self.deadline, self.grace, self.patience, self.most)
+
+    @property
+    def most(self) -> int:
+        """The most records that one node may have: an answer of more is not believed."""
+        return self.node_records or self.records
 
 
 def read_job(path: str | Path) -> Job:
@@ -97,12 +125,14 @@ def read_job(path: str | Path) -> Job:
         raise InvalidInput(f"{path}: {'; '.join(wrong)}") from None
     if found.at_least > found.nodes:
         raise InvalidInput(f"{path}: at_least must be at most the {found.nodes} nodes, got {found.at_least}")
-    if (found.trust == "masked") != (found.peers is not None):
-        raise InvalidInput(f"{path}: masked trust, and it alone, needs peers: the file with the nodes' identities")
+    for trust, settings in NEEDS.items():
+        if found.trust == trust and (missing := [name for name in settings if getattr(found, name) is None]):
+            raise InvalidInput(f"{path}: {trust} trust needs {', '.join(missing)}")
+    if (found.method, found.trust) not in TOGETHER:
+        raise InvalidInput(f"{path}: {found.method} does not go with {found.trust} trust")
     home = path.absolute().parent
-    absolute = {"public": str(home / found.public), "out": str(home / found.out)}
-    if found.peers is not None:
-        absolute["peers"] = str(home / found.peers)
+    files = ("public", "out", "peers", "service_authority", "identity")
+    absolute = {name: str(home / value) for name in files if (value := getattr(found, name)) is not None}
     return found.model_copy(update=absolute)
 
 
@@ -135,7 +165,7 @@ def run_job(
     job: Job,
     exchange: Callable[[str, Journal, Callable[[Turn], None]], Any],
     announce: Callable[[str], None] = lambda _: None,
-) -> Run:
+) -> Run | Transfer:
     """Run a job over the exchange that is made for its run, and write the run folder.
 
     The journal lies beside the run folder. A job that comes back finds its rounds there and asks nobody again for
@@ -148,15 +178,7 @@ def run_job(
     try:
         if out.exists():
             raise InvalidInput(f"{out}: exists already; choose another out")
-        public = read_table(job.public).samples
-        unit = None if job.person is None else Unit.person(job.person, job.records_per_person)
-        run = distill_federated(
-            exchange(journal.run, journal, progress.turn), public, str(job.epsilon), classes=job.classes,
-            nodes=job.nodes, records=job.records, delta=str(job.delta), holders=job.holders,
-            mechanism=job.mechanism, queries=job.queries, neighbors=job.neighbors,
-            representation=job.representation, student=job.student, spread=job.spread, unit=unit,
-            adjacency=job.adjacency, trust=job.trust, request=journal.run,
-        )  # fmt: skip
+        run = METHODS[job.method](job, exchange(journal.run, journal, progress.turn), journal.run)
         with new_folder(out) as partial:
             run.write(partial)
     except TacitError as error:
@@ -170,16 +192,60 @@ def run_job(
     return run
 
 
+def _rknn(job: Job, exchange: Any, request: str) -> Run:  # noqa: ANN401
+    unit = None if job.person is None else Unit.person(job.person, job.records_per_person)
+    return distill_federated(
+        exchange, read_table(job.public).samples, str(job.epsilon), classes=job.classes, nodes=job.nodes,
+        records=job.records, delta=str(job.delta), holders=job.holders, mechanism=job.mechanism, queries=job.queries,
+        neighbors=job.neighbors, representation=job.representation, student=job.student, spread=job.spread, unit=unit,
+        adjacency=job.adjacency, trust=job.trust, surviving=Fraction(job.at_least, job.nodes), request=request,
+    )  # fmt: skip
+
+
+def _pate(job: Job, exchange: Any, request: str) -> Run:  # noqa: ANN401
+    return teach_federated(
+        exchange, read_table(job.public).samples, str(job.epsilon), classes=job.classes, nodes=job.nodes,
+        queries=job.queries, trust=job.trust, surviving=Fraction(job.at_least, job.nodes), student=job.student,
+        request=request,
+    )  # fmt: skip
+
+
+def _privatekt(job: Job, exchange: Any, request: str) -> Transfer:  # noqa: ANN401
+    return transfer_federated(
+        in_places(exchange), read_table(job.public).samples, str(job.epsilon), classes=job.classes, nodes=job.nodes,
+        delta=str(job.delta), rounds=job.rounds, answers=job.answers, model=job.student, request=request,
+    )  # fmt: skip
+
+
+METHODS: Mapping[str, Callable[[Job, Any, str], Run | Transfer]] = {
+    "rknn": _rknn,
+    "pate": _pate,
+    "privatekt": _privatekt,
+}
+
+
 def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
     """The server app's whole work: the job that the run's settings name, over Flower's grid."""
+    from tacit.exchange.flower_collected import Collector, FlowerCollected
     from tacit.exchange.flower_masked import FlowerMasked
     from tacit.exchange.flower_server import FlowerExchange
+    from tacit.exchange.identity import Identity
+    from tacit.exchange.post.caller import Address
 
     job = read_job(str(settings["job"]))
 
-    def exchange(run: str, journal: Journal, tell: Callable[[Turn], None]) -> FlowerExchange | FlowerMasked:
-        if job.peers is None:
-            return FlowerExchange(grid, run, job.terms, journal, tell)
-        return FlowerMasked(grid, run, job.terms, read_peers(Path(job.peers)), journal, tell)
+    def exchange(run: str, journal: Journal, tell: Callable[[Turn], None]) -> Any:  # noqa: ANN401
+        match job.trust:
+            case "masked":
+                return FlowerMasked(grid, run, job.terms, read_peers(Path(str(job.peers))), journal, tell)
+            case "shuffle" | "central":
+                collector = Collector(
+                    Address(str(job.service), job.service_authority),
+                    Identity.read(str(job.identity)),
+                    None if job.curator_key is None else bytes.fromhex(job.curator_key),
+                )
+                return FlowerCollected(grid, run, job.terms, collector, journal, tell)
+            case _:
+                return FlowerExchange(grid, run, job.terms, journal, tell)
 
     run_job(job, exchange)

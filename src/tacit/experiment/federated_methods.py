@@ -23,7 +23,7 @@ from tacit.experiment.privatekt_plan import plan_transfer
 from tacit.experiment.privatekt_result import Transfer, guarantees_of, recipe_of
 from tacit.experiment.run import Run
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.mechanisms.masked.distributed_laplace import TWO_THIRDS, DistributedLaplace
 from tacit.methods.fedmd.coordinator import Outcome, PredictCoordinator
 from tacit.methods.fedmd.form import Form
 from tacit.methods.fedmd.noise import response_mechanism
@@ -125,6 +125,7 @@ def teach_federated(
     nodes: int,
     queries: int | None = None,
     trust: str = "masked",
+    surviving: Number = TWO_THIRDS,
     student: Any = "logistic",  # noqa: ANN401
     request: str | None = None,
 ) -> Run:
@@ -140,7 +141,7 @@ def teach_federated(
     moved = 2 * len(asked)
     match trust:
         case Trust.MASKED:
-            mechanism: Any = DistributedLaplace.for_epsilon(budget, moved, nodes, most=1)
+            mechanism: Any = DistributedLaplace.for_epsilon(budget, moved, nodes, most=1, surviving=surviving)
         case Trust.LOCAL:
             mechanism = DiscreteLaplaceNoise.for_epsilon(budget, moved)
         case _:

@@ -1,0 +1,118 @@
+"""The federation's commands: files that are made, mistakes in words, and what a job file may say."""
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs tacit[federated]")
+
+from tacit.cli import main
+from tacit.core.errors import InvalidInput
+from tacit.exchange.node_file import read_node_file, read_peers
+from tacit.exchange.post.site import read_site
+from tacit.experiment.federated_job import JOB_EXAMPLE, read_job
+from tacit.ledger.policy import read_policy, read_rules
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["federation", *map(str, arguments)])
+    said = capsys.readouterr()
+    return ended.value.code, said.out + said.err
+
+
+@pytest.fixture
+def hub(tmp_path, capsys):
+    assert run(capsys, "init", tmp_path / "hub", "--host", "hub.example.org")[0] == 0
+    return tmp_path / "hub"
+
+
+def test_what_init_makes_can_be_read_as_it_is(hub, tmp_path, capsys):
+    authority = hub / "authority.pem"
+    for name in ("north", "south"):
+        code, _ = run(
+            capsys, "init", tmp_path / name, "--node", name, "--address", "hub.example.org:9092",
+            "--authority", authority,
+        )  # fmt: skip
+        assert code == 0
+    node = read_node_file(tmp_path / "north" / "node.toml")
+    assert (node.name, node.link.address) == ("north", "hub.example.org:9092")
+    assert read_policy(node.policy)[node.account].epsilon == 1
+    assert read_rules(node.policy).participants == 3
+    assert read_job(hub / "job.toml").at_least == 3
+    peers = tmp_path / "peers.toml"
+    peers.write_text("".join((tmp_path / name / f"{name}.id").read_text() for name in ("north", "south")))
+    assert sorted(read_peers(peers)) == ["north", "south"]
+    for kind in ("shuffler", "curator"):
+        code, _ = run(
+            capsys, "init", tmp_path / kind, "--service", kind, "--coordinator", hub / "coordinator.id",
+            "--peers", peers,
+        )  # fmt: skip
+        assert code == 0
+        site = read_site(tmp_path / kind / f"{kind}.toml")
+        assert sorted(site.nodes) == ["north", "south"]
+        assert (site.ledger is not None) == (kind == "curator")
+    secrets = [*tmp_path.rglob("*.key"), *tmp_path.rglob("*.identity")]
+    assert len(secrets) >= 8
+    assert all(file.stat().st_mode & 0o077 == 0 for file in secrets)
+
+
+def test_a_key_is_never_replaced(hub, capsys):
+    before = (hub / "authority.key").read_bytes()
+    code, said = run(capsys, "init", hub)
+    assert code == 2
+    assert "never replaced" in said
+    assert (hub / "authority.key").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("init", "x", "--node", "north"), "--node needs --address and --authority"),
+        (("init", "x", "--node", "north", "--address", "h:1", "--authority", "nowhere.pem"), "no such file"),
+        (("init", "x", "--service", "shuffler"), "--service needs --coordinator and --peers"),
+        (("node", "nowhere.toml"), "cannot read nowhere.toml"),
+        (("coordinator", "nowhere"), "not a coordinator's folder"),
+        (("status", "nowhere.toml"), "cannot be read"),
+        (("shuffler", "nowhere.toml"), "cannot be read"),
+        (("curator", "nowhere.toml"), "cannot be read"),
+        (("demo", "--trust", "blind"), "trust must be one of local, masked, shuffle"),
+    ],
+)
+def test_a_mistake_is_said_in_words(arguments, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, words = run(capsys, *arguments)
+    assert code == 2
+    assert said in words.replace("\n", " ")
+
+
+def test_a_coordinator_without_nodes_says_so(hub, capsys):
+    code, said = run(capsys, "coordinator", hub)
+    assert code == 2
+    assert "no node's public key" in said.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("at_least = 9", "at_least must be at most the 4 nodes"),
+        ("epsilon = -1.0", "epsilon"),
+        ('trust = "masked"', "masked trust needs peers"),
+        ('trust = "central"', "central trust needs service, identity, curator_key"),
+        ('method = "privatekt"\ntrust = "masked"\npeers = "p.toml"', "privatekt does not go with masked trust"),
+        ("surprise = 1", "is not a setting"),
+    ],
+)
+def test_a_job_file_is_read_strictly(line, said, tmp_path):
+    names = {each.split(" = ")[0] for each in line.splitlines()}
+    kept = [each for each in JOB_EXAMPLE.splitlines() if each.split(" = ")[0] not in names]
+    (tmp_path / "job.toml").write_text("\n".join([*kept, line]))
+    with pytest.raises(InvalidInput, match=said):
+        read_job(tmp_path / "job.toml")
+
+
+def test_the_status_of_a_node_and_of_a_job(hub, tmp_path, capsys):
+    run(capsys, "init", tmp_path / "n", "--node", "n", "--address", "h:1", "--authority", hub / "authority.pem")
+    code, said = run(capsys, "status", tmp_path / "n" / "node.toml")
+    assert code == 2
+    assert "there is no ledger" in said.replace("\n", " ")
+    code, said = run(capsys, "status", hub / "job.toml")
+    assert (code, said.strip()) == (0, "the job has not begun")
