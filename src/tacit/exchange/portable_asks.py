@@ -27,6 +27,8 @@ ASK_BYTES = 256 * 2**20
 MOST_CLASSES = 100_000
 MOST_QUERIES = 10**6
 MOST_HOLDERS = 10**7
+# A short question must not make a holder count votes in a table that fills its memory.
+MOST_CELLS = 2 * 10**7
 NARROW = ("<f4",)
 INTEGERS = ("<i8",)
 # Features and targets: beyond this squares of differences are not finite any more.
@@ -56,6 +58,11 @@ def _samples(fields: Fields) -> NDArray[Any]:
     return found
 
 
+def _require_small(fields: Fields, rows: int, columns: int) -> None:
+    if rows * columns > MOST_CELLS:
+        raise InvalidInput(f"the {fields.what} must be about a table of at most {MOST_CELLS} cells")
+
+
 def _rknn_fields(ask: VoteAsk) -> dict[str, Any]:
     return {
         "queries": ask.queries,
@@ -73,11 +80,13 @@ def _rknn_fields(ask: VoteAsk) -> dict[str, Any]:
 
 def _rknn(fields: Fields) -> VoteAsk:
     queries = _points(fields, "queries")
+    names = fields.texts("names", MOST_CLASSES)
+    _require_small(fields, len(queries), 2 * len(names))
     return VoteAsk(
         queries=queries,
         representation=read_representation(fields.nested("representation")),
         neighbors=fields.integer("neighbors", 1, len(queries)),
-        names=fields.texts("names", MOST_CLASSES),
+        names=names,
         space=fields.text("space"),
         mechanism=read_mechanism(fields.nested("mechanism")),
         heights=None
@@ -158,9 +167,11 @@ def _predict(fields: Fields) -> PredictAsk:
         inner = fields.nested("feedback")
         feedback = _feedback(inner)
         inner.done()
+    rows = _rows(fields)
+    _require_small(fields, len(rows), shaped.classes)
     return PredictAsk(
         round=fields.integer("round", 0, MOST_QUERIES),
-        rows=_rows(fields),
+        rows=rows,
         form=shaped,
         mechanism=None if fields.missing("mechanism") else read_mechanism(fields.nested("mechanism")),
         public=fields.digest("public"),
@@ -181,10 +192,12 @@ def _party_votes_fields(ask: PartyVoteAsk) -> dict[str, Any]:
 
 
 def _party_votes(fields: Fields) -> PartyVoteAsk:
+    queries, classes = _points(fields, "queries"), fields.integer("classes", 2, MOST_CLASSES)
+    _require_small(fields, len(queries), classes)
     return PartyVoteAsk(
-        queries=_points(fields, "queries"),
+        queries=queries,
         representation=read_representation(fields.nested("representation")),
-        classes=fields.integer("classes", 2, MOST_CLASSES),
+        classes=classes,
         mechanism=read_mechanism(fields.nested("mechanism")),
         public=fields.digest("public"),
         **_worded(fields),
@@ -201,9 +214,11 @@ def _teacher_fields(ask: TeacherAsk) -> dict[str, Any]:
 
 
 def _teacher(fields: Fields) -> TeacherAsk:
+    samples, names = _samples(fields), fields.texts("names", MOST_CLASSES)
+    _require_small(fields, len(samples), len(names))
     return TeacherAsk(
-        samples=_samples(fields),
-        names=fields.texts("names", MOST_CLASSES),
+        samples=samples,
+        names=names,
         mechanism=read_mechanism(fields.nested("mechanism")),
         **_worded(fields),
     )

@@ -38,6 +38,8 @@ __all__ = ["MECHANISMS", "mechanism_fields", "read_mechanism"]
 
 LARGEST = 10**9
 LARGEST_DOMAIN = 10**7
+# Adding up how messages of so many clients hide each other takes a minute or so; beyond, it takes hours.
+MOST_CLIENTS = 10**7
 # The mean of a flood is a message count a cell; how long its law takes to add up grows with it.
 LARGEST_FLOOD = 10**6
 
@@ -57,6 +59,7 @@ def _inner(*names: str) -> Part:
 
 EXACT = Part(str, lambda fields, name: fields.fraction(name))
 COUNT = Part(int, lambda fields, name: fields.integer(name, 1, LARGEST))
+CLIENTS = Part(int, lambda fields, name: fields.integer(name, 1, MOST_CLIENTS))
 CELLS = Part(int, lambda fields, name: fields.integer(name, 1, LARGEST_DOMAIN))
 WHOLE = Part(int, lambda fields, name: fields.integer(name, -LARGEST, LARGEST))
 FLAG = Part(bool, lambda fields, name: fields.flag(name))
@@ -136,14 +139,14 @@ KINDS: Mapping[str, Kind] = {
         {
             "cells": CELLS,
             "ones": CELLS,
-            "participants": COUNT,
+            "participants": CLIENTS,
             "epsilon_noise": EXACT,
             "epsilon_margin": EXACT,
             "flood": _inner("negative-binomial"),
             "share": EXACT,
         },
     ),
-    "single-message": Kind(SingleMessage, {"mechanism": _inner(*LOCAL), "participants": COUNT, "delta": EXACT}),
+    "single-message": Kind(SingleMessage, {"mechanism": _inner(*LOCAL), "participants": CLIENTS, "delta": EXACT}),
     "distributed-laplace": Kind(
         DistributedLaplace,
         {
@@ -156,7 +159,7 @@ KINDS: Mapping[str, Kind] = {
             "bits": COUNT,
         },
     ),
-    "shuffled": Kind(Shuffled, {"inner": _inner("flooded-messages", "single-message"), "participants": COUNT}),
+    "shuffled": Kind(Shuffled, {"inner": _inner("flooded-messages", "single-message"), "participants": CLIENTS}),
 }
 MECHANISMS = tuple(name for name in KINDS if name not in PARTS_ONLY)
 NAMES = {kind.made: name for name, kind in KINDS.items()}
