@@ -176,3 +176,13 @@ def test_the_figure_of_sets_has_both_trusts(bench, monkeypatch):
     monkeypatch.setattr(Mapped, "properties", lambda self, rounds: lambda seed: {"labels": 0.5, "test": 0.5})
     result = FIGURES["multilabel"](bench[0])
     assert {row.names["trust"] for row in result.rows} == {"central", "local"}
+
+
+def test_a_whole_run_is_timed_stage_by_stage_with_an_empty_and_a_full_cache(bench):
+    result = FIGURES["stages"](replace(bench[0], reading=3.0))
+    cold = {row.names["stage"]: row.runs[0]["seconds"] for row in result.rows if row.names["caches"] == "cold"}
+    assert cold["reading and preparing"] == 3.0
+    assert {"fitting the first space", "counting votes", "training the student"} <= set(cold)
+    assert cold["all"] == pytest.approx(sum(each for name, each in cold.items() if name != "all"))
+    assert "cold cache: reading and preparing 3 s" in "\n".join(bench[1])
+    assert len(result.rows) == 2 * len(cold)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from tacit.bench.cost import growth, noisy_gradients
 from tacit.bench.recipes import Published, Rounds
-from tacit.bench.rknn_runs import Bench, Mapped, Runner, measure
+from tacit.bench.rknn_runs import Bench, Mapped, Runner, Stages, measure
 from tacit.bench.table import Result, Row
 
 __all__ = ["FIGURES"]
@@ -178,6 +179,29 @@ def opacus(bench: Bench) -> Result:
     return Result(f"rknn-{bench.name}-opacus", caption, rows, measures, recipe.notes)
 
 
+def stages(bench: Bench) -> Result:
+    """A whole run from the published files to the student, stage by stage: with an empty cache, and with a full one."""
+    rounds = next(iter(bench.recipe.rounds.values()))[0]
+    rows = []
+    with TemporaryDirectory() as folder:
+        for caches in ("cold", "warm"):
+            clock = Stages()
+            clock("fitting the first space")
+            represented = bench.recipe.represent(bench.parts.public_samples, rounds)
+            settings = {**bench.recipe.settings, "iterations": len(rounds.queries), "private_cache": folder}
+            found = measure(
+                bench.parts, rounds, 0, representation=represented, student=bench.recipe.student(0), stage=clock,
+                **settings,
+            )  # fmt: skip
+            seconds = {"reading and preparing": bench.reading} | clock.ended()
+            bench.tell(f"{caches} cache: " + ", ".join(f"{name} {each:.0f} s" for name, each in seconds.items()))
+            rows += [Row({"caches": caches, "stage": name}, [{"seconds": each}]) for name, each in seconds.items()]
+            whole = {"seconds": sum(seconds.values()), "test": found["test"]}
+            rows.append(Row({"caches": caches, "stage": "all"}, [whole]))
+    caption = f"One whole run on {bench.name} at ε = {rounds.epsilon:g}, stage by stage; one run each."
+    return Result(f"rknn-{bench.name}-stages", caption, rows, {"seconds": 1.0, "test": 100.0}, bench.recipe.notes)
+
+
 def cost(bench: Bench) -> Result:
     """Time and memory over records and queries."""
     return growth(bench.memory, bench.tell)
@@ -238,5 +262,6 @@ FIGURES: Mapping[str, Callable[[Bench], Result]] = {
     "multilabel": multilabel,
     "mechanisms": mechanisms,
     "opacus": opacus,
+    "stages": stages,
     "cost": cost,
 }

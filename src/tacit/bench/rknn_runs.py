@@ -6,6 +6,7 @@ is over, so a bench that was stopped goes on where it was.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from tacit.experiment.distill import distill
 from tacit.experiment.multilabel import distill_multilabel
 from tacit.students.weighted import fit_soft
 
-__all__ = ["Bench", "Mapped", "Runner", "measure", "properties_of"]
+__all__ = ["Bench", "Mapped", "Runner", "Stages", "measure", "properties_of"]
 
 Runner = Callable[[int], Mapping[str, Any]]
 # Sets of labels made of digits: what is true of each. No digit has more than three of these.
@@ -49,6 +50,8 @@ class Bench:
     memory: Memory
     runs: int
     tell: Callable[[str], None]
+    # Seconds from the published files to samples as records vote with them.
+    reading: float = 0.0
 
     @classmethod
     def open(cls, name: str, folder: Path, cache: Path, runs: int, tell: Callable[[str], None]) -> Bench:
@@ -56,8 +59,9 @@ class Bench:
         if name not in RECIPES:
             raise InvalidInput(f"unknown data set {name!r}: choose one of {', '.join(sorted(RECIPES))}")
         tell(f"reading {name}")
-        recipe = RECIPES[name]
-        return cls(name, recipe.parts(folder), recipe, Memory(cache), runs, tell)
+        recipe, begun = RECIPES[name], time.perf_counter()
+        parts = recipe.parts(folder)
+        return cls(name, parts, recipe, Memory(cache), runs, tell, time.perf_counter() - begun)
 
     def row(self, names: Mapping[str, str], settings: Mapping[str, Any], run: Runner, paper: Published) -> Row:
         """One line of a table: the same settings with as many seeds as there are runs."""
@@ -90,6 +94,39 @@ def measure(parts: Parts, rounds: Rounds, seed: int, **settings: Any) -> dict[st
         "epsilon": float(run.guarantee.epsilon),
         "delta": float(run.guarantee.delta),
     }
+
+
+class Stages:
+    """How long each stage of a run took, by the words it was announced with.
+
+    >>> stages = Stages(lambda: next(ticks))
+    >>> ticks = iter([0.0, 2.0, 5.0])
+    >>> for word in ("votes", "student"): stages(word)
+    >>> stages.ended()
+    {'votes': 2.0, 'student': 3.0}
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._seconds: dict[str, float] = {}
+        self._open: tuple[str, float] | None = None
+
+    def __call__(self, stage: str) -> None:
+        """A stage begins, and the one before it is over."""
+        now = self._clock()
+        self._close(now)
+        self._open = stage, now
+
+    def ended(self) -> dict[str, float]:
+        """The seconds of every stage, the last one over now; what came again is added up."""
+        self._close(self._clock())
+        self._open = None
+        return self._seconds
+
+    def _close(self, now: float) -> None:
+        if self._open is not None:
+            stage, begun = self._open
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + now - begun
 
 
 def properties_of(digits: NDArray[Any]) -> NDArray[np.bool_]:

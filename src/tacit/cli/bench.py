@@ -35,8 +35,8 @@ def rknn(
     ),
     figure: str = typer.Option(
         "table1",
-        help="table1, queries, neighbors, local, shuffle, iterations, teaching, multilabel, mechanisms, opacus, cost; "
-        "or several: a,b.",
+        help="table1, queries, neighbors, local, shuffle, iterations, teaching, multilabel, mechanisms, opacus, "
+        "stages, cost; or several: a,b.",
     ),
     folder: Path = typer.Option(..., help="The folder with the data set's published files."),
     runs: int = typer.Option(5, min=1, help="Seeded runs of every line."),
