@@ -1,6 +1,7 @@
 """What is handed in is kept, comes out once, and whatever else is sent changes nothing and is counted."""
 
 import contextlib
+import hashlib
 import sqlite3
 
 import numpy as np
@@ -84,8 +85,26 @@ def test_what_was_acknowledged_survives_and_senders_are_forgotten(place, tmp_pat
     with office(tmp_path / "office.db") as again:
         reply(again, sent("submit", "bob", submission(88)))
         assert len(reply(again, sent("collect", COORDINATOR))["output"]) == 16
-    rows = sqlite3.connect(tmp_path / "office.db").execute("SELECT content FROM submissions").fetchall()
-    assert rows == [(None,), (None,)]
+    connection = sqlite3.connect(tmp_path / "office.db")
+    assert connection.execute("SELECT content, sha256 FROM submissions").fetchall() == [(None, ""), (None, "")]
+    connection.close()
+
+
+def test_nothing_of_a_submission_is_left_on_disk(tmp_path):
+    def forgetful(batch, submissions):
+        return Outcome(b"the result", 1)
+
+    marks = [hashlib.sha256(submission(ord(fill))).hexdigest().encode() for fill in "MX"] + [b"M" * 8, b"X" * 8]
+    with office(tmp_path / "office.db", forgetful) as place:
+        reply(place, opening())
+        for node, fill in (("ada", ord("M")), ("bob", ord("X"))):
+            reply(place, sent("submit", node, submission(fill)))
+        before = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        assert b"M" * 8 in before
+        reply(place, sent("collect", COORDINATOR))
+        after = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        assert b"the result" in after
+        assert not [mark for mark in marks if mark in after]
 
 
 def test_hostile_messages_are_refused_counted_and_change_nothing(place):

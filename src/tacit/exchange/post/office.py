@@ -66,6 +66,8 @@ class Office:
             self._connection.execute("PRAGMA secure_delete = ON")
             for statement in SCHEMA:
                 self._connection.execute(statement)
+            # A process that was killed may have left forgotten pages in the log.
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
             raise InvalidInput(f"{file}: cannot be used as a store ({error})") from None
 
@@ -134,12 +136,13 @@ class Office:
         known = self._connection.execute(
             "SELECT sha256 FROM submissions WHERE batch = ? AND node = ?", (batch.digest, envelope.node)
         ).fetchone()
-        if known is not None:
-            if known[0] != digest:
-                raise Refused(Reason.CONFLICT)
+        # Once the batch is closed nothing is left to compare with; who had handed in is told so.
+        if known is not None and (output is not None or known[0] == digest):
             return {"taken": digest}
         if output is not None:
             raise Refused(Reason.CLOSED)
+        if known is not None:
+            raise Refused(Reason.CONFLICT)
         try:
             submission = Submission.read(envelope.body, batch)
         except InvalidInput:
@@ -184,8 +187,12 @@ class Office:
                 "UPDATE batches SET output = ?, sent = ? WHERE digest = ?",
                 (outcome.content, outcome.pieces, batch.digest),
             )
-            # From here on nobody can tell who handed in what.
-            self._connection.execute("UPDATE submissions SET content = NULL WHERE batch = ?", (batch.digest,))
+            # From here on nobody can tell who handed in what: a digest of a single box would tell, too.
+            self._connection.execute(
+                "UPDATE submissions SET content = NULL, sha256 = '' WHERE batch = ?", (batch.digest,)
+            )
+        # The log of the database has the old pages until it is written back.
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return outcome.content
 
     def _batch(self, envelope: Envelope) -> tuple[Batch, bytes | None]:
