@@ -235,3 +235,14 @@ def test_a_real_curator_process(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert "needs its sealing key" in ended.stderr
+
+
+def test_a_curator_that_was_killed_after_it_had_paid_releases_the_same_and_pays_nothing():
+    trusted = curator()
+    first = trusted(BATCH, [handed_in(name) for name in NAMES[:2]])
+    # Nothing was written down but the ledger, and one more table has come since.
+    again = trusted(BATCH, [handed_in(name) for name in NAMES])
+    one, other = (read_curated(each.content, BATCH, ASK)[0] for each in (first, again))
+    assert np.array_equal(one.value, other.value)
+    assert one.receipts == other.receipts
+    assert trusted._gate._ledger.balance("curator").spent.epsilon == 1
