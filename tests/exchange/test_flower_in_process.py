@@ -189,9 +189,25 @@ def test_a_client_app_turns_every_exception_into_one_word():
 
 def test_a_node_is_found_by_its_own_configuration_only():
     context = contexts(1)[0]
-    context.run_config = {"tacit-node": "/somewhere/else.toml"}
+    context.node_config = {}
+    context.run_config = {"tacit-node": "/somewhere/else.toml", "simulation": "digits", "partition-id": 0}
     with pytest.raises(KeyError):
         configured_node(context)
+    # A node with a file of its own is no simulation, whatever a run says.
+    context.node_config = {"tacit-node": "/nowhere/node.toml", "partition-id": 0, "num-partitions": 1}
+    with pytest.raises(InvalidInput, match="cannot read"):
+        configured_node(context)
+
+
+def test_a_simulation_takes_its_parts_from_what_the_run_names():
+    there = contexts(4)
+    for context in there:
+        context.run_config = {"simulation": "digits", "seed": 7}
+    exchange = FlowerExchange(InProcessGrid(client_app(configured_node), there), "r", TERMS)
+    run = federated(exchange)
+    assert run.guarantee.simulation
+    again = FlowerExchange(InProcessGrid(client_app(configured_node), there), "r", TERMS)
+    np.testing.assert_array_equal(run.probabilities, federated(again).probabilities)
 
 
 def asked_by(message):

@@ -19,6 +19,8 @@ log = logging.getLogger("tacit.node")
 
 # The key in a SuperNode's own configuration that names its node file.
 NODE_FILE = "tacit-node"
+# The key by which Flower's simulation numbers its nodes.
+PLACE = "partition-id"
 
 
 def client_app(node_of: Callable[[Context], Node]) -> ClientApp:
@@ -41,8 +43,17 @@ def client_app(node_of: Callable[[Context], Node]) -> ClientApp:
 
 
 def configured_node(context: Context) -> Node:
-    """The node of this machine, by the file that its own operator named; a run has no say in it."""
-    return open_node(read_node_file(str(context.node_config[NODE_FILE])))
+    """The node of this machine, by the file that its own operator named; a run has no say in it.
+
+    Only a node of Flower's own simulation, which has a place among others and no file, takes a part of the data that
+    the run names.
+    """
+    settings = context.node_config
+    if NODE_FILE not in settings and PLACE in settings:
+        from tacit.exchange.node_simulated import simulated_node
+
+        return simulated_node(int(settings[PLACE]), int(settings["num-partitions"]), context.run_config)
+    return open_node(read_node_file(str(settings[NODE_FILE])))
 
 
 app = client_app(configured_node)
