@@ -216,22 +216,34 @@ def test_keys_that_a_server_made_up_are_refused():
         client.announce(session, "node-1", intruder)
 
 
-def test_a_spoiled_box_and_a_wrong_share_do_not_spoil_the_sum():
-    nodes, session, state, inbox = ready(count=6, until="input")
-    spoiled = decode(inbox["node-0"])
-    content = spoiled["boxes"].copy()
+@pytest.mark.parametrize("liars", [("node-8",), ("node-0", "node-4"), ("node-2", "node-6")])
+def test_a_spoiled_box_and_wrong_shares_do_not_spoil_the_sum(liars):
+    nodes, session, state, inbox = ready(count=9, until="input")
+    content = decode(inbox["node-1"])["boxes"].copy()
     content[5] ^= 1
-    inbox["node-0"] = broken(inbox["node-0"], boxes=content)
+    inbox["node-1"] = broken(inbox["node-1"], boxes=content)
     for name, each in nodes.items():
         state = server.accept(state, name, each.step("input", inbox[name]))
     state, inbox = server.close(state)
     for name, each in nodes.items():
         sent = each.step("unmask", inbox[name])
-        if name == "node-5":
+        if name in liars:
             sent = broken(sent, shares=np.zeros_like(decode(sent)["shares"]))
         state = server.accept(state, name, sent)
     state, _ = server.close(state)
     assert server.result(state).value.tolist() == expected(nodes, nodes, session.plan).tolist()
+
+
+def test_secrets_are_forgotten_when_nothing_more_can_be_asked():
+    nodes, _, _, inbox = ready()
+    ada = nodes["node-0"]
+    secrets = [ada.state.seed, ada.state.masking, ada.state.sealing, ada.state.own]
+    assert all(each in ada.state.to_bytes() for each in secrets)
+    first = ada.step("unmask", inbox["node-0"])
+    assert not any(each in ada.state.to_bytes() for each in secrets[:3])
+    # Its own share of its own seed is what it has just said.
+    assert ada.state.own == b""
+    assert ada.step("unmask", inbox["node-0"]) == first
 
 
 @settings(max_examples=60)

@@ -162,7 +162,9 @@ def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
         if len(content) == 2 * WIDTH:
             openings[name] = content[:WIDTH] if name in survivors else content[WIDTH:]
     sent = write_openings(state.node, openings, session)
-    return _done(state, "unmask", question, sent), sent
+    # Nothing more can be asked in this session, so nobody who gets hold of this state later shall learn more.
+    forgotten = replace(state, sealing=b"", masking=b"", seed=b"", own=b"")
+    return _done(forgotten, "unmask", question, sent), sent
 
 
 def _mask(state: ClientState, inbox: bytes) -> tuple[NDArray[np.uint64], str]:

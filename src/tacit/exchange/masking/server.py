@@ -7,9 +7,11 @@ then has dropped out. The state is a plain value that can be written down, so a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.protocols import Integers
+from tacit.core.randomness import SystemRandomness, permutations
 from tacit.core.release import Release, gather
 from tacit.exchange.fields import opened, packed
 from tacit.exchange.masking.masks import commitment, masking_public, own_stream, pair_stream
@@ -40,6 +43,8 @@ __all__ = ["STEPS", "ServerState", "accept", "close", "result"]
 
 STEPS = ("keys", "shares", "input", "unmask")
 LARGEST_STATE = 2**32
+# Sets of holders that are tried for a secret when some gave wrong shares.
+TRIES = 1000
 
 
 @dataclass(frozen=True)
@@ -222,10 +227,9 @@ class _Secrets:
         self._weights: dict[tuple[str, ...], list[int]] = {}
 
     def secret(self, node: str, fits: Callable[[bytes], bool]) -> bytes:
+        """A holder's secret, known to be the right one by what it announced."""
         givers = [name for name, given in self._openings.items() if node in given]
-        threshold = self._session.plan.threshold
-        for start in range(len(givers) - threshold + 1):
-            chosen = tuple(givers[start : start + threshold])
+        for chosen in self._choices(givers):
             if chosen not in self._weights:
                 self._weights[chosen] = weights_at_zero([self._session.place(name) for name in chosen])
             parts = (from_bytes(self._openings[name][node]) for name in chosen)
@@ -233,8 +237,21 @@ class _Secrets:
                 sum(weight * part for weight, part in zip(self._weights[chosen], parts, strict=True)) % PRIME
             )
             if fits(secret):
+                # Who told the truth here probably does elsewhere; the weights for them are there already.
+                self._weights = {chosen: self._weights[chosen]}
                 return secret
         raise TooFewParticipants(
             "too few holders gave a true share of a secret that the masked sum needs. Nothing was revealed; ask again "
             "without the holders that give wrong ones"
         )
+
+    def _choices(self, givers: list[str]) -> Iterator[tuple[str, ...]]:
+        """Those who were right before, then the first ones, then all others, or so many of them at random."""
+        threshold = self._session.plan.threshold
+        yield from [chosen for chosen in self._weights if set(chosen) <= set(givers)]
+        if math.comb(len(givers), threshold) <= TRIES:
+            yield from combinations(givers, threshold)
+        else:
+            yield tuple(givers[:threshold])
+            for order in permutations(TRIES, len(givers), SystemRandomness()):
+                yield tuple(givers[place] for place in sorted(order[:threshold].tolist()))
