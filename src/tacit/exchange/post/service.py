@@ -111,13 +111,13 @@ def make_service(
                 free.release()
 
         def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+            if context is None:
+                super().finish_request(request, client_address)
+                return
             # The handshake happens here, in the connection's own thread, so that a slow one holds up nobody.
-            if context is not None:
-                request.settimeout(SLOWEST)
-                request = context.wrap_socket(request, server_side=True)
-            super().finish_request(request, client_address)
-            if context is not None:
-                request.close()
+            request.settimeout(SLOWEST)
+            with context.wrap_socket(request, server_side=True) as wrapped:
+                super().finish_request(wrapped, client_address)
 
     free = threading.BoundedSemaphore(CONNECTIONS)
     context = None
