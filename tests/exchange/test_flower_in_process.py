@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import logging
 
 import numpy as np
@@ -312,6 +313,8 @@ def test_a_round_ends_with_enough_and_names_who_is_missing():
     assert turn.dropped == {"node 00000000000000000003": "did not answer in time"}
     assert sum(turn.ignored.values()) == 1
     assert "1 messages ignored" in turn.in_words
+    # What is watched while it goes on can be written down.
+    assert json.loads(json.dumps(dataclasses.asdict(turn)))["ignored"] == turn.ignored
 
 
 def test_too_few_end_the_run_in_words():

@@ -100,6 +100,12 @@ def _written(job: Job) -> float:
 
 
 def _exists(process: int) -> bool:
+    """Whether a process is there and not dead already: one that nobody has buried still has a number."""
+    try:
+        if (Path("/proc") / str(process) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+            return False
+    except (OSError, IndexError):
+        pass
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -96,13 +96,19 @@ class FlowerPost:
         self.tell(turn)
         end = time.monotonic() + self._terms.deadline
         silent = set(names)
-        waiting = set(self._grid.push_messages(self._messages(turn, names, letters)))
+        sent = list(self._grid.push_messages(self._messages(turn, names, letters)))
+        # Flower answers in its own name where a reply cannot be had, so who is meant is told by the question.
+        whose = dict(zip(sent, sorted(names), strict=False)) if len(sent) == len(names) else {}
+        waiting = set(sent)
         while True:
             for reply in self._grid.pull_messages(waiting):
-                waiting.discard(reply.metadata.reply_to_message_id)
+                question = reply.metadata.reply_to_message_id
+                waiting.discard(question)
                 node = reply.metadata.src_node_id
+                if node not in names:
+                    node = whose.get(question, node)
                 if node not in silent:
-                    turn.ignored["twice, or from nobody who was asked"] += 1
+                    turn.ignore("twice, or from nobody who was asked")
                     continue
                 silent.discard(node)
                 heard(names[node], _payload(reply))

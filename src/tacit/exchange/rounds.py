@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from tacit.core.errors import TooFewParticipants
@@ -39,7 +38,7 @@ class Turn:
     asked: tuple[str, ...] = ()
     answered: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
-    ignored: Counter[str] = field(default_factory=Counter)
+    ignored: dict[str, int] = field(default_factory=dict)
     step: str = ""
 
     @property
@@ -49,6 +48,10 @@ class Turn:
         said += [f"{name} {why}" for name, why in sorted(self.dropped.items())]
         said += [f"{count} messages ignored ({why})" for why, count in sorted(self.ignored.items())]
         return "; ".join(said)
+
+    def ignore(self, why: str) -> None:
+        """Count a message that is not looked at."""
+        self.ignored[why] = self.ignored.get(why, 0) + 1
 
     def require(self, at_least: int) -> None:
         """End the run in words where too few answered; what was paid is kept at the nodes."""
