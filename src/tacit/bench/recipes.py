@@ -114,13 +114,18 @@ def _other_hand(folder: Path) -> Parts:
     )  # fmt: skip
 
 
+def _modes(rounds: Rounds) -> int:
+    """Modes of the neighbour graph: no more than there are queries, or some tell apart what no query asks about."""
+    return min(rounds.queries[0], 12)
+
+
 def _handwriting(public: NDArray[Any], rounds: Rounds) -> Representation:
     """Gradients, half-whitened components, and a map of the neighbour graph."""
     return Chained.fit(
         public,
         OrientedGradients.fit,
         lambda gradients: PrincipalComponents.fit(gradients, 64, whitening=0.25),
-        lambda components: spectral_map(components, 12),
+        lambda components: spectral_map(components, _modes(rounds)),
     )
 
 
@@ -152,7 +157,7 @@ def _photographs(public: NDArray[Any], rounds: Rounds) -> Representation:
     if rounds.queries[0] > FEW:
         return Chained.fit(public, components, Directions.fit)
     # A third of the public samples draw the map as well as all of them, in a ninth of the time.
-    return Chained.fit(public[::3], components, Directions.fit, spectral_map)
+    return Chained.fit(public[::3], components, Directions.fit, lambda rows: spectral_map(rows, _modes(rounds)))
 
 
 def _cifar10(folder: Path) -> Parts:

@@ -75,7 +75,7 @@ def neighbors(bench: Bench) -> Result:
 
 def local(bench: Bench) -> Result:
     """Every local mechanism, one record a holder, really encoded and decoded."""
-    mapped, rows = Mapped(bench), []
+    mapped, rows = Mapped(bench, 10), []
     for epsilon in (0.05, 0.1, 0.2, 0.4, 1.0):
         for mechanism in ("subset selection", "bit response, asymmetric", "local hashing", "generalized response"):
             rounds = Rounds(epsilon, (10,), "local")

@@ -141,8 +141,9 @@ def properties_of(digits: NDArray[Any]) -> NDArray[np.bool_]:
 class Mapped:
     """Runs on the recipe's first space alone, encoded once, with a linear student: quick enough for sweeps."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, queries: int = 20) -> None:
         self._bench = bench
+        self._queries = queries
         self._encoded: Parts | None = None
 
     def __call__(self, rounds: Rounds, **settings: Any) -> Runner:  # noqa: ANN401
@@ -200,7 +201,7 @@ class Mapped:
         if self._encoded is None:
             bench = self._bench
             bench.tell("encoding")
-            fitted = bench.recipe.represent(bench.parts.public_samples, Rounds(1.0, (20,)))
+            fitted = bench.recipe.represent(bench.parts.public_samples, Rounds(1.0, (self._queries,)))
             self._encoded = replace(
                 bench.parts,
                 private_samples=fitted.encode(bench.parts.private_samples),
