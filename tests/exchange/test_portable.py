@@ -246,6 +246,7 @@ def spoiled(name, **changes):
         {"kind": "chained", "parts": []},
         {"kind": "chained", "parts": [{"kind": "chained", "parts": []}]},
         {"kind": "chained", "parts": [{"kind": "identity", "width": 2}] * 9},
+        {"kind": "chained", "parts": [{"kind": np.zeros(0)}]},
         {"kind": "nothing"},
     ],
     ids=lambda fields: fields["kind"],

@@ -193,7 +193,7 @@ def _chained(fields: Fields) -> Chained:
     if not parts:
         raise InvalidInput(f"the {fields.what} needs at least one part")
     for part in parts:
-        if part.peek("kind") == "chained":
+        if isinstance(kind := part.peek("kind"), str) and kind == "chained":
             raise InvalidInput(f"the {fields.what} must not be a chain of chains")
     return Chained(tuple(map(read_representation, parts)))
 
