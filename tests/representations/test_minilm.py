@@ -11,8 +11,9 @@ from tacit.representations.torch_minilm import TextFeatures
 TEXTS = np.array(["The patient had a heart attack.", "Myocardial infarction in a woman of 60.", "A recipe for soup."])
 
 
-def test_like_texts_are_near():
+def test_like_texts_are_near(capfd):
     encoded = TextFeatures(32).encode(TEXTS)
+    assert "Loading" not in capfd.readouterr().err
     assert encoded.shape == (3, 384)
     assert encoded.dtype == np.float32
     near = encoded @ encoded.T

@@ -10,6 +10,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def _model() -> Any:  # noqa: ANN401
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from sentence_transformers import SentenceTransformer
 
+    # What is read in a moment needs no bar, which would land between the lines of a report.
+    import_module("transformers.utils.logging").disable_progress_bar()
     return SentenceTransformer(str(get_model_path()), device="cpu")
 
 
