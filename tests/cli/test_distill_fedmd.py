@@ -59,8 +59,8 @@ def test_parties_from_a_column_vote_and_keep_their_models(place, capsys):
     assert [each["epsilon"] for each in made["claims"]] == ["2"] * 3
     assert len(made["receipts"]) == 3
     assert "no guarantee covers them" in made["models"]
-    for number in range(3):
-        folder = place / "out" / "parties" / f"party-{number}"
+    for clinic in CLINICS:
+        folder = place / "out" / "parties" / clinic
         assert folder.stat().st_mode & 0o077 == 0
         student = load_student(folder / "student.skops")
         # The classes are numbered as in run.json.

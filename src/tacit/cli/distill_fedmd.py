@@ -133,7 +133,7 @@ def fedmd(
                 kind=kind, weights=_weights(weights), schedule=Schedule(own=own_epochs), subset=subset,
                 replacement=replacement, per_class=per_class, epsilon=epsilon, delta=delta, mechanism=mechanism,
                 vote_queries=vote_queries, representation=representation, ledgers=ledgers,
-                names=None if holder is None else parties,
+                names=parties,
                 request=f"{request.name}-fedmd", seed=seed, progress=told,
             )  # fmt: skip
         run = _with_classes_read(run) if classes is None else run
@@ -162,8 +162,9 @@ def _shared_out(
 
 
 def _names(table: Table, count: int) -> list[str]:
-    names = range(count) if table.persons is None else np.unique(table.persons)
-    return [str(each) for each in names]
+    from tacit.experiment.fedmd_variants import party_names
+
+    return party_names(count, None if table.persons is None else [str(each) for each in np.unique(table.persons)])
 
 
 def _models(text: str, parties: list[str], images: bool) -> list[str]:

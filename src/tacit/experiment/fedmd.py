@@ -204,7 +204,7 @@ def federate(
     claims: list[Guarantee | Exposure] = [Exposure.of(each, simulated and variant == "nfdp") for each in samples]
     if claims:
         weakest = max(claims, key=lambda each: each.probability if isinstance(each, Exposure) else 0)
-        warnings.warn(str(weakest), WeakPrivacyWarning, stacklevel=2)
+        warnings.warn(str(weakest).removesuffix("."), WeakPrivacyWarning, stacklevel=2)
     copied = warn_of_copies([each.samples for each in setting.records], setting.public)
     books = (
         Books.unlimited(called)

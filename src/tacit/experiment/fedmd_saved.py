@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.experiment.fedmd import Federation
+from tacit.experiment.fedmd_variants import file_name
 from tacit.experiment.machine import versions
 from tacit.methods.fedmd.exposure import Exposure
 from tacit.methods.fedmd.form import softmax
@@ -69,17 +70,17 @@ def write_federation(
     np.savez_compressed(folder / "consensus.npz", **arrays)  # type: ignore[arg-type]
     kept, lost = [], []
     for number, (name, model) in enumerate(zip(parties, run.students, strict=True)):
-        own = folder / "parties" / f"party-{number}"
+        own = folder / "parties" / file_name(name)
         own.mkdir(parents=True, mode=0o700)
         student: Any = model
         if isinstance(model, Refitted):
             student = for_images(model.fitted) if images else model.fitted
         try:
-            file_name = save_student(student, own, simulation)
+            written: str | None = save_student(student, own, simulation)
         except InvalidInput as error:
-            file_name = None
+            written = None
             lost.append(f"party {name}: {error}")
-        kept.append({"name": name, "model": run.models[number], "file": file_name})
+        kept.append({"name": name, "model": run.models[number], "folder": own.name, "file": written})
     record = {
         "format": FORMAT,
         "method": "fedmd",
