@@ -63,6 +63,8 @@ def fedmd(
                 (" · ".join(value for value in row.names.values() if value), row.values("before"), row.values("after"))
                 for row in result.rows
             ]
-            files.append(draw_rows(result.caption, lines, picture, ("before", "after")))
+            # The caption is in the table; beside a picture of a few lines there is no place for it.
+            title = f"{result.name}: mean test accuracy of the parties"
+            files.append(draw_rows(title, lines, picture, ("before", "after")))
         for file in files:
             console.print(f"wrote {escape(str(file))}")
