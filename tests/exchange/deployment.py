@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from tacit.cli.federation_files import new_coordinator, new_node
+from tacit.cli.federation_files import new_coordinator, new_node, new_service
 from tacit.cli.federation_watch import linked, progress_of, submitted, watched
 from tacit.datasets.digits import digits
 from tacit.exchange.flower_processes import node_command
@@ -28,7 +29,7 @@ class Deployment:
     """A coordinator's folder, nodes' folders, and the processes that run now."""
 
     def __init__(self, home: Path, names, strangers=(), ceiling="1.0"):
-        self.home, self.hub, self.port = home, home / "hub", free_port()
+        self.home, self.hub, self.port, self.mixing = home, home / "hub", free_port(), free_port()
         self.names, self.processes = tuple(names), Processes(home / "logs")
         parts = digits()
         new_coordinator(self.hub, [])
@@ -40,14 +41,16 @@ class Deployment:
             np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
             (own / "policy.toml").write_text(
                 f'[accounts.{name}]\nepsilon = {ceiling}\ndelta = 1e-6\n[allow]\nmethods = ["rknn"]\nparticipants = 2\n'
-                'mechanisms = ["DiscreteLaplaceNoise", "DistributedLaplace"]\npurposes = ["reverse k-NN labels"]\n'
+                'mechanisms = ["DiscreteLaplaceNoise", "DistributedLaplace", "Shuffled"]\n'
+                'purposes = ["reverse k-NN labels"]\n'
             )
             text = (own / "node.toml").read_text()
             link = text[text.index("[link]") :]
             (own / "node.toml").write_text(
                 f'name = "{name}"\ndata = "records.npz"\nlabel = "y"\nclasses = {CLASSES}\npolicy = "policy.toml"\n'
                 f'ledger = "{name}.ledger"\naccount = "{name}"\npace = 0.5\nidentity = "{name}.identity"\n'
-                f'peers = "peers.toml"\n{link}'
+                f'peers = "peers.toml"\n[shuffler]\naddress = "https://127.0.0.1:{self.mixing}"\n'
+                f'authority = "../mixing/authority.pem"\n{link}'
             )
             prepare_ledger(read_node_file(own / "node.toml"))
             if name not in strangers:
@@ -55,6 +58,11 @@ class Deployment:
         peers = "".join((home / name / f"{name}.id").read_text() for name in self.names)
         for place in (self.hub, *(home / name for name in everyone)):
             (place / "peers.toml").write_text(peers)
+        new_service(home / "mixing", "shuffler", [], self.mixing, self.hub / "coordinator.id", self.hub / "peers.toml")
+
+    def start_shuffler(self):
+        command = [sys.executable, "-m", "tacit.exchange.shuffling", self.home / "mixing" / "shuffler.toml"]
+        self.processes.start("shuffler", command, dict(os.environ))
 
     @contextmanager
     def link(self):
@@ -89,6 +97,11 @@ class Work:
         } | settings  # fmt: skip
         if settings.get("trust") == "masked":
             settings["peers"] = "peers.toml"
+        if settings.get("trust") == "shuffle":
+            settings |= {
+                "delta": 1e-5, "mechanism": "one message", "identity": "coordinator.identity", "node_records": 400,
+                "service": f"https://127.0.0.1:{deployment.mixing}", "service_authority": "../mixing/authority.pem",
+            }  # fmt: skip
         self.file = deployment.hub / f"{name}.toml"
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         self.file.write_text(f'public = "public.npz"\nout = "{name}"\nclasses = {CLASSES}\n' + "\n".join(lines))

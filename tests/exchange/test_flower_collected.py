@@ -20,7 +20,7 @@ from tacit.exchange.identity import Identity
 from tacit.exchange.journal import Journal
 from tacit.exchange.letters import read_reply
 from tacit.exchange.node_collecting import Collecting
-from tacit.exchange.post.caller import Address, read_status
+from tacit.exchange.post.caller import Address, Unreachable, hand_in, read_status
 from tacit.exchange.post.service import make_service
 from tacit.exchange.rounds import Terms
 from tacit.exchange.shuffling.shuffler import open_shuffler
@@ -173,3 +173,18 @@ def test_a_node_seals_only_for_whom_its_own_file_names(hall):
         with pytest.raises(TooFewParticipants, match="refused"):
             hall.run(trust)
     assert hall.payments() == [0] * COUNT
+
+
+def test_a_node_calls_again_while_the_shuffler_is_down(hall, monkeypatch):
+    monkeypatch.setattr("tacit.exchange.node_collecting.PAUSE", 0.01)
+    down = iter([True, True])
+
+    def flaky(*arguments):
+        if next(down, False):
+            raise Unreachable("down")
+        return hand_in(*arguments)
+
+    first = hall.nodes[0]
+    hall.nodes[0] = dataclasses.replace(first, collecting=dataclasses.replace(first.collecting, hand_in=flaky))
+    _, exchange = hall.run("central")
+    assert len(exchange.turns[0].answered) == COUNT

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 NAMES = ("east", "north", "south", "west")
-STEPS = {"local": ("answer",), "masked": ("keys", "shares", "input", "unmask")}
+STEPS = {"local": ("answer",), "masked": ("keys", "shares", "input", "unmask"), "shuffle": ("submit",)}
 CELLS = [(trust, step) for trust, steps in STEPS.items() for step in steps]
 TERMS = {"at_least": 3, "deadline": 300, "grace": 5}
 
@@ -31,6 +31,7 @@ def federation(tmp_path_factory):
     with made.processes, made.link() as control:
         made.control = control
         made.start(*NAMES)
+        made.start_shuffler()
         yield made
 
 
@@ -68,7 +69,7 @@ def test_a_node_is_lost_in_a_step(whole, trust, step, fault):
     after = spent(whole)
     assert all(after[name] == before[name] + 1 for name in ("east", "north", "south"))
     assert after["west"] - before["west"] in (0, 1)
-    assert load(work.job.out).guarantee.epsilon == 1
+    assert 0.99 < load(work.job.out).guarantee.epsilon <= 1
 
 
 @pytest.mark.parametrize(("trust", "step"), CELLS)
@@ -85,6 +86,20 @@ def test_the_coordinator_is_killed_in_a_step_and_comes_back(whole, trust, step):
     after = spent(whole)
     assert all(after[name] - before[name] == 1 for name in work.turn["answered"])
     assert all(after[name] - before[name] <= 1 for name in NAMES)
+
+
+def test_the_shuffler_is_killed_in_a_round_and_comes_back(whole):
+    before = spent(whole)
+    work = job_of(whole, "shuffle", "submit", "shuffler")
+    work.submit(whole.control)
+    work.until(lambda found: any(turn["answered"] for turn in found["turns"]))
+    # One node has handed in. It is on the shuffler's disk, and the coordinator calls until the shuffler is back.
+    whole.processes.kill("shuffler")
+    time.sleep(2)
+    whole.start_shuffler()
+    work.watch()
+    assert len(work.turn["answered"]) >= 3
+    assert all(spent(whole)[name] - before[name] == 1 for name in work.turn["answered"])
 
 
 def test_a_node_that_is_restarted_in_the_middle_is_there_for_the_next_job(whole):

@@ -5,6 +5,7 @@ Where the collector is, and whose key is trusted, is in the node's own file. The
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,12 +17,14 @@ from tacit.exchange.identity import Identity
 from tacit.exchange.letters import Letter
 from tacit.exchange.portable import release_to_bytes
 from tacit.exchange.post.batch import Batch, Submission
-from tacit.exchange.post.caller import Address, hand_in
+from tacit.exchange.post.caller import Address, Unreachable, hand_in
 from tacit.exchange.shuffling.boxes import sealed_messages
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 
 __all__ = ["Collecting", "collected_step"]
 
+# How long a collector that is down is called again, and how often: it was paid for, and may be back soon.
+PATIENCE, PAUSE = 120.0, 2.0
 HandIn = Callable[[Address, Identity, str, Batch, Submission], None]
 
 
@@ -67,5 +70,17 @@ def collected_step(
         (address, key), participants = collecting.curator, 1
         mechanism = sealed_table(ask, batch, name, key)
     release = answer(replace(ask, mechanism=mechanism))
-    collecting.hand_in(address, collecting.identity, name, batch, Submission(participants, release.value))
+    submission = Submission(participants, release.value)
+    _handed_in(lambda: collecting.hand_in(address, collecting.identity, name, batch, submission))
     return release_to_bytes(release.map(lambda _: batch.digest))
+
+
+def _handed_in(call: Callable[[], None]) -> None:
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return call()
+        except Unreachable:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(PAUSE)
