@@ -121,7 +121,9 @@ def ended_by_signals() -> Iterator[None]:
     def leave(number: int, frame: FrameType | None) -> None:
         raise TacitError(f"ended by {signal.Signals(number).name}")
 
-    before = {each: signal.signal(each, leave) for each in (signal.SIGTERM, signal.SIGHUP)}
+    # Who is told to ignore a signal, as by nohup, goes on ignoring it.
+    listened = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, leave) for each in listened}
     try:
         yield
     finally:

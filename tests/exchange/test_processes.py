@@ -1,0 +1,101 @@
+"""Processes that belong together end together, whatever ended the one that started them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tacit.core.errors import TacitError
+from tacit.exchange.processes import Processes, ended_by_signals, last_lines
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(300)"]
+STUBBORN = [
+    sys.executable, "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(300)",
+]  # fmt: skip
+
+
+def gone(process, seconds=20.0):
+    """Whether a process ends soon; one that nobody has buried counts as ended."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_one_that_does_not_listen_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.exchange.processes.PATIENCE", 0.5)
+    with Processes(tmp_path) as processes:
+        made = processes.start("deaf", STUBBORN, dict(os.environ))
+        while "deaf" not in last_lines(tmp_path / "deaf.log"):
+            time.sleep(0.05)
+    assert made.poll() == -signal.SIGKILL
+
+
+def test_all_end_when_something_goes_wrong(tmp_path):
+    made = []
+
+    def fail():
+        with Processes(tmp_path) as processes:
+            made.extend(processes.start(name, SLEEP, dict(os.environ)) for name in ("one", "two"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert all(each.poll() is not None for each in made)
+
+
+def test_a_hung_process_ends_too(tmp_path):
+    with Processes(tmp_path) as processes:
+        made = processes.start("hung", SLEEP, dict(os.environ))
+        processes.stop("hung")
+    assert made.poll() is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_children_end_with_a_parent_that_is_killed(tmp_path):
+    program = f"""
+import os, sys, time
+from pathlib import Path
+from tacit.exchange.processes import Processes
+made = Processes(Path({str(tmp_path)!r})).start("child", {SLEEP!r}, dict(os.environ))
+print(made.pid, flush=True)
+time.sleep(300)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(child)
+
+
+def test_a_polite_end_leaves_through_every_finally():
+    before = signal.getsignal(signal.SIGTERM)
+
+    def end():
+        with ended_by_signals():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+
+    with pytest.raises(TacitError, match="ended by SIGTERM"):
+        end()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_who_ignores_a_signal_goes_on_ignoring_it():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ended_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
