@@ -186,3 +186,21 @@ def test_a_whole_run_is_timed_stage_by_stage_with_an_empty_and_a_full_cache(benc
     assert cold["all"] == pytest.approx(sum(each for name, each in cold.items() if name != "all"))
     assert "cold cache: reading and preparing 3 s" in "\n".join(bench[1])
     assert len(result.rows) == 2 * len(cold)
+
+
+def test_a_table_can_be_made_of_what_has_been_measured_so_far(bench, monkeypatch):
+    one = replace(bench[0], runs=1)
+    private = replace(one, recipe=replace(TOY, rounds={"ε = 1": TOY.rounds["ε = 1"]}))
+    calls = iter([{"labels": 0.9, "test": 0.8}])
+    monkeypatch.setattr(rknn, "measure", lambda *_, **__: next(calls))
+    with pytest.raises(StopIteration):
+        FIGURES["table1"](private)
+    result = FIGURES["table1"](replace(private, runs=3, kept_only=True)).measured()
+    assert [row.names["budget"] for row in result.rows] == ["ε = 1"]
+    assert len(result.rows[0].runs) == 1
+    assert "Not measured yet: no noise (not private)" in result.markdown()
+
+
+def test_nothing_measured_is_said(bench):
+    with pytest.raises(InvalidInput, match="nothing was measured yet"):
+        FIGURES["table1"](replace(bench[0], kept_only=True)).measured()

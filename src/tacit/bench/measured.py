@@ -43,13 +43,8 @@ class Memory:
 
     def recall(self, settings: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """What was measured under these settings, or what is measured now; with its time and the memory held."""
-        words = json.dumps(settings, sort_keys=True, ensure_ascii=False)
-        file = self._folder / f"{hashlib.sha256(words.encode()).hexdigest()[:24]}.json"
-        if file.exists():
-            try:
-                kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise InvalidInput(f"{file}: not a measurement ({error}); remove it to measure again") from error
+        kept = self.kept(settings)
+        if kept is not None:
             return kept
         begun, worked = time.perf_counter(), time.process_time()
         found = dict(measure())
@@ -60,7 +55,23 @@ class Memory:
             "settings": dict(settings),
         }
         self._folder.mkdir(parents=True, exist_ok=True)
+        file = self._file(settings)
         partial = file.with_suffix(f".{os.getpid()}.partial")
         partial.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         partial.replace(file)
         return found
+
+    def kept(self, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What was measured under these settings, if it was."""
+        file = self._file(settings)
+        if not file.exists():
+            return None
+        try:
+            kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InvalidInput(f"{file}: not a measurement ({error}); remove it to measure again") from error
+        return kept
+
+    def _file(self, settings: Mapping[str, Any]) -> Path:
+        words = json.dumps(settings, sort_keys=True, ensure_ascii=False)
+        return self._folder / f"{hashlib.sha256(words.encode()).hexdigest()[:24]}.json"

@@ -52,22 +52,28 @@ class Bench:
     tell: Callable[[str], None]
     # Seconds from the published files to samples as records vote with them.
     reading: float = 0.0
+    # Whether lines are made of kept measurements alone, however few; nothing is run.
+    kept_only: bool = False
 
     @classmethod
-    def open(cls, name: str, folder: Path, cache: Path, runs: int, tell: Callable[[str], None]) -> Bench:
+    def open(
+        cls, name: str, folder: Path, cache: Path, runs: int, tell: Callable[[str], None], kept_only: bool = False
+    ) -> Bench:
         """Read the data set from its published files."""
         if name not in RECIPES:
             raise InvalidInput(f"unknown data set {name!r}: choose one of {', '.join(sorted(RECIPES))}")
         tell(f"reading {name}")
         recipe, begun = RECIPES[name], time.perf_counter()
         parts = recipe.parts(folder)
-        return cls(name, parts, recipe, Memory(cache), runs, tell, time.perf_counter() - begun)
+        return cls(name, parts, recipe, Memory(cache), runs, tell, time.perf_counter() - begun, kept_only)
 
     def row(self, names: Mapping[str, str], settings: Mapping[str, Any], run: Runner, paper: Published) -> Row:
         """One line of a table: the same settings with as many seeds as there are runs."""
         found = []
         for seed in range(self.runs):
             key = {"data": self.name, "seed": seed, "recipe": repr(self.recipe.settings), **settings}
+            if self.kept_only and self.memory.kept(key) is None:
+                continue
             found.append(self.memory.recall(key, lambda seed=seed: run(seed)))  # type: ignore[misc]
             self.tell(f"{' · '.join(names.values())}, run {seed + 1} of {self.runs}: {_figures(found[-1])}")
         published = {"labels": paper.labels, "test": paper.test}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tacit.core.errors import InvalidInput
 from tacit.experiment.machine import machine, versions
 
 __all__ = ["Result", "Row", "shown", "write_result"]
@@ -50,6 +51,16 @@ class Result:
     rows: Sequence[Row]
     measures: Mapping[str, float]  # a measure and what it is multiplied by: 100 for a share in percent
     notes: Sequence[str] = ()
+
+    def measured(self) -> Result:
+        """The table without the lines that no run was finished for, and a note that there are some."""
+        rows = [row for row in self.rows if row.runs]
+        if not rows:
+            raise InvalidInput(f"{self.name}: nothing was measured yet")
+        if len(rows) == len(self.rows):
+            return self
+        missing = ", ".join(" · ".join(row.names.values()) for row in self.rows if not row.runs)
+        return replace(self, rows=rows, notes=(*self.notes, f"Not measured yet: {missing}."))
 
     def markdown(self) -> str:
         """The table for people."""

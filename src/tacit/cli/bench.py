@@ -42,6 +42,7 @@ def rknn(
     runs: int = typer.Option(5, min=1, help="Seeded runs of every line."),
     out: Path = typer.Option(Path("docs/results"), help="Where tables, numbers and pictures are written."),
     cache: Path = typer.Option(Path(".tacit-bench"), help="Where single measurements are kept."),
+    kept: bool = typer.Option(False, "--kept", help="Run nothing: write what has been measured so far."),
 ) -> None:
     """Reverse k-NN labeling on images, beside the paper's figures.
 
@@ -56,9 +57,11 @@ def rknn(
     for each in figures:
         if each not in FIGURES:
             raise InvalidInput(f"unknown figure {each!r}: choose one of {', '.join(FIGURES)}")
-    bench = Bench.open(data, folder, cache, runs, lambda text: console.print(f"[dim]{escape(text)}[/dim]"))
+    bench = Bench.open(data, folder, cache, runs, lambda text: console.print(f"[dim]{escape(text)}[/dim]"), kept)
     for each in figures:
         result = FIGURES[each](bench)
+        if kept:
+            result = result.measured()
         console.print(result.markdown(), markup=False, highlight=False)
         files = write_result(result, out)
         lines = [(" · ".join(row.names.values()), row.values("labels"), row.values("test")) for row in result.rows]
