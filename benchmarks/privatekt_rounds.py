@@ -16,7 +16,8 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from tacit.methods.privatekt.torch_models import NetworkLearner, NetworkLocal, Training, architecture_for
+from tacit.methods.privatekt.torch_local import NetworkLocal
+from tacit.methods.privatekt.torch_models import NetworkLearner, Training, architecture_for
 
 HOLDERS, RECORDS, STEPS, BATCH, RATE = 40, 600, 15, 32, 0.05
 

@@ -13,12 +13,8 @@ from tacit.students.weighted import logistic
 
 torch = pytest.importorskip("torch")
 
-from tacit.methods.privatekt.torch_models import (  # noqa: E402
-    NetworkLearner,
-    NetworkLocal,
-    Training,
-    architecture_for,
-)
+from tacit.methods.privatekt.torch_local import NetworkLocal  # noqa: E402
+from tacit.methods.privatekt.torch_models import NetworkLearner, Training, architecture_for  # noqa: E402
 from tacit.methods.privatekt.torch_moved import moved  # noqa: E402
 from tacit.methods.privatekt.torch_pretext import Pretext  # noqa: E402
 from tacit.methods.privatekt.torch_weights import from_bytes, shapes_of  # noqa: E402

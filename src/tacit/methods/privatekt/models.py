@@ -60,7 +60,8 @@ def models(
     if isinstance(local, str) and local != model:
         raise InvalidInput(f"local networks start from the global one, so local must be {model!r} too, got {local!r}")
     try:
-        from tacit.methods.privatekt.torch_models import NetworkLearner, NetworkLocal, Training, architecture_for
+        from tacit.methods.privatekt.torch_local import NetworkLocal
+        from tacit.methods.privatekt.torch_models import NetworkLearner, Training, architecture_for
         from tacit.methods.privatekt.torch_pretext import Pretext
     except ModuleNotFoundError as error:
         raise InvalidInput(f"neural models need {error.name}: pip install 'tacit[torch]'") from None
