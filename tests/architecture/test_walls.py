@@ -43,6 +43,8 @@ def test_import_contracts_hold(tree):
         ("methods/privatekt/knowledge.py", "import tacit.private.records", "Coordinators and wires"),
         ("report/picture.py", "import tacit.private.records", "Only holders, simulations and audits"),
         ("cli/demo.py", "import tacit.private.gate", "Only holders, simulations and audits"),
+        ("exchange/flower_server.py", "import tacit.exchange.node", "The coordinator's end of an exchange"),
+        ("exchange/flower_masked.py", "import tacit.ledger.memory", "The coordinator's end of an exchange"),
     ],
 )
 def test_import_contracts_fail_on_a_seeded_violation(tree, module, line, contract):
