@@ -8,7 +8,18 @@ if find_spec("flwr") is None:
     collect_ignore_glob += ["src/tacit/exchange/flower_*.py", "src/tacit/cli/flower_app/*.py"]
 if find_spec("cryptography") is None:
     collect_ignore += [
-        f"src/tacit/exchange/{name}.py" for name in ("certificates", "ciphers", "identity", "node", "node_masking")
+        f"src/tacit/exchange/{name}.py"
+        for name in (
+            "certificates",
+            "ciphers",
+            "identity",
+            "node",
+            "node_collecting",
+            "node_masking",
+            "node_methods",
+            "node_simulated",
+            "node_study",
+        )
     ]
     collect_ignore += ["src/tacit/audit/transcripts.py"]
     collect_ignore_glob += [f"src/tacit/exchange/{name}/*.py" for name in ("masking", "post", "shuffling", "curating")]
