@@ -16,6 +16,7 @@ from tacit.experiment.privatekt_plan import plan_transfer
 from tacit.ledger.memory import Ceiling, MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.privatekt.coordinator import Teaching
+from tacit.methods.privatekt.models import Learning
 from tacit.students.saved import load_student
 from tacit.students.weighted import logistic
 
@@ -58,6 +59,13 @@ def test_the_same_seed_gives_the_same_run():
     one, other, third = run(), run(), run(seed=4)
     assert np.array_equal(one.student.predict(TEST[0]), other.student.predict(TEST[0]))
     assert not np.array_equal(one.student.predict_proba(TEST[0]), third.student.predict_proba(TEST[0]))
+
+
+def test_the_same_seed_gives_the_same_networks():
+    pytest.importorskip("torch")
+    small = Learning(steps=3, local_steps=3, pretext=5)
+    one, other = (run(model="perceptron", rounds=6, learning=small) for _ in range(2))
+    assert np.array_equal(one.student.predict_proba(TEST[0]), other.student.predict_proba(TEST[0]))
 
 
 def test_without_a_seed_the_guarantee_is_real():
