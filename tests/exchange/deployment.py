@@ -40,7 +40,7 @@ class Deployment:
             new_node(own, name, f"127.0.0.1:{self.port}", self.hub / "authority.pem")
             np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
             (own / "policy.toml").write_text(
-                f'[accounts.{name}]\nepsilon = {ceiling}\ndelta = 1e-6\n[allow]\nmethods = ["rknn"]\nparticipants = 2\n'
+                f'[accounts.{name}]\nepsilon = {ceiling}\ndelta = 1e-3\n[allow]\nmethods = ["rknn"]\nparticipants = 2\n'
                 'mechanisms = ["DiscreteLaplaceNoise", "DistributedLaplace", "Shuffled"]\n'
                 'purposes = ["reverse k-NN labels"]\n'
             )
