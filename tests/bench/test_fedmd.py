@@ -51,13 +51,13 @@ def test_pretraining_is_shared_and_changes_nothing(tmp_path):
 
 def test_every_measured_figure(tmp_path):
     made = {name: figure(bench(tmp_path)) for name, figure in FIGURES.items()}
-    lines = {"subsets": 4, "kinds": 3, "partitions": 4, "parties": 2, "convergence": 4, "guarantees": 9}
+    lines = {"subsets": 4, "kinds": 3, "partitions": 4, "parties": 2, "convergence": 3, "schedule": 2, "guarantees": 9}
     assert {name: len(result.rows) for name, (result, _) in made.items()} == lines
     for name, (result, chart) in made.items():
         assert result.name == f"fedmd-toy-{name}"
         assert "toy digits" in result.caption
         assert result.markdown().count("\n") > len(result.rows)
-        assert (chart is not None) == (name in ("parties", "convergence"))
+        assert (chart is not None) == (name in ("parties", "convergence", "schedule"))
     assert "NO PRIVACY" in made["subsets"][0].markdown()
     assert "80.64" in made["subsets"][0].markdown()
     assert any("epsilon = 10, delta = 0 (pure)" in note for note in made["guarantees"][0].notes)

@@ -65,7 +65,7 @@ class FedSetting:
 
 
 PAPER = FedSetting()
-# A tenth of the paper's work; what it costs in accuracy is shown by the figure ``convergence``.
+# A tenth of the paper's work; what it costs in accuracy is shown by the figure ``schedule``.
 SHORT = FedSetting(rounds=10, queries=1000)
 
 

@@ -16,8 +16,8 @@ __all__ = ["fedmd"]
 def fedmd(
     figure: str = typer.Option(
         "subsets",
-        help="subsets, kinds, partitions, parties, convergence, guarantees; privacy and noise are computed and need "
-        "no data; or several: a,b.",
+        help="subsets, kinds, partitions, parties, convergence, schedule, guarantees; privacy and noise are "
+        "computed and need no data; or several: a,b.",
     ),
     data: str | None = typer.Option(
         None, help="fashion or clothes (Fashion-MNIST; public MNIST, or unlabeled clothes), cifar10, femnist."
