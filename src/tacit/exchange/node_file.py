@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.core.errors import InvalidInput
 from tacit.datasets.classes import check_classes
-from tacit.ledger.policy import IN_WORDS
+from tacit.exchange.settings_file import read_settings
 
 __all__ = ["NODE_EXAMPLE", "Link", "NodeFile", "read_node_file", "read_peers"]
 
@@ -138,17 +138,7 @@ def read_node_file(path: str | Path) -> NodeFile:
     ('ill', 'well')
     """
     path = Path(path)
-    try:
-        found = _Node.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{path}: not valid TOML: {error}") from None
-    except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, each['loc']))}: {IN_WORDS.get(each['type'], each['msg'])}" for each in error.errors()
-        ]
-        raise InvalidInput(f"{path}: {'; '.join(wrong)}") from None
+    found = read_settings(path, _Node)
     home = path.absolute().parent
     return NodeFile(
         name=found.name,

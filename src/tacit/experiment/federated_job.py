@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.guarantee import Unit
@@ -19,11 +18,11 @@ from tacit.datasets.tables import read_table
 from tacit.exchange.journal import Journal
 from tacit.exchange.node_file import read_peers
 from tacit.exchange.rounds import Terms, Turn
+from tacit.exchange.settings_file import read_settings
 from tacit.experiment.federated import distill_federated
 from tacit.experiment.federated_methods import in_places, teach_federated, transfer_federated
 from tacit.experiment.privatekt_result import Transfer
 from tacit.experiment.run import Run, new_folder
-from tacit.ledger.policy import IN_WORDS
 
 __all__ = ["JOB_EXAMPLE", "Job", "Progress", "conduct", "read_job", "run_job"]
 
@@ -112,17 +111,7 @@ def read_job(path: str | Path) -> Job:
     3
     """
     path = Path(path)
-    try:
-        found = Job.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read the job {path}: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{path}: not valid TOML: {error}") from None
-    except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, each['loc']))}: {IN_WORDS.get(each['type'], each['msg'])}" for each in error.errors()
-        ]
-        raise InvalidInput(f"{path}: {'; '.join(wrong)}") from None
+    found = read_settings(path, Job, "the job ")
     if found.at_least > found.nodes:
         raise InvalidInput(f"{path}: at_least must be at most the {found.nodes} nodes, got {found.at_least}")
     for trust, settings in NEEDS.items():
