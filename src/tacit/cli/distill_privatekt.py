@@ -16,6 +16,7 @@ from rich.text import Text
 
 from tacit.cli.aloud import heard_or_not
 from tacit.cli.distill_rknn import digest
+from tacit.cli.inputs import read_inputs
 from tacit.cli.request import Request, requested, require_place
 from tacit.cli.screen import console, show_guarantee
 from tacit.core.errors import InvalidInput
@@ -68,8 +69,6 @@ def privatekt(
     out: Path = typer.Option(Path("tacit-run"), help="The run folder to write; must not exist."),
 ) -> None:
     """Teach a global model by randomized answers of many holders, each with an account of its own."""
-    from tacit.datasets.classes import class_indices, read_classes
-    from tacit.datasets.tables import align, read_table
     from tacit.experiment.privatekt import transfer
     from tacit.experiment.privatekt_plan import plan_transfer
     from tacit.methods.privatekt.coordinator import Teaching
@@ -90,14 +89,8 @@ def privatekt(
         importance=importance, buffer=buffer or None, self_training=self_training, targets=targets, pool=POOL
     )
     learning, student = Learning(shape=None if shape is None else _shape(shape)), _model(model)
-    open_table = read_table(public)
-    table = read_table(private, label, holder)
-    if label in open_table.columns:
-        raise InvalidInput(f"{public}: has the label column {label!r}; remove it, public samples are unlabeled")
-    table = align(table, open_table)
+    table, open_table, names = read_inputs(private, public, label, holder, classes)
     assert table.labels is not None
-    names = np.unique(table.labels) if classes is None else np.array(read_classes(classes))
-    class_indices(table.labels, names, str(private), table.rows)
     owners: Any = holders if table.persons is None else table.persons
     count = len(np.unique(table.persons)) if table.persons is not None else int(holders or 0)
     plan = plan_transfer(

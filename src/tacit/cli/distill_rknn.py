@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.aloud import heard_or_not
+from tacit.cli.inputs import read_inputs
 from tacit.cli.request import requested, require_place
 from tacit.cli.screen import console, counting, show_guarantee, show_plan, write_run
 from tacit.core.errors import InvalidInput
@@ -63,21 +64,7 @@ def rknn(
     seed: int | None = typer.Option(None, help="Replayable noise: a simulation, without a guarantee."),
     out: Path = typer.Option(Path("tacit-run"), help="The run folder to write; must not exist."),
 ) -> None:
-    """Label public samples with what private records know, and train a student on them.
-
-    The private file never leaves this machine, and what is written was computed from it through the privacy
-    mechanism alone; warnings on your screen may tell more, they are for your eyes. Scaling, encoding and the number
-    of queries come from public figures.
-
-    With --ledger a run that was interrupted can be started again with the same --out: it takes up the same
-    request, gets the labels that were already paid for, and pays nothing twice. What it needs for that is kept in
-    OUT.request until the run is written.
-
-    Example: tacit distill --private records.csv --public samples.csv --label diagnosis --classes ill,well
-    --epsilon 1 --unit patient --per-person 3 --out first-run
-    """
-    from tacit.datasets.classes import class_indices, read_classes
-    from tacit.datasets.tables import align, read_table
+    """Label public samples with what private records know, and train a student on them."""
     from tacit.experiment.distill import Plan
     from tacit.experiment.distill import distill as run_distillation
     from tacit.ledger.sqlite import SqliteLedger
@@ -89,14 +76,8 @@ def rknn(
         raise InvalidInput(
             "--seed makes a simulation, which must not spend a real budget: leave out --seed or --ledger"
         )
-    open_table = read_table(public)
-    table = read_table(private, label, unit)
-    if label in open_table.columns:
-        raise InvalidInput(f"{public}: has the label column {label!r}; remove it, public samples are unlabeled")
-    table = align(table, open_table)
+    table, open_table, names = read_inputs(private, public, label, unit, classes)
     assert table.labels is not None
-    names = np.unique(table.labels) if classes is None else np.array(read_classes(classes))
-    class_indices(table.labels, names, str(private), table.rows)
 
     # All that decides the labels. The last student is not among it: labels that are paid for may teach another one.
     inputs = {
