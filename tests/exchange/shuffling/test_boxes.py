@@ -94,7 +94,7 @@ def test_pieces_come_back(plan):
 def test_boxes_of_full_and_empty_look_alike():
     batch = batch_of(PLANS[4], block=8)
     boxes = handed_in(PLANS[4], batch).pieces
-    assert boxes.shape == (16, OVERHEAD + 1 + 8)
+    assert boxes.shape == (16, OVERHEAD + 1 + 1)
     assert len(np.unique(boxes, axis=0)) == 16
     assert empty_boxes(batch, 2).shape == (2, boxes.shape[1])
 
@@ -154,7 +154,7 @@ def test_a_node_refuses_a_batch_that_would_hide_its_clients_less():
     with pytest.raises(InvalidInput, match="does not expect"):
         sealed_messages(plan, batch_of(plan), "eve")
     with pytest.raises(InvalidInput, match="another size"):
-        sealed_messages(PLANS[1], batch_of(plan), "ada")
+        sealed_messages(PLANS[2], batch_of(plan), "ada")
     small = batch_of(plan, block=1)
     with pytest.raises(InvalidInput, match="room for 10"):
         sealed_messages(plan, small, "ada").sample(np.zeros((11, 1), dtype=np.int64), SeededRandomness(1))

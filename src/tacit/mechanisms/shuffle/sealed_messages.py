@@ -17,14 +17,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.randomness import Randomness
 from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import Approximate
-from tacit.mechanisms.local.bit_response import BitResponse
-from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
-from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
-from tacit.mechanisms.local.separation import Separation
-from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.compact import compacted, expanded, size_of
 from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 
@@ -72,56 +65,32 @@ class SealedMessages:
 def message_bytes(inner: FloodedMessages | SingleMessage) -> int:
     """How long one message is, as bytes.
 
+    >>> from tacit.mechanisms.local.generalized_response import GeneralizedResponse
     >>> message_bytes(SingleMessage(GeneralizedResponse(100, 1, 1), 50, "1e-6"))
-    8
+    1
     """
-    kind, shape = _layout(inner)
-    return int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    return size_of(_maker(inner))
 
 
 def to_pieces(inner: FloodedMessages | SingleMessage, messages: NDArray[Any]) -> list[bytes]:
     """Every message as bytes, all of them equally long."""
-    kind, shape = _layout(inner)
-    if isinstance(inner, FloodedMessages):
-        # One number says it all: twice the cell, and one more for a message that takes away.
-        messages = 2 * messages[:, 0] + (messages[:, 1] < 0)
-    rows = np.ascontiguousarray(messages.reshape(-1, *shape), dtype=kind)
-    size = message_bytes(inner)
-    content = rows.tobytes()
-    return [content[at : at + size] for at in range(0, len(content), size)]
+    return [row.tobytes() for row in compacted(_maker(inner), messages)]
 
 
 def from_pieces(inner: FloodedMessages | SingleMessage, pieces: Sequence[bytes]) -> NDArray[Any]:
     """The messages again, one a row; what they say is still to be checked.
 
+    >>> from tacit.mechanisms.local.generalized_response import GeneralizedResponse
     >>> plan = SingleMessage(GeneralizedResponse(100, 1, 1), 50, "1e-6")
     >>> from_pieces(plan, to_pieces(plan, np.array([7, 99]))).tolist()
     [7, 99]
     """
-    kind, shape = _layout(inner)
-    if any(len(piece) != message_bytes(inner) for piece in pieces):
-        raise InvalidInput(f"a message must have {message_bytes(inner)} bytes")
-    rows = np.frombuffer(b"".join(pieces), dtype=kind).reshape(-1, *shape)
-    if isinstance(inner, FloodedMessages):
-        slots = rows.astype(np.int64)
-        return np.stack([slots // 2, 1 - 2 * (slots % 2)], axis=1)
-    return rows.astype(kind.newbyteorder("="))
+    size = message_bytes(inner)
+    if any(len(piece) != size for piece in pieces):
+        raise InvalidInput(f"a message must have {size} bytes")
+    return expanded(_maker(inner), np.frombuffer(b"".join(pieces), dtype=np.uint8).reshape(-1, size))
 
 
-def _layout(inner: FloodedMessages | SingleMessage) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """The type and shape of one message."""
-    if isinstance(inner, FloodedMessages):
-        return np.dtype("<u4"), ()
-    match inner.mechanism:
-        case GeneralizedResponse() | LinearHashing():
-            return np.dtype("<i8"), ()
-        case LocalLaplace(cells=cells):
-            return np.dtype("<i8"), (cells,)
-        case BitResponse(cells=cells) | SubsetSelection(cells=cells):
-            return np.dtype("|u1"), (-(-cells // 8),)
-        case Collision() | Concatenation():
-            return np.dtype("<u8"), (3,)
-        case Separation():
-            return np.dtype("<u8"), (6,)
-        case _:
-            raise InvalidInput(f"messages of {type(inner.mechanism).__name__} cannot be sealed one by one")
+def _maker(inner: FloodedMessages | SingleMessage) -> Any:  # noqa: ANN401
+    """Whose messages they are."""
+    return inner.mechanism if isinstance(inner, SingleMessage) else inner
