@@ -75,7 +75,7 @@ def test_a_node_that_is_started_again_has_its_ledger_and_its_answers(folder):
     first = opened(folder).reply(question)
     again = opened(folder).reply(question)
     assert first == again
-    value = read_release(read_reply(first).answer, ask).value
+    value = read_release(read_reply(first).answer, ask, "clinic").value
     # At most two records a person, of thirty persons with three: sixty votes and noise.
     assert value.shape == (10, 10)
     with SqliteLedger(folder / "clinic.ledger") as book:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.checks import Target
-from tacit.core.codec import decode
 from tacit.core.protocols import Integers, Mechanism
 from tacit.core.randomness import Randomness
 from tacit.core.release import Release
@@ -29,6 +28,7 @@ from tacit.exchange.ciphers import public_key
 from tacit.exchange.identity import Identity
 from tacit.exchange.masking import client, server
 from tacit.exchange.masking.session import Session, read_input
+from tacit.exchange.portable_receipts import Price, read_receipt
 from tacit.exchange.post.batch import Batch, Submission
 from tacit.exchange.post.office import Outcome
 from tacit.exchange.shuffling.boxes import plan_batch, read_mixed, sealed_messages
@@ -88,9 +88,10 @@ def masked_transcript(epsilon: Fraction, packets: bool, wrap: Wrap = lambda shar
         tables = {VICTIM: table, HONEST: np.zeros_like(table), COLLUDING: np.zeros_like(table)}
         state = _run(plan, tables, wrap, randomness)
         if not packets:
-            return server.result(state).value.reshape(count, 2)
-        sent = read_input(state.came["input"][VICTIM], state.session)[1]
-        return plan.opened(decode(sent)["value"]).reshape(count, 2)
+            return server.result(state, REQUEST, table.shape).value
+        price = Price(REQUEST, REQUEST, plan.spend)
+        sent = read_receipt(read_input(state.came["input"][VICTIM], state.session)[1], VICTIM, price)[1]
+        return plan.opened(np.frombuffer(sent, dtype=f"<u{plan.bits // 8}")).reshape(count, 2)
 
     return Target("masked-packets" if packets else "masked-sum", epsilon, Fraction(0), (0, 1), draw)
 

@@ -9,7 +9,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from tacit.exchange.flower_messages import ANSWER, content_of, payload_of
-from tacit.exchange.letters import Reason, Reply
+from tacit.exchange.letters import Reason, Reply, ticket_of
 from tacit.exchange.node import Node, open_node
 from tacit.exchange.node_file import read_node_file
 
@@ -31,11 +31,13 @@ def client_app(node_of: Callable[[Context], Node]) -> ClientApp:
     made = ClientApp()
 
     def answer(message: Message, context: Context) -> Message:
+        payload = b""
         try:
-            said = node_of(context).reply(payload_of(message))
+            payload = payload_of(message)
+            said = node_of(context).reply(payload)
         except Exception:
             log.exception("the node cannot answer")
-            said = Reply("unknown", 0, Reason.FAILED).to_bytes()
+            said = Reply(ticket_of(payload), Reason.FAILED).to_bytes()
         return Message(content_of(said), reply_to=message)
 
     made.query(ANSWER.split(".")[1])(answer)

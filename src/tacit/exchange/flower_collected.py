@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.release import Release, gather
+from tacit.core.release import Release, gather, restored
 from tacit.exchange.ciphers import KEY, public_key
 from tacit.exchange.curating.tables import plan_tables, read_curated
 from tacit.exchange.flower_post import FlowerPost, Grid
 from tacit.exchange.identity import Identity
 from tacit.exchange.journal import Journal
 from tacit.exchange.letters import Letter
-from tacit.exchange.portable import ANSWER_BYTES, ask_to_bytes, open_release
+from tacit.exchange.portable import ask_to_bytes
+from tacit.exchange.portable_receipts import Price, read_receipt
 from tacit.exchange.post.batch import Batch
 from tacit.exchange.post.caller import Address, Unreachable, collect, open_batch
 from tacit.exchange.rounds import Terms, Turn
@@ -83,7 +84,7 @@ class FlowerCollected:
         receipts: dict[str, Release[Any]] = {}
 
         def take(name: str, content: bytes) -> None:
-            receipts[name] = _paid(content, batch, ask)
+            receipts[name] = _paid(content, name, ask)
             turn.answered.append(name)
 
         letter = Letter(self._run, turn.number, len(nodes), question, "submit", batch.to_bytes())
@@ -157,17 +158,9 @@ class FlowerCollected:
                 time.sleep(PAUSE)
 
 
-def _paid(content: bytes, batch: Batch, ask: Any) -> Release[Any]:  # noqa: ANN401
-    """A node's word that it paid and handed in."""
-
-    def check(value: object) -> None:
-        if value != batch.digest:
-            raise InvalidInput("the node handed in for another batch")
-
-    release = open_release(content, ANSWER_BYTES, check)
-    if len(release.receipts) != 1:
-        raise InvalidInput("the answer must carry one receipt")
-    receipt = release.receipts[0]
-    if (receipt.request, receipt.purpose, receipt.spend) != (ask.request, ask.purpose, ask.mechanism.spend):
-        raise InvalidInput("the answer's receipt is for something else")
-    return release
+def _paid(content: bytes, name: str, ask: Any) -> Release[None]:  # noqa: ANN401
+    """A node's word that it paid and handed in, for the batch in the letter that it replies to."""
+    receipt, left = read_receipt(content, name, Price.of(ask))
+    if left:
+        raise InvalidInput("the node said more than that it has handed in")
+    return restored(None, [receipt.to_json()])

@@ -70,7 +70,7 @@ class FlowerMasked:
             state, inbox = server.close(state)
         turn.answered = sorted(state.came["input"])
         self._post.tell(turn)
-        return [server.result(state)]
+        return [server.result(state, ask.purpose, table_shape(ask))]
 
     def _step(
         self,

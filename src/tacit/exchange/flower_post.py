@@ -14,7 +14,7 @@ from flwr.app import Message
 
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.exchange.flower_messages import ANSWER, content_of, payload_of
-from tacit.exchange.letters import Letter, Reason, read_reply
+from tacit.exchange.letters import Letter, Reason, read_reply, ticket_of
 from tacit.exchange.rounds import Terms, Turn
 
 __all__ = ["FlowerPost", "Grid"]
@@ -79,12 +79,11 @@ class FlowerPost:
             if payload is None:
                 turn.dropped[name] = "failed or was lost"
                 return
-            letter = letters[name]
             try:
                 reply = read_reply(payload)
                 if isinstance(reply.answer, Reason):
                     turn.dropped[name] = f"refused: {reply.answer.in_words}"
-                elif (reply.run, reply.round, reply.step) != (letter.run, letter.round, letter.step):
+                elif reply.ticket != tickets[id(letters[name])]:
                     turn.dropped[name] = "sent an answer of another run or round"
                 else:
                     take(name, reply.answer)
@@ -96,7 +95,15 @@ class FlowerPost:
         self.tell(turn)
         end = time.monotonic() + self._terms.deadline
         silent = set(names)
-        sent = list(self._grid.push_messages(self._messages(turn, names, letters)))
+        # One letter for all is written once: a question may be large, and nodes many.
+        written = {id(letter): letter for letter in letters.values()}
+        payloads = {key: letter.to_bytes() for key, letter in written.items()}
+        tickets = {key: ticket_of(payload) for key, payload in payloads.items()}
+        sent = list(
+            self._grid.push_messages(
+                self._message(turn, node, payloads[id(letters[names[node]])]) for node in sorted(names)
+            )
+        )
         # Flower answers in its own name where a reply cannot be had, so who is meant is told by the question.
         whose = dict(zip(sent, sorted(names), strict=False)) if len(sent) == len(names) else {}
         waiting = set(sent)
@@ -122,21 +129,10 @@ class FlowerPost:
             turn.dropped.setdefault(names[node], "did not answer in time")
         self.tell(turn)
 
-    def _messages(self, turn: Turn, names: Mapping[int, str], letters: Mapping[str, Letter]) -> list[Message]:
-        # One letter for all is written once: a question may be large, and nodes many.
-        written: dict[int, bytes] = {}
-        messages = []
-        for node in sorted(names):
-            letter = letters[names[node]]
-            if id(letter) not in written:
-                written[id(letter)] = letter.to_bytes()
-            payload = written[id(letter)]
-            messages.append(
-                Message(
-                    content_of(payload), node, ANSWER, ttl=max(self._terms.deadline, 1.0), group_id=str(turn.number + 1)
-                )
-            )
-        return messages
+    def _message(self, turn: Turn, node: int, payload: bytes) -> Message:
+        return Message(
+            content_of(payload), node, ANSWER, ttl=max(self._terms.deadline, 1.0), group_id=str(turn.number + 1)
+        )
 
 
 def _named(nodes: Iterable[Any]) -> dict[str, int]:

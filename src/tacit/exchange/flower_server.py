@@ -11,11 +11,10 @@ from flwr.serverapp import ServerApp
 
 from tacit.core.errors import InvalidInput
 from tacit.core.release import Release
-from tacit.exchange.answers import read_answer
 from tacit.exchange.flower_post import FlowerPost, Grid
 from tacit.exchange.journal import Journal, Kept
 from tacit.exchange.letters import Letter
-from tacit.exchange.portable import ask_to_bytes
+from tacit.exchange.portable import ask_to_bytes, read_release
 from tacit.exchange.rounds import Terms, Turn
 
 __all__ = ["FlowerExchange", "server_app"]
@@ -59,7 +58,7 @@ class FlowerExchange:
                 turn.asked, turn.answered = kept.names, list(kept.names)
                 self._post.tell(turn)
                 return {
-                    name: read_answer(each, ask, self._terms.records)
+                    name: read_release(each, ask, name, self._terms.records)
                     for name, each in zip(kept.names, kept.releases, strict=True)
                 }
         nodes = self._post.present()
@@ -70,10 +69,10 @@ class FlowerExchange:
         found: dict[str, tuple[bytes, Release[Any]]] = {}
 
         def take(name: str, content: bytes) -> None:
-            found[name] = content, read_answer(content, ask, self._terms.records)
+            found[name] = content, read_release(content, ask, name, self._terms.records)
             turn.answered.append(name)
 
-        letter = Letter(self._run, turn.number, len(nodes), question)
+        letter = Letter(self._run, turn.number, len(nodes), question, records=self._terms.records)
         enough = self._terms.at_least if invited is None else min(self._terms.at_least, len(invited))
         self._post.collect(turn, nodes, dict.fromkeys(nodes, letter), take, enough)
         turn.require(enough)

@@ -25,7 +25,7 @@ from tacit.core.release import Release
 from tacit.datasets.classes import class_indices
 from tacit.datasets.tables import read_table
 from tacit.exchange.identity import Identity
-from tacit.exchange.letters import ANSWER, Letter, Reason, Reply, read_letter
+from tacit.exchange.letters import Letter, Reason, Reply, read_letter, ticket_of
 from tacit.exchange.node_collecting import Collecting, collected_step
 from tacit.exchange.node_file import NodeFile, read_peers
 from tacit.exchange.node_masking import FolderMemory, Masking, masked_step
@@ -103,27 +103,28 @@ class Node:
         return reply
 
     def _reply(self, payload: bytes) -> Reply:
-        run, number, step = "unknown", 0, ANSWER
+        ticket = ticket_of(payload)
         try:
             letter: Letter = read_letter(payload)
-            run, number = letter.run, letter.round
-            step = letter.step
             asked = replace(self, participants=letter.participants)
-            if step == "submit":
-                return Reply(run, number, asked._collected(letter), step)
-            if step != ANSWER:
-                return Reply(run, number, asked._masked(letter), step)
-            return Reply(run, number, release_to_bytes(asked.answer(read_ask(letter.ask))))
+            match letter.step:
+                case "answer":
+                    ask = read_ask(letter.ask)
+                    return Reply(ticket, release_to_bytes(asked.answer(ask), ask, letter.records))
+                case "submit":
+                    return Reply(ticket, asked._collected(letter))
+                case _:
+                    return Reply(ticket, asked._masked(letter))
         except Refused as refused:
             log.warning("a question was refused: %s", refused)
-            return Reply(run, number, refused.reason, step)
+            return Reply(ticket, refused.reason)
         except InvalidInput as error:
             log.warning("a question was not understood: %s", error)
-            return Reply(run, number, Reason.QUESTION, step)
+            return Reply(ticket, Reason.QUESTION)
         except Exception:
             # Whatever it was, it may name a record; the operator reads it here, nobody else.
             log.exception("the node failed")
-            return Reply(run, number, Reason.FAILED, step)
+            return Reply(ticket, Reason.FAILED)
 
     def _masked(self, letter: Letter) -> bytes:
         """One step of a masked sum, in which this node's table leaves under masks only."""

@@ -15,7 +15,7 @@ from tacit.core.release import Release
 from tacit.exchange.curating.tables import sealed_table
 from tacit.exchange.identity import Identity
 from tacit.exchange.letters import Letter
-from tacit.exchange.portable import release_to_bytes
+from tacit.exchange.portable_receipts import Price, receipt_to_bytes
 from tacit.exchange.post.batch import Batch, Submission
 from tacit.exchange.post.caller import Address, Unreachable, hand_in
 from tacit.exchange.shuffling.boxes import sealed_messages
@@ -72,7 +72,7 @@ def collected_step(
     release = answer(replace(ask, mechanism=mechanism))
     submission = Submission(participants, release.value)
     _handed_in(lambda: collecting.hand_in(address, collecting.identity, name, batch, submission))
-    return release_to_bytes(release.map(lambda _: batch.digest))
+    return receipt_to_bytes(release.receipts[0], Price.of(ask))
 
 
 def _handed_in(call: Callable[[], None]) -> None:

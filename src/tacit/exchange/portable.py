@@ -1,38 +1,33 @@
 """Questions and answers as bytes and back: what may cross between machines, and nothing else.
 
-Every question of every method is a set of named fields; so is every answer, a value with the receipts that paid for
-it. Reading checks types, shapes, ranges and sizes, refuses what it does not know, and runs no code of the sender's.
-Whatever is sent, what comes out is a value of one of these types or ``InvalidInput``.
+Every question of every method is a set of named fields. An answer is what only its holder knows: a few bytes of the
+receipt that paid for it, and the packed value. Reading checks types, shapes, ranges and sizes, refuses what it does not
+know, and runs no code of the sender's. Whatever is sent, what comes out is a value of one of these types or
+``InvalidInput``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput
-from tacit.core.release import Receipt, Release, restored
-from tacit.core.spend import spend_from_json
-from tacit.exchange.fields import Fields, opened
-from tacit.exchange.portable_answers import MOST_RECORDS, require_answer
+from tacit.core.release import Release, refusal, restored
+from tacit.exchange.fields import opened
+from tacit.exchange.portable_answers import MOST_RECORDS, answer_form
 from tacit.exchange.portable_asks import ASK_BYTES, ASKS
+from tacit.exchange.portable_receipts import Price, read_receipt, receipt_to_bytes
+from tacit.methods.privatekt.wire import LabelAsk
 
-__all__ = ["ANSWER_BYTES", "ask_to_bytes", "open_release", "read_ask", "read_release", "release_to_bytes"]
+__all__ = ["ANSWER_BYTES", "ask_to_bytes", "read_ask", "read_release", "release_to_bytes"]
 
 ANSWER_BYTES = 256 * 2**20
-MOST_RECEIPTS = 5000
-MOST_PARTS = 10_000
-DEEPEST = 8
-SPEND_FRACTIONS = ("epsilon", "delta", "noise_multiplier", "sigma", "rate")
-SPEND_INTEGERS = ("count", "classes", "squared_shift")
 
 
 def ask_to_bytes(ask: Any) -> bytes:  # noqa: ANN401
     """A question as bytes.
 
+    >>> import numpy as np
     >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
     >>> from tacit.representations.scaled import Identity
     >>> from tacit.methods.rknn.wire import VoteAsk
@@ -57,71 +52,32 @@ def read_ask(payload: bytes, most: int = ASK_BYTES) -> Any:  # noqa: ANN401
     return ask
 
 
-def release_to_bytes(release: Release[Any]) -> bytes:
-    """An answer as bytes: its value, and the receipts that paid for it.
+def release_to_bytes(release: Release[Any], ask: Any, most_records: int = MOST_RECORDS) -> bytes:  # noqa: ANN401
+    """An answer to this question as bytes, from a holder of at most so many records.
 
-    >>> from tacit.core.release import refusal
-    >>> len(release_to_bytes(refusal()))
-    52
+    A value that cannot be such an answer is refused; a refusal is no bytes at all.
     """
-    return encode({"value": release.value, "receipts": [receipt.to_json() for receipt in release.receipts]})
+    if release.value is None and not release.receipts:
+        return b""
+    if len(release.receipts) != 1:
+        raise InvalidInput("an answer travels with the one receipt that paid for it")
+    price = Price.of(ask)
+    return receipt_to_bytes(release.receipts[0], price) + answer_form(ask, most_records).pack(release.value)
 
 
 def read_release(
     payload: bytes,
     ask: Any,  # noqa: ANN401
+    account: str,
     most_records: int = MOST_RECORDS,
-    most: int = ANSWER_BYTES,
 ) -> Release[Any]:
-    """The answer in these bytes, if it is one to this question from a holder of at most so many records.
+    """The answer of ``account`` in these bytes, if it is one to this question from a holder of at most so many records.
 
     A value that is out of range for the question is refused, so one holder moves a result by its bounded share at most.
     """
-    return open_release(payload, most, lambda value: require_answer(ask, value, most_records))
-
-
-def open_release(payload: bytes, most: int, check: Callable[[Any], None]) -> Release[Any]:
-    """The answer in these bytes, if ``check`` lets its value pass: for answers that are read under a cover."""
-    fields = opened(payload, most, "answer")
-    value = fields.take("value")
-    receipts = [_receipt(each) for each in fields.several("receipts", MOST_RECEIPTS)]
-    fields.done()
-    if not receipts and value is not None:
-        raise InvalidInput("the answer has no receipt: nothing was paid for it")
-    check(value)
-    return restored(value.copy() if isinstance(value, np.ndarray) else value, [each.to_json() for each in receipts])
-
-
-def _receipt(fields: Fields) -> Receipt:
-    receipt = Receipt(
-        account=fields.text("account"),
-        request=fields.text("request"),
-        purpose=fields.text("purpose"),
-        spend=spend_from_json(_spend(fields.nested("spend"), DEEPEST)),
-        randomness=fields.one_of("randomness", ("system", "seeded")),
-        sequence=fields.integer("sequence", 0),
-        digest=fields.digest("digest"),
-    )
-    fields.done()
-    return receipt
-
-
-def _spend(fields: Fields, depth: int) -> dict[str, Any]:
-    """The same spend, once every number in it was seen to be short."""
-    if not depth:
-        raise InvalidInput(f"the {fields.what} is nested too deeply")
-    seen: dict[str, Any] = {"kind": fields.text("kind", 40)}
-    for name in SPEND_FRACTIONS:
-        if fields.peek(name) is not None:
-            seen[name] = str(fields.fraction(name))
-    for name in SPEND_INTEGERS:
-        if fields.peek(name) is not None:
-            seen[name] = fields.integer(name, 1, 10**12)
-    if fields.peek("unit_steps") is not None:
-        seen["unit_steps"] = fields.flag("unit_steps")
-    if fields.peek("spend") is not None:
-        seen["spend"] = _spend(fields.nested("spend"), depth - 1)
-    if fields.peek("spends") is not None:
-        seen["spends"] = [_spend(each, depth - 1) for each in fields.several("spends", MOST_PARTS)]
-    fields.done()
-    return seen
+    if len(payload) > ANSWER_BYTES:
+        raise InvalidInput(f"the answer must be at most {ANSWER_BYTES} bytes, got {len(payload)}")
+    if not payload and isinstance(ask, LabelAsk):
+        return refusal()
+    receipt, left = read_receipt(payload, account, Price.of(ask))
+    return restored(answer_form(ask, most_records).unpack(left), [receipt.to_json()])

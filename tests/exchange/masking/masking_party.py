@@ -62,7 +62,7 @@ def session_of(nodes, plan=None, run="run", request="r-1"):
     return Session(run, 0, request, CELLS, plan, {name: each.identity.public for name, each in nodes.items()})
 
 
-def summed(nodes, session, drops=None, transcript=None):
+def summed(nodes, session, drops=None, transcript=None, shape=(CELLS,)):
     """Run all steps; ``drops`` says at which step, before it is sent, a node is lost."""
     drops = drops or {}
     alive = dict(nodes)
@@ -75,7 +75,7 @@ def summed(nodes, session, drops=None, transcript=None):
             if transcript is not None:
                 transcript.append((step, name, sent))
         state, inbox = server.close(state)
-    return server.result(state), state
+    return server.result(state, "votes", shape), state
 
 
 def expected(nodes, survivors, plan):

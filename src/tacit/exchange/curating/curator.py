@@ -96,7 +96,7 @@ class Curator:
         )
         content = {
             "batch": batch.digest,
-            "release": packed(release_to_bytes(release)),
+            "release": packed(release_to_bytes(release, ask, batch.largest * len(batch.nodes))),
             "nodes": len(tables),
             "unreadable": len(submissions) - len(tables),
         }

@@ -21,6 +21,9 @@ from tacit.methods.rknn.wire import VoteAsk
 
 __all__ = ["plan_tables", "read_curated", "sealed_table", "table_shape"]
 
+# Who paid for a curated release; under which name it keeps its account is its own business.
+CURATOR = "curator"
+
 
 def table_shape(ask: Any) -> tuple[int, int]:  # noqa: ANN401
     """Rows and columns of the table of counts that a question is about."""
@@ -81,7 +84,7 @@ def read_curated(output: bytes, batch: Batch, ask: Any) -> tuple[Release[Any], i
     fields = opened(output, LARGEST_BATCH, "curated batch")
     if fields.digest("batch") != batch.digest:
         raise InvalidInput("the release belongs to another batch")
-    release = read_release(fields.content("release", ANSWER_BYTES), ask, batch.largest * len(batch.nodes))
+    release = read_release(fields.content("release", ANSWER_BYTES), ask, CURATOR, batch.largest * len(batch.nodes))
     nodes, unreadable = fields.integer("nodes", 1, len(batch.nodes)), fields.integer("unreadable", 0)
     fields.done()
     return release, nodes, unreadable

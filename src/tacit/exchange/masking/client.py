@@ -34,8 +34,8 @@ from tacit.exchange.masking.session import (
     write_openings,
 )
 from tacit.exchange.masking.sharing import PRIME, from_bytes, split, to_bytes
-from tacit.exchange.portable import release_to_bytes
-from tacit.mechanisms.masked.distributed_laplace import MaskedShare
+from tacit.exchange.portable_receipts import Price, receipt_to_bytes
+from tacit.mechanisms.masked.distributed_laplace import WIDTHS, MaskedShare
 
 __all__ = ["ClientState", "announce", "masked_input", "shares", "unmask"]
 
@@ -135,8 +135,12 @@ def masked_input(
     if (again := _again(state, "input", inbox)) is not None:
         return state, again
     mask, session = _mask(state, inbox)
-    release = answer(MaskedShare(state.session.plan, session, mask))
-    sent = write_input(state.node, release_to_bytes(release), state.session)
+    plan = state.session.plan
+    release = answer(MaskedShare(plan, session, mask))
+    (receipt,) = release.receipts
+    paid = receipt_to_bytes(receipt, Price(state.session.request, receipt.purpose, plan.spend))
+    table = np.ascontiguousarray(release.value, dtype=np.dtype(WIDTHS[plan.bits]).newbyteorder("<"))
+    sent = write_input(state.node, paid + table.tobytes(), state.session)
     return _done(state, "input", inbox, sent), sent
 
 

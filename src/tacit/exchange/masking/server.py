@@ -21,7 +21,7 @@ from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.protocols import Integers
 from tacit.core.randomness import SystemRandomness, permutations
-from tacit.core.release import Release, gather
+from tacit.core.release import Release, gather, restored
 from tacit.exchange.fields import opened, packed
 from tacit.exchange.masking.masks import commitment, masking_public, own_stream, pair_stream
 from tacit.exchange.masking.session import (
@@ -36,7 +36,7 @@ from tacit.exchange.masking.session import (
     write_roster,
 )
 from tacit.exchange.masking.sharing import PRIME, from_bytes, to_bytes, weights_at_zero
-from tacit.exchange.portable import open_release
+from tacit.exchange.portable_receipts import Price, read_receipt
 from tacit.mechanisms.masked.distributed_laplace import WIDTHS
 
 __all__ = ["STEPS", "ServerState", "accept", "close", "result"]
@@ -113,7 +113,7 @@ def _check_boxes(state: ServerState, sender: str, payload: bytes) -> None:
 def _check_input(state: ServerState, sender: str, payload: bytes) -> None:
     if read_input(payload, state.session)[0] != sender:
         raise InvalidInput("the input is another node's")
-    _masked(state.session, payload)
+    _masked(state.session, sender, payload)
 
 
 def _check_openings(state: ServerState, sender: str, payload: bytes) -> None:
@@ -159,37 +159,30 @@ def close(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
             return replace(state, step="over"), {}
 
 
-def result(state: ServerState) -> Release[Integers]:
-    """The sum of the survivors' tables with their noise, and every receipt that paid for it."""
+def result(state: ServerState, purpose: str, shape: tuple[int, ...]) -> Release[Integers]:
+    """The sum of the survivors' tables of this shape with their noise, and every receipt that paid for it."""
     if state.step != "over":
         raise InvalidInput(f"the masked sum is not complete: the step {state.step!r} is open")
-    inputs = [_masked(state.session, payload) for payload in state.came["input"].values()]
-    shape = inputs[0].value.shape
+    inputs = [_masked(state.session, name, payload, purpose) for name, payload in state.came["input"].items()]
     mask = _whole_mask(state)
 
     def unmasked(tables: list[NDArray[Any]]) -> Integers:
         total = np.zeros(state.session.cells, dtype=np.uint64)
         for table in tables:
-            total += table.ravel().astype(np.uint64)
+            total += table.astype(np.uint64)
         return state.session.plan.opened(total - mask).reshape(shape)
 
     return gather(inputs).map(unmasked)
 
 
-def _masked(session: Session, payload: bytes) -> Release[Any]:
+def _masked(session: Session, sender: str, payload: bytes, purpose: str = "") -> Release[NDArray[Any]]:
     """A node's table under its masks, with its receipt."""
-    width = WIDTHS[session.plan.bits]
-
-    def check(value: object) -> None:
-        if not isinstance(value, np.ndarray) or value.dtype != width or value.size != session.cells or value.ndim > 2:
-            raise InvalidInput(f"a masked table must have {session.cells} cells of {session.plan.bits} bits")
-
-    content = read_input(payload, session)[1]
-    release = open_release(content, len(content), check)
-    receipts = release.receipts
-    if len(receipts) != 1 or receipts[0].spend != session.plan.spend or receipts[0].request != session.request:
-        raise InvalidInput("a masked table must be paid for once, at the plan's price and for this request")
-    return release
+    price = Price(session.request, purpose, session.plan.spend)
+    receipt, table = read_receipt(read_input(payload, session)[1], sender, price)
+    width = np.dtype(WIDTHS[session.plan.bits]).newbyteorder("<")
+    if len(table) != session.cells * width.itemsize:
+        raise InvalidInput(f"a masked table must have {session.cells} cells of {session.plan.bits} bits")
+    return restored(np.frombuffer(table, dtype=width), [receipt.to_json()])
 
 
 def _whole_mask(state: ServerState) -> NDArray[np.uint64]:

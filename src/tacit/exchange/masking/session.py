@@ -210,17 +210,17 @@ def read_boxes(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]
     return node, {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
 
 
-def write_input(node: str, release: bytes, session: Session) -> bytes:
-    """A table under its masks, as its node releases it."""
-    return encode({"session": session.digest, "node": node, "release": packed(release)})
+def write_input(node: str, paid: bytes, session: Session) -> bytes:
+    """A receipt and the table under its masks that it paid for, one behind the other."""
+    return encode({"session": session.digest, "node": node, "paid": packed(paid)})
 
 
 def read_input(payload: bytes, session: Session) -> tuple[str, bytes]:
-    """The node, and the release with its table."""
+    """The node, and the receipt with its table."""
     fields = _of_session(payload, session, "input", session.cells * 8 + SLACK)
-    node, release = _known(fields.text("node"), session), fields.content("release", session.cells * 8 + SLACK)
+    node, paid = _known(fields.text("node"), session), fields.content("paid", session.cells * 8 + SLACK)
     fields.done()
-    return node, release
+    return node, paid
 
 
 def write_question(survivors: list[str], dropped: list[str], session: Session) -> bytes:
