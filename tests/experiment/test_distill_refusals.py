@@ -70,7 +70,7 @@ def test_doubts_are_told_before_anything_is_paid(options, said):
         ({"mechanism": "magic"}, "unknown mechanism 'magic'"),
         ({"mechanism": "gaussian"}, "gaussian noise needs delta above 0"),
         ({"mechanism": "permute-and-flip", "labels": "soft"}, "releases labels only"),
-        ({"labels": "medium"}, "labels must be 'hard' or 'soft'"),
+        ({"labels": "medium"}, "labels must be one of hard, soft, proportions"),
         ({"representation": "magic"}, "unknown representation 'magic'"),
         ({"student": "magic"}, "unknown student 'magic'"),
         ({"student": KNeighborsClassifier()}, "does not take sample_weight"),

@@ -12,9 +12,9 @@ from tacit.core.errors import InvalidInput
 from tacit.methods.rknn.posterior import (
     Mixture,
     Noise,
-    _log_kernel,
     calibrated_posterior,
     fit_mixture,
+    log_kernel,
     mixture_posterior,
 )
 
@@ -43,7 +43,7 @@ def plain_kernel(values, means, noise):
 @settings(max_examples=100, deadline=None)
 def test_the_kernel_is_the_sum_it_stands_for(values, means, noise):
     seen, mean = np.array(sorted(values)), np.array(means)
-    assert _log_kernel(seen, mean, noise) == pytest.approx(plain_kernel(seen, mean, noise), rel=1e-11, abs=1e-9)
+    assert log_kernel(seen, mean, noise) == pytest.approx(plain_kernel(seen, mean, noise), rel=1e-11, abs=1e-9)
 
 
 @given(table=tables, noise=noises)

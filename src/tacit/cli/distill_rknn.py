@@ -37,7 +37,11 @@ def rknn(
     ),
     unit: str | None = typer.Option(None, help="Column that says whose record it is; protects persons, not records."),
     per_person: int = typer.Option(1, "--per-person", min=1, help="With --unit: records used of a person, at most."),
-    labels: str = typer.Option("hard", help="hard: one label a query. soft: counts are paid for, students get odds."),
+    labels: str = typer.Option(
+        "hard",
+        help="hard: one label a query. soft: counts are paid for, students get odds. proportions: of the classes in "
+        "each cluster, from the same counts; best where clusters are mixed.",
+    ),
     mechanism: str = typer.Option("auto", help="auto, or by name: permute-and-flip, laplace, gaussian."),
     queries: int | None = typer.Option(None, min=1, help="How many questions; chosen from public figures if left out."),
     neighbors: int = typer.Option(1, min=1, help="How many queries a record votes for (k)."),

@@ -100,6 +100,9 @@ def distill(
     ``records_per_person`` records are used. ``classes`` is public knowledge: where it is not given it is read
     off the private labels, and the guarantee says so. ``trust`` says who may see what: ``central`` for a curator,
     ``local`` or ``shuffle`` for a crowd of holders with one record each. A ``seed`` makes the run a simulation.
+    ``labels`` are what is paid for and taught: ``hard`` ones, ``soft`` ones (counts are paid for, and the student gets
+    the odds that each label leads) or ``proportions`` (the same counts; the student gets how the classes share a
+    cluster, which serves where clusters are mixed).
     Several ``iterations`` split the budget (by ``shares``, or evenly): a student learns from the labels so far, and
     the next queries lie where it is unsure (``selection``), in its own ``view`` of the samples. ``spread`` carries
     labels from queries to samples, by cluster or over the neighbour graph, and ``keep`` is the share of the surest
@@ -150,14 +153,14 @@ def distill(
         one_to_one=one_to_one,
     )  # fmt: skip
     refuse_own_encoder(chosen.fitted, samples)
-    if labels == "soft" and spread == "graph":
+    if labels != "hard" and spread == "graph":
         raise InvalidInput(
-            "soft labels are the odds of a query's own cluster: leave out spread, or ask for hard labels"
+            f"{labels} labels are those of a query's own cluster: leave out spread, or ask for hard labels"
         )
     if pupil is None:
         # Where neighbours tell samples apart better than planes do, they serve the student as well.
         pupil = learner("map" if chosen.representation == "spectral" else "logistic")
-    teacher = Teacher(pupil, public_samples, names, chosen.fitted, labels == "soft", keep, view)
+    teacher = Teacher(pupil, public_samples, names, chosen.fitted, labels != "hard", keep, view)
     copies = rows_in_common(samples.reshape(len(samples), -1), public_samples.reshape(len(public_samples), -1))
     if copies:
         _warn(

@@ -22,6 +22,8 @@ from tacit.experiment.inputs import whole
 from tacit.methods.rknn.choice import Choice, choose_mechanism
 from tacit.methods.rknn.coordinator import Round
 from tacit.methods.rknn.crowd_choice import choose_local, choose_shuffled
+from tacit.methods.rknn.posterior import calibrated_posterior
+from tacit.methods.rknn.proportions import expected_proportions
 from tacit.methods.rknn.queries import suggest_queries
 from tacit.methods.rknn.reading import CountReader, MessageReader
 from tacit.methods.rknn.selection import SELECTIONS
@@ -29,6 +31,7 @@ from tacit.methods.rknn.selection import SELECTIONS
 __all__ = ["Plan", "PlannedRound", "plan"]
 
 # How answers travel without a trusted party at all, over masks, needs a network of holders.
+LABELS = ("hard", "soft", "proportions")
 SUPPORTED = (Trust.CENTRAL, Trust.LOCAL, Trust.SHUFFLE)
 # Below this the accountants' arithmetic runs out of range, and nobody can tell it from 0.
 SMALLEST_DELTA = Fraction(1, 10**30)
@@ -116,8 +119,8 @@ def plan(
     budget, slack = positive(epsilon, "epsilon"), probability(delta, "delta")
     if 0 < slack < SMALLEST_DELTA:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {delta}")
-    if labels not in ("hard", "soft"):
-        raise InvalidInput(f"labels must be 'hard' or 'soft', got {labels!r}")
+    if labels not in LABELS:
+        raise InvalidInput(f"labels must be one of {', '.join(LABELS)}, got {labels!r}")
     if not isinstance(mechanism, str):
         raise InvalidInput(f"mechanism must be a name, got {mechanism!r}")
     neighbors = whole(neighbors, "neighbors")
@@ -139,7 +142,7 @@ def plan(
                     return choose_shuffled(records, asked, classes, neighbors, epsilon_share, delta_share, mechanism)
                 case _:
                     moves = vote_sensitivity(asked, classes, neighbors, records=unit.records, replace=replace)
-                    counts = labels == "soft" or one_to_one
+                    counts = labels != "hard" or one_to_one
                     return choose_mechanism(moves, classes, epsilon_share, delta_share, mechanism, counts=counts)
         except ArithmeticError:
             raise InvalidInput(f"no mechanism can be made for epsilon = {epsilon} and delta = {delta}") from None
@@ -175,7 +178,7 @@ def plan(
         return [choose(count, share, stretch) for count, share in zip(asked_for, parts, strict=True)]
 
     rounds = tuple(
-        PlannedRound(_read(choice, one_to_one), count, selection if number else "clusters")
+        PlannedRound(_read(choice, one_to_one, labels), count, selection if number else "clusters")
         for number, (choice, count) in enumerate(zip(_together(choices, budget, slack), asked_for, strict=True))
     )
     votes = records * unit.records * neighbors / rounds[0].queries
@@ -215,11 +218,12 @@ def _require_one_to_one(queries: object, classes: int, labels: str, iterations: 
         )
 
 
-def _read(choice: Choice, one_to_one: bool) -> Choice:
-    """The choice, with its answers read as one class for each query where that was asked for."""
-    if not one_to_one or not isinstance(choice.reader, CountReader | MessageReader):
+def _read(choice: Choice, one_to_one: bool, labels: str) -> Choice:
+    """The choice, with its answers read as was asked for: one class for each query, or proportions of classes."""
+    if not isinstance(choice.reader, CountReader | MessageReader):
         return choice
-    return replace_fields(choice, reader=replace_fields(choice.reader, one_to_one=True))
+    chances = expected_proportions if labels == "proportions" else calibrated_posterior
+    return replace_fields(choice, reader=replace_fields(choice.reader, one_to_one=one_to_one, chances=chances))
 
 
 def _shares(iterations: int, shares: Sequence[Number] | None) -> list[Fraction]:

@@ -33,7 +33,15 @@ from scipy.special import gammaln, logsumexp, wrightomega, xlogy
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 
-__all__ = ["Mixture", "Noise", "calibrated_posterior", "fit_mixture", "mixture_posterior"]
+__all__ = [
+    "Mixture",
+    "Noise",
+    "calibrated_posterior",
+    "checked_counts",
+    "fit_mixture",
+    "log_kernel",
+    "mixture_posterior",
+]
 
 Reals = NDArray[np.float64]
 
@@ -101,7 +109,7 @@ def mixture_posterior(
     >>> mixture_posterior(np.array([[35, 8, -3, 12]]), Noise("laplace", 5), mixture).round(4).tolist()
     [[0.9863, 0.0033, 0.0008, 0.0096]]
     """
-    counts = _checked(noisy_counts)
+    counts = checked_counts(noisy_counts)
     believed = _log_prior(prior, counts.shape[1])
     weights = np.log(mixture.weights)
     evidence = [logsumexp(part + weights, axis=2) + believed for part in _log_likelihoods(counts, noise, mixture)]
@@ -120,7 +128,7 @@ def fit_mixture(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayLike | Non
     >>> round(float(fitted.weights @ fitted.sizes)), round(float(fitted.weights @ fitted.shares), 2)
     (97, 0.94)
     """
-    counts = _checked(noisy_counts)
+    counts = checked_counts(noisy_counts)
     classes = counts.shape[1]
     believed = _log_prior(prior, classes)[:, None]
     # Even steps of the root are even steps in units of a Poisson count's own spread.
@@ -141,7 +149,7 @@ def fit_mixture(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayLike | Non
     return Mixture(grid.sizes, grid.shares, weights)
 
 
-def _checked(noisy_counts: NDArray[Any]) -> Integers:
+def checked_counts(noisy_counts: NDArray[Any]) -> Integers:
     """The counts as a table of int64, or an error that says what they must be."""
     counts = np.asarray(noisy_counts)
     if counts.ndim != 2 or counts.dtype.kind not in "iu" or counts.shape[0] < 1 or counts.shape[1] < 2:
@@ -166,15 +174,15 @@ def _log_likelihoods(counts: Integers, noise: Noise, mixture: Mixture) -> Iterat
     """log K(z_y|Nπ)·Π_{c≠y} K(z_c|N(1−π)/(Y−1)), (queries, classes y, pairs), some queries at a time."""
     classes = counts.shape[1]
     values, place = np.unique(counts, return_inverse=True)
-    own = _log_kernel(values, mixture.sizes * mixture.shares, noise)
-    other = _log_kernel(values, mixture.sizes * (1 - mixture.shares) / (classes - 1), noise)
+    own = log_kernel(values, mixture.sizes * mixture.shares, noise)
+    other = log_kernel(values, mixture.sizes * (1 - mixture.shares) / (classes - 1), noise)
     rows = max(1, CELLS // (classes * len(mixture.weights)))
     for first in range(0, len(counts), rows):
         part = place.reshape(counts.shape)[first : first + rows]
         yield (own - other)[part] + other[part].sum(axis=1, keepdims=True)
 
 
-def _log_kernel(values: Integers, means: Reals, noise: Noise) -> Reals:
+def log_kernel(values: Integers, means: Reals, noise: Noise) -> Reals:
     """log K(z|μ) for sorted values z and means μ, (values, means), up to a constant."""
     if noise.law == "gaussian":
         rows = max(1, CELLS // len(means))

@@ -19,6 +19,8 @@ from tacit.methods.rknn.posterior import Noise, calibrated_posterior
 __all__ = ["CountReader", "LabelReader", "MessageReader", "Reader", "one_class_each"]
 
 Reading = tuple[Integers, NDArray[np.float64] | None]
+# From noisy counts and the law of their noise to probabilities, a row for each query.
+Chances = Callable[[NDArray[Any], Noise], NDArray[np.float64]]
 
 
 class Reader(Protocol):
@@ -67,11 +69,12 @@ class CountReader:
 
     noise: Noise
     one_to_one: bool = False
+    chances: Chances = calibrated_posterior
 
     def __call__(self, answer: Integers) -> Reading:
         """Read one answer."""
         labels = one_class_each(answer) if self.one_to_one else answer.argmax(axis=1)
-        return labels, calibrated_posterior(answer, self.noise)
+        return labels, self.chances(answer, self.noise)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class MessageReader:
     decode: Callable[[NDArray[Any]], Estimates]
     classes: int
     one_to_one: bool = False
+    chances: Chances = calibrated_posterior
 
     def __call__(self, answer: NDArray[Any]) -> Reading:
         """Read one answer."""
@@ -88,4 +92,4 @@ class MessageReader:
         counts = estimates.counts.reshape(-1, self.classes)
         noise = Noise("gaussian", float(np.sqrt(estimates.variances.mean())))
         labels = one_class_each(counts) if self.one_to_one else counts.argmax(axis=1)
-        return labels, calibrated_posterior(np.rint(counts).astype(np.int64), noise)
+        return labels, self.chances(np.rint(counts).astype(np.int64), noise)
