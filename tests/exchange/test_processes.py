@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tacit.core.errors import TacitError
-from tacit.exchange.processes import Processes, ended_by_signals, last_lines
+from tacit.exchange.processes import Processes, ended_by_signals, exists, last_lines
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(300)"]
 STUBBORN = [
@@ -79,17 +79,46 @@ time.sleep(300)
     assert gone(child)
 
 
-def test_a_polite_end_leaves_through_every_finally():
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_when_all_are_ended_so_is_what_they_started_in_groups_of_their_own(tmp_path):
+    program = """
+import subprocess, sys, time
+made = subprocess.Popen(
+    [sys.executable, "-c", "from tacit.exchange.processes import end_with_parent as e; e(); import time; "
+    "print('there', flush=True); time.sleep(300)"], stdout=subprocess.PIPE, start_new_session=True)
+made.stdout.readline()
+print(made.pid, flush=True)
+time.sleep(300)
+"""
+    with Processes(tmp_path) as processes:
+        processes.start("parent", [sys.executable, "-c", program], dict(os.environ))
+        while not (said := last_lines(tmp_path / "parent.log")).isdigit():
+            time.sleep(0.05)
+        assert exists(int(said))
+    assert not exists(int(said))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_polite_end_leaves_through_every_finally_and_only_once(number):
+    before = signal.getsignal(number)
+    cleaned = []
 
     def end():
-        with ended_by_signals():
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(5)
+        with ended_by_signals("; it goes on later"):
+            try:
+                os.kill(os.getpid(), number)
+                time.sleep(5)
+            finally:
+                # Somebody is impatient.
+                for each in (signal.SIGINT, signal.SIGTERM):
+                    os.kill(os.getpid(), each)
+                time.sleep(0.1)
+                cleaned.append(True)
 
-    with pytest.raises(TacitError, match="ended by SIGTERM"):
+    with pytest.raises(TacitError, match=f"ended by {number.name}; it goes on later"):
         end()
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert cleaned
+    assert signal.getsignal(number) == before
 
 
 def test_who_ignores_a_signal_goes_on_ignoring_it():

@@ -95,7 +95,8 @@ def node(file: Path = typer.Argument(..., help="The node's file.", show_default=
     state = file.absolute().parent / f"{settings.name}.state"
     console.print(f"node [bold]{settings.name}[/bold] connects to {settings.link.address}; its log is in {state}")
     del opened
-    with ended_by_signals(), Processes(state) as processes:
+    again = "; the ledger stays as it is, and the node can be started again at any time"
+    with ended_by_signals(again), Processes(state) as processes:
         processes.start("node", *node_command(file, settings.link, state, free_port()))
         while processes.alive("node"):
             time.sleep(0.5)
@@ -139,7 +140,8 @@ def coordinator(
             console.print(found["message"], soft_wrap=True, highlight=False, markup=False)
 
     state = folder / "state"
-    with ended_by_signals(), Processes(state) as processes:
+    again = "; started again, the job goes on where it was, and nobody pays twice"
+    with ended_by_signals(again), Processes(state) as processes:
         console.print(f"serving nodes at {host}:{port}; logs are in {state}")
         with linked(processes, folder, state, host, port) as control:
             since = time.time()

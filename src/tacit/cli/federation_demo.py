@@ -101,7 +101,8 @@ def demo(
     if folder is not None and folder.exists():
         raise InvalidInput(f"{folder}: exists already; choose another folder")
     place = tempfile.TemporaryDirectory(prefix="tacit-federation-") if folder is None else nullcontext(str(folder))
-    with ended_by_signals(), place as home:
+    cleaned = "; all processes are ended" + (", and nothing is left" if folder is None else "")
+    with ended_by_signals(cleaned), place as home:
         _run(Path(home), epsilon, trust, kill)
 
 

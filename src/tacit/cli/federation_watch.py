@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.core.errors import TacitError
-from tacit.exchange.processes import Processes, last_lines
+from tacit.exchange.processes import Processes, exists, last_lines
 
 if TYPE_CHECKING:
     from tacit.exchange.flower_control import Control
@@ -54,7 +53,8 @@ def _wait(control: Control, processes: Processes) -> None:
 
 
 def submitted(control: Control, job: Path) -> int:
-    """Submit the job's run; it runs in a process of the SuperLink's."""
+    """Submit the job's run, in place of any that was there before; it runs in a process of the SuperLink's."""
+    control.stop_all()
     return control.start(APP, {"job": str(job.absolute())})
 
 
@@ -82,7 +82,7 @@ def watched(
                 return str(found["message"])
             if found["state"] == "failed":
                 raise TacitError(str(found["message"]))
-            if not _exists(int(found["process"])):
+            if not exists(int(found["process"])):
                 raise TacitError(_died(processes, "the coordinator's process died"))
         elif time.monotonic() - began > patience:
             raise TacitError(_died(processes, "the run did not begin"))
@@ -97,22 +97,6 @@ def _written(job: Job) -> float:
         return (out.with_name(f"{out.name}.journal") / "progress.json").stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _exists(process: int) -> bool:
-    """Whether a process is there and not dead already: one that nobody has buried still has a number."""
-    try:
-        if (Path("/proc") / str(process) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
-            return False
-    except (OSError, IndexError):
-        pass
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _died(processes: Processes, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 import warnings
@@ -9,11 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from flwr.cli.build import build_fab_from_disk
+from flwr.common.constant import Status
 from flwr.common.serde import fab_to_proto, user_config_to_proto
-from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, StartRunRequest, StopRunRequest
+from flwr.proto.control_pb2 import (
+    ListNodesRequest,
+    ListRunsRequest,
+    RegisterNodeRequest,
+    StartRunRequest,
+    StopRunRequest,
+)
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
@@ -77,9 +86,15 @@ class Control:
             raise TacitError("the SuperLink did not start the run")
         return int(answer.run_id)
 
-    def stop(self, run: int) -> None:
-        """End a run."""
-        self._client.StopRun(StopRunRequest(run_id=run))
+    def stop_all(self) -> None:
+        """End what is left of earlier runs: a run whose process died is taken for running for minutes.
+
+        Until then its nodes wait for the rest of a message that was cut off, and hear nothing of the next run.
+        """
+        for run, found in self._client.ListRuns(ListRunsRequest()).run_dict.items():
+            if found.status.status != Status.FINISHED:
+                with contextlib.suppress(httpx.HTTPError):
+                    self._client.StopRun(StopRunRequest(run_id=run))
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -1,18 +1,59 @@
-"""A SuperNode that waits long enough for its own processes."""
+"""A SuperNode that waits long enough for its own processes, and that can be killed and started again at once."""
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
 from tacit.exchange.flower_environment import be_patient, require_version
 
-__all__ = ["main"]
+__all__ = ["main", "taken_up"]
+
+log = logging.getLogger("tacit.node")
+
+# Seconds between two signs of life. A SuperLink gives a node up when two of them are missing.
+HEARTBEAT = 15
+PATIENCE, PAUSE = 4.0 * HEARTBEAT, 2.0
+
+
+def taken_up(activate: Callable[..., Any]) -> Callable[..., Any]:
+    """Ask to be let in again while the SuperLink still counts on a process that was killed.
+
+    It lets a node in only once, which is well: two processes with one key would have two ledgers.
+    """
+    import httpx
+    from flwr.supercore.error import ApiErrorCode, FlowerError
+
+    def again(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return activate(*arguments, **more)
+            except httpx.HTTPStatusError as error:
+                found = FlowerError.from_json(error.response.text)
+                if found is None or found.code != ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
+                    raise
+                if time.monotonic() >= end:
+                    raise
+                log.warning("the SuperLink still counts on the process that was here before; asking again")
+                time.sleep(PAUSE)
+
+    return again
 
 
 def main() -> None:
     """``flower-supernode``, on a machine that may be busy."""
     require_version()
     be_patient()
+    from flwr.supercore import heartbeat
+    from flwr.supernode import fleet_http_connection
     from flwr.supernode.cli import flower_supernode
+    from flwr.supernode.fleet_http_client import FleetHttpClient
 
+    FleetHttpClient.ActivateNode = taken_up(FleetHttpClient.ActivateNode)
+    heartbeat.HEARTBEAT_DEFAULT_INTERVAL = fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT
     flower_supernode()
 
 

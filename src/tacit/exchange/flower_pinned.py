@@ -6,11 +6,10 @@ cannot have that: here the app's files are not even unpacked, and the app is alw
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-
-from flwr.supernode.cli import flwr_clientapp
-from flwr.supernode.runtime import run_clientapp
 
 from tacit.exchange.flower_environment import require_version
 
@@ -31,6 +30,14 @@ def _installed(*_: Any, **__: Any) -> Any:  # noqa: ANN401
 def main() -> None:
     """``flwr-clientapp`` with the installed app in place of the one that was sent."""
     require_version()
+    # Beside this command Flower imports the one that runs a whole node, with its database and its web server: two
+    # seconds for each message, and not needed here.
+    node = "flwr.supernode.cli.flower_supernode"
+    sys.modules[node] = ModuleType(node)
+    sys.modules[node].__dict__["flower_supernode"] = None
+    from flwr.supernode.cli import flwr_clientapp
+    from flwr.supernode.runtime import run_clientapp
+
     run_clientapp.install_from_fab = _nothing
     run_clientapp.get_project_dir = _nothing
     run_clientapp.install_app_dependencies = _nothing

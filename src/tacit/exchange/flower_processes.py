@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tacit.exchange.flower_environment import environment, pinned_folder
+from tacit.exchange.flower_environment import LINK_PROGRAMS, NODE_PROGRAMS, environment, program_folder
 from tacit.exchange.node_file import Link
 
 __all__ = ["link_command", "node_command"]
@@ -20,7 +21,7 @@ def link_command(keys: Path, state: Path, host: str, port: int) -> Command:
     >>> "--enable-supernode-auth" in link_command(Path("keys"), Path("state"), "127.0.0.1", 9092)[0]
     True
     """
-    state.mkdir(parents=True, exist_ok=True)
+    programs = program_folder(state / "programs", LINK_PROGRAMS)
     command = [
         sys.executable, "-m", "tacit.exchange.flower_link",
         "--ssl-ca-certfile", str(keys / "authority.pem"),
@@ -31,12 +32,14 @@ def link_command(keys: Path, state: Path, host: str, port: int) -> Command:
         "--host", host, "--port", str(port),
         "--database", str(state / "link.db"),
     ]  # fmt: skip
-    return command, environment(state / "flower")
+    # The coordinator runs its own code, which may need more than these.
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return command, environment(state / "flower", path)
 
 
 def node_command(file: Path, link: Link, state: Path, port: int) -> Command:
     """A SuperNode that answers by the node file, and can start nothing but this library's own app."""
-    programs = pinned_folder(state / "programs")
+    programs = program_folder(state / "programs", NODE_PROGRAMS)
     command = [
         sys.executable, "-m", "tacit.exchange.flower_node",
         "--root-certificates", str(link.authority),
@@ -45,4 +48,4 @@ def node_command(file: Path, link: Link, state: Path, port: int) -> Command:
         "--node-config", f'tacit-node="{file.absolute()}"',
         "--port", str(port),
     ]  # fmt: skip
-    return command, environment(state / "flower", path=str(programs))
+    return command, environment(state / "flower", str(programs))

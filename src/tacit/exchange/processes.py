@@ -12,13 +12,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Self
 
 from tacit.core.errors import TacitError
 
-__all__ = ["Processes", "ended_by_signals", "free_port", "last_lines"]
+__all__ = ["Processes", "end_with_parent", "ended_by_signals", "exists", "free_port", "last_lines"]
 
 PATIENCE = 5.0
 
@@ -52,7 +53,7 @@ class Processes:
                 stderr=log,
                 env=dict(environment),
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=partial(end_with_parent, os.getpid()),
             )
         self.running[name] = made
         return made
@@ -75,7 +76,8 @@ class Processes:
         _signal(self.running[name], signal.SIGCONT)
 
     def end(self) -> None:
-        """End everything: politely, and after some patience not."""
+        """End everything: politely, and after some patience not. When this returns, nobody writes a file any more."""
+        below = [process for made in self.running.values() for process in _descendants(made.pid)]
         for made in self.running.values():
             _signal(made, signal.SIGCONT)
             _signal(made, signal.SIGTERM)
@@ -87,6 +89,10 @@ class Processes:
             # The group outlives its leader where a child did not listen.
             _signal(made, signal.SIGKILL)
             made.wait()
+        # Those in groups of their own end with who started them.
+        deadline = time.monotonic() + PATIENCE
+        while any(map(exists, below)) and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def __enter__(self) -> Self:
         return self
@@ -115,20 +121,55 @@ def last_lines(file: Path, count: int = 15) -> str:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Let a polite end (SIGTERM, SIGHUP) leave through every ``finally``, as an interrupt does."""
+def ended_by_signals(then: str = "") -> Iterator[None]:
+    """Let an interrupt or a polite end (SIGINT, SIGTERM, SIGHUP) leave through every ``finally``, once.
+
+    It ends in words, to which ``then`` adds what comes next. Whoever is impatient and sends another one does not
+    interrupt the cleaning up, which takes seconds.
+    """
 
     def leave(number: int, frame: FrameType | None) -> None:
-        raise TacitError(f"ended by {signal.Signals(number).name}")
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise TacitError(f"ended by {signal.Signals(number).name}{then}")
 
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     # Who is told to ignore a signal, as by nohup, goes on ignoring it.
-    listened = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, leave) for each in listened}
+    before = {each: signal.getsignal(each) for each in ends if signal.getsignal(each) is not signal.SIG_IGN}
+    for each in before:
+        signal.signal(each, leave)
     try:
         yield
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def exists(process: int) -> bool:
+    """Whether a process is there and not dead already: one that nobody has buried still has a number.
+
+    >>> exists(os.getpid())
+    True
+    """
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _descendants(process: int) -> list[int]:
+    """What a process has started, and what that has; nothing where the system does not say."""
+    found = []
+    for file in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, file.read_text(encoding="ascii").split()):
+                found += [child, *_descendants(child)]
+    return found
 
 
 def _signal(made: subprocess.Popen[bytes], number: int) -> None:
@@ -137,10 +178,15 @@ def _signal(made: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(made.pid, number)
 
 
-def _end_with_parent() -> None:
-    """Ask Linux to end this process when the one that started it is gone, killed or not."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Ask Linux to end this process when the one that started it is gone, killed or not.
+
+    ``parent`` is who started it, where it is known: it may be gone already.
+    """
     if sys.platform == "linux":
         import ctypes
 
         # One that hangs does not hear anything gentler.
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        if parent is not None and os.getppid() != parent:
+            os._exit(1)
