@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from tacit.core.spend import Spend, spend_from_json, spend_to_json
 
-__all__ = ["Receipt", "Release", "gather", "refusal", "restored"]
+__all__ = ["Receipt", "Release", "Silence", "gather", "refusal", "restored", "silence"]
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -77,6 +78,21 @@ def refusal() -> Release[None]:
     Release(value=None, receipts=())
     """
     return Release(None, ())
+
+
+class Silence(Enum):
+    """In place of an answer that did not come."""
+
+    LOST = "lost"
+
+
+def silence() -> Release[Silence]:
+    """A holder was asked and lost on the way: it may have paid, and may answer the next question.
+
+    >>> silence().value is Silence.LOST
+    True
+    """
+    return Release(Silence.LOST, ())
 
 
 def restored(value: U, receipts: Sequence[dict[str, Any]]) -> Release[U]:

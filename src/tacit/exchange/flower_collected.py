@@ -19,7 +19,7 @@ from tacit.exchange.ciphers import KEY, public_key
 from tacit.exchange.curating.tables import plan_tables, read_curated
 from tacit.exchange.flower_post import FlowerPost, Grid
 from tacit.exchange.identity import Identity
-from tacit.exchange.journal import Journal
+from tacit.exchange.journal import Journal, Kept
 from tacit.exchange.letters import Letter
 from tacit.exchange.portable import ask_to_bytes
 from tacit.exchange.portable_receipts import Price, read_receipt
@@ -74,32 +74,48 @@ class FlowerCollected:
         turn, question = Turn(len(self.turns)), ask_to_bytes(ask)
         self.turns.append(turn)
         self._journal.asked(turn.number, question)
-        nodes = self._post.present()
         secret = self._secret(turn.number)
+        kept = self._journal.kept(turn.number)
+        if kept is None:
+            batch, kept = self._handed_in(turn, ask, question, secret)
+            # From here on the batch may be closed: who did not hand in must not be asked to pay for it any more.
+            self._journal.keep(turn.number, kept)
+        else:
+            batch = self._batch(turn.number, ask, kept.names, secret)
+            turn.asked, turn.answered, turn.step = kept.names, list(kept.names), "submit"
+            self._post.tell(turn)
+        output = self._reached(
+            lambda: self._collector.collect(self._collector.address, self._collector.identity, batch)
+        )
+        if output is None:
+            self._journal.forget(turn.number)
+            raise TooFewParticipants(
+                f"{turn.in_words}, and that is fewer than the guarantee was planned for. Nothing was let out; start "
+                "the run again when more nodes are there"
+            )
+        words = zip(kept.names, kept.releases, strict=True)
+        return [self._read(output, batch, ask, secret, [_paid(each, name, ask) for name, each in words])]
+
+    def _handed_in(self, turn: Turn, ask: Any, question: bytes, secret: bytes) -> tuple[Batch, Kept]:  # noqa: ANN401
+        """Open the batch and ask until enough nodes have handed in; their word for it, by name."""
+        nodes = self._post.present()
         batch = self._batch(turn.number, ask, tuple(nodes), secret)
         nodes = {name: node for name, node in nodes.items() if name in batch.nodes}
         turn.asked = tuple(nodes)
         self._post.tell(turn)
         self._reached(lambda: self._collector.open(self._collector.address, self._collector.identity, batch))
-        receipts: dict[str, Release[Any]] = {}
+        words: dict[str, bytes] = {}
 
         def take(name: str, content: bytes) -> None:
-            receipts[name] = _paid(content, name, ask)
+            _paid(content, name, ask)
+            words[name] = content
             turn.answered.append(name)
 
         letter = Letter(self._run, turn.number, len(nodes), question, "submit", batch.to_bytes())
         self._post.collect(turn, nodes, dict.fromkeys(nodes, letter), take, self._terms.at_least)
         turn.require(self._terms.at_least)
         turn.answered.sort()
-        output = self._reached(
-            lambda: self._collector.collect(self._collector.address, self._collector.identity, batch)
-        )
-        if output is None:
-            raise TooFewParticipants(
-                f"{turn.in_words}, and that is fewer than the guarantee was planned for. Nothing was let out; start "
-                "the run again when more nodes are there"
-            )
-        return [self._read(output, batch, ask, secret, list(receipts.values()))]
+        return batch, Kept(tuple(turn.answered), tuple(words[name] for name in turn.answered))
 
     def _read(
         self,
@@ -152,9 +168,12 @@ class FlowerCollected:
         while True:
             try:
                 return call()
-            except Unreachable:
+            except Unreachable as error:
                 if time.monotonic() >= end:
-                    raise
+                    raise Unreachable(
+                        f"{error}. It was called for {self._terms.deadline:g} seconds. What was handed in is kept "
+                        "there; start the run again when it is back, and nobody pays twice"
+                    ) from None
                 time.sleep(PAUSE)
 
 

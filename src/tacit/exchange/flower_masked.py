@@ -58,7 +58,9 @@ class FlowerMasked:
         if state is None:
             session = Session(self._run, turn.number, ask.request, math.prod(table_shape(ask)), plan, self._identities)
             state = server.ServerState(session)
-        nodes = {name: node for name, node in self._post.present().items() if name in state.session.nodes}
+        # A sum that is complete needs nobody any more.
+        there = self._post.present() if state.step != "over" else {}
+        nodes = {name: node for name, node in there.items() if name in state.session.nodes}
         turn.asked = tuple(nodes)
         self._post.tell(turn)
         inbox = dict.fromkeys(nodes, state.session.to_bytes())

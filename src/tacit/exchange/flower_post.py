@@ -46,14 +46,21 @@ class FlowerPost:
             raise InvalidInput(f"at_least must be between 1 and the {terms.expected} expected nodes")
         self._grid = grid
         self._terms = terms
+        self._begun = False
         self.tell = tell or (lambda _: None)
 
     def present(self) -> dict[str, int]:
         """The nodes by name, once as many as expected are there, or enough of them after some patience."""
-        end = time.monotonic() + self._terms.patience
-        while len(nodes := _named(self._grid.get_nodes())) < self._terms.expected and time.monotonic() < end:
+        terms, now = self._terms, time.monotonic()
+        # Who was lost may not come back at all, and would hold up every round.
+        all_until = now + (min(terms.grace, terms.patience) if self._begun else terms.patience)
+        enough_until = now + terms.patience
+        while len(nodes := _named(self._grid.get_nodes())) < terms.expected:
+            if time.monotonic() >= (all_until if len(nodes) >= terms.at_least else enough_until):
+                break
             time.sleep(PAUSE)
-        if len(nodes) < self._terms.at_least:
+        self._begun = True
+        if len(nodes) < terms.at_least:
             raise TooFewParticipants(
                 f"{len(nodes)} nodes are there after {self._terms.patience:g} seconds, and at least "
                 f"{self._terms.at_least} are needed; nobody was asked and nobody paid"
@@ -83,6 +90,8 @@ class FlowerPost:
                 reply = read_reply(payload)
                 if isinstance(reply.answer, Reason):
                     turn.dropped[name] = f"refused: {reply.answer.in_words}"
+                    if reply.answer is not Reason.FAILED:
+                        turn.refused.append(name)
                 elif reply.ticket != tickets[id(letters[name])]:
                     turn.dropped[name] = "sent an answer of another run or round"
                 else:
@@ -99,11 +108,9 @@ class FlowerPost:
         written = {id(letter): letter for letter in letters.values()}
         payloads = {key: letter.to_bytes() for key, letter in written.items()}
         tickets = {key: ticket_of(payload) for key, payload in payloads.items()}
-        sent = list(
-            self._grid.push_messages(
-                self._message(turn, node, payloads[id(letters[names[node]])]) for node in sorted(names)
-            )
-        )
+        # A list: a real grid goes through its messages more than once. It does not take none at all.
+        messages = [self._message(turn, node, payloads[id(letters[names[node]])]) for node in sorted(names)]
+        sent = list(self._grid.push_messages(messages)) if messages else []
         # Flower answers in its own name where a reply cannot be had, so who is meant is told by the question.
         whose = dict(zip(sent, sorted(names), strict=False)) if len(sent) == len(names) else {}
         waiting = set(sent)

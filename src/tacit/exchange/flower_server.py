@@ -9,7 +9,6 @@ from flwr.app import Context
 from flwr.serverapp import Grid as FlowerGrid
 from flwr.serverapp import ServerApp
 
-from tacit.core.errors import InvalidInput
 from tacit.core.release import Release
 from tacit.exchange.flower_post import FlowerPost, Grid
 from tacit.exchange.journal import Journal, Kept
@@ -40,8 +39,7 @@ class FlowerExchange:
         self._terms = terms
         self._journal = journal
         self.turns: list[Turn] = []
-        # The places by which a method knows its holders: the names in order, as they were when it began.
-        self._places: tuple[str, ...] | None = None
+        self._places: tuple[str, ...] = ()
 
     def __call__(self, ask: Any) -> list[Release[Any]]:  # noqa: ANN401
         """The releases of all nodes that answered, by name."""
@@ -55,15 +53,18 @@ class FlowerExchange:
             self._journal.asked(turn.number, question)
             kept = self._journal.kept(turn.number)
             if kept is not None:
-                turn.asked, turn.answered = kept.names, list(kept.names)
+                turn.asked, turn.answered, turn.refused = kept.names, list(kept.names), list(kept.refused)
+                self._meet(())
                 self._post.tell(turn)
                 return {
                     name: read_release(each, ask, name, self._terms.records)
                     for name, each in zip(kept.names, kept.releases, strict=True)
                 }
         nodes = self._post.present()
+        self._meet(tuple(nodes))
         if invited is not None:
-            nodes = {name: nodes[name] for name in map(self._place, invited) if name in nodes}
+            asked = [self._places[place] for place in invited if place < len(self._places)]
+            nodes = {name: nodes[name] for name in asked if name in nodes}
         turn.asked = tuple(nodes)
         self._post.tell(turn)
         found: dict[str, tuple[bytes, Release[Any]]] = {}
@@ -79,23 +80,23 @@ class FlowerExchange:
         turn.answered.sort()
         if self._journal is not None:
             releases = tuple(found[name][0] for name in turn.answered)
-            self._journal.keep(turn.number, Kept(tuple(turn.answered), releases))
+            self._journal.keep(turn.number, Kept(tuple(turn.answered), releases, tuple(turn.refused)))
         return {name: found[name][1] for name in turn.answered}
-
-    def _place(self, place: int) -> str:
-        names = self.places
-        if not 0 <= place < len(names):
-            raise InvalidInput(f"place {place} is invited, and there are {len(names)} nodes")
-        return names[place]
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The names of all nodes in order, fixed at the first look."""
-        if self._places is None:
-            names = tuple(self._post.present())
-            # A run that goes on must mean the same node by the same place.
-            self._places = names if self._journal is None else self._journal.once("places", names)
+        """The names by which a method knows its holders by place: in order, and who comes later comes last."""
         return self._places
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Who refused the last question, and would refuse it again."""
+        return tuple(self.turns[-1].refused) if self.turns else ()
+
+    def _meet(self, names: tuple[str, ...]) -> None:
+        # A run that goes on must mean the same node by the same place.
+        known = tuple(dict.fromkeys([*self._places, *names]))
+        self._places = known if self._journal is None else self._journal.in_order("places", known)
 
 
 def server_app(conduct: Callable[[FlowerGrid, Mapping[str, Any]], None]) -> ServerApp:

@@ -24,10 +24,11 @@ __all__ = ["Journal", "Kept"]
 
 @dataclass(frozen=True)
 class Kept:
-    """The answers of one round: who gave each, and the release as it came."""
+    """The answers of one round: who gave each, the release as it came, and who refused."""
 
     names: tuple[str, ...]
     releases: tuple[bytes, ...]
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,14 @@ class Journal:
             )
         return cls(folder, str(found["run"]))
 
-    def once(self, name: str, words: Sequence[str]) -> tuple[str, ...]:
-        """Words that are fixed at the first time, whatever is given later."""
+    def in_order(self, name: str, words: Sequence[str]) -> tuple[str, ...]:
+        """Words in the order in which they were first given; new ones come last."""
         file = self.folder / f"{name}.bin"
-        if not file.exists():
-            _write(file, {"words": list(words)})
-        return tuple(_read(file, ("words",))["words"])
+        known = tuple(_read(file, ("words",))["words"]) if file.exists() else ()
+        longer = tuple(dict.fromkeys([*known, *words]))
+        if longer != known:
+            _write(file, {"words": list(longer)})
+        return longer
 
     def asked(self, number: int, question: bytes) -> None:
         """Write a question down before it is sent; one that was sent already must be the same."""
@@ -83,15 +86,24 @@ class Journal:
     def keep(self, number: int, answers: Kept) -> None:
         """Write a round's answers down before they are used."""
         arrays = [np.frombuffer(each, dtype=np.uint8) for each in answers.releases]
-        _write(self.folder / f"round-{number}.bin", {"names": list(answers.names), "releases": arrays})
+        content = {"names": list(answers.names), "releases": arrays, "refused": list(answers.refused)}
+        _write(self._round(number), content)
+
+    def forget(self, number: int) -> None:
+        """A round turned out not to be over: it is asked again."""
+        self._round(number).unlink()
 
     def kept(self, number: int) -> Kept | None:
         """A round's answers, if the round was over before."""
-        file = self.folder / f"round-{number}.bin"
+        file = self._round(number)
         if not file.exists():
             return None
-        found = _read(file, ("names", "releases"))
-        return Kept(tuple(found["names"]), tuple(each.tobytes() for each in found["releases"]))
+        found = _read(file, ("names", "releases", "refused"))
+        releases = tuple(each.tobytes() for each in found["releases"])
+        return Kept(tuple(found["names"]), releases, tuple(found["refused"]))
+
+    def _round(self, number: int) -> Path:
+        return self.folder / f"round-{number}.bin"
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ class Terms:
     """When a round is over: ``expected`` nodes are waited for, ``at_least`` must answer, until a ``deadline``.
 
     Once enough have answered the others get ``grace`` more seconds. ``patience`` is how long nodes are waited for
-    before a round begins. ``records`` is the most that one node may have; an answer of more is not believed.
+    before the first round begins; before a later one it is how long ``at_least`` are, and those that were lost get
+    their ``grace`` to come back. ``records`` is the most that one node may have; an answer of more is not believed.
     """
 
     expected: int
@@ -27,7 +28,7 @@ class Terms:
 
 @dataclass
 class Turn:
-    """One round as it goes on.
+    """One round as it goes on. Of those that were dropped, some ``refused``: asked the same again, they would again.
 
     >>> turn = Turn(0, asked=("north", "south"), answered=["south"], dropped={"north": "did not answer in time"})
     >>> turn.in_words
@@ -38,6 +39,7 @@ class Turn:
     asked: tuple[str, ...] = ()
     answered: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
     ignored: dict[str, int] = field(default_factory=dict)
     step: str = ""
 

@@ -15,7 +15,7 @@ from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
 from tacit.core.rational import Number, positive, probability
-from tacit.core.release import Receipt, Release, refusal
+from tacit.core.release import Receipt, Release, refusal, silence
 from tacit.experiment.drive import drive
 from tacit.experiment.federated import SEVERAL_NODES
 from tacit.experiment.inputs import class_names, learner, rows, whole
@@ -42,7 +42,12 @@ class Places(Protocol):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The names of all nodes, in the order of their places."""
+        """The names of all nodes that were there so far, in the order of their places."""
+        ...
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Who refused the last question."""
         ...
 
     def answers(self, ask: Any, invited: Sequence[int]) -> dict[str, Release[Any]]:  # noqa: ANN401
@@ -51,12 +56,16 @@ class Places(Protocol):
 
 
 def in_places(exchange: Places) -> Exchange:
-    """An exchange that answers in the order of the invited places; who is lost on the way counts as a refusal."""
+    """An exchange that answers in the order of the invited places: who refuses says so, who is lost is silent.
+
+    A place is empty as long as its node has never been there.
+    """
 
     def put(ask: Any) -> list[Release[Any]]:  # noqa: ANN401
-        names = exchange.places
         found = exchange.answers(ask, ask.invited)
-        return [found.get(names[place], refusal()) for place in ask.invited]
+        refused = dict.fromkeys(exchange.refused, refusal())
+        names = dict(enumerate(exchange.places))
+        return [(found | refused).get(names.get(place, ""), silence()) for place in ask.invited]
 
     return put
 

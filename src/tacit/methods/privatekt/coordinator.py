@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import permutations
-from tacit.core.release import Release, gather
+from tacit.core.release import Release, Silence, gather
 from tacit.mechanisms.local.answer_sheet import AnswerSheet
 from tacit.methods.privatekt.knowledge import (
     TARGETS,
@@ -73,13 +73,13 @@ class TransferState:
     model: bytes
     answered: tuple[Release[Answered], ...]  # one for every round in which somebody answered
     turn: int  # rounds that are over
-    taken: Integers  # (holders,), how often each has answered
+    taken: Integers  # (holders,), how often each has answered, or may have paid for an answer that was lost
     refused: NDArray[np.bool_]  # (holders,), whose accounts are spent
 
 
 @dataclass(frozen=True)
 class Taught:
-    """What a run produced: the global model, how many rounds were asked, and how often each holder answered."""
+    """What a run produced: the global model, how many rounds were asked, and how often each holder was and paid."""
 
     model: bytes
     rounds: int
@@ -91,7 +91,8 @@ class LabelCoordinator:
     """Asks ``rounds`` times, each time ``invited`` of the holders, nobody more than ``most`` times.
 
     Those asked least often so far come first, in random order. A holder that refuses is not asked again, and the run
-    goes on with the others until none is left. ``sheet`` alone says how many samples a round asks about.
+    goes on with the others until none is left. One that is lost is asked again, and what it may have paid counts.
+    ``sheet`` alone says how many samples a round asks about.
     """
 
     def __init__(
@@ -147,15 +148,16 @@ class LabelCoordinator:
             request=f"{self._request} round {state.turn}",
         )
 
-    def fold(self, state: TransferState, answers: Sequence[Release[Integers | None]]) -> TransferState:
+    def fold(self, state: TransferState, answers: Sequence[Release[Integers | Silence | None]]) -> TransferState:
         """The state after a round: who answered, and a model that has learned from it."""
         invited = self._guests(state)
         if len(answers) != len(invited):
             raise InvalidInput(f"{len(invited)} holders were asked and {len(answers)} answers came")
-        given = np.array([answer.value is not None for answer in answers])
+        unable = np.array([answer.value is None for answer in answers])
+        given = np.array([answer.value is not None and answer.value is not Silence.LOST for answer in answers])
         taken, refused = state.taken.copy(), state.refused.copy()
-        taken[invited[given]] += 1
-        refused[invited[~given]] = True
+        taken[invited[~unable]] += 1
+        refused[invited[unable]] = True
         rows = self._rows(state)
         after = replace(state, taken=taken, refused=refused, turn=state.turn + 1)
         if not given.any():
