@@ -8,27 +8,19 @@ import pytest
 
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
+from tacit.audit import catalog
 from tacit.audit.auditor import audit
+from tacit.audit.mutants import MUTANTS
+from tacit.audit.transcript_mutants import HalfShare, in_order, same_mask, unmasked
 from tacit.audit.transcripts import Silent, masked_transcript, shuffled_transcript
-from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SystemRandomness
-from tacit.exchange.post.office import Outcome
-from tacit.mechanisms.masked.distributed_laplace import MaskedShare
-from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 
 CONFIDENCE = 1 - 1e-9
 SAMPLES = 120_000
-
-
-class HalfShare(Silent):
-    """Mutant: a holder adds half of its share of the noise."""
-
-    def sample(self, value, randomness):
-        law = self.share.plan.share_law
-        jumps = NegativeBinomial(law.shape / 2, law.epsilon).scatter(1, 2 * value.size, randomness)
-        both = np.zeros(2 * value.size, dtype=np.int64)
-        np.add.at(both, jumps.slot, jumps.size)
-        return super().sample(value + both[: value.size] - both[value.size :], randomness)
+# A batch has fifty pairs of cells, and every message in it is sealed and opened.
+BATCHED = 200
+DELTA = Fraction(1, 20)
 
 
 @pytest.mark.statistical(rate=2e-9)
@@ -48,19 +40,9 @@ def test_holders_that_add_too_little_noise_are_found_out(mutant):
     assert not finding.passed, str(finding)
 
 
-def unmasked(share):
-    """Mutant: a holder leaves its masks out."""
-    return MaskedShare(share.plan, share.session, np.zeros_like(share.mask))
-
-
 def test_masks_left_out_are_found_out():
     finding = audit(masked_transcript(Fraction(1), True, unmasked), SAMPLES, CONFIDENCE, SystemRandomness())
     assert not finding.passed, str(finding)
-
-
-def same_mask(share):
-    """Mutant: every table goes under the same mask."""
-    return MaskedShare(share.plan, share.session, np.arange(share.mask.size, dtype=np.uint64) * np.uint64(977))
 
 
 def test_a_mask_that_is_used_twice_is_found_out():
@@ -75,28 +57,41 @@ def test_a_mask_that_is_used_twice_is_found_out():
     assert np.median(difference(mutant)) < 10
 
 
-def in_order(batch, submissions):
-    """Mutant: a shuffler that forwards boxes in the order in which they came."""
-    boxes = np.concatenate([each.pieces for each in submissions])
-    content = {
-        "batch": batch.digest,
-        "pieces": boxes,
-        "participants": sum(each.participants for each in submissions),
-        "nodes": len(submissions),
-        "duplicates": 0,
-    }
-    return Outcome(encode(content), len(boxes))
-
-
 @pytest.mark.statistical(rate=2e-9)
 @pytest.mark.parametrize("order", [False, True])
 def test_the_coordinator_of_a_shuffled_batch_sees_no_more_than_is_paid_for(order):
-    target = replace(shuffled_transcript(Fraction(1), Fraction(1, 20), order), cost=1)
-    finding = audit(target, 120, CONFIDENCE, SystemRandomness())
+    target = replace(shuffled_transcript(Fraction(1), DELTA, order), cost=1)
+    finding = audit(target, BATCHED, CONFIDENCE, SystemRandomness())
     assert finding.passed, str(finding)
 
 
 def test_a_shuffler_that_does_not_mix_is_found_out():
-    target = replace(shuffled_transcript(Fraction(1), Fraction(1, 20), True, in_order), cost=1)
-    finding = audit(target, 400, CONFIDENCE, SystemRandomness())
+    target = replace(shuffled_transcript(Fraction(1), DELTA, True, in_order), cost=1)
+    # A larger error is allowed where something is to be found.
+    finding = audit(target, BATCHED, 0.999, SystemRandomness())
     assert not finding.passed, str(finding)
+
+
+def test_protocols_and_their_mutants_are_audited_by_name(monkeypatch):
+    for name in catalog.PROTOCOLS:
+        (check,) = catalog.MECHANISMS[name](Fraction(1, 2), DELTA)
+        assert (check.name, check.epsilon) == (name, Fraction(1, 2))
+    for mutant in MUTANTS.values():
+        if mutant.mechanism in catalog.PROTOCOLS:
+            (claimed,) = catalog.MECHANISMS[mutant.mechanism](Fraction(1), DELTA)
+            made = mutant.check(Fraction(1), DELTA)
+            assert (made.name, made.claimed) == (mutant.name, claimed.claimed)
+    monkeypatch.setattr(catalog, "find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match=r"masked-sum .* pip install 'tacit\[federated\]'"):
+        catalog.MECHANISMS["masked-sum"](Fraction(1), DELTA)
+
+
+def test_a_pair_of_cells_shows_one_vote_and_its_noise():
+    """What the coordinator sees of a pair is the true vote on average, and messages that say nothing besides."""
+    seen = shuffled_transcript(Fraction(1), DELTA, False).draw(1, 100, SystemRandomness())
+    assert seen.shape == (100, 3)
+    # The noise of a hundred pairs has a deviation of about 0.6 on average.
+    own, other = seen[:, 1].mean(), seen[:, 0].mean()
+    assert abs(own - 1) < 5
+    assert abs(other) < 5
+    assert seen[:, 2].min() >= 0

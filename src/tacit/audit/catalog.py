@@ -4,14 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from importlib.util import find_spec
 
 from tacit.audit import central, gate, local, sampling, shuffle
 from tacit.audit.checks import Check
+from tacit.core.errors import InvalidInput
 
-__all__ = ["MECHANISMS"]
+__all__ = ["MECHANISMS", "PROTOCOLS", "runnable"]
 
+Checks = Callable[[Fraction, Fraction], Sequence[Check]]
+
+
+def runnable(name: str) -> bool:
+    """Whether all that an audit needs is installed: protocols need keys and ciphers.
+
+    >>> runnable("permute-and-flip")
+    True
+    """
+    return name not in PROTOCOLS or find_spec("cryptography") is not None
+
+
+def _protocol(name: str) -> Checks:
+    def checks(epsilon: Fraction, delta: Fraction) -> Sequence[Check]:
+        if not runnable(name):
+            raise InvalidInput(
+                f"{name} is the audit of a protocol with keys and ciphers: pip install 'tacit[federated]'"
+            )
+        from tacit.audit.transcripts import masked_transcript, shuffled_transcript
+
+        if name.startswith("masked"):
+            return [masked_transcript(epsilon, packets=name == "masked-packets")]
+        return [shuffled_transcript(epsilon, delta, order=name == "shuffled-order")]
+
+    return checks
+
+
+# What a server sees in whole runs: sum and packets of masked ones, numbers and order of messages in shuffled ones.
+PROTOCOLS = ("masked-sum", "masked-packets", "shuffled-counts", "shuffled-order")
 # The checks of a mechanism that is to spend ε, and where its claim needs one, δ.
-MECHANISMS: Mapping[str, Callable[[Fraction, Fraction], Sequence[Check]]] = {
+MECHANISMS: Mapping[str, Checks] = {
     "permute-and-flip": lambda epsilon, delta: [central.permute_and_flip(epsilon)],
     "exponential-mechanism": lambda epsilon, delta: [central.exponential_mechanism(epsilon)],
     "discrete-laplace": lambda epsilon, delta: [central.discrete_laplace(epsilon)],
@@ -38,4 +69,5 @@ MECHANISMS: Mapping[str, Callable[[Fraction, Fraction], Sequence[Check]]] = {
     "nfdp-stratified": lambda epsilon, delta: [sampling.stratified_sample()],
     "gate": lambda epsilon, delta: [gate.gate(epsilon)],
     "gate-retried": lambda epsilon, delta: [gate.gate_retried(epsilon)],
+    **{name: _protocol(name) for name in PROTOCOLS},
 }

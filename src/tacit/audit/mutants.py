@@ -204,6 +204,27 @@ def _redrawn_answer(epsilon: Fraction, delta: Fraction) -> Target:
     return whole_path("gate-retried", mechanism, ledger=_Forgetful, times=RETRIES)
 
 
+def _half_share(epsilon: Fraction, delta: Fraction) -> Check:
+    from tacit.audit.transcript_mutants import HalfShare
+    from tacit.audit.transcripts import masked_transcript
+
+    return masked_transcript(epsilon, packets=False, wrap=HalfShare)
+
+
+def _unmasked(epsilon: Fraction, delta: Fraction) -> Check:
+    from tacit.audit.transcript_mutants import unmasked
+    from tacit.audit.transcripts import masked_transcript
+
+    return masked_transcript(epsilon, packets=True, wrap=unmasked)
+
+
+def _in_order(epsilon: Fraction, delta: Fraction) -> Check:
+    from tacit.audit.transcript_mutants import in_order
+    from tacit.audit.transcripts import shuffled_transcript
+
+    return shuffled_transcript(epsilon, delta, order=True, make=in_order)
+
+
 _ALL = (
     Mutant("laplace-half-noise", "discrete-laplace", "the noise has half the scale that was paid for", _half_laplace),
     Mutant("gaussian-half-noise", "discrete-gaussian", "the noise has half the σ that was accounted", _half_gaussian),
@@ -264,6 +285,9 @@ _ALL = (
         _wrong_adjacency,
     ),
     Mutant("redrawn-answer", "gate-retried", "a retried request is drawn again, for one payment", _redrawn_answer),
+    Mutant("half-a-share", "masked-sum", "honest holders add half of their shares of the noise", _half_share),
+    Mutant("masks-left-out", "masked-packets", "tables leave with their shares of noise only", _unmasked),
+    Mutant("order-kept", "shuffled-order", "the shuffler forwards messages in the order in which they came", _in_order),
 )
 
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for mutant in _ALL}

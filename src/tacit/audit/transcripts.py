@@ -4,7 +4,8 @@ The masked sum is run as it is: keys, boxes, masked tables, shares of secrets, a
 cells, and in each of them one record votes for the one cell or for the other, so that one run gives as many samples as
 there are pairs. One of the holders works together with the server and adds no noise at all.
 
-A shuffled batch is run as it is as well: sealed boxes, the shuffler's mixing, and what the coordinator finds inside.
+A shuffled batch is run as it is as well: sealed boxes, the shuffler's mixing, and what the coordinator finds inside. It
+has many pairs of cells, too, each with noise and a flood of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ BOTTOMLESS = 10**12
 # One record's vote moves from one cell of a pair to the other.
 MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
 SECRET = b"s" * 32
-CLIENTS = 100
+# Pairs of cells in a batch, and clients: so many that the voters' own part of the flood hides nothing.
+PAIRS = 50
+CLIENTS = 40 * PAIRS
 
 Wrap = Callable[[MaskedShare], Mechanism[Any, Any]]
 
@@ -132,30 +135,42 @@ def _run(
 def shuffled_transcript(
     epsilon: Fraction, delta: Fraction, order: bool, make: Callable[[Batch, list[Submission]], Outcome] = mixed
 ) -> Target:
-    """What the coordinator finds in a batch: how many messages of each kind there are, or which one comes first.
+    """What the coordinator finds in a batch: how many messages of a kind there are, or which one comes first.
 
-    One client votes for the first cell or for the second, the others have no vote. ``make`` is the shuffler.
+    Of every pair of cells one client votes for the first or for the second, and all others vote elsewhere or nowhere.
+    A random order of all messages is one of each pair's, independent of the others'. ``make`` is the shuffler.
     """
-    plan = plan_flooding(epsilon, delta, cells=2, participants=CLIENTS, prefer="1/2")
-    key = public_key(SECRET)
-
-    def seen(vote: int, number: int, randomness: Randomness) -> list[int]:
-        batch = plan_batch(plan, "audit", number, REQUEST, (VICTIM, HONEST), key, CLIENTS, block=1)
-        votes = {VICTIM: np.array([[vote]]), HONEST: np.full((CLIENTS - 1, 1), -1)}
-        handed_in = [Submission(len(rows), _boxes(plan, batch, name, rows, randomness)) for name, rows in votes.items()]
-        messages = np.asarray(read_mixed(make(batch, handed_in).content, batch, SECRET, plan).messages)
-        slots = 2 * messages[:, 0] + (messages[:, 1] < 0)
-        if order:
-            return [int(slots[0]) if len(slots) else -1]
-        plus, minus, other_plus, other_minus = np.bincount(slots, minlength=4).tolist()
-        return [plus - minus, other_plus - other_minus]
+    plan = plan_flooding(epsilon, delta, cells=2 * PAIRS, participants=CLIENTS, prefer="1/2")
 
     def draw(vote: int, count: int, randomness: Randomness) -> Integers:
-        return np.array([seen(vote, number, randomness) for number in range(count)])
+        batches = -(-count // PAIRS)
+        seen = np.concatenate([_pairs_seen(plan, vote, order, make, randomness) for _ in range(batches)])
+        return seen[:count]
 
-    return Target(
-        "shuffled-order" if order else "shuffled-counts", plan.spend.epsilon, plan.spend.delta, (0, 1), draw, cost=1000
-    )
+    name = "shuffled-order" if order else "shuffled-counts"
+    return Target(name, plan.spend.epsilon, plan.spend.delta, (0, 1), draw, cost=1000)
+
+
+def _pairs_seen(
+    plan: FloodedMessages,
+    vote: int,
+    order: bool,
+    make: Callable[[Batch, list[Submission]], Outcome],
+    randomness: Randomness,
+) -> Integers:
+    """One batch as the coordinator sees it: a row for every pair of cells."""
+    batch = plan_batch(plan, "audit", 0, REQUEST, (VICTIM, HONEST), public_key(SECRET), CLIENTS, block=1)
+    votes = {VICTIM: 2 * np.arange(PAIRS)[:, None] + vote, HONEST: np.full((CLIENTS - PAIRS, 1), -1)}
+    handed_in = [Submission(len(rows), _boxes(plan, batch, name, rows, randomness)) for name, rows in votes.items()]
+    messages = np.asarray(read_mixed(make(batch, handed_in).content, batch, SECRET, plan).messages)
+    slots = 2 * messages[:, 0] + (messages[:, 1] < 0)
+    if order:
+        first = np.full((PAIRS, 1), -1, dtype=np.int64)
+        # Written from the last to the first, so that the first one stays.
+        first[slots[::-1] // 4, 0] = slots[::-1] % 4
+        return first
+    plus, minus, other_plus, other_minus = np.bincount(slots, minlength=4 * PAIRS).reshape(PAIRS, 4).T
+    return np.stack([plus - minus, other_plus - other_minus, plus], axis=1)
 
 
 def _boxes(

@@ -56,19 +56,22 @@ def audit(
     shuffled-response, flooded-messages, nfdp-subset, nfdp-with-replacement,
     nfdp-stratified, gate, gate-retried
 
+    All that a server sees in whole runs of a protocol, packet by packet:
+    masked-sum, masked-packets, shuffled-counts, shuffled-order
+
     Mutants, each with one mistake made on purpose:
     laplace-half-noise, gaussian-half-noise, one-way-sensitivity, leaked-count,
     truncated-tail, reused-noise, drawn-with-replacement, underpriced-subset,
     redrawn-subset, half-the-bits, one-answer-more, reused-hash-seed,
     product-of-one-message, no-flood, not-shuffled, wrong-adjacency,
-    redrawn-answer
+    redrawn-answer, half-a-share, masks-left-out, order-kept
 
     Example: tacit audit permute-and-flip --epsilon 1
 
     Example: tacit audit all --mutants
     """
     from tacit.audit.auditor import audit as compare
-    from tacit.audit.catalog import MECHANISMS
+    from tacit.audit.catalog import MECHANISMS, PROTOCOLS, runnable
     from tacit.audit.mutants import MUTANTS
 
     budget, failure = positive(epsilon, "epsilon"), probability(delta, "delta")
@@ -83,7 +86,9 @@ def audit(
             raise InvalidInput(f"{mechanism} is a mutant itself: leave out --mutants, or name a mechanism")
         checks, broken = [MUTANTS[mechanism].check(budget, failure)], []
     elif mechanism == "all" or mechanism in MECHANISMS:
-        names = list(MECHANISMS) if mechanism == "all" else [mechanism]
+        names = [name for name in MECHANISMS if runnable(name)] if mechanism == "all" else [mechanism]
+        if len(left := set(PROTOCOLS) - set(names)) and mechanism == "all":
+            console.print(f"left out, for want of tacit[federated]: {', '.join(sorted(left))}")
         checks = [check for name in names for check in MECHANISMS[name](budget, failure)]
         broken = [each for each in MUTANTS.values() if mutants and each.mechanism in names]
     else:
