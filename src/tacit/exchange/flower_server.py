@@ -9,6 +9,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid as FlowerGrid
 from flwr.serverapp import ServerApp
 
+from tacit.core.errors import InvalidInput
 from tacit.core.release import Release
 from tacit.exchange.flower_post import FlowerPost, Grid
 from tacit.exchange.journal import Journal, Kept
@@ -82,6 +83,24 @@ class FlowerExchange:
             releases = tuple(found[name][0] for name in turn.answered)
             self._journal.keep(turn.number, Kept(tuple(turn.answered), releases, tuple(turn.refused)))
         return {name: found[name][1] for name in turn.answered}
+
+    def deliver(self, told: Any, request: str) -> tuple[str, ...]:  # noqa: ANN401
+        """Tell all nodes that are there something they do not answer; the names of those that took note."""
+        turn = Turn(len(self.turns))
+        self.turns.append(turn)
+        nodes = self._post.present()
+        turn.asked = tuple(nodes)
+
+        def take(name: str, content: bytes) -> None:
+            if content:
+                raise InvalidInput("the node said something where nothing was asked")
+            turn.answered.append(name)
+
+        letter = Letter(self._run, turn.number, len(nodes), ask_to_bytes(told), "learn", request.encode())
+        self._post.collect(turn, nodes, dict.fromkeys(nodes, letter), take, self._terms.at_least)
+        turn.answered.sort()
+        self._post.tell(turn)
+        return tuple(turn.answered)
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from tacit.exchange.portable_answers import MOST_RECORDS
 __all__ = ["ANSWER", "LARGEST", "STEPS", "Letter", "Reason", "Reply", "read_letter", "read_reply", "ticket_of"]
 
 ANSWER = "answer"
-# The steps of one question: its answer, those of a masked sum, or to hand in where it is collected.
-STEPS = (ANSWER, "keys", "shares", "input", "unmask", "submit")
+# The steps of one question: its answer, those of a masked sum, to hand in where it is collected, or to take note.
+STEPS = (ANSWER, "keys", "shares", "input", "unmask", "submit", "learn")
 # No question or answer of any method comes near it; what is larger is not read.
 LARGEST = 1 << 28
 LONGEST_NAME = 200

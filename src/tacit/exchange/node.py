@@ -35,6 +35,7 @@ from tacit.exchange.portable import read_ask, release_to_bytes
 from tacit.exchange.post.caller import Address
 from tacit.ledger.policy import Rules, read_policy, read_rules
 from tacit.ledger.sqlite import SqliteLedger
+from tacit.methods.fedmd.wire import Feedback
 from tacit.private.gate import Gate
 from tacit.private.persons import bounded_rows
 from tacit.private.records import Private, Records
@@ -43,6 +44,7 @@ from tacit.students.refitted import Refitted
 __all__ = ["Node", "Refused", "open_node", "prepare_ledger"]
 
 log = logging.getLogger("tacit.node")
+LONGEST_REQUEST = 1000
 
 
 class Refused(TacitError):
@@ -93,6 +95,14 @@ class Node:
             log.warning("a question was not answered: %s", error)
             raise Refused(Reason.QUESTION) from None
 
+    def conclude(self, request: str, feedback: Feedback) -> None:
+        """Take note of what the last round of a FedMD run came to; the rounds before come with the next question."""
+        if "fedmd" not in self.rules.methods:
+            raise Refused(Reason.METHOD)
+        if self.room is None:
+            raise Refused(Reason.QUESTION)
+        self.room.conclude(request, feedback)
+
     def reply(self, payload: bytes) -> bytes:
         """The reply to a letter, at a time that tells nothing: a whole number of paces after it came."""
         started = time.monotonic()
@@ -113,6 +123,12 @@ class Node:
                     return Reply(ticket, release_to_bytes(asked.answer(ask), ask, letter.records))
                 case "submit":
                     return Reply(ticket, asked._collected(letter))
+                case "learn":
+                    feedback = read_ask(letter.ask)
+                    if not isinstance(feedback, Feedback) or len(letter.content) > LONGEST_REQUEST:
+                        raise InvalidInput("the letter tells nothing that a node can learn from")
+                    asked.conclude(letter.content.decode("utf-8", "replace"), feedback)
+                    return Reply(ticket, b"")
                 case _:
                     return Reply(ticket, asked._masked(letter))
         except Refused as refused:

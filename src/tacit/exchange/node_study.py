@@ -13,6 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tacit.core.errors import InvalidInput
 from tacit.core.release import Release
 from tacit.exchange.node_masking import FolderMemory, Memory
 from tacit.exchange.portable import ask_to_bytes, read_ask
@@ -21,6 +22,9 @@ from tacit.methods.fedmd.study import PartyModel, Schedule, Study
 from tacit.methods.fedmd.wire import Feedback, PredictAsk
 
 __all__ = ["StudyRoom"]
+
+# In place of a round's number: that the node took part in the first one.
+BEGUN = "begun"
 
 
 @dataclass(frozen=True)
@@ -43,15 +47,28 @@ class StudyRoom:
             kept = self.memory.read(_name(ask.request, number))
             if kept is not None:
                 party.learn(read_ask(kept))
-        return party.answer(ask)
+        release = party.answer(ask)
+        if not ask.round:
+            self.memory.write(_name(ask.request, BEGUN), b"")
+        return release
 
     def keep(self, request: str, feedback: Feedback | None) -> None:
         """Write down what was agreed on in a round."""
         if feedback is not None:
             self.memory.write(_name(request, feedback.round), ask_to_bytes(feedback))
 
+    def conclude(self, request: str, feedback: Feedback) -> None:
+        """Write down what the last round of a run came to, if this node took part in the run.
 
-def _name(request: str, number: int) -> str:
+        Nothing is asked and nothing paid for it, so nobody else may fill this node's disk with it.
+        """
+        before = BEGUN if not feedback.round else feedback.round - 1
+        if self.memory.read(_name(request, before)) is None:
+            raise InvalidInput("what was agreed on is of a run in which this node took no part")
+        self.keep(request, feedback)
+
+
+def _name(request: str, number: int | str) -> str:
     # A coordinator names its requests "<run> round <number>"; what belongs to one run lies together.
     run = request.rsplit(" round ", 1)[0]
     return f"{hashlib.sha256(run.encode()).hexdigest()[:32]}-{number}.feedback"

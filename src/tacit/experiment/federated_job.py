@@ -20,7 +20,7 @@ from tacit.exchange.node_file import read_peers
 from tacit.exchange.rounds import Terms, Turn
 from tacit.exchange.settings_file import read_settings
 from tacit.experiment.federated import distill_federated
-from tacit.experiment.federated_methods import in_places, teach_federated, transfer_federated
+from tacit.experiment.federated_methods import learn_federated, in_places, teach_federated, transfer_federated
 from tacit.experiment.privatekt_result import Transfer
 from tacit.experiment.run import Run, new_folder
 
@@ -38,7 +38,8 @@ deadline = 300                      # seconds for a round
 grace = 30                          # seconds for the others once enough have answered
 out = "run"                         # the folder that is written
 """
-
+# Public samples that a round of FedMD is about, where the job does not say.
+FEDMD_QUERIES = 100
 
 NEEDS = {
     "masked": ("peers",),
@@ -50,6 +51,7 @@ TOGETHER = {
     ("pate", "local"),
     ("pate", "masked"),
     ("privatekt", "local"),
+    ("fedmd", "local"),
 }
 
 
@@ -58,7 +60,7 @@ class Job(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    method: Literal["rknn", "pate", "privatekt"] = "rknn"
+    method: Literal["rknn", "pate", "privatekt", "fedmd"] = "rknn"
     public: str
     classes: Annotated[list[str], Field(min_length=2)]
     epsilon: Annotated[float, Field(gt=0)]
@@ -206,10 +208,19 @@ def _privatekt(job: Job, exchange: Any, request: str) -> Transfer:  # noqa: ANN4
     )  # fmt: skip
 
 
+def _fedmd(job: Job, exchange: Any, request: str) -> Run:  # noqa: ANN401
+    return learn_federated(
+        exchange, read_table(job.public).samples, str(job.epsilon), classes=job.classes, rounds=job.rounds,
+        queries=job.queries or FEDMD_QUERIES, delta=str(job.delta), student=job.student, request=request,
+        mechanism="subset-selection" if job.mechanism == "auto" else job.mechanism, deliver=exchange.deliver,
+    )  # fmt: skip
+
+
 METHODS: Mapping[str, Callable[[Job, Any, str], Run | Transfer]] = {
     "rknn": _rknn,
     "pate": _pate,
     "privatekt": _privatekt,
+    "fedmd": _fedmd,
 }
 
 

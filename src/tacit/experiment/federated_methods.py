@@ -27,14 +27,17 @@ from tacit.mechanisms.masked.distributed_laplace import TWO_THIRDS, DistributedL
 from tacit.methods.fedmd.coordinator import Outcome, PredictCoordinator
 from tacit.methods.fedmd.form import Form
 from tacit.methods.fedmd.noise import response_mechanism
+from tacit.methods.fedmd.wire import Feedback
 from tacit.methods.pate.coordinator import TeacherCoordinator
 from tacit.methods.privatekt.coordinator import LabelCoordinator, Teaching
 from tacit.methods.privatekt.models import Learning, models
+from tacit.students.flattened import for_images
 from tacit.students.weighted import fit_hard
 
-__all__ = ["Places", "agree_federated", "in_places", "teach_federated", "transfer_federated"]
+__all__ = ["Places", "agree_federated", "learn_federated", "in_places", "teach_federated", "transfer_federated"]
 
 Exchange = Callable[[Any], Sequence[Release[Any]]]
+Deliver = Callable[[Feedback, str], Sequence[str]]
 
 
 class Places(Protocol):
@@ -176,11 +179,12 @@ def teach_federated(
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the nodes of a FedMD run agreed on. Their models stay with them."""
+    """What the nodes of a FedMD run agreed on, and who was ``told`` the last of it. Their models stay with them."""
 
     outcome: Outcome
     guarantee: Guarantee
     receipts: tuple[Receipt, ...]
+    told: tuple[str, ...] = ()
 
 
 def agree_federated(
@@ -195,15 +199,69 @@ def agree_federated(
     mechanism: str = "subset-selection",
     request: str | None = None,
     seed: int = 0,
+    deliver: Deliver | None = None,
 ) -> Agreement:
-    """FedMD over nodes: randomized predictions of public samples are averaged and sent back, round by round."""
+    """FedMD over nodes: randomized predictions of public samples are averaged and sent back, round by round.
+
+    A round's consensus travels with the next question; ``deliver`` takes the last one to the nodes.
+    """
     samples, names = rows(public, "public"), class_names(classes)
     noise = response_mechanism(len(names), queries, rounds, epsilon, delta, mechanism)
-    coordinator = PredictCoordinator(
-        samples, Form("argmax", len(names)), noise, rounds, queries, request or uuid.uuid4().hex, seed=seed
-    )
+    called = request or uuid.uuid4().hex
+    coordinator = PredictCoordinator(samples, Form("argmax", len(names)), noise, rounds, queries, called, seed=seed)
     release = drive(coordinator, exchange)
-    return Agreement(release.value, _weakest(release.receipts, Trust.LOCAL, delta), release.receipts)
+    told: tuple[str, ...] = ()
+    if deliver is not None:
+        for each in release.value.remaining:
+            told = tuple(deliver(each, called))
+    return Agreement(release.value, _weakest(release.receipts, Trust.LOCAL, delta), release.receipts, told)
+
+
+def learn_federated(
+    exchange: Exchange,
+    public: ArrayLike,
+    epsilon: Number,
+    *,
+    classes: Iterable[Any],
+    student: Any = "logistic",  # noqa: ANN401
+    deliver: Deliver | None = None,
+    **more: Any,  # noqa: ANN401
+) -> Run:
+    """FedMD over nodes, and a student of the coordinator's own that learns what they agreed on.
+
+    Where the nodes agree on a public sample, its label is theirs; elsewhere it is the student's.
+    """
+    samples, names = rows(public, "public"), class_names(classes)
+    pupil = learner(student)
+    agreement = agree_federated(exchange, samples, epsilon, classes=names, deliver=deliver, **more)
+    # What was agreed on later comes from models that have learned more.
+    agreed = {
+        int(row): target
+        for each in agreement.outcome.history
+        for row, target in zip(each.rows, each.targets, strict=True)
+    }
+    if not agreed:
+        raise InvalidInput("the nodes agree on nothing: ask about fewer samples in fewer rounds, or spend more")
+    places = np.array(sorted(agreed), dtype=np.int64)
+    chosen = names[np.argmax([agreed[place] for place in places.tolist()], axis=1)]
+    flat = samples.reshape(len(samples), -1)
+    trained = fit_hard(pupil, flat[places], chosen, np.ones(len(places)))
+    labels = trained.predict(flat)
+    labels[places] = chosen
+    return Run(
+        student=for_images(trained) if samples.ndim > 2 else trained,
+        labels=labels,
+        probabilities=None,
+        classes=names,
+        queries=flat[places].astype(np.float32),
+        query_labels=chosen,
+        membership=np.searchsorted(places, np.arange(len(samples))).clip(max=len(places) - 1),
+        guarantee=agreement.guarantee,
+        receipts=agreement.receipts,
+        recipe={"method": "FedMD, federated", "trust": str(Trust.LOCAL), "student": type(pupil).__name__}
+        | {"rounds": len(agreement.outcome.history), "agreed": len(places), "told": list(agreement.told)}
+        | {"answered": len({receipt.account for receipt in agreement.receipts})},
+    )
 
 
 def _weakest(receipts: Sequence[Receipt], trust: Trust, delta: Number = 0) -> Guarantee:
