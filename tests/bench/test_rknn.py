@@ -151,7 +151,7 @@ def test_impossible_splits_are_refused(sizes):
 def test_what_a_student_is_taught_is_compared_at_one_budget(bench):
     result = FIGURES["teaching"](replace(bench[0], runs=1))
     ways = {row.names["taught"]: row for row in result.rows if row.names["ε"] == "0.1"}
-    assert len(ways) == 5
+    assert len(ways) == 6
     assert all(0 <= row.runs[0]["test"] <= 1 for row in result.rows)
     assert ways["odds of 20 and 80 queries"].runs[0]["labels"] != ways["odds of noisy counts"].runs[0]["labels"]
 

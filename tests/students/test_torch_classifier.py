@@ -11,6 +11,7 @@ from tacit.students import torch_classifier  # noqa: E402
 from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, build  # noqa: E402
 from tacit.students.torch_classifier import TorchClassifier  # noqa: E402
 from tacit.students.torch_tensors import read_tensors, write_tensors  # noqa: E402
+from tacit.students.weighted import fit_soft  # noqa: E402
 
 PARTS = digits()
 X, Y = PARTS.public_samples[:200], PARTS.public_labels[:200]
@@ -37,6 +38,14 @@ def test_soft_labels_are_learned_as_probabilities():
     student.fit_probabilities(samples, np.array(["a", "b"]), soft)
     assert np.allclose(student.predict_proba(np.array([[0.0], [1.0]])), [[0.7, 0.3], [0.1, 0.9]], atol=0.03)
     assert student.predict(np.array([[0.0]])).tolist() == ["a"]
+
+
+def test_soft_labels_are_taught_once_a_sample_and_not_once_a_class(monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch_classifier, "train", lambda network, lesson, *_: seen.append(lesson) or network)
+    soft = np.tile([[0.7, 0.3], [0.2, 0.8]], (3, 1))
+    fit_soft(TorchClassifier(), np.arange(6.0)[:, None], np.array(["a", "b"]), soft)
+    assert seen[0].targets.numpy() == pytest.approx(soft)
 
 
 def test_label_smoothing_makes_a_student_less_sure():

@@ -43,7 +43,8 @@ def _main(bench: Bench, rounds: Rounds) -> Runner:
     """A run of the whole recipe, with its own student."""
     recipe, count = bench.recipe, len(rounds.queries)
     shares = recipe.shares if recipe.shares is not None and len(recipe.shares) == count else None
-    settings = {**recipe.settings, "iterations": count, "shares": shares, "one_to_one": rounds.one_to_one}
+    own = {"iterations": count, "shares": shares, "one_to_one": rounds.one_to_one}
+    settings = {**recipe.settings, **own, **rounds.settings}
     return lambda seed: measure(
         bench.parts, rounds, seed, representation=recipe.represent(bench.parts.public_samples, rounds),
         student=recipe.student(seed), **settings,
@@ -129,6 +130,7 @@ def teaching(bench: Bench) -> Result:
         "labels, the surest 92 %": {"keep": 0.92},
         "labels, over the graph": {"spread": "graph"},
         "odds of noisy counts": {"labels": "soft"},
+        "proportions of noisy counts": {"labels": "proportions"},
     }
     for epsilon in (0.1, 0.02):
         rounds = Rounds(epsilon, (20,))
@@ -229,7 +231,7 @@ NOTHING = Published()
 def _key(figure: str, rounds: Rounds) -> dict[str, Any]:
     return {
         "figure": figure, "epsilon": rounds.epsilon, "delta": rounds.delta, "queries": list(rounds.queries),
-        "trust": rounds.trust, "one to one": rounds.one_to_one,
+        "trust": rounds.trust, "one to one": rounds.one_to_one, **rounds.settings,
     }  # fmt: skip
 
 

@@ -87,13 +87,18 @@ def fit_soft(
 ) -> Any:  # noqa: ANN401
     """A fresh copy of the student, trained on a probability for every class of a sample.
 
-    Each sample appears once for every class that is not ruled out, weighted by its probability: for a
-    likelihood-trained student that is the cross-entropy with the soft label.
+    A student with a method ``fit_probabilities`` gets them as they are. For any other, each sample appears once for
+    every class that is not ruled out, weighted by its probability: if likelihood trains it, that is the cross-entropy
+    with the soft label.
 
     >>> soft = np.array([[0.9, 0.1], [0.2, 0.8]])
     >>> fit_soft(logistic(), np.array([[0.0], [1.0]]), np.array(["a", "b"]), soft).predict([[0.0]]).tolist()
     ['a']
     """
+    from sklearn.base import clone
+
+    if hasattr(student, "fit_probabilities"):
+        return clone(student).fit_probabilities(samples, classes, probabilities)
     # A class a hundred times less likely than the best changes little but the training time.
     row, column = np.nonzero(probabilities >= probabilities.max(axis=1, keepdims=True) / 100)
     return fit_hard(student, samples[row], classes[column], probabilities[row, column])
