@@ -20,9 +20,10 @@ def test_a_federation_over_tls_outlives_a_killed_node_and_keeps_strangers_out(tm
     work = made.job(at_least=2)
     with made.processes:
         with made.link() as control:
-            made.start("east", "north", "west", "mallory")
+            made.start_node("mallory")
+            made.start("east", "north", "west")
             assert sorted(node.name for node in control.nodes()) == ["east", "north", "west"]
-            work.submit(control)
+            work.submit()
             work.until(asked)
             made.processes.kill("west")
             work.watch()

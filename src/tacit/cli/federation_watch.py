@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["linked", "progress_of", "submitted", "watched"]
 
 APP = Path(__file__).parent / "flower_app"
-START = 120.0
+START = 300.0
 PAUSE = 0.3
 
 
