@@ -1,5 +1,6 @@
 """Processes that belong together end together, whatever ended the one that started them."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -119,6 +120,38 @@ def test_a_polite_end_leaves_through_every_finally_and_only_once(number):
         end()
     assert cleaned
     assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize("caught", [Exception, TacitError])
+def test_who_tries_again_after_every_error_is_ended_too(caught):
+    def end():
+        with ended_by_signals():
+            deadline = time.monotonic() + 5
+            os.kill(os.getpid(), signal.SIGTERM)
+            while time.monotonic() < deadline:
+                with contextlib.suppress(caught):
+                    time.sleep(0.1)
+
+    with pytest.raises(TacitError, match="ended by SIGTERM"):
+        end()
+
+
+def test_a_signal_long_after_one_that_was_lost_is_heard(monkeypatch):
+    monkeypatch.setattr("tacit.exchange.processes.CLEANING", 0.2)
+
+    def end():
+        with ended_by_signals():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(1)
+            except BaseException:
+                time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+            raise AssertionError("it was not heard")
+
+    with pytest.raises(TacitError, match="ended by SIGTERM"):
+        end()
 
 
 def test_who_ignores_a_signal_goes_on_ignoring_it():

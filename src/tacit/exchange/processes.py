@@ -22,6 +22,8 @@ from tacit.core.errors import TacitError
 __all__ = ["Processes", "end_with_parent", "ended_by_signals", "exists", "free_port", "last_lines"]
 
 PATIENCE = 5.0
+# How long ending everything may take; a signal in this time is somebody who is impatient.
+CLEANING = 4 * PATIENCE
 
 
 @dataclass
@@ -122,16 +124,19 @@ def last_lines(file: Path, count: int = 15) -> str:
 
 @contextmanager
 def ended_by_signals(then: str = "") -> Iterator[None]:
-    """Let an interrupt or a polite end (SIGINT, SIGTERM, SIGHUP) leave through every ``finally``, once.
+    """Let an interrupt or a polite end (SIGINT, SIGTERM, SIGHUP) leave through every ``finally``.
 
     It ends in words, to which ``then`` adds what comes next. Whoever is impatient and sends another one does not
     interrupt the cleaning up, which takes seconds.
     """
+    came = -CLEANING
 
     def leave(number: int, frame: FrameType | None) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        raise TacitError(f"ended by {signal.Signals(number).name}{then}")
+        nonlocal came
+        if time.monotonic() - came < CLEANING:
+            return
+        came = time.monotonic()
+        raise _EndedError(signal.Signals(number).name)
 
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     # Who is told to ignore a signal, as by nohup, goes on ignoring it.
@@ -140,9 +145,15 @@ def ended_by_signals(then: str = "") -> Iterator[None]:
         signal.signal(each, leave)
     try:
         yield
+    except _EndedError as ended:
+        raise TacitError(f"ended by {ended}{then}") from None
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+class _EndedError(BaseException):
+    """A signal came. Not an ``Exception``, so that nobody who tries again after one goes on after this."""
 
 
 def exists(process: int) -> bool:
