@@ -148,7 +148,7 @@ def shuffled_transcript(
         return seen[:count]
 
     name = "shuffled-order" if order else "shuffled-counts"
-    return Target(name, plan.spend.epsilon, plan.spend.delta, (0, 1), draw, cost=1000)
+    return Target(name, plan.spend.epsilon, plan.spend.delta, (0, 1), draw, cost=4000)
 
 
 def _pairs_seen(
