@@ -164,6 +164,25 @@ def test_a_node_is_not_upset_by_what_is_not_a_question(payload):
     assert read_reply(nodes(4)[0].reply(payload)).answer is Reason.QUESTION
 
 
+def test_a_node_with_more_records_than_the_public_believes_does_not_fit_the_question():
+    crowd = {"holders": "records", "nodes": 60, "records": 60, "queries": 12}
+    asked = []
+    with pytest.raises(InterruptedError):
+        federated(lambda question: asked.append(question) or interrupted(), **crowd)
+    node = nodes(30, records=60)[0]
+    question = ask_to_bytes(asked[0])
+    # Two records send two messages; where one is the most, none can be sent, and the payment buys them later.
+    refused = node.reply(Letter("r", 0, 60, question, records=1).to_bytes())
+    assert read_reply(refused).answer is Reason.QUESTION
+    answer = read_reply(node.reply(Letter("r", 0, 60, question, records=2).to_bytes())).answer
+    assert len(read_release(answer, asked[0], "site", 2).value) == 2
+    assert node.ledger.balance(node.account).payments == 1
+
+
+def interrupted():
+    raise InterruptedError
+
+
 def test_a_failure_tells_the_operator_and_nobody_else(ask, caplog):
     def broken(self, samples):
         raise RuntimeError(f"the secret is {samples[0].tolist()}")

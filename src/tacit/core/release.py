@@ -20,6 +20,7 @@ class Receipt:
     """Proof of one payment: who paid, how much, for what, with which randomness, and its place in the ledger.
 
     ``digest`` is the hash of the ledger row that recorded the payment, which chains to every row before it.
+    Of a receipt that came over a network it is the first 16 digits.
     """
 
     account: str
