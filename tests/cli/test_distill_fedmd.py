@@ -136,6 +136,20 @@ def test_a_killed_run_goes_on_at_any_round_and_pays_nothing_twice(place, capsys)
     assert not (place / "out.request").exists()
 
 
+def test_a_stopped_run_says_that_its_subset_is_bought(place, capsys, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    command = (*BASE, "--holder", "clinic", "--variant", "nfdp", "--subset", 30, "--ledgers", "books", *TREES)
+    with monkeypatch.context() as patched:
+        patched.setattr("tacit.methods.fedmd.holder.SubsetParty.answer", stopped)
+        assert run(*command) == 130
+    assert "What was bought is kept in the ledger" in capsys.readouterr().err
+    assert run(*command) == 0
+    with SqliteLedger("books/east.ledger") as book:
+        assert [len(book.payments(each)) for each in book.accounts()] == [1]
+
+
 def test_a_killed_run_never_draws_its_subset_again(place):
     command = (*BASE, "--holder", "clinic", "--variant", "nfdp", "--subset", 10, "--ledgers", "books", *TREES)
 

@@ -7,6 +7,7 @@ stopped goes on where it was.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,6 +91,8 @@ class TransferBench:
                 teaching=setting.teaching, classes=used.classes, test=(used.test_samples, used.test_labels),
                 every=EVERY, seed=seed, keep=kept, progress=tell,
             )  # fmt: skip
+            # What the run could have gone on from would replay it, were it ever measured again.
+            shutil.rmtree(kept, ignore_errors=True)
             return {
                 "accuracy": made.curve[-1][1],
                 "curve": [list(point) for point in made.curve],

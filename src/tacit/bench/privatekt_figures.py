@@ -194,7 +194,8 @@ def _result(bench: TransferBench, figure: str, caption: str, rows: Sequence[Row]
     said = (
         *bench.data.notes,
         "Simulations with seeds. ε is the total of one holder with all its records over the rounds it answered, at "
-        "δ = 1e-5, by exact composition; accuracy is that after the last round, not the best one.",
+        "δ = 1e-5, by exact composition; accuracy is that after the last round, not the best one. A run that was "
+        "interrupted is timed from where it went on.",
         *notes,
     )
     return Result(f"privatekt-{bench.name}-{figure}", caption, rows, MEASURES, said)

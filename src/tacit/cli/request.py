@@ -64,12 +64,15 @@ class Request:
         self._ledger, self._account = ledger, account
         self._inputs = {name: hashlib.sha256(value.encode()).hexdigest()[:32] for name, value in inputs.items()}
         self._lock: int | None = None
+        self._before = 0
         self._take_up()
 
     def begin(self) -> None:
         """Write the name down, whole or not at all: from here on the request may be paid for."""
         if self._lock is not None:
             return
+        with suppress(TacitError):
+            self._before = len(self._requests())
         draft = self.file.with_name(f"{self.file.name}.{uuid.uuid4().hex[:8]}")
         content = {"format": FORMAT, "request": self.name, "durable": self._ledger is not None, "inputs": self._inputs}
         try:
@@ -110,19 +113,23 @@ class Request:
 
         A folder holds the ledgers of several parties, each with accounts of its own; without an account, all are asked.
         """
-        if self._ledger is None or not self._ledger.exists():
-            return False
-        from tacit.ledger.sqlite import SqliteLedger
-
         try:
-            for file in sorted(self._ledger.glob("*.ledger")) if self._ledger.is_dir() else [self._ledger]:
-                with SqliteLedger(file) as book:
-                    for account in book.accounts() if self._account is None else [self._account]:
-                        if any(self._mine(each.receipt.request) for each in book.payments(account)):
-                            return True
+            return any(map(self._mine, self._requests()))
         except TacitError:
             return None
-        return False
+
+    def _requests(self) -> list[str]:
+        """The requests that the ledgers know payments of."""
+        from tacit.ledger.sqlite import SqliteLedger
+
+        if self._ledger is None or not self._ledger.exists():
+            return []
+        found = []
+        for file in sorted(self._ledger.glob("*.ledger")) if self._ledger.is_dir() else [self._ledger]:
+            with SqliteLedger(file) as book:
+                for account in book.accounts() if self._account is None else [self._account]:
+                    found += [each.receipt.request for each in book.payments(account)]
+        return found
 
     def _mine(self, request: str) -> bool:
         """Whether a payment is for this request, or for one of its rounds."""
@@ -133,6 +140,9 @@ class Request:
         match self.paid():
             case False:
                 self.done()
+                if len(self._requests()) > self._before:
+                    # What is bought once and for all, as a party's subset, has a name of its own and not the run's.
+                    return "What was bought is kept in the ledger: the same command again does not pay for it twice."
                 return "Nothing was paid."
             case True:
                 return (
