@@ -181,3 +181,12 @@ def test_a_run_folder_has_the_usual_permissions(tmp_path):
 
 def test_the_longest_name_that_the_system_takes_is_taken(tmp_path):
     assert load(make().save(tmp_path / ("n" * 255))).guarantee == CLAIM
+
+
+@pytest.mark.parametrize(
+    ("format_", "words"), [("PrivateKT 1", "load_transfer"), ("FedMD 1", "consensus.npz"), (9, "format 1")]
+)
+def test_a_run_of_another_method_says_how_it_is_read(tmp_path, format_, words):
+    (tmp_path / "run.json").write_text(json.dumps({"format": format_}))
+    with pytest.raises(InvalidInput, match=words):
+        tacit.load(tmp_path)

@@ -27,7 +27,7 @@ from tacit.students.saved import save_student
 
 __all__ = ["agreed", "write_federation"]
 
-FORMAT = 1
+FORMAT = "FedMD 1"
 OWN = (
     "the models in parties/ were trained on the parties' records in the clear; no guarantee covers them. Hand each to "
     "its own party, and to nobody else"

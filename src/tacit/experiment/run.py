@@ -32,6 +32,11 @@ from tacit.students.saved import load_student, save_student
 __all__ = ["Run", "load"]
 
 FORMAT = 1
+# Runs of other methods, and how they are read.
+OTHERS = {
+    "PrivateKT": "read it by tacit.experiment.privatekt_result.load_transfer",
+    "FedMD": "read its labels.csv, its consensus.npz and each party's own student",
+}
 SLACK = 1 + Fraction(1, 10**6)
 
 
@@ -107,7 +112,8 @@ def load(folder: str | Path) -> Run:
     with _readable(file):
         record = json.loads(file.read_text(encoding="utf-8"))
         if record["format"] != FORMAT:
-            raise InvalidInput(f"{file}: written in format {record['format']}, this version reads format {FORMAT}")
+            another = OTHERS.get(str(record["format"]).partition(" ")[0], f"this version reads format {FORMAT}")
+            raise InvalidInput(f"{file}: written in format {record['format']}, {another}")
         guarantee = Guarantee.from_json(record["guarantee"])
         receipts = tuple(Receipt.from_json(each) for each in record["receipts"])
         _check_claim(file, record["guarantee"], guarantee, receipts)
