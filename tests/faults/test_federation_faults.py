@@ -38,8 +38,8 @@ MATRIX = {
     "collector hung": COLLECTED,
     "collector gone for good": COLLECTED,
 }
-# What every test run tries, beside the node and the shuffler that are killed in tests/exchange: a federation takes half a
-# minute to start, and longer on a busy machine. The rest is behind `make faults`.
+# What every test run tries, beside the node and the shuffler that are killed in tests/exchange: a federation takes half
+# a minute to start, and longer on a busy machine. The rest is behind `make faults`.
 SHORT = {("coordinator killed", "central", "submit")}
 LONG = pytest.mark.skipif(os.environ.get("TACIT_FAULTS") != "1", reason="long: run with make faults")
 CELLS = [
