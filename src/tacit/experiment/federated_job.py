@@ -20,7 +20,7 @@ from tacit.exchange.node_file import read_peers
 from tacit.exchange.rounds import Terms, Turn
 from tacit.exchange.settings_file import read_settings
 from tacit.experiment.federated import distill_federated
-from tacit.experiment.federated_methods import learn_federated, in_places, teach_federated, transfer_federated
+from tacit.experiment.federated_methods import in_places, learn_federated, teach_federated, transfer_federated
 from tacit.experiment.privatekt_result import Transfer
 from tacit.experiment.run import Run, new_folder
 

@@ -34,7 +34,7 @@ from tacit.methods.privatekt.models import Learning, models
 from tacit.students.flattened import for_images
 from tacit.students.weighted import fit_hard
 
-__all__ = ["Places", "agree_federated", "learn_federated", "in_places", "teach_federated", "transfer_federated"]
+__all__ = ["Places", "agree_federated", "in_places", "learn_federated", "teach_federated", "transfer_federated"]
 
 Exchange = Callable[[Any], Sequence[Release[Any]]]
 Deliver = Callable[[Feedback, str], Sequence[str]]
