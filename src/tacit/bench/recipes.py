@@ -240,8 +240,8 @@ RECIPES: Mapping[str, Recipe] = {
             network="head", epochs=12, batch=512, learning_rate=6e-3, average=0.99, mixing=0.4,
         ),
         rounds={
-            "ε = 1": (Rounds(1.0, (400,)), Published("82.1", "77.1")),
-            "ε = .29": (Rounds(0.29, (100,)), Published("79.4", "73.9")),
+            "ε = 1": (Rounds(1.0, (400, 400)), Published("82.1", "77.1")),
+            "ε = .29": (Rounds(0.29, (100, 80)), Published("79.4", "73.9")),
             "ε = .1": (Rounds(0.1, (50,)), Published()),
             "local, ε = .4": (
                 Rounds(0.4, (10,), "local", one_to_one=True, settings={"labels": "hard", "keep": 0.7}),
