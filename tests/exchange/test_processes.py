@@ -99,8 +99,18 @@ time.sleep(300)
     assert not exists(int(said))
 
 
+@pytest.fixture
+def listening():
+    """Signals that are heard: a shell's background job, or nohup's, is started with some of them ignored."""
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in ends}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_polite_end_leaves_through_every_finally_and_only_once(number):
+def test_a_polite_end_leaves_through_every_finally_and_only_once(number, listening):
     before = signal.getsignal(number)
     cleaned = []
 
@@ -123,7 +133,7 @@ def test_a_polite_end_leaves_through_every_finally_and_only_once(number):
 
 
 @pytest.mark.parametrize("caught", [Exception, TacitError])
-def test_who_tries_again_after_every_error_is_ended_too(caught):
+def test_who_tries_again_after_every_error_is_ended_too(caught, listening):
     def end():
         with ended_by_signals():
             deadline = time.monotonic() + 5
