@@ -24,6 +24,7 @@ from tacit.experiment.privatekt_result import Transfer, guarantees_of, recipe_of
 from tacit.experiment.run import Run
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.masked.distributed_laplace import TWO_THIRDS, DistributedLaplace
+from tacit.methods.fedmd.agreement import agreed
 from tacit.methods.fedmd.coordinator import Outcome, PredictCoordinator
 from tacit.methods.fedmd.form import Form
 from tacit.methods.fedmd.noise import response_mechanism
@@ -234,16 +235,11 @@ def learn_federated(
     samples, names = rows(public, "public"), class_names(classes)
     pupil = learner(student)
     agreement = agree_federated(exchange, samples, epsilon, classes=names, deliver=deliver, **more)
-    # What was agreed on later comes from models that have learned more.
-    agreed = {
-        int(row): target
-        for each in agreement.outcome.history
-        for row, target in zip(each.rows, each.targets, strict=True)
-    }
-    if not agreed:
+    known, _ = agreed(agreement.outcome.history, len(samples))
+    places = np.flatnonzero(known >= 0)
+    if not len(places):
         raise InvalidInput("the nodes agree on nothing: ask about fewer samples in fewer rounds, or spend more")
-    places = np.array(sorted(agreed), dtype=np.int64)
-    chosen = names[np.argmax([agreed[place] for place in places.tolist()], axis=1)]
+    chosen = names[known[places]]
     flat = samples.reshape(len(samples), -1)
     trained = fit_hard(pupil, flat[places], chosen, np.ones(len(places)))
     labels = trained.predict(flat)

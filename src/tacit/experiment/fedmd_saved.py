@@ -19,35 +19,19 @@ from tacit.core.errors import InvalidInput
 from tacit.experiment.fedmd import Federation
 from tacit.experiment.fedmd_variants import file_name
 from tacit.experiment.machine import versions
+from tacit.methods.fedmd.agreement import agreed
 from tacit.methods.fedmd.exposure import Exposure
-from tacit.methods.fedmd.form import softmax
 from tacit.students.flattened import for_images
 from tacit.students.refitted import Refitted
 from tacit.students.saved import save_student
 
-__all__ = ["agreed", "write_federation"]
+__all__ = ["write_federation"]
 
 FORMAT = "FedMD 1"
 OWN = (
     "the models in parties/ were trained on the parties' records in the clear; no guarantee covers them. Hand each to "
     "its own party, and to nobody else"
 )
-
-
-def agreed(run: Federation, samples: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """For every public sample the class index last agreed on, −1 where it was never asked about, and its probability.
-
-    >>> from tacit.methods.fedmd.wire import Feedback
-    >>> last = Feedback(0, np.array([2]), np.array([[0.25, 0.75]], dtype=np.float32))
-    >>> agreed(Federation("np", (), (), None, (), (), (last,), {}, 0.0), 3)[0].tolist()
-    [-1, -1, 1]
-    """
-    labels, sure = np.full(samples, -1, dtype=np.int64), np.zeros(samples, dtype=np.float32)
-    for each in run.history:
-        chances = softmax(each.targets) if each.logits else each.targets
-        labels[each.rows] = chances.argmax(axis=1)
-        sure[each.rows] = chances.max(axis=1)
-    return labels, sure
 
 
 def write_federation(
@@ -58,7 +42,7 @@ def write_federation(
     Returns what could not be kept: the models that have no safe format, in words.
     """
     simulation = any(claim.simulation for claim in run.claims)
-    labels, sure = agreed(run, samples)
+    labels, sure = agreed(run.history, samples)
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public row", "simulated label" if simulation else "label", "probability"])
