@@ -79,7 +79,9 @@ def ablation(bench: TransferBench) -> Made:
 
 
 # How often each holder is asked, how many answers each time, and which share of the holders is asked at once.
-SCHEDULES = ((1, 1, 1 / 16), (2, 1, 1 / 8), (2, 2, 1 / 8), (4, 2, 1 / 8))
+SCHEDULES = ((1, 1, 1 / 16), (1, 1, 1 / 40), (2, 1, 1 / 16), (4, 1, 1 / 16), (2, 2, 1 / 8), (4, 2, 1 / 8))
+# A run with few answers depends on which samples were asked about, so a schedule is judged by several.
+PRETENDED = 3
 
 
 def totals(bench: TransferBench) -> Made:
@@ -89,9 +91,9 @@ def totals(bench: TransferBench) -> Made:
     for epsilon in ("5", "10", "20"):
         tried = {}
         for schedule in SCHEDULES:
-            setting = _scheduled(bench, epsilon, *schedule)
-            found = bench.run(f"pretended labels, total ε = {epsilon}, {_schedule(*schedule)}", setting, 0, public)
-            tried[schedule] = found["accuracy"]
+            setting, what = _scheduled(bench, epsilon, *schedule), f"pretended labels, {_schedule(*schedule)}"
+            found = [bench.run(f"total ε = {epsilon}, {what}", setting, seed, public) for seed in range(PRETENDED)]
+            tried[schedule] = float(np.mean([each["accuracy"] for each in found]))
         best = max(tried, key=lambda each: tried[each])
         notes.append(
             f"Total ε = {epsilon}, agreement with pretended labels: "
@@ -101,7 +103,7 @@ def totals(bench: TransferBench) -> Made:
         rows.append(bench.row(f"total ε = {epsilon}: {_schedule(*best)}", _scheduled(bench, epsilon, *best)))
     caption = (
         f"PrivateKT on {bench.name} at a total ε of each holder over all rounds, δ = 1e-5. Each schedule is the best "
-        f"of {len(SCHEDULES)} on public samples with pretended labels (groups of like samples)."
+        f"of {len(SCHEDULES)} on public samples with pretended labels (groups of like samples), {PRETENDED} runs each."
     )
     return _result(bench, "totals", caption, rows, notes), _over_rounds(bench, "totals", caption, rows)
 

@@ -45,7 +45,6 @@ from tacit.private.partition import split_by_owner, split_evenly
 from tacit.private.persons import bounded_rows
 from tacit.private.records import Private, Records
 from tacit.representations.encoded_cache import EncodedCache
-from tacit.students.flattened import for_images
 
 __all__ = ["Plan", "distill", "plan"]
 
@@ -194,7 +193,6 @@ def distill(
     tell("training the student")
     trained = release.map(teacher.train)
 
-    labeling = release.value
     guarantee = _guarantee(release.receipts, probability(delta, "delta"), chosen)
     if chosen.trust is not Trust.CENTRAL:
         guarantee = guarantee.with_caveat(ONE_PLACE)
@@ -205,24 +203,14 @@ def distill(
     # Under add/remove the number of records is private, and a guarantee that depends on it would tell.
     if chosen.adjacency is Adjacency.REPLACE_ONE and guarantee.delta * units >= 1:
         guarantee = guarantee.with_caveat(DELTA_TOO_LARGE)
-    return Run(
-        student=for_images(trained.value) if public_samples.ndim > 2 else trained.value,
-        labels=names[labeling.labels],
-        probabilities=labeling.probabilities,
-        classes=names,
-        queries=labeling.clusters.centres,
-        query_labels=names[labeling.query_labels],
-        membership=labeling.clusters.membership,
-        guarantee=guarantee,
-        receipts=release.receipts,
-        recipe={
-            **_recipe(chosen, labels, trained.value, public_samples, seed),
-            "connections": connections,
-            "spread": spread,
-            "keep": float(keep),
-            "view": view,
-        },
-    )
+    recipe = {
+        **_recipe(chosen, labels, trained.value, public_samples, seed),
+        "connections": connections,
+        "spread": spread,
+        "keep": float(keep),
+        "view": view,
+    }
+    return Run.of(release, trained.value, public_samples, names, guarantee, recipe)
 
 
 def _warn(message: str) -> None:

@@ -32,7 +32,6 @@ from tacit.methods.rknn.pooling import PooledReader, added, pooling, put_togethe
 from tacit.methods.rknn.posterior import Noise
 from tacit.methods.rknn.queries import suggest_queries
 from tacit.methods.rknn.reading import MessageReader
-from tacit.students.flattened import for_images
 
 __all__ = ["HOLDERS", "distill_federated", "plan_federated"]
 
@@ -182,34 +181,24 @@ def distill_federated(
         announce(chosen)
     release: Release[Labeling] = drive(coordinator, pooling(exchange, _pool(chosen.trust, holders)))
     trained = release.map(teacher.train)
-    labeling = release.value
-    return Run(
-        student=for_images(trained.value) if samples.ndim > 2 else trained.value,
-        labels=names[labeling.labels],
-        probabilities=labeling.probabilities,
-        classes=names,
-        queries=labeling.clusters.centres,
-        query_labels=names[labeling.query_labels],
-        membership=labeling.clusters.membership,
-        guarantee=guarantee_of(release.receipts, probability(delta, "delta"), chosen),
-        receipts=release.receipts,
-        recipe={
-            "method": "reverse k-NN, federated",
-            "trust": str(chosen.trust),
-            "holders": holders,
-            "nodes": nodes,
-            "answered": len({receipt.account for receipt in release.receipts}),
-            "mechanism": chosen.choice.name,
-            "why": chosen.choice.reason,
-            "queries": chosen.queries,
-            "neighbors": chosen.neighbors,
-            "representation": chosen.representation,
-            "student": type(trained.value).__name__,
-            "public_samples": len(samples),
-            "spread": spread,
-            "keep": float(keep),
-        },
-    )
+    guarantee = guarantee_of(release.receipts, probability(delta, "delta"), chosen)
+    recipe = {
+        "method": "reverse k-NN, federated",
+        "trust": str(chosen.trust),
+        "holders": holders,
+        "nodes": nodes,
+        "answered": len({receipt.account for receipt in release.receipts}),
+        "mechanism": chosen.choice.name,
+        "why": chosen.choice.reason,
+        "queries": chosen.queries,
+        "neighbors": chosen.neighbors,
+        "representation": chosen.representation,
+        "student": type(trained.value).__name__,
+        "public_samples": len(samples),
+        "spread": spread,
+        "keep": float(keep),
+    }
+    return Run.of(release, trained.value, samples, names, guarantee, recipe)
 
 
 def _pool(trust: Trust, holders: str) -> Callable[[list[Any]], Any]:

@@ -113,20 +113,8 @@ def transfer_federated(
         account: replace(each, caveats=tuple(caveat for caveat in each.caveats if caveat != ONE_PLACE))
         for account, each in guarantees_of(release.receipts, probability(delta, "delta"), plan, False).items()
     }
-    if not guarantees:
-        raise InvalidInput("nobody answered: every account was spent before the first round")
-    return Transfer(
-        student=release.map(lambda taught: global_model.finished(taught.model)).value,
-        classes=names,
-        guarantee=max(guarantees.values(), key=lambda each: each.epsilon),
-        guarantees=guarantees,
-        receipts=release.receipts,
-        plan=plan,
-        exhausted=int(release.value.refused.sum()),
-        curve=[],
-        recipe=recipe_of(plan, global_model, local_model, learning, lessons, samples, None),
-        metrics={"rounds": release.value.rounds, "seconds": time.perf_counter() - started},
-    )
+    recipe = recipe_of(plan, global_model, local_model, learning, lessons, samples, None)
+    return Transfer.of(release, global_model, names, plan, guarantees, recipe, [], time.perf_counter() - started)
 
 
 def teach_federated(

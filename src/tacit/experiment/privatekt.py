@@ -115,20 +115,8 @@ def transfer(
         cohort = LabelCohort([LabelHolder(part, gate, local_learner) for part, gate in zip(parts, gates, strict=True)])
         release = drive(coordinator, cohort.answer, state, after)
     guarantees = guarantees_of(release.receipts, probability(delta, "delta"), plan, classes is None)
-    if not guarantees:
-        raise InvalidInput("nobody answered: every account was spent before the first round")
-    return Transfer(
-        student=release.map(lambda taught: learner.finished(taught.model)).value,
-        classes=names,
-        guarantee=max(guarantees.values(), key=lambda each: each.epsilon),
-        guarantees=guarantees,
-        receipts=release.receipts,
-        plan=plan,
-        exhausted=int(release.value.refused.sum()),
-        curve=judge.curve,
-        recipe=recipe_of(plan, learner, local_learner, learning, teaching, public_samples, number),
-        metrics={"rounds": release.value.rounds, "seconds": time.perf_counter() - started},
-    )
+    recipe = recipe_of(plan, learner, local_learner, learning, teaching, public_samples, number)
+    return Transfer.of(release, learner, names, plan, guarantees, recipe, judge.curve, time.perf_counter() - started)
 
 
 class _Judge:

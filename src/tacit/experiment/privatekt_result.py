@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import ONE_PLACE, Adjacency, Guarantee, Trust, Unit
-from tacit.core.release import Receipt
+from tacit.core.release import Receipt, Release
 from tacit.experiment.machine import versions
 from tacit.experiment.privatekt_plan import TransferPlan, plan_transfer
 from tacit.experiment.run import new_folder
-from tacit.methods.privatekt.coordinator import Teaching
+from tacit.methods.privatekt.coordinator import Taught, Teaching
+from tacit.methods.privatekt.knowledge import Learner
 from tacit.methods.privatekt.models import Learning
 from tacit.students.saved import load_student, save_student
 
@@ -55,6 +56,34 @@ class Transfer:
     curve: list[tuple[int, float]]
     recipe: dict[str, Any]
     metrics: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        release: Release[Taught],
+        learner: Learner,
+        classes: NDArray[Any],
+        plan: TransferPlan,
+        guarantees: dict[str, Guarantee],
+        recipe: dict[str, Any],
+        curve: list[tuple[int, float]],
+        seconds: float,
+    ) -> Transfer:
+        """The run whose rounds taught a global model; it is refused if nobody answered."""
+        if not guarantees:
+            raise InvalidInput("nobody answered: every account was spent before the first round")
+        return cls(
+            student=release.map(lambda taught: learner.finished(taught.model)).value,
+            classes=classes,
+            guarantee=max(guarantees.values(), key=lambda each: each.epsilon),
+            guarantees=guarantees,
+            receipts=release.receipts,
+            plan=plan,
+            exhausted=int(release.value.refused.sum()),
+            curve=curve,
+            recipe=recipe,
+            metrics={"rounds": release.value.rounds, "seconds": seconds},
+        )
 
     def save(self, folder: str | Path) -> Path:
         """Write ``run.json``, with every holder's guarantee and receipt, and the student, into a new folder."""

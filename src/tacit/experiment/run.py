@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 from tacit.accounting.compose import Rule, total
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.guarantee import Guarantee, decimal
-from tacit.core.release import Receipt
+from tacit.core.release import Receipt, Release
 from tacit.core.spend import Spend
 from tacit.experiment.machine import versions
+from tacit.methods.rknn.coordinator import Labeling
+from tacit.students.flattened import for_images
 from tacit.students.saved import load_student, save_student
 
 __all__ = ["Run", "load"]
@@ -60,6 +62,31 @@ class Run:
     receipts: tuple[Receipt, ...]
     recipe: dict[str, Any]
     metrics: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        release: Release[Labeling],
+        student: Any,  # noqa: ANN401
+        public: NDArray[Any],
+        classes: NDArray[Any],
+        guarantee: Guarantee,
+        recipe: dict[str, Any],
+    ) -> Run:
+        """The run that released a labeling of the public samples and taught a student from it."""
+        labeling = release.value
+        return cls(
+            student=for_images(student) if public.ndim > 2 else student,
+            labels=classes[labeling.labels],
+            probabilities=labeling.probabilities,
+            classes=classes,
+            queries=labeling.clusters.centres,
+            query_labels=classes[labeling.query_labels],
+            membership=labeling.clusters.membership,
+            guarantee=guarantee,
+            receipts=release.receipts,
+            recipe=recipe,
+        )
 
     def save(self, folder: str | Path) -> Path:
         """Write ``run.json``, ``labels.csv``, ``queries.npz`` and the student into a new folder, all or nothing."""

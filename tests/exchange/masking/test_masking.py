@@ -228,7 +228,7 @@ def test_a_spoiled_box_and_wrong_shares_do_not_spoil_the_sum(liars):
     for name, each in nodes.items():
         sent = each.step("unmask", inbox[name])
         if name in liars:
-            sent = broken(sent, shares=np.zeros_like(decode(sent)["shares"]))
+            sent = broken(sent, openings=np.zeros_like(decode(sent)["openings"]))
         state = server.accept(state, name, sent)
     state, _ = server.close(state)
     assert server.result(state, "votes", (CELLS,)).value.tolist() == expected(nodes, nodes, session.plan).tolist()

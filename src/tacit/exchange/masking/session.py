@@ -196,18 +196,12 @@ def read_roster(payload: bytes, session: Session, seen: bool = False) -> dict[st
 
 def write_boxes(node: str, boxes: Mapping[str, bytes], session: Session) -> bytes:
     """Sealed boxes by whom they are for, or from whom they are."""
-    names = sorted(boxes)
-    pieces = packed(b"".join(boxes[name] for name in names))
-    return encode({"session": session.digest, "node": node, "names": names, "boxes": pieces})
+    return _write_pieces(node, "boxes", boxes, session)
 
 
 def read_boxes(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]:
     """The node in question and its boxes by the other node's name."""
-    fields = _of_session(payload, session, "boxes")
-    node, names = _known(fields.text("node"), session), _names(fields, len(session.nodes))
-    pieces = _pieces(fields, "boxes", BOX, len(names))
-    fields.done()
-    return node, {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
+    return _read_pieces(payload, session, "boxes", BOX)
 
 
 def write_input(node: str, paid: bytes, session: Session) -> bytes:
@@ -244,18 +238,12 @@ def read_question(payload: bytes, session: Session) -> tuple[list[str], list[str
 
 def write_openings(node: str, openings: Mapping[str, bytes], session: Session) -> bytes:
     """One share about every other node."""
-    names = sorted(openings)
-    pieces = packed(b"".join(openings[name] for name in names))
-    return encode({"session": session.digest, "node": node, "names": names, "shares": pieces})
+    return _write_pieces(node, "openings", openings, session)
 
 
 def read_openings(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]:
     """The node that gives shares, and its share about each other one."""
-    fields = _of_session(payload, session, "openings")
-    node, names = _known(fields.text("node"), session), _names(fields, len(session.nodes))
-    pieces = _pieces(fields, "shares", KEY, len(names))
-    fields.done()
-    return node, {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
+    return _read_pieces(payload, session, "openings", KEY)
 
 
 def _of_session(payload: bytes, session: Session, what: str, most: int | None = None) -> Fields:
@@ -270,6 +258,21 @@ def _names(fields: Fields, most: int, name: str = "names") -> tuple[str, ...]:
     if list(names) != sorted(set(names)):
         raise InvalidInput(f"the {fields.what}'s {name} must be sorted, and each be there once")
     return names
+
+
+def _write_pieces(node: str, what: str, pieces: Mapping[str, bytes], session: Session) -> bytes:
+    names = sorted(pieces)
+    joined = packed(b"".join(pieces[name] for name in names))
+    return encode({"session": session.digest, "node": node, "names": names, what: joined})
+
+
+def _read_pieces(payload: bytes, session: Session, what: str, size: int) -> tuple[str, dict[str, bytes]]:
+    """A node, and one piece of so many bytes for each of the nodes that it names."""
+    fields = _of_session(payload, session, what)
+    node, names = _known(fields.text("node"), session), _names(fields, len(session.nodes))
+    pieces = _pieces(fields, what, size, len(names))
+    fields.done()
+    return node, {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
 
 
 def _pieces(fields: Fields, name: str, size: int, count: int) -> list[bytes]:
