@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Representation
 from tacit.representations.chained import Chained
+from tacit.representations.clustering_head import ClusteringHead
 from tacit.representations.deskewed import Deskewed
 from tacit.representations.even_width import EvenWidth
 from tacit.representations.hog import OrientedGradients
@@ -30,12 +31,22 @@ REPRESENTATIONS: Mapping[str, Callable[[NDArray[Any], int], Representation]] = {
     "standardised": lambda public, _: Standardised.fit(public),
     "pca": lambda public, _: PrincipalComponents.fit(public),
     "spectral": lambda public, queries: spectral_map(public, modes(len(public), queries)),
+    "groups": lambda public, queries: _groups(public, queries),
     "gradients": lambda public, queries: _gradients(public, queries),
     "handwriting": lambda public, queries: _gradients(public, queries, Deskewed.fit, EvenWidth.fit),
     "patches": lambda public, _: Chained.fit(public, PatchDictionary.fit, PrincipalComponents.fit),
     "imagenet": lambda public, _: _imagenet(public),
     "umap": lambda public, _: _umap(public),
 }
+
+
+def _groups(public: NDArray[Any], queries: int) -> Representation:
+    """As many groups as queries on which neighbours agree, by the direction of the first components."""
+
+    def components(rows: NDArray[Any]) -> Representation:
+        return PrincipalComponents.fit(rows, 128)
+
+    return Chained.fit(public, components, Directions.fit, lambda rows: ClusteringHead.fit(rows, queries))
 
 
 def _gradients(public: NDArray[Any], queries: int, *before: Callable[[NDArray[Any]], Representation]) -> Representation:

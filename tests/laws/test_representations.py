@@ -20,6 +20,7 @@ from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
 from tacit.neighbors import nearest_queries
 from tacit.representations.chained import Chained
+from tacit.representations.clustering_head import ClusteringHead
 from tacit.representations.deskewed import Deskewed
 from tacit.representations.encoded_cache import digest
 from tacit.representations.hog import OrientedGradients
@@ -69,6 +70,7 @@ FITS = {
     "mixture": lambda public: Chained.fit(
         public, partial(PrincipalComponents.fit, components=6), partial(MixtureShares.fit, groups=4)
     ),
+    "head": partial(ClusteringHead.fit, groups=4, neighbors=5, starts=2),
     "student": lambda public: StudentFeatures(Doubled(repr(public.sum()))),
 }
 # These take from the public samples only what both sets have in common: their width, shape and brightness.

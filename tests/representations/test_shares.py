@@ -1,5 +1,7 @@
 """Spaces whose axes are the questions: a sample's nearest axis is its group."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
 from tacit.neighbors import nearest_queries
 from tacit.representations.chained import Chained
+from tacit.representations.clustering_head import ClusteringHead
 from tacit.representations.mixture import THINNEST, MixtureShares
 from tacit.representations.principal import PrincipalComponents
 from tacit.representations.shares import axes, shares
@@ -60,17 +63,18 @@ def test_a_mixture_follows_long_groups_that_k_means_cuts():
 @pytest.mark.parametrize("groups", [0, 1, 31])
 def test_impossible_numbers_of_groups_are_refused(groups):
     samples = np.repeat(PARTS.public_samples[:30], 2, axis=0)
-    for fit in (MixtureShares.fit, TransformedShares.fit):
+    for fit in (MixtureShares.fit, TransformedShares.fit, ClusteringHead.fit):
         with pytest.raises(InvalidInput, match="between 2 and the 30 distinct public samples"):
             fit(samples, groups=groups)
 
 
-def test_a_mixture_refuses_what_is_no_number():
+@pytest.mark.parametrize("fit", [MixtureShares.fit, partial(ClusteringHead.fit, neighbors=5)])
+def test_what_is_no_number_is_refused(fit):
     samples = PARTS.public_samples[:30, 20:23].copy()
-    fitted = MixtureShares.fit(samples, groups=2)
+    fitted = fit(samples, groups=2)
     samples[3, 0] = np.nan
     with pytest.raises(InvalidInput, match="finite"):
-        MixtureShares.fit(samples, groups=2)
+        fit(samples, groups=2)
     with pytest.raises(InvalidInput, match="finite"):
         fitted.encode(samples)
     assert np.isfinite(fitted.encode(np.full((1, 3), 1e300))).all()

@@ -46,9 +46,8 @@ def _main(bench: Bench, rounds: Rounds) -> Runner:
     own = {"iterations": count, "shares": shares, "one_to_one": rounds.one_to_one}
     settings = {**recipe.settings, **own, **rounds.settings}
     return lambda seed: measure(
-        bench.parts, rounds, seed, representation=recipe.represent(bench.parts.public_samples, rounds),
-        student=recipe.student(seed), **settings,
-    )  # fmt: skip
+        bench.parts, rounds, seed, representation=bench.represented(rounds), student=recipe.student(seed), **settings
+    )
 
 
 def queries(bench: Bench) -> Result:
@@ -111,10 +110,8 @@ def iterations(bench: Bench) -> Result:
         settings = {**recipe.settings, "iterations": count, "selection": selection, "view": "student"}
 
         def run(seed: int, asked: Rounds = asked, settings: Mapping[str, Any] = settings) -> Mapping[str, Any]:
-            represented = recipe.represent(bench.parts.public_samples, asked)
-            return measure(
-                bench.parts, asked, seed, representation=represented, student=recipe.student(seed), **settings
-            )
+            represented, student = bench.represented(asked), recipe.student(seed)
+            return measure(bench.parts, asked, seed, representation=represented, student=student, **settings)
 
         key = _key("iterations", asked) | {"iterations": count, "selection": selection}
         rows.append(bench.row(_named(iterations=count, selection=selection), key, run, NOTHING))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tacit.bench.recipes import RECIPES, Published, Recipe, Rounds
 from tacit.bench.table import Row
 from tacit.catalog import STUDENTS
 from tacit.core.errors import InvalidInput, TacitWarning
+from tacit.core.protocols import Representation
 from tacit.datasets.digits import Parts
 from tacit.experiment.baselines import accuracy
 from tacit.experiment.distill import distill
@@ -54,6 +55,7 @@ class Bench:
     reading: float = 0.0
     # Whether lines are made of kept measurements alone, however few; nothing is run.
     kept_only: bool = False
+    _spaces: dict[int, Representation] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -66,6 +68,13 @@ class Bench:
         recipe, begun = RECIPES[name], time.perf_counter()
         parts = recipe.parts(folder)
         return cls(name, parts, recipe, Memory(cache), runs, tell, time.perf_counter() - begun, kept_only)
+
+    def represented(self, rounds: Rounds) -> Representation:
+        """The recipe's first space for these rounds, fitted once: it depends on public samples and no seed."""
+        asked = rounds.queries[0]
+        if asked not in self._spaces:
+            self._spaces[asked] = self.recipe.represent(self.parts.public_samples, rounds)
+        return self._spaces[asked]
 
     def row(self, names: Mapping[str, str], settings: Mapping[str, Any], run: Runner, paper: Published) -> Row:
         """One line of a table: the same settings with as many seeds as there are runs."""
@@ -207,7 +216,7 @@ class Mapped:
         if self._encoded is None:
             bench = self._bench
             bench.tell("encoding")
-            fitted = bench.recipe.represent(bench.parts.public_samples, Rounds(1.0, (self._queries,)))
+            fitted = bench.represented(Rounds(1.0, (self._queries,)))
             self._encoded = replace(
                 bench.parts,
                 private_samples=fitted.encode(bench.parts.private_samples),

@@ -47,7 +47,8 @@ def rknn(
     neighbors: int = typer.Option(1, min=1, help="How many queries a record votes for (k)."),
     representation: str = typer.Option(
         "auto",
-        help="auto; identity, standardised, pca, spectral; for images gradients, handwriting, patches, imagenet, umap. "
+        help="auto; identity, standardised, pca, spectral, umap; groups, where classes are about equally frequent: one "
+        "query a class; for images gradients, handwriting, patches, imagenet. "
         "Fitted on public data only.",
     ),
     student: str = typer.Option(

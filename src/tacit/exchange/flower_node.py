@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.exchange.flower_environment import be_patient, require_version
 
-__all__ = ["main", "taken_up"]
+__all__ = ["main", "taken_up", "whole_or_not_at_all"]
 
 log = logging.getLogger("tacit.node")
 
@@ -43,16 +43,45 @@ def taken_up(activate: Callable[..., Any]) -> Callable[..., Any]:
     return again
 
 
+class _RunEnded(Exception):
+    """A run ended while its message was on its way to the node."""
+
+
+def whole_or_not_at_all(pull: Callable[..., Any]) -> Callable[..., Any]:
+    """Take a message that could not be fetched for one that was never there.
+
+    Where a run ends while a late node fetches its question, Flower keeps the empty message, and a process waits for
+    its content for good. A few of them, and the node hears nothing more. Told as an ordinary failure, all is undone.
+    """
+    from flwr.supercore.run import RunNotRunningException
+
+    def telling(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:  # noqa: ANN401
+            try:
+                return call(*arguments)
+            except RunNotRunningException:
+                raise _RunEnded("its run is over") from None
+
+        return called
+
+    def pulled(**given: Any) -> Any:  # noqa: ANN401
+        fetching = {name: telling(given[name]) for name in ("pull_object", "confirm_message_received")}
+        return pull(**given | fetching)
+
+    return pulled
+
+
 def main() -> None:
     """``flower-supernode``, on a machine that may be busy."""
     require_version()
     be_patient()
     from flwr.supercore import heartbeat
-    from flwr.supernode import fleet_http_connection
+    from flwr.supernode import fleet_http_connection, start_client_internal
     from flwr.supernode.cli import flower_supernode
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
     FleetHttpClient.ActivateNode = taken_up(FleetHttpClient.ActivateNode)
+    start_client_internal._pull_and_store_message = whole_or_not_at_all(start_client_internal._pull_and_store_message)
     heartbeat.HEARTBEAT_DEFAULT_INTERVAL = fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT
     flower_supernode()
 

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 
-__all__ = ["axes", "require_groups", "shares"]
+__all__ = ["axes", "measurable", "require_groups", "shares"]
 
 # e^−t as (1 + t/2^10)^−(2^10): a library's exponential may round by where a number stands in an array, ten
 # multiplications cannot. It is above e^−t by 5 % at t = 10, and of the same order everywhere.
 SQUARINGS = 10
 # Beyond this a share is 0 in float32.
 LARGEST_PENALTY = 500.0
+# Squares stay finite up to here; a sample that far out is in no group anyway.
+FARTHEST = 1e100
 
 
 def shares(penalties: NDArray[np.float64]) -> Floats:
@@ -40,6 +42,17 @@ def shares(penalties: NDArray[np.float64]) -> Floats:
         total += column
     fractions: Floats = (likely / total[:, None]).astype(np.float32)
     return fractions
+
+
+def measurable(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """The rows as numbers that can be squared; what is no number is refused.
+
+    >>> measurable(np.array([[1e300, -2.0]])).tolist()
+    [[1e+100, -2.0]]
+    """
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        raise InvalidInput("a sample has a value that is not a finite number")
+    return np.clip(rows.astype(np.float64), -FARTHEST, FARTHEST)
 
 
 def axes(groups: int) -> Floats:
