@@ -96,6 +96,7 @@ ORDINARY_RANDOMNESS = {
     "core/randomness.py",
     "private/partition.py",
     "datasets/digits.py",
+    "representations/clustering_head.py",
     "representations/patches.py",
     "representations/transformed_kmeans.py",
 }
