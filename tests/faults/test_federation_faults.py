@@ -78,11 +78,12 @@ class Cell:
         self.service = SERVICES.get(trust)
         if self.service is not None and not self.processes.alive(self.service):
             whole.start_service(self.service)
-        self.before = self.spent()
+        self.before = {request for paid in self.paid().values() for request in paid}
 
-    def spent(self):
+    def paid(self):
+        """The requests that everyone paid for."""
         paying = (*NAMES, "curator") if self.trust == "central" else NAMES
-        return {name: len(self.whole.payments(name)) for name in paying}
+        return {name: [each.receipt.request for each in self.whole.payments(name)] for name in paying}
 
     def begin(self, name="", **more):
         """Submit the job, and come back when its step has begun."""
@@ -111,7 +112,8 @@ class Cell:
         return set(self.work.turn["answered"])
 
     def check_payments(self, jobs=1):
-        paid = {name: after - self.before[name] for name, after in self.spent().items()}
+        # Who was late in the cell before may have paid for it only now; the others had then.
+        paid = {name: sum(each not in self.before for each in after) for name, after in self.paid().items()}
         assert all(1 <= paid[name] <= jobs for name in self.answered)
         assert all(paid[name] <= jobs for name in NAMES)
         # The curator pays once for every sum that it lets out.
