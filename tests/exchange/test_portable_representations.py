@@ -12,6 +12,7 @@ from tacit.core.errors import InvalidInput
 from tacit.exchange.fields import Fields
 from tacit.exchange.portable_representations import read_representation, representation_fields
 from tacit.representations.chained import Chained
+from tacit.representations.clustering_head import ClusteringHead
 from tacit.representations.mixture import MixtureShares
 from tacit.representations.patches import PatchDictionary
 from tacit.representations.scaled import Directions, Identity
@@ -24,6 +25,7 @@ def representations():
     for name in sorted(set(REPRESENTATIONS) - {"umap", "imagenet", "patches"}):
         yield name, REPRESENTATIONS[name](IMAGES, 10)
     yield "mixture", MixtureShares.fit(IMAGES[:, :2, 0], groups=2)
+    yield "head", ClusteringHead.fit(IMAGES, groups=2, starts=1)
     yield "transformed", TransformedShares.fit(IMAGES[:10], 2, changes=Changes((0.0,), (0.0,), (1.0,)))
     yield "directions", Directions(64)
     yield "patches", PatchDictionary.fit(IMAGES, words=5, patch=4)
@@ -92,6 +94,8 @@ def spoiled(name, **changes):
         spoiled("spectral", neighbors=120),
         spoiled("spectral", places=np.zeros((3, 2), dtype=np.float32)),
         spoiled("mixture", offsets=np.zeros(7)),
+        spoiled("head", offsets=np.zeros(7)),
+        spoiled("head", weights=np.zeros((0, 64))),
         spoiled("transformed", softness=0.0),
         spoiled("transformed", dark=1.0, bright=1.0),
         {"kind": "chained", "parts": []},

@@ -23,6 +23,7 @@ from tacit.core.protocols import Representation
 from tacit.exchange.fields import Fields, packed
 from tacit.representations import patches, transformed_kmeans
 from tacit.representations.chained import Chained
+from tacit.representations.clustering_head import ClusteringHead
 from tacit.representations.deskewed import Deskewed
 from tacit.representations.even_width import EvenWidth
 from tacit.representations.grid import snapped
@@ -178,6 +179,11 @@ def _mixture(fields: Fields) -> MixtureShares:
     return MixtureShares(means, scales, _table(fields, "offsets", REAL, (groups,)))
 
 
+def _head(fields: Fields) -> ClusteringHead:
+    weights = _table(fields, "weights", REAL, (None, None))
+    return ClusteringHead(weights, _table(fields, "offsets", REAL, (len(weights),)))
+
+
 def _transformed(fields: Fields) -> TransformedShares:
     shape = _image(fields)
     dark, bright = _range(fields)
@@ -271,6 +277,7 @@ KINDS: Mapping[str, tuple[str, Writer, Reader]] = {
     ),
     "interpolated": ("interpolated.Interpolated", _attributes("anchors", "places", "neighbors"), _interpolated),
     "mixture": ("mixture.MixtureShares", _attributes("means", "scales", "offsets"), _mixture),
+    "head": ("clustering_head.ClusteringHead", _attributes("weights", "offsets"), _head),
     "transformed": ("transformed_kmeans.TransformedShares", _attributes(*IMAGE, "forms", "softness"), _transformed),
     "chained": (
         "chained.Chained",
