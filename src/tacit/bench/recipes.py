@@ -62,13 +62,13 @@ class Published:
 class Recipe:
     """One data set's way from images to a student.
 
-    ``represent`` fits the first space to the public samples, for the queries of the rounds; ``student`` makes an
-    untrained
-    student for a seed; ``rounds`` are the budgets of the main table beside the paper's figures.
+    ``represent`` fits the first space to the public samples and to how many queries are asked there, as the catalog
+    does; ``student`` makes an untrained student for a seed; ``rounds`` are the budgets of the main table beside the
+    paper's figures.
     """
 
     parts: Callable[[Path], Parts]
-    represent: Callable[[NDArray[Any], Rounds], Representation]
+    represent: Callable[[NDArray[Any], int], Representation]
     student: Callable[[int], Any]
     rounds: Mapping[str, tuple[Rounds, Published]]
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -126,18 +126,18 @@ def _other_hand(folder: Path) -> Parts:
     )  # fmt: skip
 
 
-def _modes(rounds: Rounds) -> int:
+def _modes(queries: int) -> int:
     """Modes of the neighbour graph: no more than there are queries, or some tell apart what no query asks about."""
-    return min(rounds.queries[0], 12)
+    return min(queries, 12)
 
 
-def _handwriting(public: NDArray[Any], rounds: Rounds) -> Representation:
+def _handwriting(public: NDArray[Any], queries: int) -> Representation:
     """Gradients, half-whitened components, and a map of the neighbour graph."""
     return Chained.fit(
         public,
         OrientedGradients.fit,
         lambda gradients: PrincipalComponents.fit(gradients, 64, whitening=0.25),
-        lambda components: spectral_map(components, _modes(rounds)),
+        lambda components: spectral_map(components, _modes(queries)),
     )
 
 
@@ -160,11 +160,11 @@ def _even_grey(images: NDArray[Any]) -> NDArray[np.float32]:
     return even
 
 
-def _photographs(public: NDArray[Any], rounds: Rounds) -> Representation:
+def _photographs(public: NDArray[Any], queries: int) -> Representation:
     """For a query a class, groups of neighbours; for more, a map of the neighbour graph with modes for so many."""
-    if rounds.queries[0] == KINDS:
+    if queries == KINDS:
         return REPRESENTATIONS["groups"](public, KINDS)
-    modes = _modes(rounds) if rounds.queries[0] <= FEW else MANY_MODES
+    modes = _modes(queries) if queries <= FEW else MANY_MODES
     # A third of the public samples draw the map as well as all of them, in a ninth of the time.
     return Chained.fit(
         public[::3],
@@ -223,7 +223,7 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "svhn": Recipe(
         parts=_svhn,
-        represent=lambda public, rounds: Chained.fit(
+        represent=lambda public, _: Chained.fit(
             public, lambda rows: OrientedGradients.fit(rows, cell=5), lambda rows: PrincipalComponents.fit(rows, 64)
         ),
         student=_torch(

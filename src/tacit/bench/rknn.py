@@ -46,7 +46,12 @@ def _main(bench: Bench, rounds: Rounds) -> Runner:
     own = {"iterations": count, "shares": shares, "one_to_one": rounds.one_to_one}
     settings = {**recipe.settings, **own, **rounds.settings}
     return lambda seed: measure(
-        bench.parts, rounds, seed, representation=bench.represented(rounds), student=recipe.student(seed), **settings
+        bench.parts,
+        rounds,
+        seed,
+        representation=bench.represented(rounds.queries[0]),
+        student=recipe.student(seed),
+        **settings,
     )
 
 
@@ -110,7 +115,7 @@ def iterations(bench: Bench) -> Result:
         settings = {**recipe.settings, "iterations": count, "selection": selection, "view": "student"}
 
         def run(seed: int, asked: Rounds = asked, settings: Mapping[str, Any] = settings) -> Mapping[str, Any]:
-            represented, student = bench.represented(asked), recipe.student(seed)
+            represented, student = bench.represented(asked.queries[0]), recipe.student(seed)
             return measure(bench.parts, asked, seed, representation=represented, student=student, **settings)
 
         key = _key("iterations", asked) | {"iterations": count, "selection": selection}
@@ -186,7 +191,7 @@ def stages(bench: Bench) -> Result:
         for caches in ("cold", "warm"):
             clock = Stages()
             clock("fitting the first space")
-            represented = bench.recipe.represent(bench.parts.public_samples, rounds)
+            represented = bench.recipe.represent(bench.parts.public_samples, rounds.queries[0])
             settings = {**bench.recipe.settings, "iterations": len(rounds.queries), "private_cache": folder}
             found = measure(
                 bench.parts, rounds, 0, representation=represented, student=bench.recipe.student(0), stage=clock,

@@ -69,12 +69,11 @@ class Bench:
         parts = recipe.parts(folder)
         return cls(name, parts, recipe, Memory(cache), runs, tell, time.perf_counter() - begun, kept_only)
 
-    def represented(self, rounds: Rounds) -> Representation:
-        """The recipe's first space for these rounds, fitted once: it depends on public samples and no seed."""
-        asked = rounds.queries[0]
-        if asked not in self._spaces:
-            self._spaces[asked] = self.recipe.represent(self.parts.public_samples, rounds)
-        return self._spaces[asked]
+    def represented(self, queries: int) -> Representation:
+        """The recipe's first space for so many queries, fitted once: it depends on public samples and no seed."""
+        if queries not in self._spaces:
+            self._spaces[queries] = self.recipe.represent(self.parts.public_samples, queries)
+        return self._spaces[queries]
 
     def row(self, names: Mapping[str, str], settings: Mapping[str, Any], run: Runner, paper: Published) -> Row:
         """One line of a table: the same settings with as many seeds as there are runs."""
@@ -216,7 +215,7 @@ class Mapped:
         if self._encoded is None:
             bench = self._bench
             bench.tell("encoding")
-            fitted = bench.represented(Rounds(1.0, (self._queries,)))
+            fitted = bench.represented(self._queries)
             self._encoded = replace(
                 bench.parts,
                 private_samples=fitted.encode(bench.parts.private_samples),

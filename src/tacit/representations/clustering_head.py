@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.neighbors import nearest_queries
+from tacit.representations.grid import blocks
 from tacit.representations.scaled import flat, same_width
 from tacit.representations.shares import axes, measurable, require_groups, shares
 
@@ -60,7 +62,7 @@ class ClusteringHead:
 
         Without ``neighbors`` a sample has 30, and no more than half of what a group of equal size holds.
         """
-        rows = measurable(flat(public))
+        rows = measurable(flat(public), "the public samples have")
         require_groups(rows, groups)
         if neighbors is None:
             neighbors = max(1, min(MOST_NEIGHBORS, len(rows) // (2 * groups)))
@@ -69,7 +71,7 @@ class ClusteringHead:
         if starts < 1:
             raise InvalidInput(f"starts must be at least 1, got {starts}")
         narrow = rows.astype(np.float32)
-        # Each sample is its own nearest one.
+        # Each sample is its own nearest one, or an equal one is.
         nearest = nearest_queries(narrow, narrow, neighbors + 1)[:, 1:]
         mean, spread = rows.mean(axis=0), float(rows.std()) or 1.0
         centred = (rows - mean) / spread
@@ -85,9 +87,13 @@ class ClusteringHead:
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 shares a sample."""
-        rows = measurable(same_width(samples, self.weights.shape[1]))
-        # einsum adds each row up by itself, always in the same order, whatever rows are around it.
-        return shares(-(np.einsum("nf,gf->ng", rows, self.weights) + self.offsets))
+        rows = same_width(samples, self.weights.shape[1])
+        result = np.empty((len(rows), len(self.weights)), dtype=np.float32)
+        for block in blocks(len(rows)):
+            # einsum adds each row up by itself, always in the same order, whatever rows are around it.
+            scores = np.einsum("nf,gf->ng", measurable(rows[block]), self.weights)
+            result[block] = shares(-(scores + self.offsets))
+        return result
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ def _train(rows: Reals, nearest: NDArray[Any], groups: int, rng: np.random.Gener
 
 def _loss(weights: Reals, own: Reals, other: Reals) -> tuple[float, Reals]:
     """How little neighbours agree and how uneven the groups are, and how that changes with the weights."""
-    mine, theirs = _softmax(own @ weights.T), _softmax(other @ weights.T)
+    mine, theirs = softmax(own @ weights.T, axis=1), softmax(other @ weights.T, axis=1)
     agree = np.maximum((mine * theirs).sum(axis=1, keepdims=True), FLOOR)
     sizes = np.maximum((mine + theirs).mean(axis=0) / 2, FLOOR)
     loss = -float(np.log(agree).mean()) + EVENNESS * float((sizes * np.log(sizes)).sum())
@@ -132,9 +138,3 @@ def _loss(weights: Reals, own: Reals, other: Reals) -> tuple[float, Reals]:
         by_score = shares_of * (by_share - (shares_of * by_share).sum(axis=1, keepdims=True))
         slopes.append(by_score.T @ shown)
     return loss, (slopes[0] + slopes[1]) / len(own)
-
-
-def _softmax(scores: Reals) -> Reals:
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    fractions: Reals = powers / powers.sum(axis=1, keepdims=True)
-    return fractions

@@ -51,7 +51,7 @@ class MixtureShares:
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
 
-        rows = measurable(flat(public))
+        rows = measurable(flat(public), "the public samples have")
         require_groups(rows, groups)
         floor = THINNEST * float(rows.var(axis=0).mean())
         mixture = GaussianMixture(groups, n_init=STARTS, reg_covar=floor, random_state=seed)
@@ -70,10 +70,10 @@ class MixtureShares:
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 shares a sample."""
-        rows = measurable(same_width(samples, self.means.shape[1]))
+        rows = same_width(samples, self.means.shape[1])
         result = np.empty((len(rows), len(self.means)), dtype=np.float32)
         for block in blocks(len(rows)):
-            result[block] = shares(self._penalties(rows[block]))
+            result[block] = shares(self._penalties(measurable(rows[block])))
         return result
 
     def _penalties(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -44,14 +44,14 @@ def shares(penalties: NDArray[np.float64]) -> Floats:
     return fractions
 
 
-def measurable(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """The rows as numbers that can be squared; what is no number is refused.
+def measurable(rows: NDArray[Any], whose: str = "a sample has") -> NDArray[np.float64]:
+    """The rows as numbers that can be squared; what is no number is refused in the owner's name.
 
     >>> measurable(np.array([[1e300, -2.0]])).tolist()
     [[1e+100, -2.0]]
     """
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-        raise InvalidInput("a sample has a value that is not a finite number")
+        raise InvalidInput(f"{whose} a value that is not a finite number")
     return np.clip(rows.astype(np.float64), -FARTHEST, FARTHEST)
 
 
