@@ -39,7 +39,7 @@ class Memory:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def recall(self, settings: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """What was measured under these settings, or what is measured now; with its time and the memory held."""
@@ -54,7 +54,7 @@ class Memory:
             "megabytes": round(megabytes()),
             "settings": dict(settings),
         }
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         file = self._file(settings)
         partial = file.with_suffix(f".{os.getpid()}.partial")
         partial.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -74,4 +74,4 @@ class Memory:
 
     def _file(self, settings: Mapping[str, Any]) -> Path:
         words = json.dumps(settings, sort_keys=True, ensure_ascii=False)
-        return self._folder / f"{hashlib.sha256(words.encode()).hexdigest()[:24]}.json"
+        return self.folder / f"{hashlib.sha256(words.encode()).hexdigest()[:24]}.json"

@@ -20,6 +20,10 @@ MEASURES = {"labels": 100.0, "test": 100.0, "seconds": 1.0, "megabytes": 1.0}
 SELECTIONS = ("diverse", "clusters", "margin", "entropy")
 # So much budget that noise never decides: what the same pipeline would give without privacy.
 NO_NOISE = 1e6
+SHARED = (
+    "Lines of two iterations with the same seed begin alike: their first student was trained for the first of them, "
+    "and may be missing from the seconds of the others."
+)
 
 
 def table(bench: Bench) -> Result:
@@ -112,16 +116,23 @@ def iterations(bench: Bench) -> Result:
         # As many queries a round as the recipe has, the last number again where it has fewer.
         given = rounds.queries + rounds.queries[-1:] * count
         asked = replace(rounds, queries=given[:count])
-        settings = {**recipe.settings, "iterations": count, "selection": selection, "view": "student"}
+        names = _named(iterations=count, selection=selection)
+        if asked == rounds and selection == "diverse" and recipe.shares is None:
+            rows.append(bench.row(names, _key("table1", rounds), _main(bench, rounds), NOTHING))
+            continue
+        own = {"iterations": count, "shares": None, "selection": selection, "view": "student"}
+        settings = {**recipe.settings, **rounds.settings, **own}
 
         def run(seed: int, asked: Rounds = asked, settings: Mapping[str, Any] = settings) -> Mapping[str, Any]:
-            represented, student = bench.represented(asked.queries[0]), recipe.student(seed)
+            represented = bench.represented(asked.queries[0])
+            # Lines that begin alike have the same first student: it is trained once.
+            student = recipe.student(seed, checkpoint=bench.memory.folder / "training")
             return measure(bench.parts, asked, seed, representation=represented, student=student, **settings)
 
         key = _key("iterations", asked) | {"iterations": count, "selection": selection}
-        rows.append(bench.row(_named(iterations=count, selection=selection), key, run, NOTHING))
+        rows.append(bench.row(names, key, run, NOTHING))
     caption = f"One budget, ε = {rounds.epsilon:g}, split evenly over iterations on {bench.name}, %."
-    return Result(f"rknn-{bench.name}-iterations", caption, rows, MEASURES, recipe.notes)
+    return Result(f"rknn-{bench.name}-iterations", caption, rows, MEASURES, (*recipe.notes, SHARED))
 
 
 def teaching(bench: Bench) -> Result:
@@ -192,7 +203,8 @@ def stages(bench: Bench) -> Result:
             clock = Stages()
             clock("fitting the first space")
             represented = bench.recipe.represent(bench.parts.public_samples, rounds.queries[0])
-            settings = {**bench.recipe.settings, "iterations": len(rounds.queries), "private_cache": folder}
+            own = {"iterations": len(rounds.queries), "private_cache": folder}
+            settings = {**bench.recipe.settings, **own, **rounds.settings}
             found = measure(
                 bench.parts, rounds, 0, representation=represented, student=bench.recipe.student(0), stage=clock,
                 **settings,

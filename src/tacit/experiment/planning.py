@@ -46,16 +46,19 @@ CHUNK = 4096
 
 @dataclass(frozen=True)
 class PlannedRound:
-    """One iteration: the mechanism that its share of the budget buys, how many queries, and where they lie."""
+    """One iteration: the mechanism that its share of the budget buys, how many queries, where they lie, and whether
+    answers are read as proportions.
+    """
 
     choice: Choice
     queries: int
     selection: str
+    proportions: bool
 
     @property
     def round(self) -> Round:
         """The round as the coordinator runs it."""
-        return Round(self.queries, self.choice.mechanism, self.choice.reader, self.selection)
+        return Round(self.queries, self.choice.mechanism, self.choice.reader, self.selection, self.proportions)
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,9 @@ def plan(
         return [choose(count, share, stretch) for count, share in zip(asked_for, parts, strict=True)]
 
     rounds = tuple(
-        PlannedRound(_read(choice, one_to_one, labels), count, selection if number else "clusters")
+        PlannedRound(
+            _read(choice, one_to_one, labels), count, selection if number else "clusters", labels == "proportions"
+        )
         for number, (choice, count) in enumerate(zip(_together(choices, budget, slack), asked_for, strict=True))
     )
     votes = records * unit.records * neighbors / rounds[0].queries

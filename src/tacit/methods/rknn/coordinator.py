@@ -22,7 +22,7 @@ from tacit.methods.rknn.connections import NEAREST, balanced_heights
 from tacit.methods.rknn.queries import Clusters, cluster, margins
 from tacit.methods.rknn.reading import Reader
 from tacit.methods.rknn.selection import SELECTIONS, UNASKED
-from tacit.methods.rknn.spreading import lead
+from tacit.methods.rknn.spreading import lead, shared_out
 from tacit.methods.rknn.wire import VoteAsk
 
 __all__ = ["BALANCED", "Labeling", "Revision", "Round", "VoteCoordinator", "VoteState", "round_requests"]
@@ -37,33 +37,29 @@ class Round:
     """One question: how many queries, what answers it, how answers are read, and where later queries lie.
 
     ``selection`` names one of ``SELECTIONS``; the first round knows no student, and asks about clusters.
+    ``proportions`` says that the reader's probabilities are how the classes share a cluster.
     """
 
     queries: int
     mechanism: Mechanism[Any, Any]
     reader: Reader
     selection: str = "clusters"
+    proportions: bool = False
 
 
 @dataclass(frozen=True)
 class Labeling:
     """What the public samples are labeled with, and how it came about.
 
-    ``probabilities`` are there only where counts were paid for; labels alone carry no such confidence.
+    ``probabilities`` are there only where counts were paid for and every sample was asked about; labels alone carry no
+    such confidence.
     """
 
     clusters: Clusters
     query_labels: Integers  # (s,)
-    query_probabilities: Reals | None  # (s, classes)
     labels: Integers  # (public samples,)
     confidence: Reals  # (public samples,), from 0: might as well be another label, to 1
-
-    @property
-    def probabilities(self) -> Reals | None:
-        """The class probabilities of every public sample, if counts were released and every sample was asked about."""
-        if self.query_probabilities is None or (self.clusters.membership == UNASKED).any():
-            return None
-        return self.query_probabilities[self.clusters.membership]
+    probabilities: Reals | None = None  # (public samples, classes)
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,8 @@ class VoteCoordinator:
         return gather(state.answers).map(lambda labelings: labelings[-1])
 
     def _label(self, state: VoteState, answer: Any) -> Labeling:  # noqa: ANN401
-        query_labels, query_probabilities = self._rounds[len(state.answers)].reader(answer)
+        this = self._rounds[len(state.answers)]
+        query_labels, query_probabilities = this.reader(answer)
         asked = state.clusters.membership != UNASKED
         labels, confidence = np.empty(len(asked), dtype=np.int64), np.empty(len(asked))
         part = Clusters(state.clusters.centres, state.clusters.membership[asked])
@@ -192,5 +189,12 @@ class VoteCoordinator:
             # What was not asked about is what the student was sure of: its own word stands.
             labels[~asked] = state.guesses[~asked].argmax(axis=1)
             confidence[~asked] = lead(state.guesses[~asked])
-        labeling = Labeling(state.clusters, query_labels, query_probabilities, labels, confidence)
+        probabilities = None
+        if query_probabilities is not None and asked.all():
+            probabilities = query_probabilities[part.membership]
+            if this.proportions and state.guesses is not None:
+                # The answer says how many of a cluster are of each class; the student may know which.
+                probabilities = shared_out(query_probabilities, part.membership, state.guesses)
+                labels, confidence = probabilities.argmax(axis=1).astype(np.int64), lead(probabilities)
+        labeling = Labeling(state.clusters, query_labels, labels, confidence, probabilities)
         return labeling if self._spread is None else self._spread(labeling)

@@ -1,4 +1,4 @@
-"""From the labels of a few queries to labels of all public samples: by cluster, or over the neighbour graph.
+"""From the labels of a few queries to labels of all public samples: by cluster, by guesses, or over the graph.
 
 All of it is post-processing of released labels with public samples, so it costs nothing.
 """
@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 
-__all__ = ["keep_surest", "lead", "propagate"]
+__all__ = ["keep_surest", "lead", "propagate", "shared_out"]
 
 Reals = NDArray[np.float64]
 
 # How much of a sample's belief comes from its neighbours, at each step of the walk.
 FROM_NEIGHBORS = 0.9
 STEPS = 100
+# How much of every guess is left open: a class that a student rules out can still be what the votes say.
+LEFT_OPEN = 1e-3
+FITTINGS = 20
 
 
 def propagate(graph: Any, beliefs: Reals) -> Reals:  # noqa: ANN401
@@ -50,6 +53,36 @@ def propagate(graph: Any, beliefs: Reals) -> Reals:  # noqa: ANN401
     total = scaled.sum(axis=1, keepdims=True)
     result: Reals = np.where(total > 0, scaled / np.where(total > 0, total, 1), 1 / beliefs.shape[1])
     return result
+
+
+def shared_out(proportions: Reals, membership: Integers, guesses: Reals) -> Reals:
+    """What each sample is, given how the classes share its cluster and a student's guess at every sample.
+
+    Votes say how many of a cluster are of each class, not which; guesses say which, and may be wrong about how many. So
+    the guesses of a cluster are weighted, class by class, until they add up to its proportions (iterative proportional
+    fitting): of all tables with these sums it is the one nearest to the guesses.
+
+    >>> guesses = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]])
+    >>> shares = shared_out(np.array([[0.5, 0.5]]), np.zeros(4, dtype=np.int64), guesses)
+    >>> shares.argmax(axis=1).tolist(), shares.mean(axis=0).round(3).tolist()
+    ([0, 0, 1, 1], [0.5, 0.5])
+    """
+    open_guesses = (1 - LEFT_OPEN) * guesses + LEFT_OPEN / guesses.shape[1]
+    weights = np.ones_like(proportions)
+    sizes = np.bincount(membership, minlength=len(proportions))[:, None]
+    by_cluster = np.argsort(membership, kind="stable")
+    filled = np.flatnonzero(sizes.ravel())
+    starts = (np.cumsum(sizes) - sizes.ravel())[filled]
+    rows, owners = open_guesses[by_cluster], membership[by_cluster]
+    for _ in range(FITTINGS):
+        weighted = rows * weights[owners]
+        weighted /= weighted.sum(axis=1, keepdims=True)
+        means = np.add.reduceat(weighted, starts) / sizes[filled]
+        weights[filled] *= proportions[filled] / np.maximum(means, 1e-300)
+    weighted = rows * weights[owners]
+    shares: Reals = np.empty_like(weighted)
+    shares[by_cluster] = weighted / weighted.sum(axis=1, keepdims=True)
+    return shares
 
 
 def lead(probabilities: Reals) -> Reals:
