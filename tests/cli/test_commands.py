@@ -109,6 +109,17 @@ def test_an_interrupted_run_is_taken_up_and_pays_once(files, monkeypatch, capsys
     assert (files / "out/run.json").exists()
 
 
+def test_rounds_are_split_as_the_user_says(files, capsys):
+    rounds = ("--iterations", 2, "--queries-each", "30,20", "--shares", "1,3", "--selection", "clusters")
+    assert run(*BASE, *rounds, "--labels", "proportions", "--view", "same", "--seed", 1, "--out", "out") == 0
+    told = json.loads((files / "out/run.json").read_text())
+    assert [each["queries"] for each in told["recipe"]["rounds"]] == [30, 20]
+    assert told["recipe"]["rounds"][1]["selection"] == "clusters"
+    assert told["recipe"]["view"] == "same"
+    assert told["guarantee"]["epsilon"] == "1"
+    assert "2 share the budget, with 30, 20 queries" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -125,6 +136,16 @@ def test_an_interrupted_run_is_taken_up_and_pays_once(files, monkeypatch, capsys
         (("--queries", "5", "--neighbors", "6"), "neighbors must be at most the 5 queries"),
         (("--queries", "5000"), "queries must be between 1"),
         (("--queries", "0"), "queries"),
+        (("--queries", "5", "--queries-each", "5"), "--queries and --queries-each both say how many"),
+        (("--queries-each", "5,many"), "--queries-each must be numbers with commas between them, got '5,many'"),
+        (("--queries-each", "5,6", "--iterations", "3"), "one for each of the 3 iterations"),
+        (("--iterations", "2", "--shares", "1/0,1"), "--shares must be numbers with commas between them"),
+        (("--iterations", "2", "--shares", "1,2,3"), "one for each of the 2 iterations"),
+        (("--iterations", "2", "--shares", "1,-2"), "a share must be above 0"),
+        (("--iterations", "2", "--selection", "luck"), "selection must be one of"),
+        (("--iterations", "2", "--view", "mine"), "view must be one of"),
+        (("--connections", "far"), "connections must be nearest or balanced"),
+        (("--one-to-one", "--queries", "9"), "one_to_one gives every class one query"),
         (("--mechanism", "magic"), "unknown mechanism"),
         (("--representation", "magic"), "unknown representation"),
         (("--student", "magic"), "unknown student"),

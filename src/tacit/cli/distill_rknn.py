@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import typer
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from tacit.datasets.tables import Table
 
 __all__ = ["digest", "rknn"]
+
+Number = TypeVar("Number", int, Fraction)
 
 
 def rknn(
@@ -57,6 +61,25 @@ def rknn(
     iterations: int = typer.Option(
         1, min=1, help="Ask again, in the view of a student that learned from the answers; the budget is split."
     ),
+    queries_each: str | None = typer.Option(
+        None, help="With --iterations: how many queries each one has, like 300,100; instead of --queries."
+    ),
+    shares: str | None = typer.Option(
+        None, help="With --iterations: what each one spends of the budget, like 4,6; evenly if left out."
+    ),
+    selection: str = typer.Option(
+        "diverse",
+        help="Where later iterations ask: diverse (clusters, finer where the student is unsure), clusters, or the "
+        "samples it is least sure of by entropy or margin.",
+    ),
+    view: str = typer.Option(
+        "student",
+        help="Where later votes are cast: the student's features, a 'student map' of them, the same space.",
+    ),
+    connections: str = typer.Option("nearest", help="A record votes for the nearest queries, or for balanced ones."),
+    one_to_one: bool = typer.Option(
+        False, "--one-to-one", help="With a query a class: every class is given one query, which noise disturbs less."
+    ),
     spread: str = typer.Option("clusters", help="Labels go to a query's cluster, or on over the neighbour 'graph'."),
     keep: float = typer.Option(1.0, help="The share of the surest labels that are taught; the others abstain."),
     trust: str = typer.Option("central", help="central (a curator), or local or shuffle: one record a holder."),
@@ -81,6 +104,10 @@ def rknn(
         raise InvalidInput(
             "--seed makes a simulation, which must not spend a real budget: leave out --seed or --ledger"
         )
+    if queries is not None and queries_each is not None:
+        raise InvalidInput("--queries and --queries-each both say how many: leave one out")
+    asked = queries if queries_each is None else _numbers(queries_each, "--queries-each", int)
+    parts = None if shares is None else _numbers(shares, "--shares", Fraction)
     table, open_table, names = read_inputs(private, public, label, unit, classes)
     assert table.labels is not None
 
@@ -93,13 +120,14 @@ def rknn(
     }
     settings = {
         "--label": label, "--unit": unit, "--per-person": per_person, "--epsilon": epsilon, "--delta": delta,
-        "--labels": labels, "--mechanism": mechanism, "--queries": queries, "--neighbors": neighbors,
-        "--representation": representation, "--iterations": iterations, "--spread": spread,
-        "--keep": keep, "--trust": trust, "--adjacency": adjacency, "--account": account,
+        "--labels": labels, "--mechanism": mechanism, "--queries": asked, "--neighbors": neighbors,
+        "--representation": representation, "--iterations": iterations, "--spread": spread, "--keep": keep,
+        "--trust": trust, "--adjacency": adjacency, "--account": account, "--connections": connections,
+        "--one-to-one": one_to_one,
     }  # fmt: skip
     if iterations > 1:
         # A student chooses what is asked next.
-        settings["--student"] = student
+        settings |= {"--student": student, "--shares": shares, "--selection": selection, "--view": view}
     inputs |= {name: repr(value) for name, value in settings.items()}
     with heard_or_not(), requested(out, ledger, account, inputs) as request:
 
@@ -111,9 +139,10 @@ def rknn(
             run = run_distillation(
                 (table.samples, table.labels), open_table.samples, epsilon, delta=delta,
                 classes=None if classes is None else list(names), labels=labels, mechanism=mechanism,
-                queries=queries, neighbors=neighbors, representation=representation, student=student,
+                queries=asked, neighbors=neighbors, representation=representation, student=student,
                 persons=table.persons, person_column=unit or "person", records_per_person=per_person,
-                iterations=iterations, spread=spread, keep=keep, private_cache=private_cache,
+                iterations=iterations, shares=parts, selection=selection, view=view, connections=connections,
+                one_to_one=one_to_one, spread=spread, keep=keep, private_cache=private_cache,
                 trust=trust, adjacency=adjacency, ledger=ledger, account=account, request=request.name, seed=seed,
                 announce=announce, progress=tell, stage=lambda doing: console.print(f"[dim]{doing}[/dim]"),
             )  # fmt: skip
@@ -125,6 +154,13 @@ def rknn(
             with SqliteLedger(ledger) as book:
                 balance = f"    {account} has {book.balance(account).in_words}"
                 console.print(Text.assemble(("account", "bold"), balance))
+
+
+def _numbers(text: str, option: str, kind: Callable[[str], Number]) -> list[Number]:
+    try:
+        return [kind(each.strip()) for each in text.split(",")]
+    except (ValueError, ZeroDivisionError):
+        raise InvalidInput(f"{option} must be numbers with commas between them, got {text!r}") from None
 
 
 def digest(table: Table) -> str:

@@ -81,7 +81,10 @@ def show_plan(plan: Plan) -> None:
         )
     )
     if len(plan.rounds) > 1:
-        split = f"     {len(plan.rounds)}, which share the budget; the lines above are about the first"
+        counts = ", ".join(str(each.queries) for each in plan.rounds)
+        split = (
+            f"     {len(plan.rounds)} share the budget, with {counts} queries; above is the first"
+        )
         console.print(Text.assemble(("rounds", "bold"), split))
 
 

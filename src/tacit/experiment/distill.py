@@ -101,7 +101,7 @@ def distill(
     ``local`` or ``shuffle`` for a crowd of holders with one record each. A ``seed`` makes the run a simulation.
     ``labels`` are what is paid for and taught: ``hard`` ones, ``soft`` ones (counts are paid for, and the student gets
     the odds that each label leads) or ``proportions`` (the same counts; the student gets how the classes share a
-    cluster, which serves where clusters are mixed).
+    cluster, which serves where clusters are mixed; in later iterations its guesses say which sample is of which class).
     Several ``iterations`` split the budget (by ``shares``, or evenly): a student learns from the labels so far, and
     the next queries lie where it is unsure (``selection``), in its own ``view`` of the samples. ``spread`` carries
     labels from queries to samples, by cluster or over the neighbour graph, and ``keep`` is the share of the surest
