@@ -82,9 +82,7 @@ def show_plan(plan: Plan) -> None:
     )
     if len(plan.rounds) > 1:
         counts = ", ".join(str(each.queries) for each in plan.rounds)
-        split = (
-            f"     {len(plan.rounds)} share the budget, with {counts} queries; above is the first"
-        )
+        split = f"     {len(plan.rounds)} share the budget, with {counts} queries; above is the first"
         console.print(Text.assemble(("rounds", "bold"), split))
 
 
