@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from tacit.bench.cost import growth, noisy_gradients
-from tacit.bench.recipes import Published, Rounds
+from tacit.bench.recipes import Published, Recipe, Rounds
 from tacit.bench.rknn_runs import Bench, Mapped, Runner, Stages, measure
 from tacit.bench.table import Result, Row
 
@@ -43,20 +44,23 @@ def table(bench: Bench) -> Result:
     return Result(f"rknn-{bench.name}-table1", caption, rows, MEASURES, recipe.notes)
 
 
-def _main(bench: Bench, rounds: Rounds) -> Runner:
+def _main(bench: Bench, rounds: Rounds, checkpoint: Path | None = None, **others: Any) -> Runner:  # noqa: ANN401
     """A run of the whole recipe, with its own student."""
-    recipe, count = bench.recipe, len(rounds.queries)
-    shares = recipe.shares if recipe.shares is not None and len(recipe.shares) == count else None
-    own = {"iterations": count, "shares": shares, "one_to_one": rounds.one_to_one}
-    settings = {**recipe.settings, **own, **rounds.settings}
+    recipe = bench.recipe
     return lambda seed: measure(
         bench.parts,
         rounds,
         seed,
         representation=bench.represented(rounds.queries[0]),
-        student=recipe.student(seed),
-        **settings,
+        student=recipe.student(seed, checkpoint=checkpoint),
+        **_settings(recipe, rounds),
+        **others,
     )
+
+
+def _settings(recipe: Recipe, rounds: Rounds) -> dict[str, Any]:
+    own = {"iterations": len(rounds.queries), "shares": rounds.shares, "one_to_one": rounds.one_to_one}
+    return {**recipe.settings, **own, **rounds.settings}
 
 
 def queries(bench: Bench) -> Result:
@@ -115,22 +119,15 @@ def iterations(bench: Bench) -> Result:
     for count, selection in ((1, "diverse"), *((2, each) for each in SELECTIONS), (3, "diverse")):
         # As many queries a round as the recipe has, the last number again where it has fewer.
         given = rounds.queries + rounds.queries[-1:] * count
-        asked = replace(rounds, queries=given[:count])
-        names = _named(iterations=count, selection=selection)
-        if asked == rounds and selection == "diverse" and recipe.shares is None:
-            rows.append(bench.row(names, _key("table1", rounds), _main(bench, rounds), NOTHING))
-            continue
-        own = {"iterations": count, "shares": None, "selection": selection, "view": "student"}
-        settings = {**recipe.settings, **rounds.settings, **own}
-
-        def run(seed: int, asked: Rounds = asked, settings: Mapping[str, Any] = settings) -> Mapping[str, Any]:
-            represented = bench.represented(asked.queries[0])
+        asked = replace(rounds, queries=given[:count], shares=None)
+        if asked == rounds and selection == "diverse":
+            # The recipe itself, which is measured once for both figures.
+            key, run = _key("table1", rounds), _main(bench, rounds)
+        else:
+            key = _key("iterations", asked) | {"iterations": count, "selection": selection}
             # Lines that begin alike have the same first student: it is trained once.
-            student = recipe.student(seed, checkpoint=bench.memory.folder / "training")
-            return measure(bench.parts, asked, seed, representation=represented, student=student, **settings)
-
-        key = _key("iterations", asked) | {"iterations": count, "selection": selection}
-        rows.append(bench.row(names, key, run, NOTHING))
+            run = _main(bench, asked, bench.memory.folder / "training", selection=selection)
+        rows.append(bench.row(_named(iterations=count, selection=selection), key, run, NOTHING))
     caption = f"One budget, ε = {rounds.epsilon:g}, split evenly over iterations on {bench.name}, %."
     return Result(f"rknn-{bench.name}-iterations", caption, rows, MEASURES, (*recipe.notes, SHARED))
 
@@ -203,11 +200,9 @@ def stages(bench: Bench) -> Result:
             clock = Stages()
             clock("fitting the first space")
             represented = bench.recipe.represent(bench.parts.public_samples, rounds.queries[0])
-            own = {"iterations": len(rounds.queries), "private_cache": folder}
-            settings = {**bench.recipe.settings, **own, **rounds.settings}
             found = measure(
                 bench.parts, rounds, 0, representation=represented, student=bench.recipe.student(0), stage=clock,
-                **settings,
+                private_cache=folder, **_settings(bench.recipe, rounds),
             )  # fmt: skip
             seconds = {"reading and preparing": bench.reading} | clock.ended()
             bench.tell(f"{caches} cache: " + ", ".join(f"{name} {each:.0f} s" for name, each in seconds.items()))
@@ -246,6 +241,7 @@ def _key(figure: str, rounds: Rounds) -> dict[str, Any]:
     return {
         "figure": figure, "epsilon": rounds.epsilon, "delta": rounds.delta, "queries": list(rounds.queries),
         "trust": rounds.trust, "one to one": rounds.one_to_one, **rounds.settings,
+        **({} if rounds.shares is None else {"shares": list(rounds.shares)}),
     }  # fmt: skip
 
 

@@ -74,7 +74,7 @@ def rknn(
     ),
     view: str = typer.Option(
         "student",
-        help="Where later votes are cast: the student's features, a 'student map' of them, the same space.",
+        help="Where later votes are cast: student (its features), 'student map' (a map of them), or same (as before).",
     ),
     connections: str = typer.Option("nearest", help="A record votes for the nearest queries, or for balanced ones."),
     one_to_one: bool = typer.Option(

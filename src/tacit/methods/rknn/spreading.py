@@ -69,15 +69,15 @@ def shared_out(proportions: Reals, membership: Integers, guesses: Reals) -> Real
     """
     open_guesses = (1 - LEFT_OPEN) * guesses + LEFT_OPEN / guesses.shape[1]
     weights = np.ones_like(proportions)
-    sizes = np.bincount(membership, minlength=len(proportions))[:, None]
+    sizes = np.bincount(membership, minlength=len(proportions))
     by_cluster = np.argsort(membership, kind="stable")
-    filled = np.flatnonzero(sizes.ravel())
-    starts = (np.cumsum(sizes) - sizes.ravel())[filled]
+    filled = np.flatnonzero(sizes)
+    starts = (np.cumsum(sizes) - sizes)[filled]
     rows, owners = open_guesses[by_cluster], membership[by_cluster]
     for _ in range(FITTINGS):
         weighted = rows * weights[owners]
         weighted /= weighted.sum(axis=1, keepdims=True)
-        means = np.add.reduceat(weighted, starts) / sizes[filled]
+        means = np.add.reduceat(weighted, starts) / sizes[filled, None]
         weights[filled] *= proportions[filled] / np.maximum(means, 1e-300)
     weighted = rows * weights[owners]
     shares: Reals = np.empty_like(weighted)
