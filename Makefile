@@ -4,28 +4,48 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS ?= dev,fast,report,torch,federated
-STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
+EXTRAS ?= dev,fast,report,export,torch,federated,tables,images
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt dev.lock Makefile | cksum | cut -d' ' -f1)
+DEMO_STAMP := $(VENV)/.demo-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
 WORKERS ?= 2
 
-.PHONY: demo test faults check fix bench docs clean setup
+.PHONY: demo test quick slow faults cover mutants check fix bench docs lock clean setup
 
 setup: $(STAMP)
 
 $(STAMP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	# What develops and tests it comes by hash, and the lock names all of it (--no-deps: nothing is resolved anew); extras such as torch differ from machine to machine, and come by version.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
-	rm -f $(VENV)/.installed-*
+	rm -f $(VENV)/.installed-* $(VENV)/.demo-*
+	touch $@ $(DEMO_STAMP)
+
+# The demo needs the core and pictures: a tenth of what develops Tacit. An environment that has more is used as it is.
+$(DEMO_STAMP):
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
+	rm -f $(VENV)/.demo-*
 	touch $@
 
-demo: $(STAMP)  ## the main job on the bundled digits
+demo: $(DEMO_STAMP)  ## the main job on the bundled digits
 	$(BIN)/tacit demo
 
 test: check  ## format, lint, types, import contracts and all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)  # one thread a worker: more only get in their way
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)  # one thread per worker: more only get in their way
 
-faults: $(STAMP)  ## every fault at every step on real processes; takes a while
-	TACIT_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults
+quick: $(STAMP)  ## lint, and the tests and examples beside what changed since main; under a minute
+	$(BIN)/ruff check --quiet .
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $$($(BIN)/python -m tests.quick)
+
+slow faults: $(STAMP)  ## every fault at every step on real processes; about an hour
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
+
+cover: $(STAMP)  ## all tests with their coverage, which may not fall
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term:skip-covered
+
+mutants: $(STAMP)  ## every privacy mutant against the tests that must kill it; about ten minutes
+	$(BIN)/python -m tests.mutants.run --workers $(WORKERS) $(if $(ONLY),--only $(ONLY))
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -43,6 +63,10 @@ bench: $(STAMP)  ## the long measurements, one script each
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+lock: $(STAMP)  ## dev.lock anew, from pyproject.toml and constraints.txt
+	$(BIN)/uv pip compile pyproject.toml --extra dev -c constraints.txt --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url --quiet -o dev.lock
 
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .hypothesis .pytest_cache

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from scipy.stats import binom
 
-from tacit.accounting.clones import Clones
+from tacit.accounting.amplify import Clones
 
 
 def double_sum(pair: Clones, epsilon: float, tolerance: float) -> float:

@@ -1,6 +1,6 @@
 """How fast counts come out of randomized messages, with how much memory, and how fast messages are made.
 
-Decode: 100,000 local-hashing messages (Collision with one cell a client, ε = 1) over 5,000 cells, against pure-ldp
+Decode: 100,000 local-hashing messages (Collision with one cell per client, ε = 1) over 5,000 cells, against pure-ldp
 and multi-freq-ldpy, which are installed into an environment of their own. Each library decodes messages of its own
 clients, made from the same true cells; errors are shown, so that nobody is fast by being wrong. The libraries hash
 in a Python loop, whose time is proportional to the number of messages, so by default they get a tenth of the
@@ -9,7 +9,7 @@ five times each, and the fastest counts: on a busy machine two threads wait for 
 threads together, is shown beside. Goal: at least 300 times faster than either, by the clock on the wall.
 Memory: 1,000,000 messages, in a process of its own; the peak of resident memory above what was resident with the
 messages loaded. Goal: below 300 MB.
-Encode: messages a second on one core for each mechanism, and how that changes with the number of cells.
+Encode: messages per second on one core for each mechanism, and how that changes with the number of cells.
 
 Run: python benchmarks/decode.py [--full]
 """
@@ -34,13 +34,13 @@ import numpy as np
 
 from tacit.core.protocols import LocalMechanism
 from tacit.core.randomness import SystemRandomness
-from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.keyed_hash import count_hits
 from tacit.mechanisms.local.linear_hashing import LinearHashing
 from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
 
 CLIENTS, CELLS, EPSILON = 100_000, 5_000, 1
 MANY = 1_000_000
@@ -161,7 +161,7 @@ def decode_table(full: bool) -> bool:
 
     print(f"\nDecode: {CLIENTS:,} messages over {CELLS:,} cells, epsilon = {EPSILON}")
     print(f"theory: squared error a cell and a message {mechanism.mean_squared_error:.3f}\n")
-    print("| decoder | wall s | times | processor s | times | error | error, clipped and normalised |")
+    print("| decoder | wall s | times | processor s | times | error | error, clipped and normalized |")
     print("|---|---|---|---|---|---|---|")
     print(decode_row(f"Tacit, compiled, {len(os.sched_getaffinity(0))} threads", ours, ours, estimates, true))
     print(decode_row("Tacit, numpy only", plain, ours, estimates, true))
@@ -218,17 +218,17 @@ def memory() -> bool:
 def encode_table() -> None:
     """Messages a second on one core, by mechanism and number of cells."""
     makers: dict[str, Callable[[int], LocalMechanism]] = {
-        "generalized response": lambda cells: GeneralizedResponse(cells, 1, EPSILON),
+        "generalized response": lambda cells: GeneralizedRandomizedResponse(cells, 1, EPSILON),
         "linear hashing": lambda cells: LinearHashing(cells, 1, EPSILON),
         "Collision, c = 1": lambda cells: Collision(cells, 1, EPSILON),
         "Collision, c = 4": lambda cells: Collision(cells, 4, EPSILON),
-        "bit response": lambda cells: BitResponse(cells, 1, EPSILON),
+        "bit response": lambda cells: UnaryEncoding(cells, 1, EPSILON),
         "subset selection, c = 1": lambda cells: SubsetSelection(cells, 1, EPSILON),
         "subset selection, c = 4": lambda cells: SubsetSelection(cells, 4, EPSILON),
         "discrete Laplace": lambda cells: LocalLaplace(cells, 1, EPSILON),
     }
     sizes = (100, 1_000, 10_000)
-    print("\nEncode: messages a second on one core (one thread, processor time), epsilon = 1, system randomness\n")
+    print("\nEncode: messages per second on one core (one thread, processor time), epsilon = 1, system randomness\n")
     print("| mechanism | " + " | ".join(f"{cells:,} cells" for cells in sizes) + " | cost grows with cells as |")
     print("|---|" + "---|" * (len(sizes) + 1))
     for name, make in makers.items():

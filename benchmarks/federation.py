@@ -1,4 +1,4 @@
-"""How a federation of one-record holders scales: time, memory and bytes a holder.
+"""How a federation of one-record holders scales: time, memory and bytes per holder.
 
 Every holder is a node with a policy and a ledger of its own, asked over Flower's messages: in one process, or by
 Flower's simulation engine with its workers in processes of Ray. Bytes are those of letters and replies. What a message
@@ -28,30 +28,29 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
+import tacit
+from tacit.core.account import Ceiling
 from tacit.datasets.digits import digits
-from tacit.exchange.ciphers import OVERHEAD
-from tacit.exchange.flower_client import client_app
-from tacit.exchange.flower_environment import QUIET
-from tacit.exchange.flower_in_process import InProcessGrid, contexts
-from tacit.exchange.flower_messages import ANSWER, content_of, payload_of
-from tacit.exchange.flower_server import FlowerExchange
-from tacit.exchange.letters import Reply
-from tacit.exchange.node import Node
-from tacit.exchange.node_simulated import RULES, simulated_node
-from tacit.exchange.rounds import Terms
-from tacit.experiment.federated import distill_federated
-from tacit.experiment.machine import machine
-from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.federation.coordinator import RoundPolicy
+from tacit.federation.flower.client import client_app
+from tacit.federation.flower.processes import QUIET
+from tacit.federation.flower.server import FlowerExchange
+from tacit.federation.flower.simulated import RULES, InProcessGrid, contexts, simulated_node
+from tacit.federation.flower.transport import content_of, payload_of
+from tacit.federation.keys import OVERHEAD
+from tacit.federation.messages import ANSWER, Response
+from tacit.federation.node.node import Node
+from tacit.ledger import open_ledger
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.shuffle.sealed_messages import message_bytes
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.private.records import Private, Records
+from tacit.runs.machine import machine
 
 SIZES = (10, 100, 1000, 10_000)
 RAY_SIZES = (10, 100, 1000)
 QUERIES, EPSILON = 12, 4
 COLUMNS = (
-    "holders", "round, s", "CPU s", "CPU ms a holder", "of it coordinator", "peak MB", "bytes down", "bytes up",
+    "holders", "round, s", "CPU s", "CPU ms per holder", "of it coordinator", "peak MB", "bytes down", "bytes up",
     "bytes at least", "labels right",
 )  # fmt: skip
 
@@ -92,7 +91,7 @@ class Holders:
             name, row = f"holder {place:05d}", self._rows[[place]]
             own = Records(self._parts.private_samples[row], self._parts.private_labels[row])
             classes = tuple(map(str, self._parts.classes))
-            ledger = MemoryLedger({name: Ceiling(EPSILON)})
+            ledger = open_ledger("memory:", {name: Ceiling(EPSILON)})
             self._made[place] = Node(name, classes, Private(own), RULES, ledger, name, seed=1)
         return self._made[place]
 
@@ -107,7 +106,7 @@ def least_bits(mechanism: Any) -> float:  # noqa: ANN401
 def asked(grid: Any, count: int) -> tuple[list[str], float, float]:  # noqa: ANN401
     """One run over a grid: the figures that all ways have, the seconds of its round, and those of its processor."""
     parts, counted, spent, bits = digits(), Counted(grid), [], []
-    terms = Terms(expected=count, at_least=count, deadline=3600, grace=1, patience=60, records=1)
+    terms = RoundPolicy(expected=count, at_least=count, deadline=3600, grace=1, patience=60, records=1)
     exchange = FlowerExchange(counted, "bench", terms)
 
     def timed(ask: Any) -> list[Any]:  # noqa: ANN401
@@ -117,9 +116,9 @@ def asked(grid: Any, count: int) -> tuple[list[str], float, float]:  # noqa: ANN
         spent.append((time.perf_counter() - began, time.process_time() - worked))
         return answers
 
-    run = distill_federated(
-        timed, parts.public_samples, EPSILON, classes=parts.classes, nodes=count, records=count, holders="records",
-        queries=QUERIES, representation="pca", request="bench",
+    run = tacit.distill(
+        None, parts.public_samples, EPSILON, classes=parts.classes, queries=QUERIES, representation="pca",
+        student="logistic", exchange=tacit.Nodes(timed, nodes=count, records=count, holders="records"), request="bench",
     )  # fmt: skip
     right = 100 * np.mean(run.labels == parts.public_labels)
     figures = [f"{counted.down / count:,.0f}", f"{counted.up / count:,.0f}", f"{bits[0] / 8:.1f}", f"{right:.0f} %"]
@@ -231,8 +230,8 @@ def by_size() -> None:
     for queries, epsilon in ((12, 4), (12, 1), (50, 4), (50, 1), (200, 4), (200, 1)):
         cells = 10 * queries
         mechanism = SubsetSelection(cells, 1, epsilon)
-        least, packed = least_bits(mechanism) / 8, message_bytes(SingleMessage(mechanism, 1000, "1e-6"))
-        reply = len(Reply(bytes(4), bytes(9 + packed)).to_bytes())
+        least, packed = least_bits(mechanism) / 8, SingleMessage(mechanism, 1000, "1e-6").code.size
+        reply = len(Response(bytes(4), bytes(9 + packed)).to_bytes())
         print(
             f"| {queries} | {epsilon} | {least:.1f} | {packed} | {reply} | {reply / least:.1f} | "
             f"{OVERHEAD + 1 + packed} |"

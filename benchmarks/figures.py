@@ -9,8 +9,8 @@ import argparse
 import time
 from pathlib import Path
 
-from tacit.report.curves import write_chart
-from tacit.report.theory import amplification, central_label_error, local_error, shuffled_messages
+from experiments.theory import amplification, central_label_error, local_error, shuffled_messages
+from tacit.report.charts import write_chart
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How much faster the vectorised exact samplers are than OpenDP's, side by side in one process.
+"""How much faster the vectorized exact samplers are than OpenDP's, side by side in one process.
 
 Both add integer noise of the same law to a table of 5,000 × 10 zeros, both from a cryptographic generator. The two
 take turns within every round, so that a busy machine slows both. Selecting a label in each of the rows is compared

@@ -75,9 +75,9 @@ def main() -> None:
     }
     first = None
     for name, work in ways.items():
-        taken = seconds(work)
-        first = first or taken
-        print(f"{name:45s} {taken:6.2f} processor seconds, {first / taken:4.1f} times as fast")
+        participations = seconds(work)
+        first = first or participations
+        print(f"{name:45s} {participations:6.2f} processor seconds, {first / participations:4.1f} times as fast")
 
 
 if __name__ == "__main__":

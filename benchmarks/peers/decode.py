@@ -1,6 +1,6 @@
 """Encodes and decodes by another library, in that library's own environment, and prints what it took as JSON.
 
-Arguments: the library, a .npy file with one true cell a client, the number of cells, ε. Progress goes to stderr.
+Arguments: the library, a .npy file with one true cell per client, the number of cells, ε. Progress goes to stderr.
 """
 
 from __future__ import annotations

@@ -8,54 +8,21 @@ Fraction(1, 1)
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from tacit.version import __version__
+from tacit.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, TacitError, TacitWarning
-    from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
-    from tacit.datasets.digits import digits
-    from tacit.experiment.distill import distill
-    from tacit.experiment.run import Run, load
-    from tacit.ledger.sqlite import SqliteLedger
-
-__all__ = [
-    "Adjacency",
-    "BudgetExceeded",
-    "Guarantee",
-    "InvalidInput",
-    "LedgerError",
-    "Run",
-    "SqliteLedger",
-    "TacitError",
-    "TacitWarning",
-    "Trust",
-    "Unit",
-    "__version__",
-    "digits",
-    "distill",
-    "load",
-]
-
-# Names are loaded on first use: a coordinator must be importable where the private side is not even installed,
-# and this package's own import must not pull it in.
+# Names are loaded on first use: a coordinator must be importable where the private side is not even installed, and this
+# package's own import must not pull it in. The list beside this file is the only one.
 HOMES = {
-    "Adjacency": "tacit.core.guarantee",
-    "BudgetExceeded": "tacit.core.errors",
-    "Guarantee": "tacit.core.guarantee",
-    "InvalidInput": "tacit.core.errors",
-    "LedgerError": "tacit.core.errors",
-    "Run": "tacit.experiment.run",
-    "SqliteLedger": "tacit.ledger.sqlite",
-    "TacitError": "tacit.core.errors",
-    "TacitWarning": "tacit.core.errors",
-    "Trust": "tacit.core.guarantee",
-    "Unit": "tacit.core.guarantee",
-    "digits": "tacit.datasets.digits",
-    "distill": "tacit.experiment.distill",
-    "load": "tacit.experiment.run",
+    name: module
+    for line in Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8").splitlines()
+    if line.startswith("from ")
+    for _, module, _, name, *_ in [line.split()]
 }
+
+__all__ = sorted(HOMES)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
@@ -65,4 +32,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

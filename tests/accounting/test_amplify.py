@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from tacit.accounting.amplify import (
     CLOSED,
     PROVEN,
+    AmplificationBound,
     Amplified,
-    Bound,
+    Clones,
     amplified_epsilon,
     collision_variation,
     largest_local_epsilon,
     response_variation,
     tightest,
 )
-from tacit.accounting.clones import Clones
 from tacit.core.errors import InvalidInput
 from tacit.core.spend import Approximate
 
@@ -113,7 +113,7 @@ def test_leaving_rows_out_only_raises_the_bound(tolerance):
 @settings(max_examples=10, deadline=None)
 @given(st.integers(2, 20_000), st.floats(0.05, 6), st.floats(1e-9, 1e-2))
 def test_numeric_bounds_are_monotone_and_never_above_the_local_epsilon(messages, local, delta):
-    for bound in (Bound.NUMERIC_2021, Bound.NUMERIC_2022):
+    for bound in (AmplificationBound.NUMERIC_2021, AmplificationBound.NUMERIC_2022):
         found = amplified_epsilon(bound, messages, local, delta)
         assert found <= local
         slack = 1e-8 + 1e-6 * found
@@ -164,20 +164,32 @@ def test_collision_matches_its_messages():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: amplified_epsilon(Bound.CLOSED_2021, 1000, 3, 1e-6), r"local_epsilon must be in \(0, 1\.46"),
-        (lambda: amplified_epsilon(Bound.CLOSED_2022, 1000, 3, 1e-6), r"local_epsilon must be in \(0, 2\.0"),
-        (lambda: amplified_epsilon(Bound.CLOSED_2022, 10, 1, 1e-6), r"with 10 messages and delta 1e-06"),
-        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 1000, 0, 1e-6), "local_epsilon must be above 0"),
-        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 1000, 51, 1e-6), r"local_epsilon must be in \(0, 50\]"),
-        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 0, 1, 1e-6), "messages must be at least 1"),
-        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 10, 1, 0), r"delta must be in \(0, 1\)"),
-        (lambda: amplified_epsilon(Bound.NUMERIC_2022, 10, 1, 1), r"delta must be in \(0, 1\)"),
-        (lambda: amplified_epsilon(Bound.VARIATION, 10, 1, 1e-6), "variation must be given"),
-        (lambda: amplified_epsilon(Bound.VARIATION, 10, 1, 1e-6, 0.9), r"variation must be in \(0, 0\.46"),
+        (
+            lambda: amplified_epsilon(AmplificationBound.CLOSED_2021, 1000, 3, 1e-6),
+            r"local_epsilon must be in \(0, 1\.46",
+        ),
+        (
+            lambda: amplified_epsilon(AmplificationBound.CLOSED_2022, 1000, 3, 1e-6),
+            r"local_epsilon must be in \(0, 2\.0",
+        ),
+        (lambda: amplified_epsilon(AmplificationBound.CLOSED_2022, 10, 1, 1e-6), r"with 10 messages and delta 1e-06"),
+        (lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 1000, 0, 1e-6), "local_epsilon must be above 0"),
+        (
+            lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 1000, 51, 1e-6),
+            r"local_epsilon must be in \(0, 50\]",
+        ),
+        (lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 0, 1, 1e-6), "messages must be at least 1"),
+        (lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 10, 1, 0), r"delta must be in \(0, 1\)"),
+        (lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 10, 1, 1), r"delta must be in \(0, 1\)"),
+        (lambda: amplified_epsilon(AmplificationBound.VARIATION, 10, 1, 1e-6), "variation must be given"),
+        (lambda: amplified_epsilon(AmplificationBound.VARIATION, 10, 1, 1e-6, 0.9), r"variation must be in \(0, 0\.46"),
         (lambda: tightest(10, -1, 1e-6), "local_epsilon must be above 0"),
         (lambda: largest_local_epsilon(10, 0, 1e-6), "epsilon must be above 0"),
         (lambda: largest_local_epsilon(10, 60, 1e-6), r"epsilon must be in \(0, 50\)"),
-        (lambda: largest_local_epsilon(10, 1, 1e-6, Bound.VARIATION), "bound must be one of the proven ones"),
+        (
+            lambda: largest_local_epsilon(10, 1, 1e-6, AmplificationBound.VARIATION),
+            "bound must be one of the proven ones",
+        ),
         (lambda: response_variation(1.0, 1), "classes must be at least 2"),
         (lambda: collision_variation(1.0, 4, 4), "items must be at least 1 and below the length 4"),
         (lambda: Clones(-1, 0.5, 0.6, 0.4), "others must be at least 0"),
@@ -191,5 +203,7 @@ def test_ranges_are_named(call, message):
 
 
 def test_one_message_is_not_hidden():
-    assert amplified_epsilon(Bound.NUMERIC_2022, 1, 1, 1e-6) == pytest.approx(1, abs=1e-5)
-    assert tightest(1, 1, 1e-6) == Amplified(tightest(1, 1, 1e-6).epsilon, Fraction(1, 10**6), Bound.NUMERIC_2021)
+    assert amplified_epsilon(AmplificationBound.NUMERIC_2022, 1, 1, 1e-6) == pytest.approx(1, abs=1e-5)
+    assert tightest(1, 1, 1e-6) == Amplified(
+        tightest(1, 1, 1e-6).epsilon, Fraction(1, 10**6), AmplificationBound.NUMERIC_2021
+    )

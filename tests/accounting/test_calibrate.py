@@ -11,7 +11,8 @@ from tacit.accounting.calibrate import (
     gaussian_sigma,
     largest_pure_epsilon,
 )
-from tacit.accounting.compose import Rule, total
+from tacit.accounting.compose import total
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.spend import DiscreteGaussian, Pure
 

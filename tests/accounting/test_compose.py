@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.accounting.compose import Rule, total
+from tacit.accounting.compose import total
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.spend import (
     FREE,

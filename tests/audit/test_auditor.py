@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tacit.audit.auditor import audit
-from tacit.audit.bounds import epsilon_bounds
-from tacit.audit.central import permute_and_flip
-from tacit.audit.checks import Estimator, Target
-from tacit.audit.events import Event, Grid, best_event
+from tacit.accounting.lower_bounds import epsilon_bounds
+from tacit.audit.auditor import Event, Grid, audit, best_event
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness, uniform_below
+from tacit.mechanisms.auditing import Estimator, Target
+from tacit.mechanisms.registry import audits
 
 ONE = Fraction(1)
 
@@ -27,7 +26,7 @@ def test_a_claim_that_is_exactly_true_fails_no_more_often_than_stated():
     # Permute-and-flip reaches its ε, so nothing but the confidence protects it; half of its runs may fail.
     runs = 300
     most = binom.isf(1e-9, runs, 0.5)
-    assert runs_that_fail(permute_and_flip(ONE), runs, 0.5) <= most
+    assert runs_that_fail(audits()["permute-and-flip"](ONE, 0)[0], runs, 0.5) <= most
 
 
 def test_looking_twice_at_the_same_samples_is_dishonest():
@@ -136,4 +135,4 @@ def test_a_grid_keeps_few_values_apart_and_the_ends_of_many():
 )
 def test_wrong_use_is_refused(samples, confidence, message):
     with pytest.raises(InvalidInput, match=message):
-        audit(permute_and_flip(ONE), samples, confidence)
+        audit(audits()["permute-and-flip"](ONE, 0)[0], samples, confidence)

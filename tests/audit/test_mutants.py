@@ -20,6 +20,7 @@ DRAWS = {
     "not-shuffled": 20_000,
     "wrong-adjacency": 2_000,
     "redrawn-answer": 400,
+    "rounded-shares": 600,
 }
 # Eight releases a draw are slow: fewer draws, and less certainty than the others give.
 CONFIDENCE = {"redrawn-answer": 0.999}

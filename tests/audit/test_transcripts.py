@@ -1,4 +1,4 @@
-"""No server tells neighbours apart beyond the stated ε, seeing every packet; and servers that could are found out."""
+"""No server tells neighbors apart beyond the stated ε, seeing every packet; and servers that could are found out."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -11,10 +11,17 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.audit import catalog
 from tacit.audit.auditor import audit
 from tacit.audit.mutants import MUTANTS
-from tacit.audit.transcript_mutants import HalfShare, in_order, same_mask, unmasked
-from tacit.audit.transcripts import Silent, masked_transcript, shuffled_transcript
+from tacit.audit.transcripts import (
+    HalfShare,
+    Silent,
+    masked_transcript,
+    shuffled_transcript,
+    unmasked,
+    unmixed,
+)
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SystemRandomness
+from tacit.mechanisms.masked.distributed_laplace import MaskedShare
 
 CONFIDENCE = 1 - 1e-9
 SAMPLES = 120_000
@@ -45,6 +52,11 @@ def test_masks_left_out_are_found_out():
     assert not finding.passed, str(finding)
 
 
+def same_mask(share):
+    """Every table goes under the same mask."""
+    return MaskedShare(share.plan, share.session, np.arange(share.mask.size, dtype=np.uint64) * np.uint64(977))
+
+
 def test_a_mask_that_is_used_twice_is_found_out():
     honest, mutant = (masked_transcript(Fraction(1), True, wrap) for wrap in (lambda share: share, same_mask))
 
@@ -66,7 +78,7 @@ def test_the_coordinator_of_a_shuffled_batch_sees_no_more_than_is_paid_for(order
 
 
 def test_a_shuffler_that_does_not_mix_is_found_out():
-    target = replace(shuffled_transcript(Fraction(1), DELTA, True, in_order), cost=1)
+    target = replace(shuffled_transcript(Fraction(1), DELTA, True, unmixed), cost=1)
     # A larger error is allowed where something is to be found.
     finding = audit(target, BATCHED, 0.999, SystemRandomness())
     assert not finding.passed, str(finding)

@@ -55,7 +55,7 @@ def test_distill_does_the_job(files, capsys):
     assert "permute-and-flip" in shown
     assert "Differential privacy: epsilon = 1" in shown
     assert 'one person (column "who"' in shown
-    assert names("out") == ["labels.csv", "queries.npz", "queries.png", "run.json", "student.skops"]
+    assert names("out") == ["arrays.npz", "labels.csv", "queries.png", "run.json", "student.skops"]
     labels = [line.split(",")[1] for line in (files / "out/labels.csv").read_text().splitlines()[1:]]
     assert np.mean(np.array(labels) == PARTS.public_labels.astype(str)) > 0.4
 
@@ -100,7 +100,7 @@ def test_an_interrupted_run_is_taken_up_and_pays_once(files, monkeypatch, capsys
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("tacit.experiment.run.Run.write", crash)
+        broken.setattr("tacit.runs.run.Run.write", crash)
         assert run(*BASE, *paid) == 1
     assert "disk is full" in capsys.readouterr().err
     assert not (files / "out").exists()
@@ -110,12 +110,12 @@ def test_an_interrupted_run_is_taken_up_and_pays_once(files, monkeypatch, capsys
 
 
 def test_rounds_are_split_as_the_user_says(files, capsys):
-    rounds = ("--iterations", 2, "--queries-each", "30,20", "--shares", "1,3", "--selection", "clusters")
-    assert run(*BASE, *rounds, "--labels", "proportions", "--view", "same", "--seed", 1, "--out", "out") == 0
+    rounds = ("--iterations", 2, "--queries", "30,20", "--shares", "1,3", "--selection", "clusters")
+    assert run(*BASE, *rounds, "--labels", "proportions", "--vote-space", "same", "--seed", 1, "--out", "out") == 0
     told = json.loads((files / "out/run.json").read_text())
     assert [each["queries"] for each in told["recipe"]["rounds"]] == [30, 20]
     assert told["recipe"]["rounds"][1]["selection"] == "clusters"
-    assert told["recipe"]["view"] == "same"
+    assert told["recipe"]["options"]["vote_space"] == "same"
     assert told["guarantee"]["epsilon"] == "1"
     assert "2 share the budget, with 30, 20 queries" in capsys.readouterr().out
 
@@ -127,7 +127,7 @@ def test_rounds_are_split_as_the_user_says(files, capsys):
         (("--public", "nowhere.csv"), "nowhere.csv: no such file"),
         (("--label", "diagnosis"), "no column 'diagnosis'"),
         (("--unit", "patient"), "no column 'patient'"),
-        (("--classes", "0,1"), "is not in the list of classes"),
+        (("--classes", "0,1"), "the label is none of the classes"),
         (("--classes", "nowhere.txt"), "cannot read the classes"),
         (("--epsilon", "0"), "epsilon must be above 0"),
         (("--epsilon", "-1"), "epsilon must be above 0"),
@@ -136,16 +136,21 @@ def test_rounds_are_split_as_the_user_says(files, capsys):
         (("--queries", "5", "--neighbors", "6"), "neighbors must be at most the 5 queries"),
         (("--queries", "5000"), "queries must be between 1"),
         (("--queries", "0"), "queries"),
-        (("--queries", "5", "--queries-each", "5"), "--queries and --queries-each both say how many"),
-        (("--queries-each", "5,many"), "--queries-each must be numbers with commas between them, got '5,many'"),
-        (("--queries-each", "5,6", "--iterations", "3"), "one for each of the 3 iterations"),
+        (("--queries-each", "5"), "--queries-each is called --queries now"),
+        (("--queries", "5,many"), "--queries must be numbers with commas between them, got '5,many'"),
+        (("--queries", "5,6", "--iterations", "3"), "one for each of the 3 iterations"),
         (("--iterations", "2", "--shares", "1/0,1"), "--shares must be numbers with commas between them"),
         (("--iterations", "2", "--shares", "1,2,3"), "one for each of the 2 iterations"),
         (("--iterations", "2", "--shares", "1,-2"), "a share must be above 0"),
         (("--iterations", "2", "--selection", "luck"), "selection must be one of"),
-        (("--iterations", "2", "--view", "mine"), "view must be one of"),
-        (("--connections", "far"), "connections must be nearest or balanced"),
-        (("--one-to-one", "--queries", "9"), "one_to_one gives every class one query"),
+        (("--iterations", "2", "--vote-space", "mine"), "vote_space must be one of"),
+        (("--voting-rule", "far"), "voting_rule must be nearest or balanced"),
+        (("--one-query-per-class", "--queries", "9"), "one_query_per_class gives every class one query"),
+        (("--one-to-one", "--queries", "9"), "--one-to-one is called --one-query-per-class now"),
+        (("--view", "same"), "--view is called --vote-space now"),
+        (("--spread", "graph"), "--spread is called --propagation now"),
+        (("--keep", "0.5"), "--keep is called --label-fraction now"),
+        (("--connections", "balanced"), "--connections is called --voting-rule now"),
         (("--mechanism", "magic"), "unknown mechanism"),
         (("--representation", "magic"), "unknown representation"),
         (("--student", "magic"), "unknown student"),
@@ -174,9 +179,9 @@ def test_wrong_use_is_one_clear_message(files, capsys, arguments, said):
     [
         ("private.csv", "", "the file is empty"),
         ("private.csv", "p1,digit,who\n", "the file has no rows"),
-        ("private.csv", "p1,digit,who\n1,2,x\nseven,3,y\n", "row 3, column 'p1': 'seven' is not a number"),
-        ("private.csv", "p1,digit,who\n1,2,x\nnan,3,y\n", "row 3, column 'p1': nan"),
-        ("private.csv", "p1,digit,who\n1,2,x\n", "they must be the same"),
+        ("private.csv", "p1,digit,who\n1,2,x\nseven,3,y\n", "row 3, column 'p1': not a number"),
+        ("private.csv", "p1,digit,who\n1,2,x\nnan,3,y\n", "row 3, column 'p1': not a finite number"),
+        ("private.csv", "p1,digit,who\n1,2,x\n", "the columns are not those of public.csv"),
         ("public.csv", "p1\n", "the file has no rows"),
         ("public.csv", "p1,digit\n1,2\n", "has the label column 'digit'"),
     ],
@@ -194,7 +199,10 @@ def test_public_copies_of_private_rows_are_warned_of(files, capsys):
     with (files / "public.csv").open("a") as file:
         file.write("\n".join(copied) + "\n")
     assert run(*BASE, "--out", "out") == 0
-    assert "5 public rows are exact copies of private ones" in " ".join(capsys.readouterr().out.split())
+    said = capsys.readouterr()
+    assert "5 public rows are exact copies of private ones" in " ".join(said.err.split())
+    # What is printed may be kept in a file and handed on.
+    assert "copies" not in said.out
 
 
 def test_a_full_disk_is_said_and_nothing_is_left(files):

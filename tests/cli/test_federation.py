@@ -6,10 +6,10 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.cli import main
 from tacit.core.errors import InvalidInput
-from tacit.exchange.node_file import read_node_file, read_peers
-from tacit.exchange.post.site import read_site
-from tacit.experiment.federated_job import JOB_EXAMPLE, read_job
+from tacit.federation.collector.service_config import read_service_config
+from tacit.federation.node.files import read_node_file, read_peers
 from tacit.ledger.policy import read_policy, read_rules
+from tacit.runs.federation import JOB_EXAMPLE, read_job
 
 
 def run(capsys, *arguments):
@@ -47,7 +47,7 @@ def test_what_init_makes_can_be_read_as_it_is(hub, tmp_path, capsys):
             "--peers", peers,
         )  # fmt: skip
         assert code == 0
-        site = read_site(tmp_path / kind / f"{kind}.toml")
+        site = read_service_config(tmp_path / kind / f"{kind}.toml")
         assert sorted(site.nodes) == ["north", "south"]
         assert (site.ledger is not None) == (kind == "curator")
     secrets = [*tmp_path.rglob("*.key"), *tmp_path.rglob("*.identity")]
@@ -72,8 +72,8 @@ def test_a_key_is_never_replaced(hub, capsys):
         (("node", "nowhere.toml"), "cannot read nowhere.toml"),
         (("coordinator", "nowhere"), "not a coordinator's folder"),
         (("status", "nowhere.toml"), "cannot be read"),
-        (("shuffler", "nowhere.toml"), "cannot be read"),
-        (("curator", "nowhere.toml"), "cannot be read"),
+        (("shuffler", "nowhere.toml"), "cannot read nowhere.toml"),
+        (("curator", "nowhere.toml"), "cannot read nowhere.toml"),
         (("demo", "--trust", "blind"), "trust must be one of local, masked, shuffle"),
     ],
 )
@@ -98,7 +98,11 @@ def test_a_coordinator_without_nodes_says_so(hub, capsys):
         ('trust = "masked"', "masked trust needs peers"),
         ('trust = "central"', "central trust needs service, identity, curator_key"),
         ('method = "privatekt"\ntrust = "masked"\npeers = "p.toml"', "privatekt does not go with masked trust"),
-        ("surprise = 1", "is not a setting"),
+        ("surprise = 1", "unknown option 'surprise' of ReverseKNN: it has labels, mechanism"),
+        ('spread = "graph"', "spread is called propagation now"),
+        ('method = "privatekt"\nanswers = 2', "answers is called queries_per_round now"),
+        ("iteration = 2", "did you mean 'iterations'"),
+        ("epsilon = 0", "epsilon"),
     ],
 )
 def test_a_job_file_is_read_strictly(line, said, tmp_path):
@@ -116,3 +120,29 @@ def test_the_status_of_a_node_and_of_a_job(hub, tmp_path, capsys):
     assert "there is no ledger" in said.replace("\n", " ")
     code, said = run(capsys, "status", hub / "job.toml")
     assert (code, said.strip()) == (0, "the job has not begun")
+
+
+def test_a_person_lists_approves_and_declines_jobs(tmp_path, capsys):
+    from tacit.core.spend import Pure
+    from tacit.federation.node.approvals import ApprovalRequest, Approvals
+    from tacit.federation.node.files import NODE_EXAMPLE
+
+    file = tmp_path / "node.toml"
+    file.write_text(NODE_EXAMPLE)
+    assert run(capsys, "approve", file) == (0, "no job was asked for\n")
+    approvals = Approvals(read_node_file(file).state / "approvals")
+    first, second = (
+        ApprovalRequest(name, "rknn", "DiscreteLaplaceNoise", "labels", Pure("0.5")) for name in ("one", "two")
+    )
+    for job in (first, second):
+        assert not approvals.allows(job)
+    code, said = run(capsys, "approve", file)
+    assert code == 0
+    assert all(word in said for word in (first.id, second.id, "pending", "epsilon 0.5", "labels"))
+    code, said = run(capsys, "approve", file, first.id[:8])
+    assert (code, "approved" in said, first.id in said) == (0, True, True)
+    assert (approvals.allows(first), approvals.allows(second)) == (True, False)
+    assert run(capsys, "approve", file, first.id, "--decline")[0] == 0
+    assert not approvals.allows(first)
+    code, said = run(capsys, "approve", file, "nothing")
+    assert (code, "there is no job" in said) == (2, True)

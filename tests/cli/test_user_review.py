@@ -9,7 +9,7 @@ import pytest
 import tacit
 from tacit.cli import main
 from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.datasets.tables import rows_in_common
+from tacit.runs.copies import warn_of_copies
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 2, 200)
@@ -48,7 +48,7 @@ def test_an_interrupted_run_of_several_rounds_wants_its_student_back(files, caps
     assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
     paid = (*BASE, "--ledger", "site.ledger", "--account", "research", "--iterations", "2", "--out", "out")
     with monkeypatch.context() as cut:
-        cut.setattr("tacit.cli.distill_rknn.write_run", _interrupt)
+        cut.setattr("tacit.cli.distill.write_run", _interrupt)
         assert run(*paid, "--student", "forest") == 130
     assert (files / "out.request").exists()
     capsys.readouterr()
@@ -62,21 +62,22 @@ def test_labels_of_one_round_may_teach_another_student(files, monkeypatch):
     assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
     paid = (*BASE, "--ledger", "site.ledger", "--account", "research", "--out", "out")
     with monkeypatch.context() as cut:
-        cut.setattr("tacit.cli.distill_rknn.write_run", _interrupt)
+        cut.setattr("tacit.cli.distill.write_run", _interrupt)
         assert run(*paid, "--student", "forest") == 130
     assert run(*paid, "--student", "logistic") == 0
 
 
-def _interrupt(*_):
+def _interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
 def test_the_plan_and_the_run_say_how_many_rounds_there_are(files, capsys):
-    assert run(*BASE, "--iterations", "2", "--spread", "graph", "--keep", "0.5", "--out", "out") == 0
+    assert run(*BASE, "--iterations", "2", "--propagation", "graph", "--label-fraction", "0.5", "--out", "out") == 0
     assert "rounds     2" in capsys.readouterr().out
     recipe = json.loads((files / "out/run.json").read_text())["recipe"]
     assert len(recipe["rounds"]) == 2
-    assert (recipe["spread"], recipe["keep"], recipe["connections"]) == ("graph", 0.5, "nearest")
+    options = recipe["options"]
+    assert (options["propagation"], options["label_fraction"], options["voting_rule"]) == ("graph", 0.5, "nearest")
 
 
 def test_a_demo_that_cannot_be_written_is_refused_before_it_is_made(files, capsys):
@@ -100,7 +101,7 @@ def test_samples_abstain_from_soft_labels_too():
 
     distilled(labels="soft", student=Counting())
     everyone = Counting.seen
-    distilled(labels="soft", student=Counting(), keep=0.5)
+    distilled(labels="soft", student=Counting(), label_fraction=0.5)
     assert everyone == len(PUBLIC)
     assert Counting.seen < 0.6 * everyone
 
@@ -115,8 +116,8 @@ def test_only_the_last_student_is_warned_about():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"labels": "soft", "spread": "graph"}, "leave out spread"),
-        ({"public": PUBLIC[:5], "spread": "graph"}, "neighbour graph links each public sample with 10 others"),
+        ({"labels": "soft", "propagation": "graph"}, "leave out propagation"),
+        ({"public": PUBLIC[:5], "propagation": "graph"}, "neighbor graph links each public sample with 10 others"),
         ({"mechanism": ["laplace"]}, "mechanism must be a name"),
         ({"selection": ["diverse"]}, "selection must be one of"),
         ({"iterations": 2, "shares": 3}, "shares must be a list"),
@@ -156,4 +157,5 @@ def test_files_that_are_none_are_told_apart(files, capsys):
 
 
 def test_zeros_of_both_signs_are_one_copy():
-    assert rows_in_common(np.array([[0.0, 1.0]]), np.array([[-0.0, 1.0]])) == 1
+    with pytest.warns(TacitWarning, match="1 public row is an exact copy of a private one"):
+        warn_of_copies([np.array([[0.0, 1.0]])], np.array([[-0.0, 1.0], [1.0, 1.0]]))

@@ -144,8 +144,11 @@ def test_every_trust_model_is_explained():
 def test_what_is_unknown_is_not_small():
     assert not ANYTHING.within(Sensitivity(l1=10))
     assert ANYTHING.within(ANYTHING)
+    # No slack, however far a table moves.
+    assert not Sensitivity(l1=2**52 + 1).within(Sensitivity(l1=2**52))
+    assert Sensitivity(l1=2**52).within(Sensitivity(l1=2**52))
     assert Sensitivity(1, 1, 1, 1).within(ANYTHING)
-    assert Sensitivity(l1=3).beyond(Sensitivity(l1=2, linf=1)) == [
+    assert Sensitivity(l1=3).excess(Sensitivity(l1=2, linf=1)) == [
         "l1 moves by 3, tolerated is 2",
         "linf moves by inf, tolerated is 1",
     ]

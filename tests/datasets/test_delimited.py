@@ -45,23 +45,23 @@ def test_a_quoted_name_may_hold_a_separator(write):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x,y\n\n\n1,2\n\nseven,4\n", r"row 6, column 'x': 'seven'"),
-        ("\nx,y\n\n1,nan\n", r"row 4, column 'y': nan is not a finite number"),
-        ("x,y\n1,1e300\n", r"row 2, column 'y': 1e\+300 is too large"),
-        ("x,y\n\n1,2\n-1e39,2\n", r"row 4, column 'x': -1e\+39 is too large"),
+        ("x,y\n\n\n1,2\n\nseven,4\n", r"row 6, column 'x': not a number"),
+        ("\nx,y\n\n1,nan\n", r"row 4, column 'y': not a finite number"),
+        ("x,y\n1,1e300\n", r"row 2, column 'y': too large"),
+        ("x,y\n\n1,2\n-1e39,2\n", r"row 4, column 'x': too large"),
         ('x,y,z\n"1\n",2,3\n4,5,z\n', r"row 4, column 'z'"),
         ("x,y\n\n1,2,3\n", r"row 3 has 3 cells, the header 2"),
-        ("x,y\n1_000,2\n", r"row 2, column 'x': '1_000' is not a number"),
-        ("x,sex\n1,male\n2,female\n", r"row 2, column 'sex': 'male' is not a number.*or leave the column out.*"
+        ("x,y\n1_000,2\n", r"row 2, column 'x': not a number"),
+        ("x,sex\n1,male\n2,female\n", r"row 2, column 'sex': not a number.*or leave the column out.*"
                                       r"If it is the label, remove it: public samples are unlabeled"),
-        ("x;y\n1,5;2\n", r"row 2, column 'x': '1,5' is not a number; write decimals with a point"),
-        ("x,y,x\n1,2,3\n", r"two columns are named 'x'; rename one"),
+        ("x;y\n1,5;2\n", r"row 2, column 'x': not a number; write decimals with a point"),
+        ("x,y,x\n1,2,3\n", r"columns 1 and 3 have the same name; rename one"),
         (",x,y\n0,1,2\n", r"column 1 has no name"),
         ("x,y,\n1,2,\n", r"column 3 has no name"),
         ("x,y\r\n", r"the file has no rows"),
         ("\n\n", r"the file is empty"),
-        ("größe,y\n1,2\n".encode("latin-1"), r"not a text file in UTF-8 \(row 1 has the byte 0xf6\); save it as UTF-8"),
-        ("x,y\n1,2\n".encode("utf-16"), r"not a text file in UTF-8 \(row 1 has the byte 0xff\)"),
+        ("größe,y\n1,2\n".encode("latin-1"), r"not a text file in UTF-8 \(row 1, byte 3\); save it as UTF-8"),
+        ("x,y\n1,2\n".encode("utf-16"), r"not a text file in UTF-8 \(row 1, byte 1\)"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named_with_its_line(write, text, said):
@@ -106,5 +106,5 @@ def test_every_row_keeps_its_number_across_chunks(write, monkeypatch):
     monkeypatch.setattr("tacit.datasets.delimited.ROWS_AT_A_TIME", 3)
     table = read_table(write("x,y\n" + "1,2\n\n" * 7))
     assert table.rows.tolist() == [2, 4, 6, 8, 10, 12, 14]
-    with pytest.raises(InvalidInput, match="row 16, column 'x': 'z'"):
+    with pytest.raises(InvalidInput, match="row 16, column 'x': not a number"):
         read_table(write("x,y\n" + "1,2\n\n" * 7 + "z,2\n"))

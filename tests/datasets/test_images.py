@@ -97,7 +97,7 @@ def test_published_splits_are_the_ones_that_loaders_use(name, samples, sizes):
     [
         (b"", "0 bytes are no whole number of records of 3073 bytes"),
         (bytes(3074), "3074 bytes are no whole number"),
-        (bytes([10]) + bytes(3072), "labels up to 10; is it CIFAR-100"),
+        (bytes([10]) + bytes(3072), "label 0 is above 9; is it CIFAR-100"),
     ],
 )
 def test_what_is_not_cifar_10_is_refused(tmp_path, content, said):
@@ -151,8 +151,8 @@ def test_svhn_trains_are_private_and_the_test_file_is_split(tmp_path, monkeypatc
         ({"X": np.zeros((32, 32, 3, 2), dtype=np.uint8)}, "'X' and labels 'y' are missing"),
         ({"X": np.zeros((32, 32, 3, 2), dtype=np.uint8), "y": [[1]]}, "1 labels"),
         ({"X": np.zeros((32, 32, 3, 2)), "y": [[1], [2]]}, "float64"),
-        ({"X": np.zeros((32, 32, 3, 2), dtype=np.uint8), "y": [[1], [11]]}, "label 1 is 11, not from 1 to 10"),
-        ({"X": np.zeros((32, 32, 3, 2), dtype=np.uint8), "y": [[0], [1]]}, "label 0 is 0, not from 1 to 10"),
+        ({"X": np.zeros((32, 32, 3, 2), dtype=np.uint8), "y": [[1], [11]]}, "label 1 is not one from 1 to 10"),
+        ({"X": np.zeros((32, 32, 3, 2), dtype=np.uint8), "y": [[0], [1]]}, "label 0 is not one from 1 to 10"),
     ],
 )
 def test_what_is_not_svhn_is_refused(tmp_path, arrays, said):
@@ -194,5 +194,5 @@ def test_mnist_labels_must_fit_images_and_be_digits(tmp_path):
     with pytest.raises(InvalidInput, match="train files hold 30 images and 25 labels"):
         mnist(tmp_path)
     write_mnist(tmp_path, train=3, test=3, labels=np.array([0, 10, 1], dtype=np.uint8))
-    with pytest.raises(InvalidInput, match="labels go from 0 to 10, not 0 to 9"):
+    with pytest.raises(InvalidInput, match="label 1 of the train file is not one from 0 to 9"):
         mnist(tmp_path)

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
-from tacit.exchange.processes import exists
-from tests.exchange.deployment import START, TACIT, Deployment
+from tacit.federation.processes import exists
+from tests.federation.deployment import START, TACIT, Deployment
 
-LONG = pytest.mark.skipif(os.environ.get("TACIT_FAULTS") != "1", reason="long: run with make faults")
+LONG = pytest.mark.slow
 pytestmark = [
     pytest.mark.timeout(1500),
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),

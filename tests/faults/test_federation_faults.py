@@ -4,7 +4,6 @@ Each cell of the matrix is one job of one federation that stays up. After each: 
 answered paid once and nobody twice, the labels are what they should be, and whoever was killed is started again.
 """
 
-import os
 import time
 
 import numpy as np
@@ -14,8 +13,8 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.errors import TacitError
 from tacit.datasets.digits import digits
-from tacit.experiment.run import load
-from tests.exchange.deployment import SERVICES, Deployment, at_step
+from tacit.runs.run import load
+from tests.federation.deployment import SERVICES, Deployment, at_step
 
 NAMES = ("east", "north", "south", "west")
 STEPS = {"local": ("answer",), "masked": ("keys", "shares", "input", "unmask"), "shuffle": ("submit",)}
@@ -38,10 +37,10 @@ MATRIX = {
     "collector hung": COLLECTED,
     "collector gone for good": COLLECTED,
 }
-# What every test run tries, beside the node and the shuffler that are killed in tests/exchange: a federation takes half
-# a minute to start, and longer on a busy machine. The rest is behind `make faults`.
+# What every test run tries, beside the node and the shuffler that are killed in tests/federation: a federation takes
+# half a minute to start, and longer on a busy machine. The rest is behind `make slow`.
 SHORT = {("coordinator killed", "central", "submit")}
-LONG = pytest.mark.skipif(os.environ.get("TACIT_FAULTS") != "1", reason="long: run with make faults")
+LONG = pytest.mark.slow
 CELLS = [
     pytest.param(fault, trust, step, marks=[] if (fault, trust, step) in SHORT else [LONG])
     for fault, places in MATRIX.items()

@@ -6,13 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.accounting import rdp, zcdp
+from tacit.accounting import rdp
 from tacit.accounting.calibrate import gaussian_sigma
-from tacit.accounting.compose import Rule, total
+from tacit.accounting.compose import total
 from tacit.accounting.parts import parts_of
 from tacit.accounting.pate import gaussian_divergence, gaussian_log_error, laplace_divergence, laplace_log_error
-from tacit.accounting.pld import pld_epsilon
+from tacit.accounting.planned import pld_epsilon
+from tacit.core.account import Rule
 from tacit.core.spend import Composed, Gaussian, Pure, RandomizedResponse, Repeated, Subsampled
+from tests.accounting.published import classic_rdp_epsilon, classic_zcdp_epsilon, pure_rho
 
 DELTA = Fraction(1, 10**5)
 VOTES = [200, 30, 10, 5, 5, 0, 0, 0, 0, 0]
@@ -28,15 +30,15 @@ def test_gaussian_noise_for_one_and_1e_5(sensitivity, sigma):
 
 
 def test_concentrated_privacy_of_one_and_1e_5():
-    assert zcdp.rho_of(1.0, 1e-5) == close(0.030556595, 8)
-    assert zcdp.epsilon_of(0.030556595, 1e-5) == close(1.0, 8)
+    assert rdp.rho_of(1.0, 1e-5) == close(0.030556595, 8)
+    assert rdp.epsilon_of(0.030556595, 1e-5) == close(1.0, 8)
 
 
 def test_laplace_noisy_max_of_a_thousand_queries():
     # The published figures take ρ = ε²/2 for each query at ε = 2γ, and the best real order.
-    rho = 1000 * zcdp.pure_rho(2 * 0.05)
-    assert zcdp.classic_epsilon(rho, 1e-5) == close(20.174271)
-    assert zcdp.epsilon_of(rho, 1e-5) == close(19.047260)
+    rho = 1000 * pure_rho(2 * 0.05)
+    assert classic_zcdp_epsilon(rho, 1e-5) == close(20.174271)
+    assert rdp.epsilon_of(rho, 1e-5) == close(19.047260)
     # The curve of randomized response is tighter than ρ = ε²/2, and the exact composition tighter still.
     curve = rdp.curve(parts_of([Repeated(Pure("0.1"), 1000)]))
     assert rdp.improved_epsilon(curve, 1e-5) == close(18.965992)
@@ -46,12 +48,12 @@ def test_laplace_noisy_max_of_a_thousand_queries():
 def test_confident_gaussian_noisy_max():
     # The screening count moves by 1; an answered vote moves two counts, so L2 = √2.
     rho = 640 / (2 * 150**2) + 286 * 2 / (2 * 40**2)
-    assert zcdp.classic_epsilon(rho, 1e-5) == close(3.174029)
-    assert zcdp.epsilon_of(rho, 1e-5) == close(2.757885)
+    assert classic_zcdp_epsilon(rho, 1e-5) == close(3.174029)
+    assert rdp.epsilon_of(rho, 1e-5) == close(2.757885)
     screened = Composed(Repeated(Gaussian(150), 640), Repeated(Gaussian(40 / math.sqrt(2)), 286))
     curve = rdp.curve(parts_of([screened]))
     assert rdp.improved_epsilon(curve, 1e-5) == close(2.757887, 6)
-    assert rdp.classic_epsilon(curve, 1e-5) == close(3.174043, 6)
+    assert classic_rdp_epsilon(curve, 1e-5) == close(3.174043, 6)
 
 
 def test_private_nearest_neighbours():
@@ -79,7 +81,7 @@ def test_noisy_max_divergence_that_depends_on_the_votes():
 
 
 def test_privatekt_composes_over_rounds_in_the_account_of_a_holder():
-    # ε = 5 a round for K = 2 answers; a holder that is sampled in half of 500 rounds pays 250 of them.
+    # ε = 5 per round for K = 2 answers; a holder that is sampled in half of 500 rounds pays 250 of them.
     a_round = Repeated(RandomizedResponse(Fraction(5, 2), 10), 2)
     assert total([a_round], Fraction(0)).epsilon == 5
     assert total([a_round] * 250, Fraction(0)).epsilon == 1250

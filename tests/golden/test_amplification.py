@@ -5,21 +5,26 @@ import math
 import pytest
 
 from tacit.accounting.amplify import (
-    Bound,
+    AmplificationBound,
+    Clones,
     amplified_epsilon,
     collision_variation,
     largest_local_epsilon,
     response_variation,
     tightest,
 )
-from tacit.accounting.clones import Clones
 
 TABLE = [
     (10**5, 4, 1e-6, 0.534633992, 0.407792587, 0.169769747, 0.118153067),
     (10**4, 2, 1e-6, 0.500920087, 0.398157060, 0.155045243, 0.114399615),
     (60_000, 4, 1e-5, 0.611162341, 0.469869379, 0.189459681, 0.130811248),
 ]
-GENERIC = [Bound.CLOSED_2021, Bound.CLOSED_2022, Bound.NUMERIC_2021, Bound.NUMERIC_2022]
+GENERIC = [
+    AmplificationBound.CLOSED_2021,
+    AmplificationBound.CLOSED_2022,
+    AmplificationBound.NUMERIC_2021,
+    AmplificationBound.NUMERIC_2022,
+]
 
 
 def generic(messages, local):
@@ -37,7 +42,7 @@ def test_table_of_bounds(row):
     for bound, value in zip(GENERIC, expected, strict=True):
         assert amplified_epsilon(bound, messages, local, delta) == pytest.approx(value, abs=1.5e-9)
     found = tightest(messages, local, delta)
-    assert found.bound is Bound.NUMERIC_2022
+    assert found.bound is AmplificationBound.NUMERIC_2022
     assert float(found.epsilon) == pytest.approx(expected[-1], abs=3e-9)
 
 
@@ -46,7 +51,7 @@ def test_table_of_bounds(row):
     [(10**4, 0.5, 1e-5, (2.103478, 2.546106, 4.599371)), (60_000, 1, 1e-5, (5.354800, 6.036369, 7.498307))],
 )
 def test_largest_local_epsilon(messages, epsilon, delta, expected):
-    bounds = (Bound.CLOSED_2021, Bound.CLOSED_2022, Bound.NUMERIC_2022)
+    bounds = (AmplificationBound.CLOSED_2021, AmplificationBound.CLOSED_2022, AmplificationBound.NUMERIC_2022)
     for bound, value in zip(bounds, expected, strict=True):
         assert float(largest_local_epsilon(messages, epsilon, delta, bound)) == pytest.approx(value, abs=1e-6)
 
@@ -54,9 +59,9 @@ def test_largest_local_epsilon(messages, epsilon, delta, expected):
 def test_published_variation_ratio_of_collision():
     # The figure is as published; it is not a proven bound (tests/accounting/test_amplify.py) and never charged.
     variation = collision_variation(4, items=1, length=56)
-    assert amplified_epsilon(Bound.VARIATION, 10**4, 4, 1e-6, variation) == close(0.280894111, 8)
-    assert amplified_epsilon(Bound.NUMERIC_2022, 10**4, 4, 1e-6) == close(0.410812293, 8)
-    assert tightest(10**4, 4, 1e-6).bound is Bound.NUMERIC_2022
+    assert amplified_epsilon(AmplificationBound.VARIATION, 10**4, 4, 1e-6, variation) == close(0.280894111, 8)
+    assert amplified_epsilon(AmplificationBound.NUMERIC_2022, 10**4, 4, 1e-6) == close(0.410812293, 8)
+    assert tightest(10**4, 4, 1e-6).bound is AmplificationBound.NUMERIC_2022
 
 
 @pytest.mark.parametrize(
@@ -90,4 +95,4 @@ def test_brute_force_of_the_small_case():
 def test_variation_of_two_answers_is_the_generic_bound():
     for messages, local, delta, *_, expected in TABLE:
         variation = response_variation(local, classes=2)
-        assert amplified_epsilon(Bound.VARIATION, messages, local, delta, variation) == close(expected, 8)
+        assert amplified_epsilon(AmplificationBound.VARIATION, messages, local, delta, variation) == close(expected, 8)

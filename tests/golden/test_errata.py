@@ -19,7 +19,7 @@ def test_theorem_1_of_reverse_knn_fails_more_often_than_it_says():
 
 
 def balanced(similarity):
-    """Appendix C with k = 1: the connections that maximise the smallest score of a query, by trying all of them."""
+    """Appendix C with k = 1: the connections that maximize the smallest score of a query, by trying all of them."""
     records, queries = similarity.shape
     best = max(
         product(range(queries), repeat=records),

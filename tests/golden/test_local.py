@@ -7,15 +7,15 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.collision import Collision, best_length, published_length
 from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
 from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 
 FIGURE_SIX = VoteShape(queries=200, classes=50, neighbors=2, labels=2)
@@ -61,9 +61,9 @@ def test_no_other_length_is_better(ones, epsilon):
 
 # Var₀ for d = 100 and c = 1; None where the mechanism has no parameter.
 TABLE = {
-    GeneralizedResponse: {"1": ("34.112969", None), "2": ("2.581797", None), "4": ("0.053119", None)},
+    GeneralizedRandomizedResponse: {"1": ("34.112969", None), "2": ("2.581797", None), "4": ("0.053119", None)},
     Collision: {"1": ("3.691655", None), "2": ("0.724591", None), "4": ("0.076023", None)},
-    BitResponse: {"1": ("3.682694", None), "2": ("0.724062", None), "4": ("0.076022", None)},
+    UnaryEncoding: {"1": ("3.682694", None), "2": ("0.724062", None), "4": ("0.076022", None)},
     SubsetSelection: {"1": ("3.589650", 27), "2": ("0.689861", 12), "4": ("0.053119", 1)},
 }
 
@@ -79,7 +79,7 @@ def test_variance_on_zeros_for_a_hundred_cells(mechanism, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "variance"), [("1", "3.917698"), ("2", "0.920674"), ("4", "0.181015")])
 def test_symmetric_bits(epsilon, variance):
-    assert printed(BitResponse(100, 1, epsilon, symmetric=True).variance_zero, variance)
+    assert printed(UnaryEncoding(100, 1, epsilon, symmetric=True).variance_zero, variance)
 
 
 @pytest.mark.parametrize(("epsilon", "size"), [("0.4", 3), ("1", 4), ("2", 8)])

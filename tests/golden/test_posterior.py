@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.mechanisms.argmax import argmax_pmf
+from tacit.mechanisms.accuracy import argmax_pmf
 from tacit.methods.rknn.posterior import Mixture, Noise, mixture_posterior
 
 

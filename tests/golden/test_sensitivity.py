@@ -17,7 +17,7 @@ def tables(queries, classes, neighbors, labels):
 
 
 def every_with_rows(queries, classes, neighbors, labels):
-    """Every record's votes with at most so many labels, and the rows it votes in even without a label."""
+    """Every record's votes with at most this many labels, and the rows it votes in even without a label."""
     for rows in combinations(range(queries), neighbors):
         for count in range(labels + 1):
             for columns in combinations(range(classes), count):
@@ -62,6 +62,7 @@ def test_replace_one_is_exact_for_at_most_so_many_labels(queries, classes, neigh
     every = [each for count in range(labels + 1) for each in tables(queries, classes, neighbors, count)]
     if voters:
         every = [with_voters(each, rows) for each, rows in every_with_rows(queries, classes, neighbors, labels)]
+    every.append(np.zeros_like(every[0]))  # the empty vote
     worst = np.max([moved(a - b) for a in every for b in every], axis=0)
     claimed = vote_sensitivity(queries, classes, neighbors, labels, voters=voters)
     assert claimed.l1 == worst[0]
@@ -81,6 +82,16 @@ def test_exactly_so_many_labels_would_be_charged_too_little():
     exactly = list(tables(2, 3, 2, 3))
     assert [moved(a - b)[0] for a in exactly for b in exactly] == [0]
     assert vote_sensitivity(2, 3, 2, 3).l1 == 6
+
+
+def test_an_empty_vote_moves_further_than_exactly_so_many_labels_can():
+    """Two queries, both of them nearest, three labels of four: the formula for exactly three labels says 4."""
+    exactly = list(tables(2, 4, 2, 3))
+    assert max(moved(a - b)[0] for a in exactly for b in exactly) == 4
+    assert max(moved(a)[0] for a in exactly) == 6
+    assert vote_sensitivity(2, 4, 2, 3).l1 >= 6
+    # Voters of common queries cancel between two records, and do not against an empty vote.
+    assert vote_sensitivity(2, 1, 2, 1, voters=True).l1 == 4
 
 
 @pytest.mark.parametrize("voters", [False, True])
@@ -127,5 +138,5 @@ def test_bad_parameters_are_named(arguments, named):
 
 def test_persons_with_fewer_records_do_not_cancel():
     """All queries are common to two single records, yet a person of two records may be replaced by one of one."""
-    assert vote_sensitivity(queries=1, classes=2, neighbors=1, labels=2, voters=True).l1 == 2
+    assert vote_sensitivity(queries=1, classes=2, neighbors=1, labels=2, voters=True).l1 == 3
     assert vote_sensitivity(queries=1, classes=2, neighbors=1, labels=2, records=2, voters=True).l1 >= 4

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.mechanisms.shuffle.flooding import cell_delta, least_flood
-from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.noise_messages import cell_delta, least_noise_messages
+from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def test_the_published_floods_are_just_enough_and_ours_are_no_larger(fraction, s
     assert cell_delta(noise, margin, more, slow) <= Fraction("1e-6") <= cell_delta(noise, margin, less, fast)
     assert float(less) / np.expm1(float(fast)) <= mean <= float(more) / np.expm1(float(slow))
     # E[W] has ripples, and the published points are on a slope: a better one is within half a percent.
-    found = least_flood(noise, margin, "1e-6")
+    found = least_noise_messages(noise, margin, "1e-6")
     assert cell_delta(noise, margin, found.shape, found.epsilon) <= Fraction("1e-6")
     assert 0.995 * mean < found.mean < mean
 
 
 def test_messages_a_user_and_the_scale_of_the_paper():
     # The paper's scale 4kr/ε is a half for the flood; messages = kr + (2d/n)(p/(1−p) + E[W]).
-    plan = plan_flooding(1, "1e-6", cells=400, participants=60_000, ones=4, prefer="1/2")
+    plan = plan_noise_messages(1, "1e-6", cells=400, participants=60_000, ones=4, prefer="1/2")
     assert 1 / plan.epsilon_noise == 16
     decay = np.exp(-float(plan.epsilon_noise))
     flood = float(plan.flood.shape) / np.expm1(float(plan.flood.epsilon))

@@ -1,7 +1,9 @@
 """What every ledger promises, whatever it is made of."""
 
 import os
+import sys
 import tempfile
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.accounting.compose import Rule, total
-from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, RequestConflict
+from tacit.accounting.compose import total
+from tacit.core.account import Ceiling, Rule
+from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict
+from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Ledger
 from tacit.core.spend import FREE, Approximate, Composed, DiscreteGaussian, Gaussian, Pure, Repeated, Stability
-from tacit.ledger.account import Ceiling
-from tacit.ledger.memory import MemoryLedger
-from tacit.ledger.sqlite import SqliteLedger
+from tacit.ledger import open_ledger
+from tacit.ledger.account import PolicyLimits
 from tacit.ledger.verify import verify
+from tests.example_package.installed import FOLDER, describe
 
 # Closing a connection ends nothing that a disk would have to survive, so files in memory do, where there are any.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -26,7 +30,7 @@ class Memory:
     """A ledger in memory; it cannot crash, so a crash leaves it as it is."""
 
     def __init__(self, **policy):
-        self.ledger = MemoryLedger(policy)
+        self.ledger = open_ledger("memory:", policy)
 
     def crash(self):
         pass
@@ -41,19 +45,54 @@ class Durable:
     def __init__(self, **policy):
         self._folder = tempfile.TemporaryDirectory(dir=MEMORY)
         self.path = Path(self._folder.name) / "site.ledger"
-        self.ledger = SqliteLedger.create(self.path, policy)
+        self.ledger = open_ledger(self.path, policy)
 
     def crash(self):
         self.ledger.close()
-        self.ledger = SqliteLedger(self.path)
+        self.ledger = open_ledger(f"sqlite:///{self.path}")
 
     def close(self):
+        assert self.ledger.verify() == []
         self.ledger.close()
         assert verify(self.path) == []
         self._folder.cleanup()
 
 
-KINDS = [Memory, Durable]
+class Installed:
+    """A ledger of a package that is not Tacit's, found by its entry point."""
+
+    def __init__(self, **policy):
+        self._folder = tempfile.TemporaryDirectory(dir=MEMORY)
+        self.place = f"jsonl:{self._folder.name}/site.jsonl"
+        with example_installed():
+            self.ledger = open_ledger(self.place, policy)
+
+    def crash(self):
+        self.ledger.close()
+        with example_installed():
+            self.ledger = open_ledger(self.place)
+
+    def close(self):
+        assert self.ledger.verify() == []
+        self.ledger.close()
+        self._folder.cleanup()
+
+
+@contextmanager
+def example_installed():
+    """As if the example package of the tests were installed: the names of its parts are in its metadata."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        describe(Path(folder))
+        places = [folder, str(FOLDER)]
+        sys.path[:0] = places
+        try:
+            yield
+        finally:
+            for place in places:
+                sys.path.remove(place)
+
+
+KINDS = [Memory, Durable, Installed]
 
 
 @pytest.fixture(params=KINDS)
@@ -87,6 +126,38 @@ def test_ten_tenths_fit_exactly_and_the_eleventh_is_refused(ledger):
     assert ledger.balance("clinic").payments == 10
 
 
+@pytest.mark.parametrize("least", ["1/1000", "1e-9", "1e-30", "1e-300"])
+def test_at_the_ceiling_not_even_the_least_amount_fits(kind, least):
+    """A ceiling is exact: a thousandth of slack, or a billionth, is a thousandth too much."""
+    for ceiling in (Ceiling("22/7"), Ceiling("22/7", rule=Rule.PLANNED)):
+        house = kind(clinic=ceiling)
+        pay(house.ledger, "r-1", "15/7")
+        pay(house.ledger, "r-2", "1")
+        assert house.ledger.balance("clinic").remaining == 0
+        with pytest.raises(BudgetExceeded):
+            pay(house.ledger, "r-3", least)
+        house.crash()
+        with pytest.raises(BudgetExceeded):
+            pay(house.ledger, "r-3", least)
+        house.close()
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+def test_a_ceiling_with_noise_is_exact_too(kind, rule):
+    delta = Fraction(1, 10**6)
+    reached = total([Gaussian(20)] * 3, delta, rule).epsilon
+    for ceiling, fits in ((reached, True), (reached - Fraction(1, 10**9), False)):
+        house = kind(clinic=Ceiling(ceiling, delta, rule))
+        for number in range(2):
+            pay(house.ledger, f"r-{number}", Gaussian(20))
+        if fits:
+            pay(house.ledger, "r-2", Gaussian(20))
+        else:
+            with pytest.raises(BudgetExceeded):
+                pay(house.ledger, "r-2", Gaussian(20))
+        house.close()
+
+
 def test_the_refusal_names_what_remains_and_costs_nothing(ledger):
     pay(ledger, "r-1", "0.7")
     with pytest.raises(BudgetExceeded, match=r"spent epsilon 0\.7 of 1 .*epsilon 0\.3 remains. Nothing was charged"):
@@ -113,17 +184,17 @@ def test_a_replay_pays_once_and_returns_the_first_receipt(house):
 
 def test_the_first_release_that_is_kept_wins_for_ever(house):
     receipt = pay(house.ledger, "r-1")
-    assert house.ledger.kept(receipt) is None
-    assert house.ledger.keep(receipt, b"first") == b"first"
+    assert house.ledger.stored_release(receipt) is None
+    assert house.ledger.store_release(receipt, b"first") == b"first"
     house.crash()
-    assert house.ledger.keep(receipt, b"second") == b"first"
-    assert house.ledger.kept(receipt) == b"first"
+    assert house.ledger.store_release(receipt, b"second") == b"first"
+    assert house.ledger.stored_release(receipt) == b"first"
 
 
 def test_an_empty_release_is_a_release(ledger):
     receipt = pay(ledger, "r-1")
-    assert ledger.keep(receipt, b"") == b""
-    assert ledger.keep(receipt, b"second") == b""
+    assert ledger.store_release(receipt, b"") == b""
+    assert ledger.store_release(receipt, b"second") == b""
 
 
 @pytest.mark.parametrize(
@@ -167,10 +238,10 @@ def test_a_receipt_of_another_ledger_buys_nothing(kind, ledger):
     stranger = kind(clinic=Ceiling(1))
     receipt = pay(stranger.ledger, "r-1")
     with pytest.raises(LedgerError, match="r-1"):
-        ledger.keep(receipt, b"payload")
+        ledger.store_release(receipt, b"payload")
     pay(ledger, "r-1")
     with pytest.raises(LedgerError, match="r-1"):
-        ledger.kept(receipt)
+        ledger.stored_release(receipt)
     stranger.close()
 
 
@@ -187,6 +258,60 @@ def test_free_spends_are_paid_with_nothing(ledger):
     pay(ledger, "r-1", "1")
     assert pay(ledger, "r-2", FREE).spend == FREE
     assert ledger.balance("clinic").spent.epsilon == 1
+
+
+def test_a_preflight_refuses_what_charges_would_and_counts_what_is_paid_once(house):
+    ledger = house.ledger
+    ledger.preflight("clinic", {"r-1": Pure("0.5"), "r-2": Pure("0.5")})
+    with pytest.raises(BudgetExceeded, match=r"would reach epsilon 1\.1 .*0 payments.*Nothing was charged"):
+        ledger.preflight("clinic", {"r-1": Pure("0.5"), "r-2": Pure("0.6")})
+    pay(ledger, "r-1", "0.5")
+    house.crash()
+    house.ledger.preflight("clinic", {"r-1": Pure("0.5"), "r-2": Pure("0.5")})
+    with pytest.raises(BudgetExceeded, match="1 payment"):
+        house.ledger.preflight("clinic", {"r-2": Pure("0.6")})
+    assert house.ledger.balance("clinic").payments == 1, "looking ahead pays nothing"
+    with pytest.raises(InvalidInput, match="account must be one of clinic, other, got 'hospital'"):
+        house.ledger.preflight("hospital", {})
+
+
+def test_accounts_and_receipts_are_listed_in_order(house):
+    paid = [pay(house.ledger, f"r-{number}") for number in range(3)]
+    pay(house.ledger, "r-1", account="other")
+    house.crash()
+    assert list(house.ledger.accounts()) == ["clinic", "other"]
+    assert list(house.ledger.receipts("clinic")) == paid
+    assert house.ledger.durable == (type(house) is not Memory)
+
+
+def test_an_account_protects_what_its_ceiling_says(kind):
+    person = Unit.person("patient", 3)
+    house = kind(clinic=Ceiling(1, unit=person, adjacency=Adjacency.ADD_REMOVE), other=Ceiling(1))
+    house.crash()
+    assert house.ledger.privacy_unit("clinic") == (person, Adjacency.ADD_REMOVE)
+    assert house.ledger.privacy_unit("other") == (Unit(), Adjacency.REPLACE_ONE)
+    house.close()
+
+
+def test_limits_are_kept_beside_the_ceiling(house):
+    for number in range(2):
+        house.ledger.charge("clinic", Pure("0.1"), "labels", "system", f"r-{number}", "q", PolicyLimits(questions=2))
+    house.crash()
+    with pytest.raises(LimitExceeded, match="2 questions a day"):
+        house.ledger.charge("clinic", Pure("0.1"), "labels", "system", "r-2", "q", PolicyLimits(questions=2))
+    assert house.ledger.balance("clinic").payments == 2
+
+
+def test_a_policy_is_changed_whole_or_not_at_all(house):
+    pay(house.ledger, "r-1", "0.9")
+    pay(house.ledger, "r-1", Gaussian(50), account="other")
+    with pytest.raises(InvalidInput, match="account 'other' cannot be raised"):
+        house.ledger.apply({"new": Ceiling(1), "clinic": Ceiling(2), "other": Ceiling(2, "1e-6")})
+    assert list(house.ledger.accounts()) == ["clinic", "other"]
+    assert house.ledger.balance("clinic").remaining == Fraction(1, 10)
+    house.ledger.apply({"clinic": Ceiling(2), "other": Ceiling(1, "1e-6")})
+    house.crash()
+    assert house.ledger.balance("clinic").remaining == Fraction(11, 10)
 
 
 AMOUNTS = st.sampled_from(["1/7", "0.1", "0.2", "1/3", "0.5", "1"])
@@ -224,8 +349,8 @@ def test_no_sequence_of_charges_retries_and_crashes_passes_the_ceiling(kind, ste
         assert paid.setdefault(request, amount) == amount
         if step == "release":
             payload = str(number).encode()
-            assert house.ledger.keep(receipt, payload) == kept.setdefault(request, payload)
-        assert house.ledger.kept(receipt) == kept.get(request)
+            assert house.ledger.store_release(receipt, payload) == kept.setdefault(request, payload)
+        assert house.ledger.stored_release(receipt) == kept.get(request)
         after = house.ledger.balance("clinic").spent.epsilon
         assert after == sum(map(Fraction, paid.values()))
         assert spent <= after <= Fraction(ceiling)

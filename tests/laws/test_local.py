@@ -25,14 +25,14 @@ from tacit.core.protocols import LocalMechanism, MessageLaw
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import ANYTHING
 from tacit.mechanisms.exact import exp
-from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
 from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 
 RATE = 1e-9
@@ -97,11 +97,11 @@ SHAPE = VoteShape(queries=4, classes=3, neighbors=2, labels=1)
 
 CASES = [
     Case("discrete Laplace", lambda e: LocalLaplace(3, 1, e), epsilon=Fraction(4), complete=False),
-    Case("symmetric bits", lambda e: BitResponse(5, 2, e, symmetric=True)),
-    Case("asymmetric bits", lambda e: BitResponse(5, 2, e)),
-    Case("many bits", lambda e: BitResponse(9, 1, e), epsilon=Fraction(3, 2)),
-    Case("generalized response", lambda e: GeneralizedResponse(6, 1, e)),
-    Case("generalized response, two ones", lambda e: GeneralizedResponse(6, 2, e)),
+    Case("symmetric bits", lambda e: UnaryEncoding(5, 2, e, symmetric=True)),
+    Case("asymmetric bits", lambda e: UnaryEncoding(5, 2, e)),
+    Case("many bits", lambda e: UnaryEncoding(9, 1, e), epsilon=Fraction(3, 2)),
+    Case("generalized response", lambda e: GeneralizedRandomizedResponse(6, 1, e)),
+    Case("generalized response, two ones", lambda e: GeneralizedRandomizedResponse(6, 2, e)),
     Case("Collision", lambda e: Collision(8, 2, e, length=5), seed_words=2),
     Case("Collision with one bucket to spare", lambda e: Collision(7, 3, e, length=4), seed_words=2),
     Case("local hashing", lambda e: Collision(9, 1, e, length=4), seed_words=2),
@@ -145,7 +145,7 @@ def largest_ratio(case: Case, seed: Sequence[int], epsilon: Fraction) -> Decimal
 def test_spends_epsilon_on_any_input(case):
     mechanism = case.mechanism
     assert total([mechanism.spend], Fraction(0)).epsilon == case.epsilon
-    assert mechanism.tolerates == ANYTHING
+    assert mechanism.max_sensitivity == ANYTHING
 
 
 @EACH
@@ -169,6 +169,25 @@ def test_no_two_inputs_differ_by_more_than_epsilon_and_some_reach_it(case):
     bound = exp(case.epsilon, 50)
     assert max(ratios) <= bound * (1 + Decimal("1e-45"))
     assert max(ratios) >= bound * (1 - Decimal("1e-45"))
+
+
+@EACH
+def test_an_empty_vote_is_within_epsilon_of_every_input(case):
+    """Who has no cells answers as one of all inputs, drawn uniformly: the mean of their laws, seed by seed."""
+    assert worst_against_empty(case, case.epsilon) <= exp(case.epsilon, 50) * (1 + Decimal("1e-45"))
+    # The enumeration is able to fail: with a tenth of the noise the empty vote stands out.
+    assert worst_against_empty(case, 10 * case.epsilon) > exp(case.epsilon, 50)
+
+
+def worst_against_empty(case: Case, epsilon: Fraction) -> Decimal:
+    """The largest quotient, either way, of an input's and the empty vote's probability of one message."""
+    worst = Decimal(0)
+    for seed in case.seeds(3 if case.seed_words else 1):
+        laws = [case.law(cells, seed, epsilon).probabilities for cells in case.inputs]
+        for column in zip(*laws, strict=True):
+            empty = sum(column) / len(column)
+            worst = max(worst, max(column) / empty, empty / min(column))
+    return worst
 
 
 @EACH

@@ -20,7 +20,7 @@ SMALL = PARTS.public_samples[:48].reshape(-1, 8, 8)
 # The published network needs 21 pixels a side.
 LARGE = np.kron(SMALL, np.ones((3, 3)))[:, :21, :21]
 LABELS = PARTS.public_labels[:48] % 3
-# Deep networks take seconds a batch on a slow machine: for them only what can differ between networks is tested.
+# Deep networks take seconds per batch on a slow machine: for them only what can differ between networks is tested.
 LIGHT = ["linear", "perceptron", "small-convolutions"]
 
 

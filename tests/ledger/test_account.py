@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.compose import Rule, Total, total
+from tacit.accounting.compose import total
+from tacit.core.account import Balance, Ceiling, Rule, Total
 from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.spend import FREE, Approximate, Composed, DiscreteGaussian, Pure, Repeated, Stability
+from tacit.core.spend import FREE, Composed, DiscreteGaussian, Pure, Repeated, Stability
 from tacit.ledger import account
-from tacit.ledger.account import Balance, Ceiling, Tally
+from tacit.ledger.account import Tally
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
 
@@ -35,42 +36,32 @@ def test_a_ceiling_is_checked(epsilon, delta, named):
 
 def test_a_pure_account_is_charged_without_an_accountant(monkeypatch):
     """Ten thousand charges, each told apart, and composition is never asked: that is what makes them O(1)."""
-    monkeypatch.setattr(account, "total", None)
+    monkeypatch.setattr(account, "composed", None)
     ceiling, tally = Ceiling(1, "1e-6"), Tally()
     for number in range(10_000):
         spend = Pure(Fraction(1, 10_000 + number % 3))
         assert tally.excess(spend, ceiling) is None
-        tally.add(spend)
+        tally = tally.plus(spend)
     assert tally.payments == 10_000
 
 
-def test_equal_spends_reach_the_accountant_as_one_group(monkeypatch):
-    asked = []
-
-    def total(spends, delta, rule):
-        asked.append(list(spends))
-        return Total(Fraction(len(asked)), delta, "test")
-
-    monkeypatch.setattr(account, "total", total)
-    account.composed.cache_clear()
+def test_equal_spends_are_one_part_of_the_running_total():
     tally, leak, tenth = Tally(), Stability("1e-9"), Pure("1/10")
     for spend in (leak, tenth, FREE, leak, tenth, leak):
-        tally.add(spend)
-    ceiling = Ceiling(5, "1e-6")
-    assert tally.total(ceiling).epsilon == tally.total(ceiling).epsilon == 1, "the total is remembered"
-    assert asked == [[leak, Repeated(leak, 2), Repeated(tenth, 2)]]
-    account.composed.cache_clear()
+        tally = tally.plus(spend)
+    assert tally.payments == 6
+    assert tally.running.parts == ((leak, 3), (tenth, 2))
+    assert tally.running.rest is None
 
 
-def test_many_equal_charges_never_pass_for_one_that_was_fixed_in_advance(monkeypatch):
-    lengths = []
-    monkeypatch.setattr(account, "total", lambda spends, delta, rule: lengths.append(len(spends)))
-    account.composed.cache_clear()
-    spend = Approximate("1/10", "1e-9")
+def test_many_equal_charges_never_pass_for_one_that_was_fixed_in_advance():
+    spend, delta = DiscreteGaussian(10, 2, unit_steps=True), Fraction(1, 10**5)
+    ceiling, tally = Ceiling(9, delta), Tally()
     for count in (1, 2, 3):
-        account.composed(((spend, count),), Fraction(0), Rule.ADAPTIVE)
-    assert lengths == [1, 2, 2]
-    account.composed.cache_clear()
+        tally = tally.plus(spend)
+        assert tally.total(ceiling) == total([spend] * count, delta)
+        planned = total([Repeated(spend, count)], delta).epsilon
+        assert (tally.total(ceiling).epsilon == planned) == (count == 1)
 
 
 @given(st.fractions(0, 3), st.fractions(Fraction(1, 1000), 3))
@@ -105,10 +96,10 @@ def test_what_is_foreseen_is_what_the_charges_will_find(tmp_path):
     with SqliteLedger.create(tmp_path / "site.ledger", policy) as durable:
         for ledger in (MemoryLedger(policy), durable):
             with pytest.raises(BudgetExceeded, match="0 payments"):
-                ledger.foresee("tight", {"r-1": spend, "r-2": spend})
-            ledger.foresee("enough", {"r-1": spend, "r-2": spend})
+                ledger.preflight("tight", {"r-1": spend, "r-2": spend})
+            ledger.preflight("enough", {"r-1": spend, "r-2": spend})
             for request in ("r-1", "r-2"):
                 ledger.charge("enough", spend, "labels", "system", request, "q")
-            ledger.foresee("enough", {"r-1": spend, "r-2": spend})
+            ledger.preflight("enough", {"r-1": spend, "r-2": spend})
             with pytest.raises(BudgetExceeded, match="2 payments"):
-                ledger.foresee("enough", {"r-2": spend, "r-3": spend})
+                ledger.preflight("enough", {"r-2": spend, "r-3": spend})

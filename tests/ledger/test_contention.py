@@ -3,9 +3,9 @@
 import threading
 import time
 
+from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded
 from tacit.core.spend import Pure
-from tacit.ledger.account import Ceiling
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.ledger.verify import verify

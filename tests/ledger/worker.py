@@ -15,13 +15,15 @@ import time
 import traceback
 from pathlib import Path
 
+from tacit.core import files
+from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded, LedgerError
 from tacit.core.spend import Pure
 from tacit.ledger import database
-from tacit.ledger.account import Ceiling
-from tacit.ledger.sqlite import SqliteLedger
+from tacit.ledger.sqlite import SqliteLedger, vacant
 
-WATCHED = str(Path(database.__file__).parent)
+# The ledger, and what writes its files.
+WATCHED = (str(Path(database.__file__).parent), files.__file__)
 
 
 class Fault:
@@ -69,25 +71,25 @@ def tell(world: str, request: str, payload: bytes) -> None:
 def release(ledger: SqliteLedger, request: str, spend: str, world: str) -> None:
     """What the gate does: pay, look, draw, keep, and only then let go."""
     receipt = ledger.charge("clinic", Pure(spend), "labels", "system", request, "question")
-    payload = ledger.kept(receipt)
+    payload = ledger.stored_release(receipt)
     if payload is None:
-        payload = ledger.keep(receipt, os.urandom(16))
+        payload = ledger.store_release(receipt, os.urandom(16))
     tell(world, request, payload)
 
 
 def careless_release(ledger: SqliteLedger, request: str, spend: str, world: str) -> None:
     """The mutant that the tests must catch: it lets go first and keeps afterwards."""
     receipt = ledger.charge("clinic", Pure(spend), "labels", "system", request, "question")
-    payload = ledger.kept(receipt) or os.urandom(16)
+    payload = ledger.stored_release(receipt) or os.urandom(16)
     tell(world, request, payload)
-    ledger.keep(receipt, payload)
+    ledger.store_release(receipt, payload)
 
 
 def work(command: dict) -> None:
     path, world = command["path"], command.get("world", "")
     match command["work"]:
         case "create":
-            if database.vacant(Path(path)):
+            if vacant(Path(path)):
                 SqliteLedger.create(path, {"clinic": Ceiling(1)}).close()
         case "release":
             with SqliteLedger(path) as ledger:

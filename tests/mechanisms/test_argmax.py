@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SystemRandomness
-from tacit.mechanisms.argmax import argmax_pmf, error_probability, gap_needed
+from tacit.mechanisms.accuracy import argmax_pmf, error_probability, gap_needed
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 
 TWO_LABELS = {

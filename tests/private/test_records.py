@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import SeededRandomness, SystemRandomness
-from tacit.private.partition import split_by_class, split_by_dirichlet, split_by_owner, split_evenly
-from tacit.private.persons import bounded_rows
-from tacit.private.records import Private, Records, combine
+from tacit.private.partition import (
+    bounded,
+    bounded_rows,
+    split_by_class,
+    split_by_dirichlet,
+    split_by_owner,
+    split_evenly,
+)
+from tacit.private.records import Private, Records, combine, public_size
 
 SECRET = "diagnosis"
 
@@ -88,6 +95,21 @@ def test_each_record_of_a_person_is_as_likely_to_be_kept():
     assert chisquare(np.bincount(kept, minlength=20)).pvalue > 1e-9
     # The mutant always keeps the first record.
     assert chisquare(np.bincount(np.zeros(4000, dtype=int), minlength=20)).pvalue < 1e-9
+
+
+def test_one_record_too_many_is_one_too_many():
+    for own, left in ((2, 2), (3, 2), (4, 2)):
+        records = Records(np.zeros((own, 1)), np.arange(own), np.array(["a"] * own))
+        (kept,) = bounded([records], Unit.person("patient", 2), SystemRandomness())
+        assert len(kept.labels) == left
+
+
+def test_the_number_of_records_is_public_under_replace_one_alone():
+    parts = [Private(Records(np.zeros((3, 1)), np.arange(3), np.array(["a", "a", "b"])))]
+    assert public_size(parts, Unit(), Adjacency.REPLACE_ONE) == 3
+    assert public_size(parts, Unit.person("patient", 2), Adjacency.REPLACE_ONE) == 2
+    with pytest.raises(InvalidInput, match="private under add/remove"):
+        public_size(parts, Unit(), Adjacency.ADD_REMOVE)
 
 
 def test_bounding_persons_needs_a_limit():

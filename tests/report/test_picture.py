@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from tacit.experiment.run import Run
 from tacit.report.picture import draw_queries
+from tacit.runs.run import Run
 
 GENERATOR = np.random.default_rng(0)
 
@@ -24,8 +24,10 @@ def draw(tmp_path, monkeypatch):
         query_labels = classes[np.arange(queries) % len(names)]
         run = Run(
             student=None, labels=query_labels[membership], probabilities=None, classes=classes,
-            queries=np.zeros((queries, 2), np.float32), query_labels=query_labels, membership=membership,
-            guarantee=type("Claim", (), {"simulation": False})(), receipts=(), recipe={},
+            arrays={
+                "queries": np.zeros((queries, 2), np.float32), "query_labels": query_labels, "membership": membership,
+            },
+            guarantee=type("Claim", (), {"simulation": False})(), guarantees={}, receipts=(), recipe={},
         )  # fmt: skip
         draw_queries(run, public, tmp_path / "queries.png", **options)
         assert (tmp_path / "queries.png").stat().st_size > 1000

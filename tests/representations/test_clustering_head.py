@@ -1,4 +1,4 @@
-"""A layer on which neighbours agree: its slope, its choice among starts, and groups that k-means would cut."""
+"""A layer on which neighbors agree: its slope, its choice among starts, and groups that k-means would cut."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,18 @@ from sklearn.cluster import KMeans
 
 from tacit.core.errors import InvalidInput
 from tacit.neighbors import nearest_queries
-from tacit.representations import clustering_head
-from tacit.representations.clustering_head import ClusteringHead
+from tacit.representations import groups as module
+from tacit.representations.groups import ClusteringHead
 
 
 def test_the_slope_is_that_of_the_loss():
     random = np.random.default_rng(0)
     weights, own, other = random.normal(size=(3, 4)), random.normal(size=(9, 4)), random.normal(size=(9, 4))
-    _, slope = clustering_head._loss(weights, own, other)
+    _, slope = module._loss(weights, own, other)
     for place in np.ndindex(weights.shape):
         step = np.zeros_like(weights)
         step[place] = 1e-5
-        above, below = (clustering_head._loss(weights + sign * step, own, other)[0] for sign in (1, -1))
+        above, below = (module._loss(weights + sign * step, own, other)[0] for sign in (1, -1))
         assert slope[place] == pytest.approx((above - below) / 2e-5, rel=1e-5, abs=1e-8)
 
 
@@ -45,9 +45,9 @@ def test_the_start_of_least_loss_is_kept(monkeypatch):
 
     def trained(rows, nearest, groups, rng):
         loss = next(losses)
-        return clustering_head._Trained(np.full((groups, rows.shape[1]), loss), np.zeros(groups), loss)
+        return module._Trained(np.full((groups, rows.shape[1]), loss), np.zeros(groups), loss)
 
-    monkeypatch.setattr(clustering_head, "_train", trained)
+    monkeypatch.setattr(module, "_train", trained)
     samples, _ = sheets(20)
     fitted = ClusteringHead.fit(samples, groups=2, neighbors=3, starts=3)
     assert np.allclose(fitted.weights * samples.std(), -1.0)

@@ -157,7 +157,7 @@ def test_a_question_cannot_bring_a_cache_to_a_holder():
     """A cache is not a representation: it takes one, so it cannot stand in a question in place of one."""
     with pytest.raises(TypeError):
         EncodedCache.encode(SAMPLES)
-    wires = sorted(SOURCE.glob("methods/*/wire.py")) + sorted(SOURCE.glob("exchange/*.py"))
+    wires = sorted(SOURCE.glob("methods/*/wire.py")) + sorted(SOURCE.glob("federation/**/*.py"))
     assert wires
     assert [file for file in wires if uses_cache(file)] == []
     # No representation keeps what it encodes, either.
@@ -168,7 +168,7 @@ def test_a_question_cannot_bring_a_cache_to_a_holder():
 def test_a_holder_that_names_no_cache_keeps_nothing(tmp_path, monkeypatch):
     """The whole pipeline on private records writes no encoding anywhere."""
     from tacit.datasets.digits import digits
-    from tacit.experiment.distill import distill
+    from tacit.runs.distill import distill
 
     kept = []
     monkeypatch.chdir(tmp_path)

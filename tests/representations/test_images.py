@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.representations.deskewed import Deskewed
+from tacit.representations.handwriting import Deskewed
 from tacit.representations.hog import OrientedGradients
 from tacit.representations.patches import PatchDictionary
 
@@ -47,9 +47,9 @@ def test_flat_parts_have_no_orientation_and_light_does_not_matter():
 
 
 def test_colour_is_seen_as_grey():
-    grey = np.where(COLUMN < 14, 0, 200)[None].astype(np.uint8)
-    colour = np.repeat(grey[..., None], 3, axis=3)
-    alike = OrientedGradients.fit(grey).encode(grey), OrientedGradients.fit(colour).encode(colour)
+    gray = np.where(COLUMN < 14, 0, 200)[None].astype(np.uint8)
+    color = np.repeat(gray[..., None], 3, axis=3)
+    alike = OrientedGradients.fit(gray).encode(gray), OrientedGradients.fit(color).encode(color)
     assert np.array_equal(*alike)
 
 
@@ -132,13 +132,13 @@ def test_patches_say_in_which_quarter_something_is():
 def test_patches_work_in_colour_and_in_little_memory(monkeypatch):
     from tacit.representations import patches
 
-    colour = np.random.default_rng(0).integers(0, 256, size=(30, 12, 12, 3)).astype(np.uint8)
-    fitted = PatchDictionary.fit(colour, words=6, patch=4, stride=2)
-    whole = fitted.encode(colour)
+    color = np.random.default_rng(0).integers(0, 256, size=(30, 12, 12, 3)).astype(np.uint8)
+    fitted = PatchDictionary.fit(color, words=6, patch=4, stride=2)
+    whole = fitted.encode(color)
     assert whole.shape == (30, 24)
     assert len(fitted.mean) == 48
     monkeypatch.setattr(patches, "BLOCK_BYTES", 1)  # one image at a time
-    assert np.array_equal(fitted.encode(colour), whole)
+    assert np.array_equal(fitted.encode(color), whole)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
 from tacit.representations.chained import Chained
 from tacit.representations.grid import blocks, exact_bits, snapped
-from tacit.representations.interpolated import Interpolated
+from tacit.representations.maps import Interpolated, neighbor_graph, spectral_map
 from tacit.representations.scaled import Identity
-from tacit.representations.spectral import neighbor_graph, spectral_map
 
 
 def ring(radius, count, seed):
@@ -41,7 +40,7 @@ def test_samples_that_are_all_the_same_have_a_map():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"components": 50}, "components"), ({"neighbors": 50}, "neighbour graph")]
+    ("options", "message"), [({"components": 50}, "components"), ({"neighbors": 50}, "neighbor graph")]
 )
 def test_maps_of_too_few_samples_are_refused(options, message):
     with pytest.raises(InvalidInput, match=message):

@@ -38,3 +38,13 @@ def test_what_is_no_text_is_refused(texts):
 def test_tokens_are_bounded():
     with pytest.raises(InvalidInput, match="between 8 and 256"):
         TextFeatures(300)
+
+
+def test_a_text_is_encoded_the_same_in_any_company():
+    texts = np.array([*TEXTS, " ".join(["a long story about soup"] * 6), ""])
+    encoder = TextFeatures(64)
+    whole = encoder.encode(texts)
+    assert np.array_equal(encoder.encode(texts[::-1]), whole[::-1])
+    for row in range(len(texts)):
+        assert np.array_equal(encoder.encode(texts[row : row + 1])[0], whole[row])
+    assert encoder.encode(texts[:0]).shape == (0, 384)

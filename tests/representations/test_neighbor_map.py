@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from tacit.catalog import STUDENTS
 from tacit.core.errors import InvalidInput
-from tacit.representations.neighbor_map import NeighborMap
+from tacit.representations.maps import NeighborMap
+from tacit.students.registry import STUDENTS
 from tacit.students.saved import load_student, save_student
 from tacit.students.weighted import fit_hard, fit_soft, logistic
 
 
 def rings(count=120):
-    """Two rings, one inside the other: no plane separates them, and their neighbour graph does."""
+    """Two rings, one inside the other: no plane separates them, and their neighbor graph does."""
     angles = np.linspace(0, 2 * np.pi, count, endpoint=False)
     circle = np.column_stack([np.cos(angles), np.sin(angles)])
     return np.concatenate([circle, 3 * circle]), np.repeat([0, 1], count)

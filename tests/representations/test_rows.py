@@ -1,25 +1,25 @@
-"""Every representation of the catalog encodes a record by itself, and is fitted on public samples alone."""
+"""Every representation that has a name encodes a record by itself, and is fitted on public samples alone."""
 
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 
-from tacit.catalog import REPRESENTATIONS, suggest_representation
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
-from tacit.representations.student_features import StudentFeatures, StudentOdds
+from tacit.representations.registry import fit_representation, suggest_representation
+from tacit.representations.student_features import LinearStudent, StudentFeatures, StudentOdds
 
 PARTS = digits()
 # Half of them raw integers, whose distances tie.
 SAMPLES = PARTS.private_samples[:120] + np.random.default_rng(0).normal(size=(120, 64)) * (np.arange(120) % 2)[:, None]
 # What needs no extra; the others have tests of their own.
-QUICK = ["gradients", "handwriting", "identity", "pca", "spectral", "standardised"]
+QUICK = ["gradients", "handwriting", "identity", "mixture", "pca", "spectral", "standardised"]
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_row_is_encoded_the_same_to_the_last_bit_whatever_stands_beside_it(name):
-    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
+    fitted = fit_representation(name, PARTS.public_samples, 30)[1]
     whole = fitted.encode(SAMPLES)
     assert whole.dtype == np.float32
     assert np.isfinite(whole).all()
@@ -30,7 +30,7 @@ def test_a_row_is_encoded_the_same_to_the_last_bit_whatever_stands_beside_it(nam
 
 @pytest.mark.parametrize("name", QUICK)
 def test_the_size_of_a_batch_does_not_matter(name):
-    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
+    fitted = fit_representation(name, PARTS.public_samples, 30)[1]
     whole = fitted.encode(PARTS.private_samples)
     for size in (1, 499, 500, 501):
         assert np.array_equal(whole[:size], fitted.encode(PARTS.private_samples[:size]))
@@ -38,7 +38,7 @@ def test_the_size_of_a_batch_does_not_matter(name):
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_wild_record_does_not_stop_a_run(name):
-    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
+    fitted = fit_representation(name, PARTS.public_samples, 30)[1]
     assert np.isfinite(fitted.encode(np.full((2, 64), 1e39))).all()
 
 
@@ -48,22 +48,30 @@ def test_a_plain_matrix_product_would_not_pass():
     assert not np.array_equal(whole, np.concatenate([SAMPLES[[row]] @ directions for row in range(len(SAMPLES))]))
 
 
+def test_a_linear_student_adds_each_row_up_by_itself():
+    """Its weights come from whoever asks, who could make a score of nothing but what a product rounds."""
+    weights = np.random.default_rng(1).normal(size=(16, 64)) / 100
+    student = LinearStudent(weights, np.zeros(16), np.arange(16))
+    whole = student.predict_proba(SAMPLES)
+    assert np.array_equal(whole, np.concatenate([student.predict_proba(SAMPLES[[row]]) for row in range(len(SAMPLES))]))
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_fitting_twice_gives_the_same(name):
-    first, again = (REPRESENTATIONS[name](PARTS.public_samples, 30).encode(SAMPLES) for _ in range(2))
+    first, again = (fit_representation(name, PARTS.public_samples, 30)[1].encode(SAMPLES) for _ in range(2))
     assert np.array_equal(first, again)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_samples_of_another_width_are_refused(name):
-    fitted = REPRESENTATIONS[name](PARTS.public_samples, 30)
+    fitted = fit_representation(name, PARTS.public_samples, 30)[1]
     with pytest.raises(InvalidInput, match=r"60 features, the public samples have 64|not images of shape"):
         fitted.encode(SAMPLES[:, :60])
 
 
 def test_constant_features_do_no_harm():
     public = np.hstack([PARTS.public_samples, np.full((500, 1), 7.0)])
-    assert np.isfinite(REPRESENTATIONS["standardised"](public, 30).encode(public)).all()
+    assert np.isfinite(fit_representation("standardised", public, 30)[1].encode(public)).all()
     with pytest.raises(InvalidInput, match="all alike"):
         suggest_representation(np.ones((50, 3)))
 

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
+import tacit
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
 from tacit.neighbors import nearest_queries
 from tacit.representations.chained import Chained
-from tacit.representations.clustering_head import ClusteringHead
-from tacit.representations.mixture import THINNEST, MixtureShares
-from tacit.representations.principal import PrincipalComponents
-from tacit.representations.shares import axes, shares
+from tacit.representations.groups import THINNEST, ClusteringHead, MixtureShares, axes, shares
+from tacit.representations.scaled import PrincipalComponents
 from tacit.representations.transformed_kmeans import Changes, TransformedShares
 
 PARTS = digits()
@@ -126,3 +125,13 @@ def test_changes_that_change_nothing_leave_the_image():
 def test_a_grid_without_changes_is_refused():
     with pytest.raises(InvalidInput, match="at least one amount"):
         TransformedShares.fit(PARTS.public_samples[:10], groups=2, changes=Changes(turns=()))
+
+
+@pytest.mark.parametrize(("name", "least"), [("mixture", 0.8), ("transformed", 0.6)])
+def test_one_query_per_class_is_asked_by_name(name, least):
+    parts = digits()
+    run = tacit.distill(
+        (parts.private_samples, parts.private_labels), parts.public_samples, 1.0, classes=range(10),
+        representation=name, queries=10, seed=1,
+    )  # fmt: skip
+    assert (run.labels == parts.public_labels).mean() > least

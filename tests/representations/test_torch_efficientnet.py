@@ -55,8 +55,8 @@ def test_brightness_is_taken_from_the_public_samples_and_wild_records_are_cut():
 
 
 def test_grey_images_are_seen_as_colour():
-    grey = ImageNetFeatures.fit(IMAGES[..., 0], size=64)
-    assert np.array_equal(grey.encode(IMAGES[:2, ..., 0]), FITTED.encode(np.repeat(IMAGES[:2, ..., :1], 3, axis=3)))
+    gray = ImageNetFeatures.fit(IMAGES[..., 0], size=64)
+    assert np.array_equal(gray.encode(IMAGES[:2, ..., 0]), FITTED.encode(np.repeat(IMAGES[:2, ..., :1], 3, axis=3)))
 
 
 def test_no_samples_make_no_rows():

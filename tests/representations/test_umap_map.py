@@ -8,7 +8,7 @@ import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
-from tacit.representations.umap_map import umap_map
+from tacit.representations.maps import umap_map
 
 
 @pytest.mark.skipif(importlib.util.find_spec("umap") is None, reason="umap-learn is not installed")

@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
-from tacit.experiment.fedmd_models import party_models
+from tacit.methods.fedmd.models import party_models
 from tacit.students.refitted import Refitted
 from tacit.students.saved import load_student, save_student
 from tacit.students.torch_continued import CONTINUED, ContinuedNetwork

@@ -1,21 +1,24 @@
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 
-from tacit.catalog import STUDENTS
 from tacit.core.errors import InvalidInput
+from tacit.students.registry import FORMATS, STUDENTS, reader_of
 from tacit.students.saved import load_student, save_student
 from tacit.students.weighted import fit_hard, fit_soft, takes_weights
+from tacit.students.wrapped import Projected, for_images
 
 X = np.random.default_rng(0).normal(size=(60, 3)) + np.repeat([[0.0], [3.0]], 30, axis=0)
 Y = np.repeat(["no", "yes"], 30)
 
 
 @pytest.mark.parametrize("name", ["forest", "logistic", "network"])
-def test_every_student_of_the_catalog_learns_weights_and_survives_the_disk(name, tmp_path):
+def test_every_student_with_a_name_learns_weights_and_survives_the_disk(name, tmp_path):
     student = fit_hard(STUDENTS[name](), X, Y, np.ones(60))
     assert (student.predict(X) == Y).mean() > 0.9
     file = save_student(student, tmp_path)
@@ -125,3 +128,33 @@ def test_without_torch_a_neural_student_says_what_to_install(tmp_path, monkeypat
         STUDENTS["network"]()
     with pytest.raises(InvalidInput, match=r"pip install 'tacit\[torch\]'"):
         load_student(tmp_path / "student.safetensors")
+
+
+@pytest.mark.parametrize("step", ["flattened.Flatten", "projected.Projected", "neighbor_map.NeighborMap"])
+def test_a_student_saved_before_its_steps_moved_is_read(step, tmp_path):
+    if step.startswith("flattened"):
+        student = for_images(fit_hard(STUDENTS["logistic"](), X, Y, np.ones(60)))
+    elif step.startswith("projected"):
+        student = make_pipeline(Projected.components(X, 2), *(each for _, each in STUDENTS["logistic"]().steps)).fit(
+            X, Y
+        )
+    else:
+        student = fit_hard(STUDENTS["map"](), X, Y, np.ones(60))
+    file = tmp_path / save_student(student, tmp_path)
+    module, name = step.split(".")
+    folder = "representations" if name == "NeighborMap" else "students"
+    now = "representations.maps" if name == "NeighborMap" else "students.wrapped"
+    with zipfile.ZipFile(file) as archive:
+        parts = {each: archive.read(each) for each in archive.namelist()}
+    written = parts["schema.json"]
+    parts["schema.json"] = written.replace(f"tacit.{now}".encode(), f"tacit.{folder}.{module}".encode())
+    assert parts["schema.json"] != written
+    with zipfile.ZipFile(file, "w") as archive:
+        for each, content in parts.items():
+            archive.writestr(each, content)
+    assert np.array_equal(load_student(file).predict(X), student.predict(X))
+
+
+@pytest.mark.parametrize("kind", FORMATS.own)
+def test_every_kind_of_tensors_is_read_by_the_class_that_writes_it(kind):
+    assert reader_of(kind).format == kind

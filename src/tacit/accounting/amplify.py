@@ -1,6 +1,6 @@
 """Amplification by shuffling: what n local ε₀-DP messages cost a record once a shuffler has mixed them.
 
-Adjacency is replace-one, one message a record, and the shuffler is trusted. Four bounds are proven for every local
+Adjacency is replace-one, one message per record, and the shuffler is trusted. Four bounds are proven for every local
 randomizer; ``tightest`` takes the smallest and names it. (E₀ = e^ε₀.)
 
     closed form (2021)       log(1 + (E₀−1)/(E₀+1)·(8√(E₀ log(4/δ)/n) + 8E₀/n)),   ε₀ ≤ log(n/(16 log(2/δ)))
@@ -17,6 +17,27 @@ messages, and enumerating five messages of three-way randomized response exceeds
 for a given mechanism, and close to it, is the privacy blanket that the shuffled mechanisms use.
 
 Source: Feldman, McMillan & Talwar 2021 (FOCS) and 2022 (SODA); Wang et al. 2024 (VLDB; variation ratio).
+
+The numeric bounds come from one pair of distributions. Each other message is, with some probability, a clone: as likely
+as not to equal either of the two messages the victim might have sent. The shuffler shows C ~ Bin(n−1, clone) clones
+split A ~ Bin(C, ½) to the left. The victim adds one to the left with probability ``left``, to the right with
+probability ``right``, else nothing; on the neighboring data the two are exchanged. When the victim always adds one,
+everything else the output tells is post-processing of the two counts, and the pair dominates every ε₀-DP randomizer it
+is built for. When it may be silent that is not so, and the pair is only what a published bound claims.
+
+Law: write t for the total and u for the left count, w₁ = P(C = t−1), w₀ = P(C = t), s = 1 − left − right. Then
+
+    P(u, t) = w₁(left·b(u−1) + right·b(u)) + w₀·s·b'(u),    b = Bin(t−1, ½), b' = Bin(t, ½),
+
+and Q exchanges left and right. P/Q grows with u, so P > e^ε·Q exactly above one threshold in each row t, and
+
+    δ(ε) = Σ_t [P(U > a_t, t) − e^ε·Q(U > a_t, t)]₊.
+
+Because b'(U > a) is the mean of b(U > a) and b(U > a−1), two incomplete beta functions per row are enough: order √n
+of them instead of a double sum over n² pairs. Rows outside μ ± t with t = L/3 + √(L²/9 + 2NP(1−P)L) and
+L = log(2/tolerance) hold at most ``tolerance`` by Bernstein's inequality, which is added.
+
+Source: Feldman, McMillan & Talwar 2021 and 2022 (clones); Wang et al. 2024 (silent victims).
 """
 
 from __future__ import annotations
@@ -25,24 +46,106 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 
-from tacit.accounting.clones import Clones
-from tacit.accounting.monotone import bisect
+import numpy as np
+from numpy.typing import NDArray
+
 from tacit.core.errors import InvalidInput
-from tacit.core.rational import Number, exact, positive, rounded_down, rounded_up
+from tacit.core.rational import Number, bisect, exact, positive, rounded_down, rounded_up
 from tacit.core.spend import Approximate
 
 __all__ = [
     "CLOSED",
     "PROVEN",
+    "AmplificationBound",
     "Amplified",
-    "Bound",
+    "Clones",
     "amplified_epsilon",
     "collision_variation",
     "largest_local_epsilon",
     "response_variation",
     "tightest",
 ]
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Clones:
+    """The two distributions of one victim among ``others`` messages.
+
+    >>> pair = Clones(others=49, clone=2 / (math.e + 1), left=math.e / (math.e + 1), right=1 / (math.e + 1))
+    >>> f"{pair.delta(0.3):.9e}"
+    '4.089086358e-03'
+    """
+
+    others: int
+    clone: float
+    left: float
+    right: float
+
+    def __post_init__(self) -> None:
+        if self.others < 0:
+            raise InvalidInput(f"others must be at least 0, got {self.others}")
+        if not 0 <= self.clone < 1:
+            raise InvalidInput(f"clone must be in [0, 1), got {self.clone}")
+        # Rounding may push a sum that is 1 a little above it.
+        if not (0 < self.right < self.left and self.left + self.right <= 1 + 1e-12):
+            raise InvalidInput(f"left and right must be 0 < right < left with a sum of at most 1, got {self}")
+
+    def delta(self, epsilon: float, tolerance: float = 0.0) -> float:
+        """The hockey-stick divergence of order e^ε, from above; rows worth at most ``tolerance`` are left out."""
+        growth = math.exp(epsilon)
+        silent = max(0.0, 1 - self.left - self.right)
+        lowest, highest = self._range(tolerance)
+        masses = _masses(lowest - 1, highest, self.others, self.clone)
+        before, at = masses[:-1], masses[1:]
+        totals = np.arange(lowest, highest + 1, dtype=np.float64)
+        # w₀/w₁, without dividing probabilities that may have underflowed.
+        odds = (self.others - totals + 1) / totals * (self.clone / (1 - self.clone))
+        numerator = 2 * (growth * self.left - self.right) + odds * silent * (growth - 1)
+        # The last left count at which P ≤ e^ε·Q; where it reaches the total, nothing lies beyond it.
+        last = np.floor(totals * numerator / (2 * (self.left - self.right) * (1 + growth)))
+        inclusive, exclusive = _tail(last, totals - 1, 0.5), _tail(last + 1, totals - 1, 0.5)
+        victim = (self.left - growth * self.right) * inclusive + (self.right - growth * self.left) * exclusive
+        nobody = silent * (1 - growth) * (inclusive + exclusive) / 2
+        return float(np.sum(np.maximum(before * victim + at * nobody, 0.0))) + tolerance
+
+    def _range(self, tolerance: float) -> tuple[int, int]:
+        """The first and last total t whose clones, t−1 or t, are among all but ``tolerance`` of the cases."""
+        lowest, highest = 1, self.others + 1
+        if tolerance > 0:
+            mean, length = self.others * self.clone, math.log(2 / tolerance)
+            reach = length / 3 + math.sqrt(length**2 / 9 + 2 * mean * (1 - self.clone) * length)
+            lowest, highest = max(lowest, math.ceil(mean - reach)), min(highest, math.floor(mean + reach) + 1)
+        return lowest, highest
+
+
+def _tail(counts: Reals, trials: Reals, probability: float) -> Reals:
+    """P(Bin(trials, probability) ≥ counts)."""
+    from scipy.special import betainc  # slow to import, and only those who shuffle need it
+
+    result = np.where(counts <= 0, 1.0, 0.0)
+    inner = (counts > 0) & (counts <= trials)
+    result[inner] = betainc(counts[inner], trials[inner] - counts[inner] + 1, probability)
+    return result
+
+
+@lru_cache(maxsize=8)
+def _masses(lowest: int, highest: int, trials: int, probability: float) -> Reals:
+    """P(Bin = k) for lowest ≤ k ≤ highest, as differences of the smaller tail so that none cancels.
+
+    Remembered, because bisection on ε asks for the same ones again and again.
+    """
+    edges = np.arange(lowest, highest + 2, dtype=np.float64)
+    many = np.full(len(edges), float(trials))
+    rising = -np.diff(_tail(edges, many, probability))
+    falling = np.diff(_tail(trials - edges + 1, many, 1 - probability))
+    masses = np.where(edges[:-1] > trials * probability, rising, falling)
+    masses.flags.writeable = False
+    return masses
+
 
 # The share of δ that rows left out of a numeric bound may hold; it moves ε in the ninth digit.
 TOLERANCE = 1e-9
@@ -53,7 +156,7 @@ DIGITS = 9
 LARGEST_LOCAL_EPSILON = 50.0
 
 
-class Bound(StrEnum):
+class AmplificationBound(StrEnum):
     """The bounds, as reports name them; all but the last are proven."""
 
     CLOSED_2021 = "closed form (2021)"
@@ -63,21 +166,21 @@ class Bound(StrEnum):
     VARIATION = "variation ratio (published, refuted)"
 
 
-CLOSED = (Bound.CLOSED_2021, Bound.CLOSED_2022)
-PROVEN = (*CLOSED, Bound.NUMERIC_2021, Bound.NUMERIC_2022)
+CLOSED = (AmplificationBound.CLOSED_2021, AmplificationBound.CLOSED_2022)
+PROVEN = (*CLOSED, AmplificationBound.NUMERIC_2021, AmplificationBound.NUMERIC_2022)
 
 
 @dataclass(frozen=True)
 class Amplified:
     """A shuffled guarantee and the bound that proves it.
 
-    >>> Amplified(Fraction(1, 2), Fraction(1, 10**6), Bound.NUMERIC_2022).spend
+    >>> Amplified(Fraction(1, 2), Fraction(1, 10**6), AmplificationBound.NUMERIC_2022).spend
     Approximate(epsilon=Fraction(1, 2), delta=Fraction(1, 1000000))
     """
 
     epsilon: Fraction
     delta: Fraction
-    bound: Bound
+    bound: AmplificationBound
 
     @property
     def spend(self) -> Approximate:
@@ -108,15 +211,15 @@ def collision_variation(local_epsilon: float, items: int, length: int) -> float:
 
 
 def amplified_epsilon(
-    bound: Bound, messages: int, local_epsilon: Number, delta: Number, variation: float | None = None
+    bound: AmplificationBound, messages: int, local_epsilon: Number, delta: Number, variation: float | None = None
 ) -> float:
     """ε at δ after shuffling ``messages`` local messages, by one bound.
 
     ``variation`` is the randomizer's β; the variation ratio needs it, the others ignore it.
 
-    >>> round(amplified_epsilon(Bound.CLOSED_2022, 10**5, 4, 1e-6), 6)
+    >>> round(amplified_epsilon(AmplificationBound.CLOSED_2022, 10**5, 4, 1e-6), 6)
     0.407793
-    >>> round(amplified_epsilon(Bound.NUMERIC_2022, 10**5, 4, 1e-6), 6)
+    >>> round(amplified_epsilon(AmplificationBound.NUMERIC_2022, 10**5, 4, 1e-6), 6)
     0.118153
     """
     local, limit = float(positive(local_epsilon, "local_epsilon")), _checked(messages, delta)
@@ -152,7 +255,9 @@ def tightest(messages: int, local_epsilon: Number, delta: Number) -> Amplified:
     return Amplified(rounded_up(candidates[best], DIGITS), exact(delta, "delta"), best)
 
 
-def largest_local_epsilon(messages: int, epsilon: Number, delta: Number, bound: Bound = Bound.NUMERIC_2022) -> Fraction:
+def largest_local_epsilon(
+    messages: int, epsilon: Number, delta: Number, bound: AmplificationBound = AmplificationBound.NUMERIC_2022
+) -> Fraction:
     """The largest ε₀ whose shuffled messages stay within (ε, δ) by one proven bound, rounded down.
 
     Bisects δ(ε₀) at the fixed ε, one loop; never below ε itself, which needs no shuffling.
@@ -186,29 +291,29 @@ def _checked(messages: int, delta: Number) -> float:
     return float(limit)
 
 
-def _closed_range(bound: Bound, messages: int, delta: float) -> float:
+def _closed_range(bound: AmplificationBound, messages: int, delta: float) -> float:
     """The largest ε₀ for which a closed form is proven; below 0 when there are too few messages for any."""
     logarithm = math.log(2 / delta)
-    if bound is Bound.CLOSED_2021:
+    if bound is AmplificationBound.CLOSED_2021:
         return math.log(messages / (16 * logarithm))
     room = messages / (8 * logarithm) - 1
     return math.log(room) if room > 0 else -math.inf
 
 
-def _closed(bound: Bound, messages: int, local: float, delta: float) -> float:
+def _closed(bound: AmplificationBound, messages: int, local: float, delta: float) -> float:
     growth, logarithm = math.exp(local), math.log(4 / delta)
-    if bound is Bound.CLOSED_2021:
+    if bound is AmplificationBound.CLOSED_2021:
         spread = 8 * math.sqrt(growth * logarithm / messages) + 8 * growth / messages
         return math.log1p(math.tanh(local / 2) * spread)
     spread = 4 * math.sqrt(2 * logarithm / ((growth + 1) * messages)) + 4 / messages
     return math.log1p((growth - 1) * spread)
 
 
-def _pair(bound: Bound, messages: int, local: float, variation: float | None) -> Clones:
+def _pair(bound: AmplificationBound, messages: int, local: float, variation: float | None) -> Clones:
     growth = math.exp(local)
-    if bound is Bound.NUMERIC_2021:
+    if bound is AmplificationBound.NUMERIC_2021:
         return Clones(messages - 1, 1 / growth, growth / (growth + 1), 1 / (growth + 1))
-    if bound is Bound.NUMERIC_2022:
+    if bound is AmplificationBound.NUMERIC_2022:
         return Clones(messages - 1, 2 / (growth + 1), growth / (growth + 1), 1 / (growth + 1))
     if variation is None:
         raise InvalidInput("variation must be given for the variation ratio: it is a property of the randomizer")

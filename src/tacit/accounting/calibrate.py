@@ -1,4 +1,4 @@
-"""From a target to a parameter: how much noise, or how much ε a round, a stated (ε, δ) allows.
+"""From a target to a parameter: how much noise, or how much ε per round, a stated (ε, δ) allows.
 
 Every answer is found by bisection on the same curve that will later account for it, and is the last value that was
 seen to meet the target: calibration and accounting cannot drift apart.
@@ -9,14 +9,20 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from tacit.accounting.compose import Rule, total
-from tacit.accounting.monotone import bisect
-from tacit.accounting.zcdp import checked_delta, rho_of
+from tacit.accounting.compose import total
+from tacit.accounting.rdp import checked_delta, rho_of
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.rational import Number, exact, positive, probability, rounded_down, rounded_up
-from tacit.core.spend import DiscreteGaussian, Pure
+from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, rounded_up
+from tacit.core.spend import DiscreteGaussian, Gaussian, Pure
 
-__all__ = ["discrete_gaussian_sigma", "gaussian_delta", "gaussian_sigma", "largest_pure_epsilon"]
+__all__ = [
+    "discrete_gaussian_sigma",
+    "gaussian_delta",
+    "gaussian_multiplier",
+    "gaussian_sigma",
+    "largest_pure_epsilon",
+]
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
@@ -50,6 +56,24 @@ def gaussian_sigma(epsilon: Number, delta: Number, sensitivity: Number = 1) -> f
     while gaussian_delta(goal, too_little, distance) <= limit:
         too_little /= 2
     return bisect(lambda sigma: gaussian_delta(goal, sigma, distance) <= limit, enough, too_little)
+
+
+def gaussian_multiplier(epsilon: Number, delta: Number) -> Fraction:
+    """The smallest noise multiplier, to a hundred-thousandth or so, of one Gaussian release within (ε, δ).
+
+    The exact formula says where to look; what is returned was seen to fit by ``total``, so that an account with this
+    ceiling admits the charge.
+
+    >>> multiplier = gaussian_multiplier(1, 1e-5)
+    >>> total([Gaussian(multiplier)], Fraction(1, 10**5)).epsilon <= 1, round(float(multiplier), 3)
+    (True, 3.731)
+    """
+    goal, limit = positive(epsilon, "epsilon"), probability(delta, "delta")
+    least = gaussian_sigma(goal, limit)
+    step = 1e-6
+    while total([Gaussian(rounded_up(least * (1 + step), 9))], limit, Rule.PLANNED).epsilon > goal:
+        step *= 2
+    return rounded_up(least * (1 + step), 9)
 
 
 def discrete_gaussian_sigma(

@@ -36,15 +36,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from tacit.accounting.parts import Parts, basic_epsilon, largest_epsilon, own_delta, parts_of
+from tacit.accounting.parts import SpendParts, basic_epsilon, largest_epsilon, own_delta, parts_of
+from tacit.accounting.rest import Rest
+from tacit.core.account import Rule, Total
 from tacit.core.rational import probability, rounded_up
 from tacit.core.spend import Approximate, Pure, RandomizedResponse, Spend
 
-__all__ = ["Rule", "Total", "total"]
+__all__ = ["Share", "least_total", "share_of", "total", "total_of"]
 
 # Numeric bounds become fractions rounded up at this digit, so that comparing them with a ceiling is safe.
 DIGITS = 9
@@ -53,24 +54,20 @@ LARGEST_EPSILON = 10**6
 SMALLEST_DELTA = Fraction(1, 10**300)
 
 
-class Rule(StrEnum):
-    """When the spends were chosen: one after another, each after seeing what came before, or all in advance."""
+class Share(StrEnum):
+    """For what δ is kept: for the δ that parts carry themselves, for conversion, or half for each.
 
-    ADAPTIVE = "adaptive"
-    PLANNED = "planned"
-
-
-@dataclass(frozen=True)
-class Total:
-    """An (ε, δ) and the accountant that proves it; ε is infinite when none bounds it at that δ.
-
-    >>> Total(Fraction(1), Fraction(0), "pure composition").epsilon
-    Fraction(1, 1)
+    >>> Share.HALF.kept(Fraction(1, 10))
+    Fraction(1, 20)
     """
 
-    epsilon: Fraction | float
-    delta: Fraction
-    accountant: str
+    OWN = "own"
+    CONVERSION = "conversion"
+    HALF = "half"
+
+    def kept(self, delta: Fraction) -> Fraction:
+        """How much of δ is kept for the δ that parts carry themselves; the rest is for conversion."""
+        return {Share.OWN: delta, Share.CONVERSION: Fraction(0), Share.HALF: delta / 2}[self]
 
 
 Candidate = tuple[Fraction | float, str]
@@ -89,21 +86,43 @@ def total(spends: Sequence[Spend], delta: Fraction, rule: Rule = Rule.ADAPTIVE) 
     >>> total([Gaussian(20)], Fraction(0)).epsilon
     inf
     """
-    delta = probability(delta, "delta")
     parts = parts_of(spends)
     # Post-processing is free and reveals nothing, so it does not count as a charge.
     charges = (charge for spend in spends if (charge := parts_of([spend])))
     first, second = next(charges, {}), next(charges, None)
-    if rule is Rule.PLANNED or second is None:
+    return total_of(parts, delta, rule, second is None, share_of(first))
+
+
+def least_total(spends: Sequence[Spend], delta: Fraction) -> Total:
+    """What planned spends come to: with no δ, or with all that is allowed where that makes ε smaller.
+
+    >>> least_total([Pure("1/3")], Fraction(1, 10**6))
+    Total(epsilon=Fraction(1, 3), delta=Fraction(0, 1), accountant='pure composition')
+    """
+    return min((total(spends, each, Rule.PLANNED) for each in (Fraction(0), delta)), key=lambda each: each.epsilon)
+
+
+def total_of(
+    parts: SpendParts, delta: Fraction, rule: Rule, single: bool, share: Share, rest: Rest | None = None
+) -> Total:
+    """The total of counted parts and of a rest that was rounded up, when they were one ``single`` charge or more.
+
+    >>> total_of({Pure("1/3"): 3}, Fraction(0), Rule.ADAPTIVE, False, Share.HALF, Rest(Fraction(1, 2))).epsilon
+    Fraction(3, 2)
+    """
+    delta = probability(delta, "delta")
+    if rest is not None:
+        candidates = _with_rest(parts, delta, rule, share.kept(delta), rest)
+    elif rule is Rule.PLANNED or single:
         candidates = _planned(parts, delta)
     else:
-        candidates = _adaptive(parts, delta, _kept_for_own(first, delta))
+        candidates = _adaptive(parts, delta, share.kept(delta))
     # min returns the first of equals: an exact sum is named before a numeric bound that only reaches it.
     epsilon, accountant = min(candidates, key=lambda candidate: candidate[0], default=NOTHING)
-    return Total(max(epsilon, largest_epsilon(parts)), delta, accountant)
+    return Total(max(epsilon, largest_epsilon(parts), rest.largest if rest else Fraction(0)), delta, accountant)
 
 
-def _sum(parts: Parts, delta: Fraction) -> list[Candidate]:
+def _sum(parts: SpendParts, delta: Fraction) -> list[Candidate]:
     """The exact sum of ε, when every part has one and their own δ fit."""
     epsilon, own = basic_epsilon(parts), own_delta(parts)
     if epsilon is None or own > delta:
@@ -111,7 +130,7 @@ def _sum(parts: Parts, delta: Fraction) -> list[Candidate]:
     return [(epsilon, "basic composition" if own else "pure composition")]
 
 
-def _planned(parts: Parts, delta: Fraction) -> list[Candidate]:
+def _planned(parts: SpendParts, delta: Fraction) -> list[Candidate]:
     """Every accountant, for spends that were fixed in advance."""
     candidates = _sum(parts, delta)
     rest = delta - own_delta(parts)
@@ -119,7 +138,7 @@ def _planned(parts: Parts, delta: Fraction) -> list[Candidate]:
         return candidates
     match list(parts.items()):
         case [(RandomizedResponse(epsilon, classes), count)]:
-            from tacit.accounting.optimal import LARGEST_COUNT, response_epsilon
+            from tacit.accounting.planned import LARGEST_COUNT, response_epsilon
 
             if count <= LARGEST_COUNT:
                 # Its loss is known exactly, so no other accountant can do better.
@@ -137,7 +156,7 @@ def _planned(parts: Parts, delta: Fraction) -> list[Candidate]:
         case [(Approximate(epsilon, own), count)] if count > 1:
             candidates.append(_optimal(epsilon, own, count, delta))
         case _:
-            from tacit.accounting.pld import pld_epsilon, supports
+            from tacit.accounting.planned import pld_epsilon, supports
 
             if supports(parts, float(delta)):
                 candidates.append(_numeric(pld_epsilon(parts, float(delta)), "privacy-loss distribution (PLD)"))
@@ -145,12 +164,12 @@ def _planned(parts: Parts, delta: Fraction) -> list[Candidate]:
 
 
 def _optimal(epsilon: Fraction, own: Fraction, count: int, delta: Fraction) -> Candidate:
-    from tacit.accounting.optimal import repeated_epsilon
+    from tacit.accounting.planned import repeated_epsilon
 
     return _numeric(repeated_epsilon(epsilon, own, count, delta), "optimal composition")
 
 
-def _adaptive(parts: Parts, delta: Fraction, kept: Fraction) -> list[Candidate]:
+def _adaptive(parts: SpendParts, delta: Fraction, kept: Fraction) -> list[Candidate]:
     """The accountants that hold when each spend may depend on what was released before it."""
     if own_delta(parts) > kept:
         return []
@@ -162,19 +181,43 @@ def _adaptive(parts: Parts, delta: Fraction, kept: Fraction) -> list[Candidate]:
     return candidates
 
 
-def _convertible(parts: Parts, delta: Fraction) -> bool:
+def _with_rest(parts: SpendParts, delta: Fraction, rule: Rule, kept: Fraction, rest: Rest) -> list[Candidate]:
+    """The accountants that need no more than sums and the Rényi curve."""
+    epsilon, own = basic_epsilon(parts), own_delta(parts) + rest.delta
+    if rule is Rule.PLANNED:
+        kept = min(own, delta)
+    if own > kept:
+        return []
+    candidates: list[Candidate] = []
+    if epsilon is not None and rest.epsilon is not None:
+        candidates.append((epsilon + rest.epsilon, "basic composition" if own else "pure composition"))
+    if rest.converts and _convertible(parts, delta - kept) and rest.largest <= LARGEST_EPSILON:
+        from tacit.accounting.rdp import filter_epsilon, improved_epsilon
+
+        divergence = rest.with_table(parts)
+        candidates.append(_numeric(filter_epsilon(divergence, float(delta - kept)), "Rényi (RDP)"))
+        if rule is Rule.PLANNED:
+            candidates.append(_numeric(improved_epsilon(divergence, float(delta - kept)), "Rényi (RDP)"))
+    return candidates
+
+
+def _convertible(parts: SpendParts, delta: Fraction) -> bool:
     """Whether a numeric accountant can be asked at this δ."""
     return delta >= SMALLEST_DELTA and largest_epsilon(parts) <= LARGEST_EPSILON
 
 
-def _kept_for_own(first: Parts, delta: Fraction) -> Fraction:
-    """How much of δ is kept for the δ that parts carry themselves; the rest is for conversion."""
+def share_of(first: SpendParts) -> Share:
+    """How the first charge divides δ.
+
+    >>> share_of({Pure(1): 1})
+    <Share.HALF: 'half'>
+    """
     carries, converts = own_delta(first) > 0, basic_epsilon(first) is None
     if carries and not converts:
-        return delta
+        return Share.OWN
     if converts and not carries:
-        return Fraction(0)
-    return delta / 2
+        return Share.CONVERSION
+    return Share.HALF
 
 
 def _numeric(epsilon: float, accountant: str) -> Candidate:

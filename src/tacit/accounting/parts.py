@@ -1,16 +1,21 @@
-"""The parts of a cost: every nested spend as a count of indivisible ones, in the one place that counts.
+"""The parts of a cost: every nested spend as a count of indivisible ones; and what a cost is for a group of records.
 
 Accountants that thread a count by hand through nested events drop it sooner or later (``dp_accounting`` 0.6
 does, for repeated randomized response). Here nesting is resolved once, before any accountant looks, so
 "n times" and "composed of n" cannot differ: both become the same table.
+
+Group privacy goes from one record to several: a person with g records has the group guarantee of a per-record spend.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import assert_never
 
+from tacit.core.errors import InvalidInput
+from tacit.core.rational import rounded_up
 from tacit.core.spend import (
     Approximate,
     Composed,
@@ -24,10 +29,10 @@ from tacit.core.spend import (
     Subsampled,
 )
 
-__all__ = ["Part", "Parts", "basic_epsilon", "largest_epsilon", "own_delta", "parts_of"]
+__all__ = ["Part", "SpendParts", "basic_epsilon", "group", "largest_epsilon", "own_delta", "parts_of"]
 
 Part = Pure | RandomizedResponse | Approximate | Gaussian | DiscreteGaussian | Subsampled | Stability
-Parts = Mapping[Part, int]
+SpendParts = Mapping[Part, int]
 
 
 def parts_of(spends: Iterable[Spend]) -> dict[Part, int]:
@@ -61,7 +66,7 @@ def parts_of(spends: Iterable[Spend]) -> dict[Part, int]:
     return counts
 
 
-def own_delta(parts: Parts) -> Fraction:
+def own_delta(parts: SpendParts) -> Fraction:
     """The sum of the δ that parts carry themselves: failure probabilities no accountant can convert away.
 
     >>> own_delta(parts_of([Approximate(1, "1e-6"), Stability("1/100"), Pure(3)]))
@@ -73,7 +78,7 @@ def own_delta(parts: Parts) -> Fraction:
     )
 
 
-def basic_epsilon(parts: Parts) -> Fraction | None:
+def basic_epsilon(parts: SpendParts) -> Fraction | None:
     """The exact sum of ε, or nothing when some part has no ε of its own (a Gaussian has one only for a δ).
 
     >>> basic_epsilon(parts_of([Repeated(Pure("1/3"), 3), Approximate(1, "1e-6"), Stability("1/100")]))
@@ -95,7 +100,7 @@ def basic_epsilon(parts: Parts) -> Fraction | None:
     return total
 
 
-def largest_epsilon(parts: Parts) -> Fraction:
+def largest_epsilon(parts: SpendParts) -> Fraction:
     """The largest ε that a single part states.
 
     >>> largest_epsilon(parts_of([Repeated(Pure(1), 5), Approximate(2, "1e-6"), Gaussian(1)]))
@@ -105,3 +110,64 @@ def largest_epsilon(parts: Parts) -> Fraction:
         (part.epsilon for part in parts if isinstance(part, Pure | RandomizedResponse | Approximate)),
         default=Fraction(0),
     )
+
+
+# A group's δ is rounded up at this digit.
+DIGITS = 30
+
+
+def group(spend: Spend, records: int) -> Spend:
+    """What a spend stated for one record costs ``records`` of them together.
+
+    Law, for g records:
+        pure              gε, randomized response too: one step after another is all that is known of g of them
+        (ε, δ)            (gε, δ(e^(gε) − 1)/(e^ε − 1)), by walking from one data set to the other in g steps;
+                          gδ when ε = 0
+        Gaussian          the shift is g times as long: ρ becomes g²ρ, exactly
+        discrete Gaussian likewise; a cell may now move by more than one
+        sampled Gaussian  some of the g are sampled with probability 1 − (1−q)^g, and then shift by at most g
+        nested            part by part
+
+    >>> group(Pure("1/10"), 3)
+    Pure(epsilon=Fraction(3, 10))
+    >>> group(DiscreteGaussian(4, 2, unit_steps=True), 3).rho / DiscreteGaussian(4, 2, unit_steps=True).rho
+    Fraction(9, 1)
+    """
+    if records < 1:
+        raise InvalidInput(f"records must be at least 1, got {records}")
+    if records == 1:
+        return spend
+    match spend:
+        case Pure(epsilon) | RandomizedResponse(epsilon, _):
+            return Pure(records * epsilon)
+        case Approximate(epsilon, delta):
+            return Approximate(records * epsilon, _walked_delta(epsilon, delta, records))
+        case Gaussian(noise_multiplier):
+            return Gaussian(noise_multiplier / records)
+        case DiscreteGaussian(sigma, squared_shift, _):
+            return DiscreteGaussian(sigma, squared_shift * records**2, unit_steps=False)
+        case Subsampled(rate, Gaussian(noise_multiplier)):
+            return Subsampled(1 - (1 - rate) ** records, Gaussian(noise_multiplier / records))
+        case Repeated(inner, count):
+            return Repeated(group(inner, records), count)
+        case Composed(spends):
+            return Composed(*(group(each, records) for each in spends))
+        case Stability(delta):
+            return Stability(min(Fraction(1), records * delta))
+        case _:
+            assert_never(spend)
+
+
+def _walked_delta(epsilon: Fraction, delta: Fraction, records: int) -> Fraction:
+    """δ·(1 + e^ε + … + e^((g−1)ε)), rounded up."""
+    if epsilon == 0 or delta == 0:
+        walked = records * delta
+    else:
+        factor = math.expm1(records * float(epsilon)) / math.expm1(float(epsilon))
+        walked = rounded_up(delta * Fraction(factor * (1 + 1e-12)), DIGITS)
+    if walked >= 1:
+        raise InvalidInput(
+            f"records must be fewer: {records} records at epsilon {float(epsilon):g}, delta {float(delta):g} "
+            f"reach delta {float(walked):g}, which guarantees nothing"
+        )
+    return walked

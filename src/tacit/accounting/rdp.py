@@ -1,6 +1,6 @@
-"""Rényi differential privacy: the curve of every spend, and what the curve proves.
+"""Rényi and concentrated differential privacy: the curve of every spend, and what the curve proves.
 
-A mechanism has the curve R when the Rényi divergence of order α between its outputs on neighbouring data is at
+A mechanism has the curve R when the Rényi divergence of order α between its outputs on neighboring data is at
 most R(α). Curves add under composition. All curves are kept on one grid of orders, ``ORDERS``.
 
 Curves
@@ -13,16 +13,27 @@ Curves
     Poisson ∘ Gaussian from ``dp_accounting`` at whole orders up to 1024
     (ε, δ) and (0, δ)  as pure ε and as nothing: their δ is set aside by the caller
 
-Conversion at one order: classic R + log(1/δ)/(α−1); improved R + log(1 − 1/α) − log(δα)/(α−1), which follows from
+Conversion at one order: R + log(1 − 1/α) − log(δα)/(α−1), which follows from
 (1 − e^(ε−L))₊ ≤ c·e^((α−1)(L−ε)) for every loss L with the best constant c.
 
-Source: Mironov 2017 (classic); Canonne, Kamath & Steinke 2020, Proposition 12 (improved); Mironov, Talwar & Zhang
+Source: Mironov 2017; Canonne, Kamath & Steinke 2020, Proposition 12 (conversion); Mironov, Talwar & Zhang
 2019 (subsampled).
+
+Concentrated differential privacy has one number, ρ, for Gaussian noise. A mechanism is ρ-zCDP when its Rényi divergence
+of every order α is at most αρ. Adding Gaussian noise of standard deviation z times the L2 sensitivity costs ρ =
+1/(2z²), integer Gaussian noise too, and ρ adds up. Every ε-DP mechanism has ρ = ε²/2.
+
+Conversion at one order is αρ + g(α) with g(α) = log(1 − 1/α) − log(δα)/(α−1). Since g'(α) = log(δα)/(α−1)², the
+best order solves ρ = −log(δα)/(α−1)², whose right side falls from infinity to 0 on (1, 1/δ): one root, found by
+bisection.
+
+Source: Bun & Steinke 2016; Canonne, Kamath & Steinke 2020, Proposition 12.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import assert_never
@@ -30,20 +41,110 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.monotone import bisect
-from tacit.accounting.parts import Part, Parts
-from tacit.accounting.zcdp import best_rho, checked_delta, conversion
-from tacit.core.spend import (
-    Approximate,
-    DiscreteGaussian,
-    Gaussian,
-    Pure,
-    RandomizedResponse,
-    Stability,
-    Subsampled,
-)
+from tacit.accounting.parts import Part, SpendParts
+from tacit.core.errors import InvalidInput
+from tacit.core.rational import bisect
+from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
 
-__all__ = ["ORDERS", "classic_epsilon", "curve", "filter_epsilon", "improved_epsilon", "pure_curve", "response_curve"]
+__all__ = [
+    "ORDERS",
+    "best_order",
+    "best_rho",
+    "checked_delta",
+    "conversion",
+    "curve",
+    "epsilon_of",
+    "filter_epsilon",
+    "improved_epsilon",
+    "order_for",
+    "pure_curve",
+    "response_curve",
+    "rho_of",
+]
+
+# log(α − 1) of the smallest order: it converts a ρ of 10^17, beyond any use.
+SMALLEST = -18.0
+
+
+def checked_delta(delta: float) -> float:
+    """δ, when a conversion exists for it.
+
+    >>> checked_delta(1e-5)
+    1e-05
+    """
+    if not 0 < delta < 1:
+        raise InvalidInput(f"delta must be in (0, 1) for Gaussian noise or a conversion, got {delta}")
+    return delta
+
+
+def conversion(order: float, delta: float) -> float:
+    """g(α): what converting a Rényi divergence of this order to an ε adds to it.
+
+    >>> round(conversion(30.0, 1e-5), 6)
+    0.245813
+    """
+    return math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+
+
+def best_rho(order: float, delta: float) -> float:
+    """The ρ for which this order converts best.
+
+    >>> round(best_rho(best_order(0.25, 1e-5), 1e-5), 9)
+    0.25
+    """
+    return -(math.log(delta) + math.log(order)) / (order - 1) ** 2
+
+
+def _order(holds: Callable[[float], bool], delta: float) -> float:
+    """The largest order in (1, 1/δ) at which a condition holds that small orders meet, to relative precision."""
+    # Orders are sought on the scale of log(α − 1): α − 1 ranges over twenty powers of ten.
+    exponent = bisect(lambda x: holds(1 + math.exp(x)), SMALLEST, math.log(1 / checked_delta(delta) - 1))
+    return 1 + math.exp(exponent)
+
+
+def best_order(rho: float, delta: float) -> float:
+    """The order at which ρ-zCDP converts to the smallest ε.
+
+    >>> round(best_order(0.030556595, 1e-5), 3)
+    17.809
+    """
+    return _order(lambda order: best_rho(order, delta) >= rho, delta)
+
+
+def order_for(epsilon: float, delta: float) -> float:
+    """The order at which concentrated privacy converts best when it converts to exactly this ε.
+
+    >>> round(order_for(1.0, 1e-5), 3)
+    17.809
+    """
+    if epsilon <= 0:
+        raise InvalidInput(f"epsilon must be above 0, got {epsilon}")
+    # Along the best orders dε/dα = α·ρ'(α) < 0.
+    return _order(lambda order: order * best_rho(order, delta) + conversion(order, delta) >= epsilon, delta)
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """The smallest ε that ρ-zCDP proves at δ by conversion at the best order.
+
+    >>> round(epsilon_of(0.030556595, 1e-5), 6)
+    1.0
+    """
+    if rho < 0:
+        raise InvalidInput(f"rho must be at least 0, got {rho}")
+    if rho == 0:
+        return 0.0
+    order = best_order(rho, delta)
+    return max(0.0, order * rho + conversion(order, delta))
+
+
+def rho_of(epsilon: float, delta: float) -> float:
+    """The largest ρ whose conversion at δ stays within ε.
+
+    >>> f"{rho_of(1.0, 1e-5):.9f}"
+    '0.030556595'
+    """
+    return best_rho(order_for(epsilon, delta), delta)
+
 
 Reals = NDArray[np.float64]
 
@@ -85,7 +186,7 @@ def pure_curve(epsilon: float, orders: Reals = ORDERS) -> Reals:
 
 
 def response_curve(epsilon: float, classes: int, orders: Reals = ORDERS) -> Reals:
-    """The Rényi curve of randomized response at ε over so many classes; with two of them the curve of pure ε.
+    """The Rényi curve of randomized response at ε over this many classes; with two of them the curve of pure ε.
 
     >>> [round(float(each), 6) for each in response_curve(1.0, 10, np.array([2.0, 1e6]))]
     [0.29613, 0.999999]
@@ -135,7 +236,7 @@ def _part_curve(part: Part) -> Reals:
             assert_never(part)
 
 
-def curve(parts: Parts) -> Reals:
+def curve(parts: SpendParts) -> Reals:
     """The Rényi curve of all parts together on ``ORDERS``, their own δ left out.
 
     >>> from tacit.accounting.parts import parts_of
@@ -146,15 +247,6 @@ def curve(parts: Parts) -> Reals:
     for part, count in parts.items():
         total += count * _part_curve(part)
     return total
-
-
-def classic_epsilon(divergence: Reals, delta: float, orders: Reals = ORDERS) -> float:
-    """The smallest ε over the orders by R + log(1/δ)/(α−1).
-
-    >>> round(classic_epsilon(curve({Gaussian(4): 1}), 1e-5), 4)
-    1.2309
-    """
-    return float(np.min(divergence - math.log(checked_delta(delta)) / (orders - 1)))
 
 
 def improved_epsilon(divergence: Reals, delta: float, orders: Reals = ORDERS) -> float:
@@ -173,7 +265,7 @@ def filter_epsilon(divergence: Reals, delta: float) -> float:
     """The smallest ceiling under which a Rényi filter admits this curve, spends chosen adaptively.
 
     A filter is proven for one order fixed in advance. Here the ceiling ε* and δ fix it: it is the order α at
-    which concentrated privacy converts best, ε* = αρ(α) + g(α) with ρ(α) and g(α) of ``tacit.accounting.zcdp``.
+    which concentrated privacy converts best, ε* = αρ(α) + g(α) with ρ(α) and g(α) of ``tacit.accounting.rdp``.
     The curve is admitted when R(α) ≤ αρ(α). R grows with α while αρ(α) and ε* fall, so the smallest admitting
     ceiling lies at the largest order that admits, and every larger ceiling admits too. For Gaussian noise the
     result is the best conversion of concentrated privacy. Taking the best order afterwards would be wrong: an

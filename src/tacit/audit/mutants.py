@@ -13,37 +13,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.compose import Rule
-from tacit.audit.central import (
-    MOVED,
-    SELECTED,
-    accounted,
-    difference,
-    discrete_laplace,
-    permute_and_flip,
-    rowwise,
-    sampled_noise,
-)
-from tacit.audit.checks import Check, Estimator, Target
-from tacit.audit.gate import RETRIES, open_account, whole_path
-from tacit.audit.local import CELLS, DIAGONAL, PAIR, SHAPE, answers, bits_message, unbiased
-from tacit.audit.sampling import POPULATION, SIZE, exposure
-from tacit.audit.shuffle import flooded, planned_flooding, planned_response, sent_messages
-from tacit.core.guarantee import Adjacency, Unit
+from tacit.audit.catalog import ACCOUNT, BOTTOMLESS, RETRIES, open_account, whole_path
+from tacit.core.account import Ceiling, Rule
+from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.release import Receipt
-from tacit.core.spend import Spend
+from tacit.ledger.memory import MemoryLedger
+from tacit.mechanisms.auditing import (
+    AUDITED_CELLS,
+    MOVED,
+    PAIR,
+    SELECTED,
+    Check,
+    Estimator,
+    Target,
+    accounted,
+    difference,
+    rowwise,
+    unbiased,
+)
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, signs
-from tacit.mechanisms.central.pate import SampledVotes
+from tacit.mechanisms.central.pate import SubsampledGNMax, sampled_noise
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.central.rounded_gaussian import rounded_gaussian_integers
-from tacit.mechanisms.central.sampling import SubsetSample
-from tacit.mechanisms.local.answer_sheet import AnswerSheet
+from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
+from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.vote_shape import AUDITED_SHAPE, DIAGONAL
+from tacit.mechanisms.registry import audits
+from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_CLIENTS, flooded
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
+from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+from tacit.mechanisms.shuffle.single_message import planned_response, sent_cells
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -62,8 +66,15 @@ class Mutant:
         return replace(self.make(epsilon, delta), name=self.name)
 
 
+def _claim(name: str, epsilon: Fraction, delta: Fraction) -> Target:
+    """The correct mechanism's claim of privacy."""
+    target = audits()[name](epsilon, delta)[0]
+    assert isinstance(target, Target)
+    return target
+
+
 def _half_laplace(epsilon: Fraction, delta: Fraction) -> Target:
-    claim = discrete_laplace(epsilon)
+    claim = _claim("discrete-laplace", epsilon, delta)
     half = DiscreteLaplaceNoise(1 / epsilon, l1=2)
     return rowwise(claim.name, (claim.epsilon, claim.delta), lambda rows: half, MOVED)
 
@@ -76,14 +87,32 @@ def _half_gaussian(epsilon: Fraction, delta: Fraction) -> Target:
     return rowwise("half", accounted(whole.spend, delta), lambda rows: half, MOVED, difference)
 
 
+def _half_rounded_gaussian(epsilon: Fraction, delta: Fraction) -> Target:
+    whole = RoundedGaussianNoise.for_budget(epsilon, delta, squared_shift=2)
+    half = replace(whole, sigma=whole.sigma / 2)
+    return rowwise("half", accounted(whole.spend, delta), lambda rows: half, MOVED, difference)
+
+
+def _rounded_shares(epsilon: Fraction, delta: Fraction) -> Target:
+    claim = _claim("distributed-gaussian", epsilon, delta)
+
+    def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
+        table: Integers = np.tile(np.array(row, dtype=np.int64), (count, 1))
+        for _ in range(100):
+            table += rounded_gaussian_integers(Fraction(1, 10), table.size, randomness).reshape(table.shape)
+        return difference(table)
+
+    return replace(claim, draw=draw, cost=100)
+
+
 def _half_sensitivity(epsilon: Fraction, delta: Fraction) -> Target:
-    claim = permute_and_flip(epsilon)
+    claim = _claim("permute-and-flip", epsilon, delta)
     one_way = PermuteAndFlip.for_epsilon(epsilon, row_range=1)
     return rowwise(claim.name, (claim.epsilon, claim.delta), lambda rows: one_way, SELECTED)
 
 
 def _leaked_count(epsilon: Fraction, delta: Fraction) -> Target:
-    claim = permute_and_flip(epsilon)
+    claim = _claim("permute-and-flip", epsilon, delta)
 
     def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
         labels = claim.draw(row, count, randomness)
@@ -93,7 +122,7 @@ def _leaked_count(epsilon: Fraction, delta: Fraction) -> Target:
 
 
 def _truncated_tail(epsilon: Fraction, delta: Fraction) -> Target:
-    claim = discrete_laplace(epsilon)
+    claim = _claim("discrete-laplace", epsilon, delta)
 
     def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
         # The inverse of the distribution function at one of 256 points: nothing beyond b·ln 512 can come out.
@@ -106,7 +135,7 @@ def _truncated_tail(epsilon: Fraction, delta: Fraction) -> Target:
 
 
 def _reused_noise(epsilon: Fraction, delta: Fraction) -> Target:
-    claim = discrete_laplace(epsilon)
+    claim = _claim("discrete-laplace", epsilon, delta)
     half = DiscreteLaplaceNoise(4 / epsilon, l1=2)
 
     def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
@@ -118,7 +147,7 @@ def _reused_noise(epsilon: Fraction, delta: Fraction) -> Target:
 
 def _with_replacement(epsilon: Fraction, delta: Fraction) -> Target:
     sigma = sampled_noise(epsilon, delta)
-    claim = accounted(SampledVotes("1/2", sigma, queries=1).spend, delta)
+    claim = accounted(SubsampledGNMax("1/2", sigma, queries=1).spend, delta)
 
     def draw(present: bool, count: int, randomness: Randomness) -> Integers:
         drawn = uniform_below(POPULATION, count * SIZE, randomness).reshape(count, SIZE)
@@ -141,15 +170,15 @@ def _redrawn_subset(epsilon: Fraction, delta: Fraction) -> Target:
 
 
 def _half_flips(epsilon: Fraction, delta: Fraction) -> Target:
-    return replace(bits_message(2 * epsilon, symmetric=True), epsilon=epsilon)
+    return replace(_claim("bits-symmetric", 2 * epsilon, delta), epsilon=epsilon)
 
 
 def _one_answer_more(epsilon: Fraction, delta: Fraction) -> Target:
-    return answers("privatekt-answers", epsilon, AnswerSheet(classes=2, answers=4, epsilon=epsilon * 4 / 3))
+    return RandomizedLabels(classes=2, answers=4, epsilon=epsilon * 4 / 3).answered("privatekt-answers", epsilon)
 
 
 def _reused_seed(epsilon: Fraction, delta: Fraction) -> Estimator:
-    mechanism = Collision(CELLS, 2, epsilon)
+    mechanism = Collision(AUDITED_CELLS, 2, epsilon)
 
     def encode(held: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
         return mechanism.respond(held, np.tile(randomness.words(2), (len(held), 1)), randomness)
@@ -158,11 +187,11 @@ def _reused_seed(epsilon: Fraction, delta: Fraction) -> Estimator:
 
 
 def _product(epsilon: Fraction, delta: Fraction) -> Estimator:
-    return unbiased("concatenation", Concatenation(SHAPE, epsilon, corrected=False), DIAGONAL, cost=2)
+    return unbiased("concatenation", Concatenation(AUDITED_SHAPE, epsilon, corrected=False), DIAGONAL, cost=2)
 
 
 def _no_flood(epsilon: Fraction, delta: Fraction) -> Target:
-    whole = planned_flooding(epsilon, delta)
+    whole = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_CLIENTS)
     return flooded("flooded-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
 
 
@@ -170,7 +199,7 @@ def _not_shuffled(epsilon: Fraction, delta: Fraction) -> Target:
     mechanism = planned_response(epsilon, delta)
 
     def draw(cell: int, count: int, randomness: Randomness) -> Integers:
-        return sent_messages(mechanism, cell, count, randomness)[:, :2]
+        return sent_cells(mechanism, cell, count, randomness)[:, :2]
 
     return Target("shuffled-response", mechanism.spend.epsilon, mechanism.spend.delta, (0, 1), draw, cost=10)
 
@@ -180,22 +209,16 @@ def _wrong_adjacency(epsilon: Fraction, delta: Fraction) -> Target:
     return whole_path("gate", one_way, ledger=lambda: open_account(Adjacency.ADD_REMOVE))
 
 
-class _Forgetful:
+class _Forgetful(MemoryLedger):
     """A ledger that takes payments and forgets what they bought."""
 
     def __init__(self) -> None:
-        self._ledger = open_account()
+        super().__init__({ACCOUNT: Ceiling(BOTTOMLESS)})
 
-    def charge(self, account: str, spend: Spend, purpose: str, randomness: str, request: str, question: str) -> Receipt:
-        return self._ledger.charge(account, spend, purpose, randomness, request, question)
-
-    def protects(self, account: str) -> tuple[Unit, Adjacency]:
-        return self._ledger.protects(account)
-
-    def kept(self, receipt: Receipt) -> bytes | None:
+    def stored_release(self, receipt: Receipt) -> bytes | None:
         return None
 
-    def keep(self, receipt: Receipt, payload: bytes) -> bytes:
+    def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
         return payload
 
 
@@ -205,29 +228,38 @@ def _redrawn_answer(epsilon: Fraction, delta: Fraction) -> Target:
 
 
 def _half_share(epsilon: Fraction, delta: Fraction) -> Check:
-    from tacit.audit.transcript_mutants import HalfShare
-    from tacit.audit.transcripts import masked_transcript
+    from tacit.audit.transcripts import HalfShare, masked_transcript
 
     return masked_transcript(epsilon, packets=False, wrap=HalfShare)
 
 
 def _unmasked(epsilon: Fraction, delta: Fraction) -> Check:
-    from tacit.audit.transcript_mutants import unmasked
-    from tacit.audit.transcripts import masked_transcript
+    from tacit.audit.transcripts import masked_transcript, unmasked
 
     return masked_transcript(epsilon, packets=True, wrap=unmasked)
 
 
 def _in_order(epsilon: Fraction, delta: Fraction) -> Check:
-    from tacit.audit.transcript_mutants import in_order
-    from tacit.audit.transcripts import shuffled_transcript
+    from tacit.audit.transcripts import shuffled_transcript, unmixed
 
-    return shuffled_transcript(epsilon, delta, order=True, make=in_order)
+    return shuffled_transcript(epsilon, delta, order=True, make=unmixed)
 
 
 _ALL = (
     Mutant("laplace-half-noise", "discrete-laplace", "the noise has half the scale that was paid for", _half_laplace),
     Mutant("gaussian-half-noise", "discrete-gaussian", "the noise has half the σ that was accounted", _half_gaussian),
+    Mutant(
+        "rounded-gaussian-half-noise",
+        "rounded-gaussian",
+        "the noise has half the σ that was accounted",
+        _half_rounded_gaussian,
+    ),
+    Mutant(
+        "rounded-shares",
+        "distributed-gaussian",
+        "a hundred small shares of continuous noise are rounded, each by its holder",
+        _rounded_shares,
+    ),
     Mutant(
         "one-way-sensitivity",
         "permute-and-flip",

@@ -6,6 +6,8 @@ there are pairs. One of the holders works together with the server and adds no n
 
 A shuffled batch is run as it is as well: sealed boxes, the shuffler's mixing, and what the coordinator finds inside. It
 has many pairs of cells, too, each with noise and a flood of its own.
+
+Beside them are parties that do one thing wrong, for audits that must notice: half a share, no mask, no mixing.
 """
 
 from __future__ import annotations
@@ -14,34 +16,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.checks import Target
+from tacit.core.account import Ceiling
+from tacit.core.codec import encode
 from tacit.core.protocols import Integers, Mechanism
 from tacit.core.randomness import Randomness
 from tacit.core.release import Release
 from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Pure
-from tacit.exchange.ciphers import public_key
-from tacit.exchange.identity import Identity
-from tacit.exchange.masking import client, server
-from tacit.exchange.masking.session import Session, read_input
-from tacit.exchange.portable_receipts import Price, read_receipt
-from tacit.exchange.post.batch import Batch, Submission
-from tacit.exchange.post.office import Outcome
-from tacit.exchange.shuffling.boxes import plan_batch, read_mixed, sealed_messages
-from tacit.exchange.shuffling.shuffler import mixed
-from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.core.spend import Spend
+from tacit.federation.collector.messages import Batch, Submission
+from tacit.federation.collector.shuffler import mixed, plan_batch, read_mixed, sealed_messages
+from tacit.federation.collector.submission_store import SubmissionOutcome
+from tacit.federation.keys import SigningIdentity, public_key
+from tacit.federation.secure_aggregation import client, server
+from tacit.federation.secure_aggregation.session import Session, read_input
+from tacit.ledger import open_ledger
+from tacit.mechanisms.auditing import Target
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
-from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
-from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
+from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
+from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 from tacit.private.gate import Gate
 from tacit.private.records import Private
+from tacit.wire import Price, read_receipt
 
-__all__ = ["Silent", "masked_transcript", "shuffled_transcript"]
+__all__ = ["HalfShare", "Silent", "masked_transcript", "shuffled_transcript", "unmasked", "unmixed"]
 
 VICTIM, HONEST, COLLUDING = "ada", "bob", "eve"
 REQUEST = "audit"
@@ -49,7 +52,7 @@ BOTTOMLESS = 10**12
 # One record's vote moves from one cell of a pair to the other.
 MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
 SECRET = b"s" * 32
-# Pairs of cells in a batch, and clients: so many that the voters' own part of the flood hides nothing.
+# Pairs of cells in a batch, and clients: enough that the voters' own part of the flood hides nothing.
 PAIRS = 50
 CLIENTS = 40 * PAIRS
 
@@ -63,14 +66,14 @@ class Silent:
     share: MaskedShare
 
     @property
-    def spend(self) -> Pure:
+    def spend(self) -> Spend:
         """As if it had."""
         return self.share.spend
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """As if it had."""
-        return self.share.tolerates
+        return self.share.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
         """The table under its masks, and nothing else."""
@@ -103,44 +106,54 @@ def _run(
     plan: DistributedLaplace, tables: dict[str, Integers], wrap: Wrap, randomness: Randomness
 ) -> server.ServerState:
     """The whole protocol; what the server has seen at its end."""
-    identities = {name: Identity.new() for name in tables}
+    identities = {name: SigningIdentity.new() for name in tables}
     publics = {name: each.public for name, each in identities.items()}
     session = Session("audit", 0, REQUEST, tables[VICTIM].size, plan, publics)
-    ledger = MemoryLedger({name: Ceiling(BOTTOMLESS) for name in tables})
+    ledger = open_ledger("memory:", {name: Ceiling(BOTTOMLESS) for name in tables})
 
     def answer(name: str, share: MaskedShare) -> Release[Any]:
         mechanism = Silent(share) if name == COLLUDING else wrap(share)
         gate = Gate(ledger, name, randomness)
-        return gate.release(Private(tables[name].ravel()), MOVES, mechanism, "audit", REQUEST)
+        return gate.release(
+            Private(tables[name].ravel()),
+            lambda: np.zeros_like(tables[name].ravel()),
+            MOVES,
+            mechanism,
+            "audit",
+            REQUEST,
+        )
 
     state = server.ServerState(session)
     holders = {}
     for name, identity in identities.items():
         holders[name], sent = client.announce(session, name, identity)
-        state = server.accept(state, name, sent)
+        state = server.accept_message(state, name, sent)
     for step in server.STEPS[1:]:
         state, inbox = server.close(state)
         for name, payload in inbox.items():
             match step:
                 case "shares":
-                    holders[name], sent = client.shares(holders[name], payload)
+                    holders[name], sent = client.share_secrets(holders[name], payload)
                 case "input":
                     holders[name], sent = client.masked_input(holders[name], payload, partial(answer, name))
                 case _:
                     holders[name], sent = client.unmask(holders[name], payload)
-            state = server.accept(state, name, sent)
+            state = server.accept_message(state, name, sent)
     return server.close(state)[0]
 
 
 def shuffled_transcript(
-    epsilon: Fraction, delta: Fraction, order: bool, make: Callable[[Batch, list[Submission]], Outcome] = mixed
+    epsilon: Fraction,
+    delta: Fraction,
+    order: bool,
+    make: Callable[[Batch, list[Submission]], SubmissionOutcome] = mixed,
 ) -> Target:
     """What the coordinator finds in a batch: how many messages of a kind there are, or which one comes first.
 
     Of every pair of cells one client votes for the first or for the second, and all others vote elsewhere or nowhere.
     A random order of all messages is one of each pair's, independent of the others'. ``make`` is the shuffler.
     """
-    plan = plan_flooding(epsilon, delta, cells=2 * PAIRS, participants=CLIENTS, prefer="1/2")
+    plan = plan_noise_messages(epsilon, delta, cells=2 * PAIRS, participants=CLIENTS, prefer="1/2")
 
     def draw(vote: int, count: int, randomness: Randomness) -> Integers:
         batches = -(-count // PAIRS)
@@ -152,10 +165,10 @@ def shuffled_transcript(
 
 
 def _pairs_seen(
-    plan: FloodedMessages,
+    plan: MultiMessageNoise,
     vote: int,
     order: bool,
-    make: Callable[[Batch, list[Submission]], Outcome],
+    make: Callable[[Batch, list[Submission]], SubmissionOutcome],
     randomness: Randomness,
 ) -> Integers:
     """One batch as the coordinator sees it: a row for every pair of cells."""
@@ -174,9 +187,47 @@ def _pairs_seen(
 
 
 def _boxes(
-    plan: FloodedMessages, batch: Batch, node: str, votes: NDArray[Any], randomness: Randomness
+    plan: MultiMessageNoise, batch: Batch, node: str, votes: NDArray[Any], randomness: Randomness
 ) -> NDArray[np.uint8]:
-    gate = Gate(MemoryLedger({node: Ceiling(BOTTOMLESS, "1/2")}), node, randomness)
-    release = gate.release(Private(votes), ANYTHING, sealed_messages(plan, batch, node), "audit", REQUEST)
+    gate = Gate(open_ledger("memory:", {node: Ceiling(BOTTOMLESS, "1/2")}), node, randomness)
+    release = gate.release(
+        Private(votes),
+        lambda: np.zeros_like(votes),
+        ANYTHING,
+        sealed_messages(plan, batch, node, len(votes)),
+        "audit",
+        REQUEST,
+    )
     boxes: NDArray[np.uint8] = release.value
     return boxes
+
+
+@dataclass(frozen=True)
+class HalfShare(Silent):
+    """A holder adds half of its share of the noise."""
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
+        """The table with too little noise, under its masks."""
+        law = cast(DistributedLaplace, self.share.plan).share_law
+        jumps = NegativeBinomial(law.shape / 2, law.epsilon).scatter(1, 2 * value.size, randomness)
+        both = np.zeros(2 * value.size, dtype=np.int64)
+        np.add.at(both, jumps.slot, jumps.size)
+        return super().sample(value + both[: value.size] - both[value.size :], randomness)
+
+
+def unmasked(share: MaskedShare) -> MaskedShare:
+    """A holder leaves its masks out."""
+    return MaskedShare(share.plan, share.session, np.zeros_like(share.mask))
+
+
+def unmixed(batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
+    """A shuffler forwards boxes in the order in which they came."""
+    boxes = np.concatenate([each.pieces for each in submissions])
+    content = {
+        "batch": batch.digest,
+        "pieces": boxes,
+        "participants": sum(each.participants for each in submissions),
+        "nodes": len(submissions),
+        "duplicates": 0,
+    }
+    return SubmissionOutcome(encode(content), len(boxes))

@@ -9,26 +9,54 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.aloud import warnings_aloud
-from tacit.cli.audit import audit
-from tacit.cli.bench import app as bench
-from tacit.cli.demo import demo
-from tacit.cli.distill import distill
-from tacit.cli.federation import app as federation
-from tacit.cli.ledger import app as ledger
-from tacit.cli.plan import plan
-from tacit.cli.screen import flowing, speak_plainly
+from tacit.cli.lazy import Entry, lazy_group
+from tacit.cli.output import warnings_aloud
+from tacit.cli.screen import flowing, transliterate
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.version import __version__
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "main"]
 
 WRONG_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ELOOP)
 
+# In the order in which one meets them.
+COMMANDS = {
+    "demo": Entry(
+        "tacit.cli.demo:demo", "Label 500 public digits with what 1,000 private ones know, and train a student."
+    ),
+    "doctor": Entry("tacit.cli.doctor:doctor", "Say which parts and services are here, and how to get the others."),
+    "plan": Entry("tacit.cli.plan:plan", "Say how many labels will be right, from public figures alone."),
+    "distill": Entry(
+        "tacit.cli.distill:distill", "Label public samples with what private records know, and train a student on them."
+    ),
+    "show": Entry("tacit.cli.runs:show", "Say what a saved run is: what was labeled, by what, and what is guaranteed."),
+    "report": Entry(
+        "tacit.cli.runs:report", "Write a run as one page for a person: the privacy statement first, in plain words."
+    ),
+    "predict": Entry("tacit.cli.runs:predict", "Let a saved student label the samples of a file."),
+    "export": Entry("tacit.cli.runs:export", "Take a student, or the labels, elsewhere."),
+    "ledger": Entry(
+        "tacit.cli.ledger:app",
+        "Budgets that survive runs: accounts that pay for releases, up to a ceiling that no job can raise.",
+    ),
+    "federation": Entry(
+        "tacit.cli.federation:app",
+        "Distill over a federation: each node keeps its records, its policy and its ledger to itself.",
+    ),
+    "audit": Entry(
+        "tacit.cli.audit:audit", "Estimate from samples what a mechanism gives away, and compare it with its claim."
+    ),
+    # All that follows is the experiments' own, their help too.
+    "bench": Entry(
+        "tacit.cli.bench:bench", "Repeat the experiments of the papers and of the documentation; in a checkout only.",
+        {"add_help_option": False, "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}},
+    ),
+}  # fmt: skip
+
 app = typer.Typer(
     name="tacit",
+    cls=lazy_group(COMMANDS),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help=flowing("""Pass on what records know without giving the records away.
@@ -43,11 +71,6 @@ tacit distill --private records.csv --public samples.csv --label diagnosis --cla
 For a budget that survives runs and refuses when it is spent, open a ledger: [bold]tacit ledger open --help[/bold]."""),
     epilog="Exit codes: 0 done, 1 the run failed, 2 wrong use (a parameter, a file, a column).",
 )
-for command in (demo, distill, plan, audit):
-    app.command(help=flowing(command.__doc__ or ""))(command)
-app.add_typer(bench, name="bench")
-app.add_typer(ledger, name="ledger")
-app.add_typer(federation, name="federation")
 
 
 def _version(shown: bool) -> None:
@@ -65,7 +88,7 @@ def options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a failed run, 2 wrong use; an error is one message, no traceback."""
-    speak_plainly()
+    transliterate()
     try:
         with warnings_aloud():
             app(arguments)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,10 +17,13 @@ from tacit.core.errors import InvalidInput
 from tacit.core.rational import positive, probability
 
 if TYPE_CHECKING:
-    from tacit.audit.checks import Finding
+    from tacit.audit.auditor import Finding
     from tacit.audit.mutants import Mutant
+    from tacit.mechanisms.auditing import Check
 
 __all__ = ["audit"]
+
+PROTOCOL = "protocol"
 
 
 def audit(
@@ -32,6 +39,7 @@ def audit(
     mutants: bool = typer.Option(
         False, "--mutants", help="Audit the mechanism's broken copies too: the audit must catch them all."
     ),
+    questions: int = typer.Option(50, min=1, help="Hostile questions for each door and kind of account of 'protocol'."),
 ) -> None:
     """Estimate from samples what a mechanism gives away, and compare it with its claim.
 
@@ -45,7 +53,8 @@ def audit(
 
     Central mechanisms:
     permute-and-flip, exponential-mechanism, discrete-laplace,
-    discrete-gaussian, pate-lnmax, pate-gnmax, pate-confidence, private-knn
+    discrete-gaussian, rounded-gaussian, distributed-gaussian, pate-lnmax,
+    pate-gnmax, pate-confidence, private-knn
 
     Local mechanisms:
     bits-symmetric, bits-asymmetric, generalized-response, subset-selection,
@@ -59,8 +68,14 @@ def audit(
     All that a server sees in whole runs of a protocol, packet by packet:
     masked-sum, masked-packets, shuffled-counts, shuffled-order
 
+    All that an asker sees beside the released values ('tacit audit protocol'):
+    nodes, a shuffler and a curator on data sets that differ in one record get
+    the same hostile questions; kinds and sizes of replies, charges, counts and
+    reply times must be equal
+
     Mutants, each with one mistake made on purpose:
-    laplace-half-noise, gaussian-half-noise, one-way-sensitivity, leaked-count,
+    laplace-half-noise, gaussian-half-noise, rounded-gaussian-half-noise,
+    rounded-shares, one-way-sensitivity, leaked-count,
     truncated-tail, reused-noise, drawn-with-replacement, underpriced-subset,
     redrawn-subset, half-the-bits, one-answer-more, reused-hash-seed,
     product-of-one-message, no-flood, not-shuffled, wrong-adjacency,
@@ -69,33 +84,19 @@ def audit(
     Example: tacit audit permute-and-flip --epsilon 1
 
     Example: tacit audit all --mutants
+
+    Example: tacit audit protocol --questions 200
     """
+    if mechanism == PROTOCOL:
+        return _audit_protocol(questions)
     from tacit.audit.auditor import audit as compare
-    from tacit.audit.catalog import MECHANISMS, PROTOCOLS, runnable
-    from tacit.audit.mutants import MUTANTS
 
     budget, failure = positive(epsilon, "epsilon"), probability(delta, "delta")
     if not 0 < failure < 0.5:
         raise InvalidInput(f"delta must be in (0, 0.5), got {delta}")
     if not 0.5 <= confidence < 1:
         raise InvalidInput(f"confidence must be in [0.5, 1), got {confidence}")
-    if mechanism is None:
-        raise InvalidInput(f"say what to audit, for example 'tacit audit permute-and-flip': {_known()}")
-    if mechanism in MUTANTS:
-        if mutants:
-            raise InvalidInput(f"{mechanism} is a mutant itself: leave out --mutants, or name a mechanism")
-        checks, broken = [MUTANTS[mechanism].check(budget, failure)], []
-    elif mechanism == "all" or mechanism in MECHANISMS:
-        names = [name for name in MECHANISMS if runnable(name)] if mechanism == "all" else [mechanism]
-        if len(left := set(PROTOCOLS) - set(names)) and mechanism == "all":
-            console.print(f"left out, for want of tacit[federated]: {', '.join(sorted(left))}")
-        checks = [check for name in names for check in MECHANISMS[name](budget, failure)]
-        broken = [each for each in MUTANTS.values() if mutants and each.mechanism in names]
-    else:
-        near = get_close_matches(mechanism, ["all", *MECHANISMS, *MUTANTS], n=1)
-        guess = f" (did you mean {near[0]}?)" if near else ""
-        raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known()}")
-
+    checks, broken = _chosen(mechanism, mutants, budget, failure)
     rows = [*checks, *(each.check(budget, failure) for each in broken)]
     findings: list[Finding] = []
     # The confidence is that of the whole table: each row may be wrong with an equal share of the error.
@@ -115,11 +116,81 @@ def audit(
     _conclude([finding for finding in own if not finding.passed], [each for each, found in seeded if found.passed])
 
 
+def _chosen(
+    mechanism: str | None, mutants: bool, epsilon: Fraction, delta: Fraction
+) -> tuple[list[Check], list[Mutant]]:
+    """What is audited under this name, and the mutants that must be caught beside it."""
+    from tacit.audit.catalog import MECHANISMS, PROTOCOLS, runnable
+    from tacit.audit.mutants import MUTANTS
+    from tacit.core.errors import nearest
+
+    if mechanism is None:
+        raise InvalidInput(f"say what to audit, for example 'tacit audit permute-and-flip': {_known()}")
+    if mechanism in MUTANTS:
+        if mutants:
+            raise InvalidInput(f"{mechanism} is a mutant itself: leave out --mutants, or name a mechanism")
+        return [MUTANTS[mechanism].check(epsilon, delta)], []
+    if mechanism != "all" and mechanism not in MECHANISMS:
+        near = nearest(mechanism, ["all", PROTOCOL, *MECHANISMS, *MUTANTS])
+        guess = f" (did you mean {near}?)" if near else ""
+        raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known()}")
+    names = [name for name in MECHANISMS if runnable(name)] if mechanism == "all" else [mechanism]
+    if len(left := set(PROTOCOLS) - set(names)) and mechanism == "all":
+        console.print(f"left out, for want of tacit[federated]: {', '.join(sorted(left))}")
+    checks = [check for name in names for check in MECHANISMS[name](epsilon, delta)]
+    return checks, [each for each in MUTANTS.values() if mutants and each.mechanism in names]
+
+
 def _known() -> str:
     from tacit.audit.catalog import MECHANISMS
     from tacit.audit.mutants import MUTANTS
 
-    return f"choose one of {', '.join(sorted(MECHANISMS))}, or all of them: all, or a mutant: {', '.join(MUTANTS)}"
+    return (
+        f"choose one of {', '.join(sorted(MECHANISMS))}, or all of them: all, or a mutant: {', '.join(MUTANTS)}, "
+        f"or what an asker sees beside releases: {PROTOCOL}"
+    )
+
+
+def _audit_protocol(questions: int) -> None:
+    """Ask neighboring data sets hostile questions, show what an asker saw, and fail where anything differed."""
+    from tacit.audit.catalog import runnable
+
+    if not runnable("masked-sum"):
+        raise InvalidInput("the protocol has keys and ciphers: pip install 'tacit[federated]'")
+    from tacit.audit.protocol import DOORS, SETTINGS, play
+    from tacit.core.randomness import SystemRandomness
+
+    with _quiet(), counting(questions * len(DOORS) * len(SETTINGS), "asking") as tell:
+        rows = play(questions, SystemRandomness(), tell)
+    shown = []
+    for row in rows:
+        verdict = Text("DIFFERS", "bold red") if row.differing else Text("equal", "green")
+        numbers = (str(row.questions), str(row.endings["answered"]), str(len(row.differing)))
+        shown.append((row.door, row.account, *numbers, verdict))
+    show_rows(("door", "account", "questions", "answered", "differing", "verdict"), shown)
+    differing = sorted({kind for row in rows for kind in row.differing})
+    for kind in differing:
+        console.print(Text.assemble(("differs:", "bold red"), f" {kind}"))
+    if differing:
+        raise typer.Exit(1)
+    console.print(
+        "[dim]Replies, sizes, charges, counts and times did not depend on the record that differed. That is no proof: "
+        "other questions may.[/dim]"
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hostile numbers overflow, and nodes log every refusal: both are what is asked for here."""
+    log = logging.getLogger("tacit")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
 
 
 def _show(what: str, findings: list[Finding], holds: str, fails: str) -> None:
@@ -143,7 +214,7 @@ def _conclude(failed: list[Finding], escaped: list[Mutant]) -> None:
     for finding in failed:
         console.print(Text.assemble(("fails:", "bold red"), f" {finding}"))
     for mutant in escaped:
-        flaw = f" {mutant.name}: the audit does not see it at this ε with so few samples"
+        flaw = f" {mutant.name}: the audit does not see it at this ε with this few samples"
         console.print(Text.assemble(("escaped:", "bold red"), flaw))
     if failed or escaped:
         raise typer.Exit(1)

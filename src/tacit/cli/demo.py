@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from tacit.cli.request import require_place
-from tacit.cli.screen import console, counting, show_guarantee, show_plan, write_run
+from tacit.cli.screen import console, counting, show_claim, show_plan, write_run
 from tacit.core.guarantee import decimal
 
 __all__ = ["demo"]
@@ -27,14 +28,18 @@ def demo(
     disjoint. The student is compared with two figures that no privacy would allow: the same pipeline without
     noise, and the same student trained on the private records themselves.
     """
+    console.print("[dim]the main job on the digits of scikit-learn; the first run after an installation is slow[/dim]")
     from dataclasses import replace
 
-    from tacit.catalog import STUDENTS
     from tacit.datasets.digits import digits
-    from tacit.experiment.baselines import accuracy, train_directly, train_without_noise
-    from tacit.experiment.distill import distill, plan
-    from tacit.experiment.machine import machine
-    from tacit.experiment.run import Run
+    from tacit.methods.rknn.plan import plan
+    from tacit.report.page import report_page
+    from tacit.runs.baselines import accuracy, train_directly, train_without_noise
+    from tacit.runs.distill import distill
+    from tacit.runs.machine import machine
+    from tacit.runs.record import read_record
+    from tacit.runs.run import Run
+    from tacit.students.registry import STUDENTS
 
     folder, parts = _free(out), digits()
     require_place(folder)
@@ -87,12 +92,15 @@ def demo(
             f"{runs} runs were made on the same records, and their accuracies are kept: together they cost "
             f"epsilon = {decimal(runs * guarantee.epsilon)}"
         )
-    show_guarantee(guarantee)
+    show_claim(guarantee)
     metrics = {"label accuracy": measured["label accuracy"], "test accuracy": measured["test accuracy"]}
     secret = {name: values for name, values in measured.items() if name not in metrics}
     run = replace(finished[0], guarantee=guarantee, metrics={**metrics, "not private": secret, "machine": machine()})
 
     write_run(run, parts.public_samples.reshape(-1, 8, 8), folder, dark_ink=True)
+    page = folder / "report.html"
+    page.write_text(report_page(read_record(folder)), encoding="utf-8")
+    console.print(Text.assemble(("report", "bold"), f"     {page}: open it in a browser"), soft_wrap=True)
 
 
 def _shown(values: list[float]) -> str:

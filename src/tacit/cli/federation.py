@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
+from tacit.cli.federation_check import check
 from tacit.cli.federation_demo import demo
-from tacit.cli.screen import console, flowing, show_guarantee, show_rows
+from tacit.cli.federation_nodes import app as nodes
+from tacit.cli.federation_nodes import approve
+from tacit.cli.screen import console, flowing, show_claim, show_rows
 from tacit.core.errors import InvalidInput, TacitError
+
+if TYPE_CHECKING:
+    from tacit.federation.collector.service_config import ServiceConfig
 
 __all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help=flowing("""Distil over a federation: each node keeps its records, its policy and its ledger to itself.
+    help=flowing("""Distill over a federation: each node keeps its records, its policy and its ledger to itself.
 
 A coordinator asks, nodes answer through their own gates, over TLS and with registered keys. A node refuses what its
 own policy does not allow; nothing a job says can change that.
@@ -27,6 +34,9 @@ own policy does not allow; nothing a job says can change that.
 Start with [bold]tacit federation demo[/bold]: a coordinator and four nodes on this machine."""),
 )
 app.command(help=flowing(demo.__doc__ or ""))(demo)
+app.command(help=flowing(check.__doc__ or ""))(check)
+app.add_typer(nodes, name="nodes")
+app.command(help=flowing(approve.__doc__ or ""))(approve)
 
 
 @app.command(
@@ -36,7 +46,7 @@ At the coordinator: tacit federation init hub --host hub.example.org. It makes a
 Give every node hub/authority.pem, and keep hub/authority.key to yourself.
 
 At a node: tacit federation init here --node north --address hub.example.org:9092 --authority authority.pem. Send
-here/north.pub to the coordinator, who puts it into hub/nodes/. The key itself stays.
+here/north.pub to the coordinator, who lets it in with tacit federation nodes add. The key itself stays.
 
 At a shuffler or a curator: tacit federation init mixing --service shuffler --host mix.example.org --coordinator
 coordinator.id --peers peers.toml. It makes an authority of its own, whose certificate goes to the nodes.""")
@@ -49,6 +59,7 @@ def init(
     authority: Path | None = typer.Option(None, help="With --node: the coordinator's authority.pem."),
     service: str | None = typer.Option(None, help="Make a shuffler or a curator."),
     port: int = typer.Option(9300, help="With --service: the port it listens on."),
+    listen: str | None = typer.Option(None, help="With --service: the address it listens at, if not that of --host."),
     coordinator: Path | None = typer.Option(None, help="With --service: the coordinator's coordinator.id."),
     peers: Path | None = typer.Option(None, help="With --service: a file with the .id lines of all nodes."),
 ) -> None:
@@ -59,7 +70,7 @@ def init(
     if service is not None:
         if node is not None or coordinator is None or peers is None:
             raise InvalidInput("--service needs --coordinator and --peers: who may ask it, and who may hand in")
-        made = new_service(folder, service, host, port, coordinator, peers)
+        made = new_service(folder, service, host, port, coordinator, peers, listen)
     elif node is None:
         made = new_coordinator(folder, host)
     else:
@@ -74,21 +85,26 @@ def init(
     help=flowing("""Run a node in the foreground, until it is stopped.
 
 The ledger is made from the policy at the first start; a policy that changed is applied. What the node tells its
-operator is in its log, in the state folder beside the node file.
+operator is in its log, in the state folder beside the node file. A certificate that expires within 30 days, one that
+nobody trusts any more and a clock that is wrong are said here and there.
 
 Example: tacit federation node here/node.toml""")
 )
 def node(file: Path = typer.Argument(..., help="The node's file.", show_default=False)) -> None:
     """Run a node."""
-    from tacit.exchange.flower_processes import node_command
-    from tacit.exchange.node import open_node, prepare_ledger
-    from tacit.exchange.node_file import read_node_file
-    from tacit.exchange.processes import Processes, ended_by_signals, free_port, last_lines
+    from tacit.cli.federation_watch import reminded_node, require_valid
+    from tacit.federation.flower.processes import node_command
+    from tacit.federation.node.files import read_node_file
+    from tacit.federation.node.node import open_node, prepare_ledger
+    from tacit.federation.processes import Processes, ended_by_signals, free_port, last_lines, only_process
 
     _require_flower()
     settings = read_node_file(file)
     if settings.link is None:
         raise InvalidInput(f"{file}: has no section [link], so there is no coordinator to connect to")
+    require_valid([settings.link.authority], "get the coordinator's new authority.pem")
+    # All that a node writes is its operator's alone.
+    os.umask(0o077)
     prepare_ledger(settings, lambda said: console.print(said, soft_wrap=True))
     # What is wrong with the data is found here, where its owner reads it.
     opened = open_node(settings)
@@ -96,9 +112,15 @@ def node(file: Path = typer.Argument(..., help="The node's file.", show_default=
     console.print(f"node [bold]{settings.name}[/bold] connects to {settings.link.address}; its log is in {state}")
     del opened
     again = "; the ledger stays as it is, and the node can be started again at any time"
-    with ended_by_signals(again), Processes(state) as processes:
+    state.mkdir(parents=True, exist_ok=True)
+    once = only_process(
+        state / "node.lock", f"the node {settings.name} runs already; only one can, for it has one ledger"
+    )
+    with once, ended_by_signals(again), Processes(state) as processes:
+        reminder = reminded_node(settings.link, state / "node.log")
         processes.start("node", *node_command(file, settings.link, state, free_port()))
         while processes.alive("node"):
+            reminder.look()
             time.sleep(0.5)
         raise TacitError(f"the node ended. The end of its log:\n{last_lines(state / 'node.log')}")
 
@@ -106,8 +128,9 @@ def node(file: Path = typer.Argument(..., help="The node's file.", show_default=
 @app.command(
     help=flowing("""Run a job: serve the nodes, ask them, label the public samples and train a student.
 
-The nodes are those whose public keys are in the folder's nodes/. A coordinator that was killed is started again with
-the same command: it goes on where it was, and no node pays twice.
+The nodes are those that the folder lists (tacit federation nodes list), and nobody else is let in. A coordinator that
+was killed is started again with the same command: it goes on where it was, and no node pays twice. There is one
+coordinator to a folder.
 
 Example: tacit federation coordinator hub --job hub/job.toml --host 0.0.0.0 --port 9092""")
 )
@@ -118,10 +141,10 @@ def coordinator(
     port: int = typer.Option(9092, help="The port to listen on."),
 ) -> None:
     """Run a job."""
-    from tacit.cli.federation_watch import linked, submitted, watched
-    from tacit.exchange.processes import Processes, ended_by_signals
-    from tacit.experiment.federated_job import read_job
-    from tacit.experiment.run import load
+    from tacit.cli.federation_watch import linked, reminded_coordinator, require_valid, submitted, watched
+    from tacit.federation.processes import Processes, ended_by_signals
+    from tacit.runs.federation import read_job
+    from tacit.runs.run import load
 
     _require_flower()
     if not (folder / "authority.pem").is_file():
@@ -132,23 +155,30 @@ def coordinator(
         raise InvalidInput(f"{work.out}: exists already; choose another out in {file}")
     if not list((folder / "nodes").glob("*.pub")):
         raise InvalidInput(f"{folder / 'nodes'}: no node's public key is here, so nobody could connect")
+    certificates = [folder / "authority.pem", folder / "coordinator.pem"]
+    require_valid(certificates, f"renew it with `tacit federation nodes renew {folder}`")
+    reminder = reminded_coordinator(certificates)
     shown: list[str] = []
 
     def show(found: dict[str, Any]) -> None:
+        reminder.look()
         if found["message"] not in shown:
             shown.append(found["message"])
             console.print(found["message"], soft_wrap=True, highlight=False, markup=False)
 
     state = folder / "state"
     again = "; started again, the job goes on where it was, and nobody pays twice"
-    with ended_by_signals(again), Processes(state) as processes:
+    with (
+        ended_by_signals(again),
+        Processes(state) as processes,
+        linked(processes, folder, state, host, port) as control,
+    ):
         console.print(f"serving nodes at {host}:{port}; logs are in {state}")
-        with linked(processes, folder, state, host, port) as control:
-            since = time.time()
-            submitted(control, file)
-            watched(work, processes, show, since)
-    if work.method != "privatekt":
-        show_guarantee(load(work.out).guarantee)
+        reminder.look()
+        since = time.time()
+        submitted(control, file)
+        watched(work, processes, show, since)
+    show_claim(load(work.out).guarantee)
     console.print(Text.assemble(("written", "bold"), f"  {work.out}"), soft_wrap=True)
 
 
@@ -159,11 +189,11 @@ Whoever runs it must not work together with the coordinator. Example: tacit fede
 )
 def shuffler(file: Path = typer.Argument(..., help="The shuffler's file.", show_default=False)) -> None:
     """Run a shuffler."""
-    from tacit.exchange.post.site import read_site, serve
-    from tacit.exchange.shuffling.shuffler import open_shuffler
+    from tacit.federation.collector.service_config import serve
+    from tacit.federation.collector.shuffler import open_shuffler
 
-    site = read_site(file)
-    serve(site, open_shuffler(*site.store), _say)
+    config = _read_service(file)
+    serve(config, open_shuffler(*config.store), _say)
 
 
 @app.command(
@@ -174,19 +204,20 @@ trusted/curator.toml""")
 )
 def curator(file: Path = typer.Argument(..., help="The curator's file.", show_default=False)) -> None:
     """Run a curator."""
-    from tacit.exchange.curating.curator import Curator, open_curator, read_secret
-    from tacit.exchange.post.site import read_site, serve
+    from tacit.federation.collector.curator import Curator, open_curator, read_secret
+    from tacit.federation.collector.service_config import serve
+    from tacit.ledger import opened
     from tacit.ledger.policy import read_policy
-    from tacit.ledger.sqlite import SqliteLedger
 
-    site = read_site(file)
-    if site.sealing is None or site.ledger is None or site.account is None:
+    config = _read_service(file)
+    if config.sealing is None or config.ledger is None or config.account is None:
         raise InvalidInput(f"{file}: a curator needs its sealing key, its ledger and its account")
-    if not site.ledger.exists():
-        SqliteLedger.create(site.ledger, read_policy(file.absolute().parent / "policy.toml")).close()
-    with SqliteLedger(site.ledger) as ledger:
-        made = Curator(read_secret(site.sealing), ledger, site.account)
-        serve(site, open_curator(*site.store, made), _say)
+    policy = None
+    if not config.ledger.exists():
+        policy = read_policy(file.absolute().parent / "policy.toml")
+    with opened(config.ledger, policy) as ledger:
+        made = Curator(read_secret(config.sealing), ledger, config.account, records=config.node_records)
+        serve(config, open_curator(*config.store, made), _say)
 
 
 @app.command(
@@ -199,9 +230,9 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
     import tomllib
 
     from tacit.cli.federation_watch import progress_of
-    from tacit.exchange.node_file import read_node_file
-    from tacit.experiment.federated_job import read_job
-    from tacit.ledger.sqlite import SqliteLedger
+    from tacit.federation.node.files import read_node_file
+    from tacit.ledger import opened
+    from tacit.runs.federation import read_job
 
     try:
         described = "ledger" in tomllib.loads(file.read_text(encoding="utf-8"))
@@ -209,7 +240,7 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
         raise InvalidInput(f"{file}: cannot be read ({error})") from None
     if described:
         settings = read_node_file(file)
-        with SqliteLedger(settings.ledger) as book:
+        with opened(settings.ledger) as book:
             words = book.balance(settings.account).in_words
         console.print(Text.assemble((settings.name, "bold"), f"  {words}"), soft_wrap=True)
         return
@@ -231,6 +262,17 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
         show_rows(("round", "asked", "answered", "lost"), rows, folding=("lost",))
 
 
+def _read_service(file: Path) -> ServiceConfig:
+    """A service's file, before it is served: all that it writes is its operator's alone, and its log has times."""
+    from tacit.federation.collector.service_config import read_service_config
+    from tacit.federation.logs import log_to
+
+    config = read_service_config(file)
+    os.umask(0o077)
+    log_to()
+    return config
+
+
 def _say(words: str) -> None:
     # At once, because who started the service waits for it.
     typer.echo(words)
@@ -238,6 +280,6 @@ def _say(words: str) -> None:
 
 
 def _require_flower() -> None:
-    from tacit.exchange.flower_environment import require_version
+    from tacit.federation.flower.processes import require_version
 
     require_version()

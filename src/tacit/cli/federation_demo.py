@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +18,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.screen import console, show_guarantee
+from tacit.cli.screen import console, show_claim
 
 if TYPE_CHECKING:
-    from tacit.exchange.node_file import NodeFile
-    from tacit.exchange.post.caller import Address
-    from tacit.exchange.processes import Processes
+    from tacit.federation.collector.client import Address
+    from tacit.federation.node.files import NodeFile
+    from tacit.federation.processes import Processes
 
 __all__ = ["demo"]
 
 NAMES = ("east", "north", "south", "west")
 KILLED = "west"
+# How often a folder is removed that comes back, and how long each time is waited for that.
+REMOVALS, PAUSE = 20, 0.3
 MECHANISMS = {"local": "DiscreteLaplaceNoise", "masked": "DistributedLaplace", "shuffle": "Shuffled"}
 POLICY = """\
 [accounts.{name}]
@@ -92,26 +96,43 @@ def demo(
     other three. Everything is cleaned up at the end.
     """
     from tacit.core.errors import InvalidInput
-    from tacit.exchange.flower_environment import require_version
-    from tacit.exchange.processes import ended_by_signals
+    from tacit.federation.flower.processes import require_version
+    from tacit.federation.processes import ended_by_signals
 
     require_version()
     if trust not in MECHANISMS:
         raise InvalidInput(f"trust must be one of {', '.join(MECHANISMS)}, got {trust!r}")
     if folder is not None and folder.exists():
         raise InvalidInput(f"{folder}: exists already; choose another folder")
-    place = tempfile.TemporaryDirectory(prefix="tacit-federation-") if folder is None else nullcontext(str(folder))
+    place = _passing_folder() if folder is None else nullcontext(str(folder))
     cleaned = "; all processes are ended" + (", and nothing is left" if folder is None else "")
     with ended_by_signals(cleaned), place as home:
         _run(Path(home), epsilon, trust, kill)
 
 
+@contextmanager
+def _passing_folder() -> Iterator[str]:
+    """A folder that is gone afterwards, with every process of it: a late one would write anew."""
+    from tacit.federation.processes import end_within
+
+    home = tempfile.mkdtemp(prefix="tacit-federation-")
+    try:
+        yield home
+    finally:
+        for _ in range(REMOVALS):
+            lively = end_within(home)
+            shutil.rmtree(home, ignore_errors=True)
+            time.sleep(PAUSE)
+            if not lively and not Path(home).exists():
+                break
+
+
 def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
     from tacit.cli.federation_watch import linked, submitted, watched
-    from tacit.exchange.flower_processes import node_command
-    from tacit.exchange.post.caller import Address
-    from tacit.exchange.processes import Processes, free_port
-    from tacit.experiment.federated_job import read_job
+    from tacit.federation.collector.client import Address
+    from tacit.federation.flower.processes import node_command
+    from tacit.federation.processes import Processes, free_port
+    from tacit.runs.federation import read_job
 
     hub, port = home / "hub", free_port()
     console.print("[bold]making[/bold]     an authority, a certificate, and a key, a policy and a ledger for each node")
@@ -121,7 +142,8 @@ def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
     with Processes(home / "logs") as processes:
         if trust == "shuffle":
             console.print(f"[bold]starting[/bold]   the shuffler at 127.0.0.1:{mixing}, over TLS of its own")
-            command = [sys.executable, "-m", "tacit.exchange.shuffling", str(home / "mixing" / "shuffler.toml")]
+            program = [sys.executable, "-c", "from tacit.cli import main; main()"]
+            command = [*program, "federation", "shuffler", str(home / "mixing" / "shuffler.toml")]
             processes.start("shuffler", command, dict(os.environ))
         console.print(f"[bold]starting[/bold]   the coordinator at 127.0.0.1:{port}, over TLS")
         with linked(processes, hub, hub / "state", "127.0.0.1", port) as control:
@@ -151,8 +173,8 @@ def _files(
 
     from tacit.cli.federation_files import new_coordinator, new_node, new_service
     from tacit.datasets.digits import digits
-    from tacit.exchange.node import prepare_ledger
-    from tacit.exchange.node_file import read_node_file
+    from tacit.federation.node.files import read_node_file
+    from tacit.federation.node.node import prepare_ledger
 
     parts = digits()
     classes = [str(name) for name in parts.classes]
@@ -227,7 +249,7 @@ class _State:
     def _mixed(self) -> str:
         """What the shuffler says of itself: how many messages came in, and how many went out."""
         from tacit.core.errors import TacitError
-        from tacit.exchange.post.caller import read_status
+        from tacit.federation.collector.client import read_status
 
         if self._shuffler is None:
             return ""
@@ -245,18 +267,18 @@ class _State:
 
     def _left(self, name: str) -> str:
         from tacit.core.guarantee import decimal
-        from tacit.ledger.sqlite import SqliteLedger
+        from tacit.ledger import opened
 
         settings = self._files[name][1]
-        with SqliteLedger(settings.ledger) as book:
+        with opened(settings.ledger) as book:
             balance = book.balance(settings.account)
         return f"{balance.remaining_shown} of {decimal(balance.ceiling.epsilon)}"
 
 
 def _result(out: Path) -> None:
     from tacit.datasets.digits import digits
-    from tacit.experiment.baselines import accuracy
-    from tacit.experiment.run import load
+    from tacit.runs.baselines import accuracy
+    from tacit.runs.run import load
 
     parts, run = digits(), load(out)
     labels = accuracy(run.labels.astype(int), parts.public_labels)
@@ -265,4 +287,4 @@ def _result(out: Path) -> None:
         f"[bold]result[/bold]     {run.recipe['answered']} of {run.recipe['nodes']} nodes answered; "
         f"{100 * labels:.1f} % of the public labels are right, the student is right on {100 * test:.1f} % of the test"
     )
-    show_guarantee(run.guarantee)
+    show_claim(run.guarantee)

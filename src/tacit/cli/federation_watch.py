@@ -3,41 +3,122 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.core.errors import TacitError
-from tacit.exchange.processes import Processes, exists, last_lines
+from rich.text import Text
+
+from tacit.cli.screen import console
+from tacit.core.errors import InvalidInput, TacitError
+from tacit.federation.logs import Reminder, log_to
+from tacit.federation.processes import Processes, exists, last_lines, only_process
 
 if TYPE_CHECKING:
-    from tacit.exchange.flower_control import Control
-    from tacit.experiment.federated_job import Job
+    from tacit.federation.flower.control import Control
+    from tacit.federation.node.files import Link
+    from tacit.runs.federation import FederationJob
 
-__all__ = ["linked", "progress_of", "submitted", "watched"]
+__all__ = [
+    "linked",
+    "progress_of",
+    "reminded_coordinator",
+    "reminded_node",
+    "require_valid",
+    "running",
+    "submitted",
+    "watched",
+]
+
+log = logging.getLogger("tacit.federation")
 
 APP = Path(__file__).parent / "flower_app"
+LOCK = "coordinator.lock"
 START = 300.0
 PAUSE = 0.3
+# Seconds between two looks of a node at its coordinator.
+LOOK = 600.0
 
 
 @contextmanager
 def linked(processes: Processes, keys: Path, state: Path, host: str, port: int) -> Iterator[Control]:
-    """A SuperLink that answers, with every node in the folder ``nodes`` registered under its file's name."""
-    from tacit.exchange.flower_control import Control
-    from tacit.exchange.flower_processes import link_command
+    """A SuperLink that answers and lets in the nodes that the folder lists, under their files' names, and no others.
 
-    processes.start("link", *link_command(keys, state, host, port))
-    control = Control(f"127.0.0.1:{port}" if host in ("0.0.0.0", "::") else f"{host}:{port}", keys / "authority.pem")  # noqa: S104
-    try:
-        _wait(control, processes)
-        for key in sorted((keys / "nodes").glob("*.pub")):
-            control.register(key, key.stem)
-        yield control
-    finally:
-        control.close()
+    There is one to a folder: a second one is refused before it touches anything.
+    """
+    from tacit.federation.flower.control import Control
+    from tacit.federation.flower.processes import link_command
+    from tacit.federation.members import members
+
+    with only_process(keys / LOCK, f"a coordinator runs in {keys} already; only one can"):
+        # What nodes said is in there, for as long as Flower keeps it.
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log_to(state / "coordinator.log")
+        listed = members(keys)
+        processes.start("link", *link_command(keys, state, host, port))
+        control = Control(
+            f"127.0.0.1:{port}" if host in ("0.0.0.0", "::") else f"{host}:{port}",  # noqa: S104
+            keys / "authority.pem",
+        )
+        try:
+            _wait(control, processes)
+            new, gone = control.let_in(listed)
+            log.info("let in: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "nobody")
+            for name in gone:
+                renewed = any(each.name == name for each in listed)
+                _say(f"{f'an old key of {name}' if renewed else name} is not listed any more, and is not let in")
+            yield control
+        finally:
+            control.close()
+
+
+def running(folder: Path) -> bool:
+    """Whether a coordinator runs in a folder now."""
+    with suppress(InvalidInput), only_process(folder / LOCK, ""):
+        return False
+    return True
+
+
+def require_valid(files: Iterable[Path], then: str) -> None:
+    """Refuse to start with a certificate that nobody trusts: connections would fail, and not say why."""
+    from tacit.federation.certificates import read_validity
+
+    for found in map(read_validity, files):
+        if found.expired() or found.early():
+            raise InvalidInput(f"{found.trouble()}. Look at the clock, or {then}")
+
+
+def reminded_coordinator(files: Sequence[Path]) -> Reminder:
+    """What a coordinator's operator is told once per day: which of its certificates expire, or have."""
+    from tacit.federation.certificates import expiry_warnings
+
+    return Reminder(lambda: expiry_warnings(files), _say)
+
+
+def reminded_node(link: Link, file: Path) -> Reminder:
+    """What a node's operator is told once per day, here and in its log: expiry, trust, reachability, the clock."""
+    from tacit.federation.certificates import expiry_warnings
+    from tacit.federation.reach import clock_trouble, reach
+
+    log_to(file)
+
+    def find() -> list[str]:
+        found = reach(link.address, link.authority)
+        shown = None if found.validity is None else found.validity.trouble()
+        clock = clock_trouble(found.ahead)
+        said = [found.trouble, shown, clock and f"{link.address}: {clock}"]
+        return [*expiry_warnings([link.authority]), *(each for each in said if each)]
+
+    return Reminder(find, _say, every=LOOK)
+
+
+def _say(words: str) -> None:
+    """To the screen and to the log."""
+    log.warning("%s", words)
+    console.print(Text.assemble(("warning", "bold yellow"), f"  {words}"), soft_wrap=True)
 
 
 def _wait(control: Control, processes: Processes) -> None:
@@ -58,7 +139,7 @@ def submitted(control: Control, job: Path) -> int:
     return control.start(APP, {"job": str(job.absolute())})
 
 
-def progress_of(job: Job) -> dict[str, Any] | None:
+def progress_of(job: FederationJob) -> dict[str, Any] | None:
     """How far a job is, as it says itself; nothing before it began."""
     out = Path(job.out)
     file = out.with_name(f"{out.name}.journal") / "progress.json"
@@ -70,7 +151,11 @@ def progress_of(job: Job) -> dict[str, Any] | None:
 
 
 def watched(
-    job: Job, processes: Processes, show: Callable[[dict[str, Any]], None], since: float, patience: float = START
+    job: FederationJob,
+    processes: Processes,
+    show: Callable[[dict[str, Any]], None],
+    since: float,
+    patience: float = START,
 ) -> str:
     """Show a job's progress until it is done; its last words. A job that failed or died is an error in words."""
     began = time.monotonic()
@@ -91,7 +176,7 @@ def watched(
         time.sleep(PAUSE)
 
 
-def _written(job: Job) -> float:
+def _written(job: FederationJob) -> float:
     out = Path(job.out)
     try:
         return (out.with_name(f"{out.name}.journal") / "progress.json").stat().st_mtime

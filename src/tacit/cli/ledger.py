@@ -1,4 +1,4 @@
-"""``tacit ledger``: open a site's accounts, see what they have paid, and check that nothing was altered."""
+"""``tacit ledger``: open a holder's accounts, see what they have paid, and check that nothing was altered."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from rich.markup import escape
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
+from tacit.core.account import Change
 from tacit.core.guarantee import decimal
 from tacit.core.spend import spend_to_json
-from tacit.ledger.database import vacant
-from tacit.ledger.export import export_to, lines
-from tacit.ledger.policy import EXAMPLE, read_policy
-from tacit.ledger.sqlite import Change, SqliteLedger
-from tacit.ledger.verify import verify
+from tacit.ledger.entries import Entry
+from tacit.ledger.heads import accept_head
+from tacit.ledger.policy import read_policy
+from tacit.ledger.policy_file import POLICY_EXAMPLE
+from tacit.ledger.sqlite import SqliteLedger, migrate, vacant
+from tacit.ledger.verify import acceptances, export_to, lines, verify
 
 __all__ = ["app"]
 
@@ -25,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="""Budgets that survive runs: accounts that pay for releases, up to a ceiling that no job can raise.
 
-The site writes a policy and opens a ledger with it; jobs name the ledger and an account. Each release is paid for \
+An operator writes a policy and opens a ledger with it; jobs name the ledger and an account. Each release is paid for \
 before it is drawn. A retried request gets the release it paid for and pays nothing.""",
 )
 
@@ -34,16 +36,19 @@ LEDGER = typer.Argument(..., help="The ledger file.", show_default=False)
 
 @app.command(
     "open",
-    help=f"""Create a ledger from the site's policy, or apply a changed policy to one that exists.
+    help=f"""Create a ledger from the operator's policy, or apply a changed policy to one that exists.
 
 A policy file looks like this:
 
 \b
-{escape(EXAMPLE)}
-Write every account, each time. What changes is appended to the ledger and shown. A ceiling may be raised or lowered \
-here and nowhere else; unit and adjacency are fixed by an account's first payment.
+{escape(POLICY_EXAMPLE)}
+Write every account, each time. What changes is appended to the ledger and shown. A ceiling may be changed here and \
+nowhere else; unit and adjacency are fixed by an account's first payment. With delta above 0 and rule adaptive an \
+account's ceiling can be lowered but not raised after its first payment: open a new account instead.
 
-Keep the ledger where only the site may write: whoever can write the file can replace it.
+Keep the ledger where only the operator may write: whoever can write the file can replace it. Its head is kept in the \
+state folder (TACIT_STATE, by default ~/.local/state/tacit), so that an older copy that was put back is noticed. A \
+ledger of an earlier format is verified and converted.
 
 Example: tacit ledger open site.ledger --policy policy.toml""",
 )
@@ -54,6 +59,8 @@ def open_ledger(
     """Create a ledger, or apply a changed policy."""
     ceilings = read_policy(policy)
     if not vacant(ledger):
+        if migrate(ledger):
+            console.print(Text.assemble(("converted", "bold"), f"  {ledger} to the present format"), soft_wrap=True)
         with SqliteLedger(ledger) as book:
             _show_changes(book.apply(ceilings))
     else:
@@ -75,7 +82,8 @@ def show(
     account: str | None = typer.Argument(None, help="Only this account, with its payments.", show_default=False),
 ) -> None:
     """Show the accounts, or one account's payments."""
-    with SqliteLedger(ledger) as book:
+    with SqliteLedger(ledger, looking=True) as book:
+        _show_doubt(book)
         if account is not None:
             _show_account(book, account)
             return
@@ -95,7 +103,8 @@ def show(
 
 This finds what was changed in the file, cut off its end, or damaged. Whoever can write the file could also make a \
 whole new one or put back an old copy; only a digest kept elsewhere finds that. Every receipt carries one, and so does \
-the last line of an export: give it with --head, and the ledger must still contain it.
+the last line of an export: give it with --head, and the ledger must still contain it. A copy that is whole but not \
+the one that was last used here is told as such, with exit code 1.
 
 Example: tacit ledger verify site.ledger --head DIGEST""",
 )
@@ -109,9 +118,35 @@ def verify_ledger(
         for problem in problems:
             console.print(Text.assemble(("altered", "bold red"), f"  {problem}"), soft_wrap=True)
         raise typer.Exit(1)
-    with SqliteLedger(ledger) as book:
+    for entry in acceptances(ledger):
+        console.print(Text.assemble(("accepted", "bold"), f"  {_decision(entry)}"), soft_wrap=True)
+    with SqliteLedger(ledger, looking=True) as book:
         count, digest = book.head()
-    console.print(Text.assemble(("whole", "bold green"), f"  {count} entries, head digest {digest}"), soft_wrap=True)
+        console.print(
+            Text.assemble(("whole", "bold green"), f"  {count} entries, head digest {digest}"), soft_wrap=True
+        )
+        if _show_doubt(book):
+            raise typer.Exit(1)
+
+
+@app.command(
+    "accept",
+    help="""Go on with a ledger that was put back, copied or forked, after a person has looked at it.
+
+After each payment the ledger's head is also written into the state folder (TACIT_STATE, by default \
+~/.local/state/tacit). A ledger that does not contain that head is refused: budget may have been spent that this file \
+does not know of. Find the newest copy: show and verify read every copy and say what it is. If this is the one to go \
+on with, stop the jobs, accept it, and lower its ceilings with tacit ledger open by what the lost payments may have \
+been; the decision, its reason and what was found become an entry of the ledger.
+
+Example: tacit ledger accept site.ledger --reason "disk replaced, copy of last night\"""",
+)
+def accept_ledger(
+    ledger: Path = LEDGER,
+    reason: str = typer.Option(..., "--reason", help="Why this copy is the one to go on with.", show_default=False),
+) -> None:
+    """Record a person's decision in the ledger."""
+    console.print(Text.assemble(("accepted", "bold"), f"  {_decision(accept_head(ledger, reason))}"), soft_wrap=True)
 
 
 @app.command(
@@ -134,6 +169,23 @@ def export(
         return
     count, digest = export_to(ledger, out)
     console.print(Text.assemble(("written", "bold"), f"  {out}: {count} entries, head digest {digest}"), soft_wrap=True)
+
+
+def _decision(entry: Entry) -> str:
+    content = entry.content
+    return f"entry {entry.sequence}, {content['at'][:16].replace('T', ' ')}: {content['reason']} ({content['finding']})"
+
+
+def _show_doubt(book: SqliteLedger) -> bool:
+    """Say of a copy that it cannot pay, and why."""
+    doubt = book.doubt()
+    if doubt is not None:
+        line = (
+            f"  not the ledger that was last used here, so jobs are refused: {doubt}. If it is the one to go on with, "
+            f"decide it with `tacit ledger accept {book.path}`"
+        )
+        console.print(Text.assemble(("copy", "bold yellow"), line), soft_wrap=True)
+    return doubt is not None
 
 
 def _show_changes(changes: list[Change]) -> None:

@@ -32,19 +32,20 @@ def plan(
     """
     from fractions import Fraction
 
+    from tacit.core.guarantee import Unit
     from tacit.core.rational import positive
-    from tacit.core.sensitivity import vote_sensitivity
     from tacit.mechanisms.accuracy import at_least, expected_label_accuracy
     from tacit.methods.rknn.choice import choose_mechanism
+    from tacit.methods.rknn.wire import table_sensitivity
 
     budget = positive(epsilon, "epsilon")
     asked = (
         [queries] if queries else sorted({max(classes, neighbors, records // votes) for votes in (25, 50, 100, 400)})
     )
-    table = Table("queries", "votes a query", "lead needed", "queries right", "samples right")
+    table = Table("queries", "votes per query", "lead needed", "queries right", "samples right")
     for number in asked:
-        moves = vote_sensitivity(number, classes, neighbors, records=per_person)
-        choice = choose_mechanism(moves, classes, budget, Fraction(0))
+        sensitivity = table_sensitivity(number, classes, neighbors, Unit.person("person", per_person))
+        choice = choose_mechanism(sensitivity, classes, budget, Fraction(0))
         expected = expected_label_accuracy(records, number, classes, budget / per_person, neighbors, purity)
         table.add_row(
             str(number),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -17,8 +16,9 @@ from rich.console import Console
 
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput, RequestConflict, TacitError
+from tacit.core.files import sync_folder, try_lock
 
-__all__ = ["Request", "requested", "require_place"]
+__all__ = ["RunRequest", "requested", "require_place"]
 
 FORMAT = 2
 
@@ -26,11 +26,15 @@ FORMAT = 2
 def require_place(out: Path) -> None:
     """Refuse an output folder that exists or cannot be made: the way to it is made, and removed again.
 
+    What runs that were killed left beside it is removed.
+
     >>> require_place(Path("/dev/null/run"))
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: /dev/null/run: cannot be written there (Not a directory); choose another --out
     """
+    from tacit.runs.folders import remove_leftovers
+
     if os.path.lexists(out):
         raise InvalidInput(f"{out}: exists already; choose another --out")
     # As long as the longest name that will be written beside the folder.
@@ -48,9 +52,10 @@ def require_place(out: Path) -> None:
             # Another run may have written into it meanwhile.
             with suppress(OSError):
                 folder.rmdir()
+    remove_leftovers(out.absolute().parent)
 
 
-class Request:
+class RunRequest:
     """The name of a request, kept beside the run folder from before it is paid for until the run is written.
 
     A run that was interrupted finds it again and takes up the same request, so that nothing is paid twice. The
@@ -82,7 +87,7 @@ class Request:
                 os.write(descriptor, (json.dumps(content) + "\n").encode())
                 os.fsync(descriptor)
                 # Locked before anyone can see it, and linked only where there is none yet.
-                _lock(descriptor)
+                try_lock(descriptor)
                 os.link(draft, self.file)
             except BaseException:
                 os.close(descriptor)
@@ -90,7 +95,7 @@ class Request:
             finally:
                 draft.unlink()
             self._lock = descriptor
-            _settle(self.file.parent)
+            sync_folder(self.file.parent)
         except FileExistsError:
             raise self._busy() from None
         except OSError as error:
@@ -120,15 +125,15 @@ class Request:
 
     def _requests(self) -> list[str]:
         """The requests that the ledgers know payments of."""
-        from tacit.ledger.sqlite import SqliteLedger
+        from tacit.ledger import opened
 
         if self._ledger is None or not self._ledger.exists():
             return []
         found = []
         for file in sorted(self._ledger.glob("*.ledger")) if self._ledger.is_dir() else [self._ledger]:
-            with SqliteLedger(file) as book:
+            with opened(file) as book:
                 for account in book.accounts() if self._account is None else [self._account]:
-                    found += [each.receipt.request for each in book.payments(account)]
+                    found += [each.request for each in book.receipts(account)]
         return found
 
     def _mine(self, request: str) -> bool:
@@ -168,7 +173,7 @@ class Request:
         except OSError as error:
             raise InvalidInput(f"{self.file}: cannot be opened ({error.strerror})") from None
         try:
-            if not _lock(descriptor):
+            if not try_lock(descriptor):
                 raise self._busy()
             content = self._read(descriptor)
             if not content["durable"]:
@@ -207,9 +212,9 @@ class Request:
 
 
 @contextmanager
-def requested(out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str]) -> Iterator[Request]:
+def requested(out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str]) -> Iterator[RunRequest]:
     """The request of a run; where the run ends early, what became of the request is said."""
-    request = Request(out, ledger, account, inputs)
+    request = RunRequest(out, ledger, account, inputs)
     try:
         yield request
     except RequestConflict as error:
@@ -232,25 +237,3 @@ def requested(out: Path, ledger: Path | None, account: str | None, inputs: Mappi
 def _say(message: str) -> None:
     # To the other stream: what is piped onwards is the report of a run that was made.
     Console(stderr=True, soft_wrap=True).print(message, markup=False, highlight=False)
-
-
-def _lock(descriptor: int) -> bool:
-    """Take the file for this process alone, until it is closed or the process ends."""
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
-        raise
-    return True
-
-
-def _settle(folder: Path) -> None:
-    """Make a new name in the folder last through a crash of the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -23,17 +22,19 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from tacit.experiment.distill import Plan
-    from tacit.experiment.run import Run
+    from numpy.typing import NDArray
+
+    from tacit.runs.run import Run
 
 __all__ = [
     "console",
     "counting",
     "flowing",
-    "show_guarantee",
+    "show_claim",
+    "show_data",
     "show_plan",
     "show_rows",
-    "speak_plainly",
+    "transliterate",
     "write_run",
 ]
 
@@ -56,7 +57,7 @@ def flowing(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
 
 
-def speak_plainly() -> None:
+def transliterate() -> None:
     """Let output that a terminal's encoding cannot show be spelled out, never end the program."""
     codecs.register_error("tacit-spelled", _spelled)
     for stream in (sys.stdout, sys.stderr):
@@ -70,28 +71,28 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
     return "".join(SPELLED.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
-def show_plan(plan: Plan) -> None:
+def show_data(lines: Sequence[str]) -> None:
+    """Print what kind of data the public samples were taken for, and what is done with it."""
+    first, *more = lines
+    console.print(Text.assemble(("data", "bold"), f"       {first}"))
+    for line in more:
+        console.print(Text(f"           {line}"))
+
+
+def show_plan(plan: Any) -> None:  # noqa: ANN401
     """Print the choices that were made before any record was looked at."""
-    console.print(Text.assemble(("mechanism", "bold"), f"  {plan.choice.name}: {plan.choice.reason}"))
-    console.print(
-        Text.assemble(
-            ("asking", "bold"),
-            f"     {plan.queries} queries, each record votes for its {plan.neighbors} nearest, "
-            f"distances by {plan.representation}",
-        )
-    )
-    if len(plan.rounds) > 1:
-        counts = ", ".join(str(each.queries) for each in plan.rounds)
-        split = f"     {len(plan.rounds)} share the budget, with {counts} queries; above is the first"
-        console.print(Text.assemble(("rounds", "bold"), split))
+    for title, said in plan.lines:
+        console.print(Text.assemble((title, "bold"), f"{'':{max(1, 11 - len(title))}}{said}"))
 
 
-def show_guarantee(guarantee: Guarantee) -> None:
-    """Print the privacy statement in a box, red where it is a simulation, yellow where it promises little."""
-    title, style = ("privacy statement", "yellow" if guarantee.weak else "green")
-    if guarantee.simulation:
+def show_claim(claim: Any) -> None:  # noqa: ANN401
+    """Print the privacy statement in a box, red where it is a simulation or none, yellow where it promises little."""
+    title, style = "NO GUARANTEE", "red"
+    if isinstance(claim, Guarantee):
+        title, style = "privacy statement", "yellow" if claim.weak else "green"
+    if claim.simulation:
         title, style = "SIMULATION", "red"
-    console.print(Panel(Text(str(guarantee)), title=title, border_style=style, expand=False))
+    console.print(Panel(Text(str(claim)), title=title, border_style=style, expand=False))
 
 
 @contextmanager
@@ -127,19 +128,22 @@ def show_rows(names: Sequence[str], rows: Sequence[Sequence[str | Text]], foldin
     console.print()
 
 
-def write_run(run: Run, public: NDArray[Any], folder: Path, dark_ink: bool = False) -> None:
+def write_run(
+    run: Run, public: NDArray[Any] | None, folder: Path, dark_ink: bool = False, holder_models: bool = False
+) -> None:
     """Write the run folder, all or nothing, with a picture of the queries where one can be drawn.
 
     What is written has been paid for, so no failure of the picture may keep it from being written.
     """
-    from tacit.experiment.run import new_folder
     from tacit.report.picture import draw_queries
+    from tacit.runs.folders import new_folder
 
     with new_folder(folder) as partial:
-        run.write(partial)
+        lost = run.write(partial, holder_models)
         picture = partial / "queries.png"
         try:
-            draw_queries(run, public, picture, dark_ink)
+            if public is not None and run.recipe.get("method") == "rknn" and run.labels.ndim == 1:
+                draw_queries(run, public, picture, dark_ink)
         except Exception as error:
             picture.unlink(missing_ok=True)
             why = str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"
@@ -147,5 +151,7 @@ def write_run(run: Run, public: NDArray[Any], folder: Path, dark_ink: bool = Fal
                 Text.assemble(("warning:", "yellow"), f" the picture of the queries could not be drawn: {why}"),
                 soft_wrap=True,
             )
+    for each in lost:
+        console.print(Text.assemble(("warning:", "yellow"), f" not kept, {each}"), soft_wrap=True)
     written = ", ".join(sorted(file.name for file in folder.iterdir()))
     console.print(Text.assemble(("written", "bold"), f"    {folder}/: {written}"), soft_wrap=True)

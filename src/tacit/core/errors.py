@@ -1,15 +1,29 @@
-"""Every error a user can meet, each able to say what is wrong and what to do about it."""
+"""Every error a user can meet, each able to say what is wrong and what to do about it; and names in messages."""
+
+import difflib
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
 
 __all__ = [
     "BudgetExceeded",
+    "DamagedLedger",
     "InvalidInput",
     "LedgerError",
+    "LimitExceeded",
     "RequestConflict",
+    "StaleLedger",
     "TacitError",
     "TacitWarning",
     "ToleranceExceeded",
     "TooFewParticipants",
+    "listed",
+    "nearest",
+    "warn_user",
+    "why_unreadable",
 ]
+
+SHOWN, LONGEST = 10, 80
 
 
 class TacitError(Exception):
@@ -24,6 +38,21 @@ class TacitWarning(UserWarning):
     """
 
 
+def warn_user(message: str, category: type[TacitWarning] = TacitWarning) -> None:
+    """A warning that points to the line of the user's who called the library, however deep its reason lies.
+
+    >>> with warnings.catch_warnings(record=True) as heard:
+    ...     warnings.simplefilter("always")
+    ...     warn_user("epsilon = 10 is weak")
+    >>> str(heard[0].message), heard[0].filename == __file__
+    ('epsilon = 10 is weak', False)
+    """
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tacit":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 class InvalidInput(TacitError, ValueError):
     """Wrong use: a parameter, a file or a column. The command line exits with 2.
 
@@ -34,8 +63,21 @@ class InvalidInput(TacitError, ValueError):
     """
 
 
+def why_unreadable(error: Exception) -> str:
+    """Why a file cannot be read: what the system says. What a reader says may quote the file, so only its kind is told.
+
+    >>> why_unreadable(ValueError("could not convert string to float: 'a private cell'"))
+    'ValueError'
+    """
+    return str(error.strerror) if isinstance(error, OSError) and error.strerror else type(error).__name__
+
+
 class BudgetExceeded(TacitError):
     """The account cannot pay. Nothing was charged and nothing was sampled."""
+
+
+class LimitExceeded(TacitError):
+    """The policy allows no more for one question, one purpose or one day. Nothing was charged."""
 
 
 class ToleranceExceeded(TacitError):
@@ -50,5 +92,37 @@ class LedgerError(TacitError):
     """The ledger cannot be opened, or what it holds does not agree with itself."""
 
 
+class DamagedLedger(LedgerError):
+    """What the ledger's file holds is not what was written: a damaged disk, or a change by hand."""
+
+
+class StaleLedger(LedgerError):
+    """The ledger is not the one that was last used here: it was put back, copied or forked. A person must decide."""
+
+
 class RequestConflict(LedgerError):
     """A request id was used again for a different question. A replay must be the same question."""
+
+
+def nearest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
+    """The name that a mistyped one was most likely meant to be; small letters and capitals are the same.
+
+    >>> nearest("Diagnose", ["age", "diagnosis"])
+    'diagnosis'
+    >>> nearest("weight", ["age", "diagnosis"]) is None
+    True
+    """
+    by_lower = {each.lower(): each for each in names}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=alike)
+    return by_lower[found[0]] if found else None
+
+
+def listed(names: Sequence[str]) -> str:
+    """At most ten names, none longer than a line, and how many there are beside them.
+
+    >>> listed([str(each) for each in range(12)])
+    '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
+    """
+    shown = [name if len(name) <= LONGEST else name[: LONGEST - 1] + "…" for name in names[:SHOWN]]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(shown) + more

@@ -12,9 +12,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from tacit.core.errors import InvalidInput
+from tacit.core.rational import whole
 
-__all__ = ["COPIES", "ONE_PLACE", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "weakness"]
+__all__ = ["ONE_PLACE", "PUBLIC_DATA", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "large_delta", "weakness"]
 
 
 class Adjacency(StrEnum):
@@ -39,13 +39,11 @@ TRUST_IN_WORDS = {
     Trust.SHUFFLE: "a shuffler is trusted to mix messages and not to collude with the coordinator",
     Trust.MASKED: "no party is trusted alone: holders add noise shares and masks, only the sum is seen",
 }
-PUBLIC_DATA = "the unlabeled public samples contain no private record and were not chosen by looking at one"
-PUBLIC_DATA_BROKEN = "assumed to contain no private record, and that is not so here (see the caveat)"
-# What was found may be said, how often may not: the number is a figure about the records without any noise.
-COPIES = (
-    "some of the public samples are exact copies of private records, so the assumption about public data does not "
-    "hold; the features of those records are not protected. This sentence itself was derived from the records "
-    "without noise, so whether it stands here is not protected either"
+# One sentence for every run. Whether public samples are copies of private records is told on the operator's screen: a
+# statement that said so exactly where they are would tell who is among the records.
+PUBLIC_DATA = (
+    "assumed to contain no private record and not to be chosen by looking at one; the features of a record that is "
+    "among the public samples as well are not protected"
 )
 ONE_PLACE = (
     "this process saw all records: it played every holder in one place, so whoever ran it was trusted with them; the "
@@ -70,8 +68,7 @@ class Unit:
     holder: bool = False
 
     def __post_init__(self) -> None:
-        if self.records < 1:
-            raise InvalidInput(f"records per person must be at least 1, got {self.records}")
+        object.__setattr__(self, "records", whole(self.records, "records per person"))
 
     @classmethod
     def person(cls, column: str, records: int) -> Unit:
@@ -131,15 +128,25 @@ def weakness(epsilon: Fraction, unit: Unit) -> str | None:
     return None
 
 
+def large_delta(unit: Unit) -> str:
+    """The caveat that one of the protected units could be exposed outright within δ.
+
+    >>> large_delta(Unit()).partition(":")[0]
+    'delta is not below one over the number of records'
+    """
+    whom = "holders" if unit.holder else "records"
+    return f"delta is not below one over the number of {whom}: exposing one of them outright would meet this definition"
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """A differential-privacy guarantee with everything it depends on.
 
-    >>> print(Guarantee(Fraction(1), Fraction(0), Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL))
+    >>> print(Guarantee(Fraction(1), Fraction(0), Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL))  # doctest: +ELLIPSIS
     Differential privacy: epsilon = 1, delta = 0 (pure).
-    Protects: one record (two data sets are neighbours when one is replaced by another).
+    Protects: one record (two data sets are neighbors when one is replaced by another).
     Trust (central): a trusted curator sees the private records; nobody else does.
-    Public data: the unlabeled public samples contain no private record and were not chosen by looking at one.
+    Public data: assumed to contain no private record and not to be chosen by looking at one; the features ...
     Covers: this run alone; what else is released about the same records adds to it.
     """
 
@@ -157,18 +164,14 @@ class Guarantee:
         """The same guarantee, with one more thing that weakens it said aloud."""
         return replace(self, caveats=(*self.caveats, caveat))
 
-    def with_copies(self) -> Guarantee:
-        """The same guarantee where some public samples turned out to be copies of private records."""
-        return replace(self.with_caveat(COPIES), public_data=PUBLIC_DATA_BROKEN)
-
     @property
     def weak(self) -> bool:
-        """Whether it promises little: a large ε or δ, or public samples that were not public.
+        """Whether it promises little: a large ε or δ.
 
         >>> Guarantee(Fraction(12), Fraction(0), Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL).weak
         True
         """
-        return self.epsilon >= WEAK or self.delta >= LARGE_DELTA or self.public_data == PUBLIC_DATA_BROKEN
+        return self.epsilon >= WEAK or self.delta >= LARGE_DELTA
 
     def __str__(self) -> str:
         """The guarantee in plain words."""
@@ -189,7 +192,7 @@ class Guarantee:
             else "one is added or removed; the number of records is then private too"
         )
         lines += [
-            f"Protects: {self.unit.in_words} (two data sets are neighbours when {change}).",
+            f"Protects: {self.unit.in_words} (two data sets are neighbors when {change}).",
             f"Trust ({self.trust}): {TRUST_IN_WORDS[self.trust]}.",
             f"Public data: {self.public_data}.",
         ]

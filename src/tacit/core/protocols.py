@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.account import Balance, Ceiling, Change, Limits
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import Randomness
 from tacit.core.release import Receipt, Release
@@ -57,8 +58,8 @@ class Mechanism(Protocol[In, Out]):
         ...
 
     @property
-    def tolerates(self) -> Sensitivity:
-        """How far the statistic may move between neighbours for ``spend`` to be true."""
+    def max_sensitivity(self) -> Sensitivity:
+        """How far the statistic may move between neighbors for ``spend`` to be true."""
         ...
 
     def sample(self, value: In, randomness: Randomness) -> Out:
@@ -76,7 +77,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class MessageLaw:
-    """Messages a client may send, one a row, and the probability of each; what is not listed makes up the rest."""
+    """Messages a client may send, one per row, and the probability of each; what is not listed makes up the rest."""
 
     messages: NDArray[Any]
     probabilities: tuple[Decimal, ...]
@@ -142,22 +143,70 @@ class LocalMechanism(Mechanism[NDArray[Any], NDArray[Any]], Protocol):
 
 
 class Ledger(Protocol):
-    """Accounts that pay for releases. Every call is durable before it returns, or raises."""
+    """Accounts that pay for releases. Every call is durable before it returns, or raises.
 
-    def charge(self, account: str, spend: Spend, purpose: str, randomness: str, request: str, question: str) -> Receipt:
-        """Pay once for a request; the same request and question again returns the first receipt unpaid."""
+    This is the whole contract: whatever has these methods can pay for any method, here or at a node.
+    """
+
+    @property
+    def durable(self) -> bool:
+        """Whether payments outlive the process: a simulation must not spend from such a ledger."""
         ...
 
-    def protects(self, account: str) -> tuple[Unit, Adjacency]:
+    def charge(
+        self,
+        account: str,
+        spend: Spend,
+        purpose: str,
+        randomness: str,
+        request: str,
+        question: str,
+        limits: Limits | None = None,
+    ) -> Receipt:
+        """Pay once for a request; the same request and question again returns the first receipt unpaid.
+
+        ``limits`` are looked at together with the ceiling, while nobody else can pay.
+        """
+        ...
+
+    def preflight(self, account: str, spends: Mapping[str, Spend]) -> None:
+        """Refuse now what charges for these requests would refuse; what is paid for already counts once."""
+        ...
+
+    def privacy_unit(self, account: str) -> tuple[Unit, Adjacency]:
         """Whose privacy the account's budget counts for, and between which data sets."""
         ...
 
-    def kept(self, receipt: Receipt) -> bytes | None:
-        """The release that this payment bought, if one was kept."""
+    def balance(self, account: str) -> Balance:
+        """What the account has spent and what remains."""
         ...
 
-    def keep(self, receipt: Receipt, payload: bytes) -> bytes:
-        """Keep what the payment bought, and return what is kept: the first one wins, always."""
+    def accounts(self) -> Collection[str]:
+        """Every account in the order they were opened."""
+        ...
+
+    def receipts(self, account: str) -> Sequence[Receipt]:
+        """The receipts of all payments of an account, in order."""
+        ...
+
+    def stored_release(self, receipt: Receipt) -> bytes | None:
+        """The release that this payment bought, if one was stored."""
+        ...
+
+    def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
+        """Store what the payment bought, and return what is stored: the first one wins, always."""
+        ...
+
+    def apply(self, policy: Mapping[str, Ceiling]) -> Sequence[Change]:
+        """Open accounts and change ceilings, for the operator alone; all of a policy or none of it."""
+        ...
+
+    def verify(self) -> Sequence[str]:
+        """What is wrong with what is stored, in words, the first bad entry first; empty when it is whole."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is open."""
         ...
 
 
@@ -196,7 +245,7 @@ class Representation(Protocol):
     """Maps samples to vectors in which near means alike. Fitted on public inputs only, then fixed."""
 
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a sample."""
+        """One row of float32 features per sample."""
         ...
 
 
@@ -208,5 +257,5 @@ class Student(Protocol):
         ...
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
-        """One label a sample."""
+        """One label per sample."""
         ...

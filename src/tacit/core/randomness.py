@@ -106,7 +106,7 @@ def uniform_below(bound: int, count: int, randomness: Randomness) -> NDArray[np.
 
 
 def permutations(count: int, size: int, randomness: Randomness) -> NDArray[np.int64]:
-    """That many independent uniform permutations of range(size), one a row.
+    """That many independent uniform permutations of range(size), one per row.
 
     Rows of random words are sorted; a row in which two words are equal is drawn again, so each order is
     exactly equally likely.

@@ -1,19 +1,25 @@
-"""Exact rational numbers for privacy parameters.
+"""Exact rational numbers for privacy parameters, and the bisection that solves for one.
 
 A budget that is added up a thousand times must not drift, and a sampler that compares a probability with random
 bits must know the probability exactly. So every privacy parameter is a fraction: the decimal the user wrote.
+
+Bisection is the one way Tacit inverts a privacy curve. Every such curve is monotone in the parameter that is sought, so
+halving an interval is certain where a root finder's convergence would be an assumption. The side on which the condition
+was *seen* to hold is returned, so a calibrated parameter never misses its target by the last step.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["Number", "exact", "positive", "probability", "rounded_down", "rounded_up"]
+__all__ = ["Number", "bisect", "exact", "positive", "probability", "rounded_down", "rounded_up", "whole"]
 
 Number = int | float | str | Decimal | Fraction
 
@@ -87,3 +93,50 @@ def rounded_down(value: float | Fraction, digits: int = 6) -> Fraction:
     """
     unit = 10**digits
     return Fraction(math.floor(Fraction(value) * unit), unit)
+
+
+def whole(value: Any, name: str, least: int = 1) -> int:  # noqa: ANN401
+    """A whole number, numpy's too, that is not below the least allowed.
+
+    >>> whole(3, "queries")
+    3
+    >>> whole(2.5, "queries")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: queries must be a whole number, got 2.5
+    """
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InvalidInput(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise InvalidInput(f"{name} must be at least {least}, got {value}")
+    return int(value)
+
+
+# Enough to bring any interval of floats down to two neighbors in practice; the loop stops there by itself.
+HALVINGS = 200
+
+
+def bisect(holds: Callable[[float], bool], inside: float, outside: float, tolerance: float = 0.0) -> float:
+    """The point nearest to ``outside`` at which a condition was seen to hold, to within ``tolerance``.
+
+    The condition holds from ``inside`` up to some point on the way to ``outside`` (on either side of it) and not
+    beyond. When it holds at ``outside`` too, that is the answer; when not even at ``inside``, the caller erred.
+
+    >>> round(bisect(lambda x: x * x <= 2, 0.0, 2.0), 9)
+    1.414213562
+    >>> bisect(lambda x: x * x >= 2, 2.0, 0.0) ** 2 >= 2
+    True
+    """
+    if holds(outside):
+        return outside
+    for _ in range(HALVINGS):
+        middle = (inside + outside) / 2
+        if abs(outside - inside) <= tolerance or middle in (inside, outside):
+            break
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside

@@ -16,7 +16,7 @@ __all__ = ["ANYTHING", "Sensitivity", "vote_sensitivity"]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Distances between the tables of two neighbouring data sets, each the largest that can occur.
+    """Distances between the tables of two neighboring data sets, each the largest that can occur.
 
     ``l1`` sum of absolute changes; ``l2_squared`` sum of squares; ``linf`` change of one cell;
     ``row_range`` sum over rows of (largest rise + largest fall in that row), which is what selecting one
@@ -40,12 +40,12 @@ class Sensitivity:
         them infinite (a local randomizer) tolerates any change of its input. A statistic that leaves a
         needed distance infinite is never covered: what is not known is not small.
         """
-        return not self.beyond(tolerated)
+        return not self.excess(tolerated)
 
-    def beyond(self, tolerated: Sensitivity) -> list[str]:
+    def excess(self, tolerated: Sensitivity) -> list[str]:
         """The distances that are too long, in words, empty when everything is covered.
 
-        >>> Sensitivity(l1=4, linf=1).beyond(Sensitivity(l1=2))
+        >>> Sensitivity(l1=4, linf=1).excess(Sensitivity(l1=2))
         ['l1 moves by 4, tolerated is 2']
         """
         return [
@@ -77,10 +77,12 @@ def vote_sensitivity(
     one of them has, at most min(w, 2Y − w); a voter of both does not move. Together, with one more vote each
     for voters (+2, else +0), (k − t)·(w + 2) + t·min(w, 2Y − w). It falls with t, so t = a; in w it rises up to Y
     and is a straight line from there, so it is largest at w = min(2r, Y) or at w = 2r. Every cell moves by at
-    most one, so squares add up to the same. For records with exactly r labels, only w = 2r can occur.
+    most one, so squares add up to the same.
 
-    Adding or removing a record moves k·r, and k more for voters. A person with m records moves at most m times as
-    far, and may put all m into the same cell.
+    A record that cannot be encoded or compared casts an **empty vote**: it votes nowhere, not even as a voter. That
+    is an input like any other, so a record may become empty: k·r votes move, and k more for voters, as they do when
+    a record is added or removed. A person with m records moves at most m times as far, and may put all m into the
+    same cell.
 
     >>> vote_sensitivity(queries=40, classes=10, neighbors=1)
     Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
@@ -111,6 +113,7 @@ def vote_sensitivity(
             (neighbors - common) * (both + 2 * voters) + common * min(both, 2 * classes - both)
             for both in (2 * labels, min(2 * labels, classes))
         )
+        cells = max(cells, neighbors * votes)
         rows = 2 * neighbors
     else:
         cells = neighbors * votes

@@ -48,7 +48,7 @@ class Pure:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """Randomized response at ε over so many ``classes``: the true one e^ε times as likely as any other.
+    """Randomized response at ε over this many ``classes``: the true one e^ε times as likely as any other.
 
     ε-differential privacy, and more is known: the loss is ε, 0 or −ε with odds e^ε : classes − 2 : 1, and what the
     answers add up to is far below the sum of their ε. With two classes it is the worst of all ε-DP mechanisms.

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.images import pixel_side
+from tacit.core.errors import InvalidInput, why_unreadable
+from tacit.core.samples import pixel_side
 from tacit.datasets.table import Table
 
-__all__ = ["read_npz"]
+__all__ = ["read_npy", "read_npz"]
 
 Heads = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -51,15 +51,55 @@ def read_npz(path: Path, label: str | None, person: str | None, samples: str | N
         raise
     except (ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise InvalidInput(
-            f"{path}: not an npz file of plain arrays ({error}); write it with numpy.savez, numbers and text only"
+            f"{path}: not an npz file of plain arrays ({_damage(error)}); "
+            "write it with numpy.savez, numbers and text only"
         ) from None
+    return _table(path, f"array {name!r}", values, labels, persons)
+
+
+def read_npy(path: Path, label: str | None, person: str | None) -> Table:
+    """The table in an npy file; labels and persons are in npy files of their own.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "scans.npy"
+    >>> np.save(file, np.zeros((3, 2)))
+    >>> read_npy(file, None, None).samples.shape
+    (3, 2)
+    """
+    values = _load_npy(path)
+    if values.ndim < 2:
+        raise InvalidInput(f"{path}: must have one row per sample; it is {values.dtype}{values.shape}")
+    named = [
+        None if each is None else _column(path, each, _load_npy(Path(each)), len(values)) for each in (label, person)
+    ]
+    return _table(path, "the array", values, *named)
+
+
+def _load_npy(path: Path) -> NDArray[Any]:
+    if path.suffix.lower() != ".npy" or not path.is_file():
+        raise InvalidInput(f"{path}: no such .npy file; an array's labels are in another one, which is named")
+    try:
+        found: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidInput(f"{path}: not an npy file of numbers or text ({type(error).__name__})") from None
+    return found
+
+
+def _table(
+    path: Path, what: str, values: NDArray[Any], labels: NDArray[Any] | None, persons: NDArray[Any] | None
+) -> Table:
     if values.dtype.kind not in "fiub":
-        raise InvalidInput(f"{path}: array {name!r} must hold numbers, it is {values.dtype}{values.shape}")
+        raise InvalidInput(f"{path}: {what} must hold numbers, it is {values.dtype}{values.shape}")
     rows = values.astype(np.float64)
     side = pixel_side(rows) if rows.ndim == 2 else None
     shaped = rows if side is None else rows.reshape(len(rows), side, side)
     # Names without the array's own, so that train_images and test_images are the same columns.
     return Table(str(path), tuple(f"X[{i}]" for i in range(math.prod(rows.shape[1:]))), shaped, labels, persons)
+
+
+def _damage(error: Exception) -> str:
+    """What is wrong with an archive; what numpy says may quote the file."""
+    return str(error) if isinstance(error, zipfile.BadZipFile | zlib.error) else why_unreadable(error)
 
 
 def _heads(archive: Any) -> Heads:  # noqa: ANN401
@@ -107,7 +147,7 @@ def _check_array(path: Path, heads: Heads, name: str | None) -> None:
             f"code. Save it as text or numbers, for example {name}.astype(str)"
         )
     if not shape or (name == "X" and len(shape) < 2):
-        raise InvalidInput(f"{path}: array {name!r} must have one row a sample; it is {dtype}{shape}")
+        raise InvalidInput(f"{path}: array {name!r} must have one row per sample; it is {dtype}{shape}")
 
 
 def _column(path: Path, name: str, values: NDArray[Any], length: int) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""CIFAR-10, binary version: records of a label byte and 3,072 bytes of colour planes, in fixed and disjoint parts."""
+"""CIFAR-10, binary version: records of a label byte and 3,072 bytes of color planes, in fixed and disjoint parts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_cifar10(path: str | Path) -> tuple[NDArray[np.uint8], Integers]:
     records = content.reshape(-1, RECORD)
     labels = records[:, 0].astype(np.int64)
     if labels.max() >= len(CLASSES):
-        raise InvalidInput(f"{path}: labels up to {labels.max()}; is it CIFAR-100 or another file?")
+        raise InvalidInput(f"{path}: label {labels.argmax()} is above 9; is it CIFAR-100 or another file?")
     return np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 

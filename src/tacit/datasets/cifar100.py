@@ -1,4 +1,4 @@
-"""CIFAR-100, binary version: records of a coarse label byte, a fine label byte and 3,072 bytes of colour planes."""
+"""CIFAR-100, binary version: records of a coarse label byte, a fine label byte and 3,072 bytes of color planes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def read_cifar100(folder: str | Path, part: str = "train") -> Cifar100:
     records = content.reshape(-1, RECORD)
     coarse, fine = records[:, 0].astype(np.int64), records[:, 1].astype(np.int64)
     if coarse.max() >= 20 or fine.max() >= 100:
-        raise InvalidInput(f"{file}: labels up to {coarse.max()} and {fine.max()}; is it CIFAR-10 or another file?")
+        wrong = int(np.flatnonzero((coarse >= 20) | (fine >= 100))[0])
+        raise InvalidInput(f"{file}: the labels of image {wrong} are above 19 or 99; is it CIFAR-10 or another file?")
     images = records[:, 2:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return Cifar100(np.ascontiguousarray(images), fine, coarse, _names(folder, "fine"), _names(folder, "coarse"))
 

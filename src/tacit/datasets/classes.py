@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, listed
 from tacit.core.protocols import Integers
 from tacit.datasets.table import Rows, row_number
 
@@ -54,7 +54,7 @@ def check_classes(classes: Sequence[Any]) -> list[Any]:
     if len(set(classes)) < len(classes):
         raise InvalidInput("the list of classes names one class twice")
     if len(classes) < 2:
-        raise InvalidInput(f"at least two classes are needed, got {list(classes)}")
+        raise InvalidInput("at least two classes are needed; declare them all, also those that no record has")
     return list(classes)
 
 
@@ -67,8 +67,12 @@ def plain(labels: NDArray[Any]) -> NDArray[Any]:
     return labels.astype(str) if labels.dtype.kind == "O" else labels
 
 
-def class_indices(labels: NDArray[Any], classes: NDArray[Any], source: str = "labels", rows: Rows = 0) -> Integers:
+def class_indices(
+    labels: NDArray[Any], classes: NDArray[Any], source: str = "labels", rows: Rows = 0, column: str | None = None
+) -> Integers:
     """The place of every label in the list of classes, or an error at the first label that is not in it.
+
+    The error names the row, and the column where it is given: the label itself is private.
 
     A label is the class that is written the same way. Where none is, it is the class of the same value, if just one
     has it: 1, 1.0, "1" and True are one value, 0, "0.0" and False another.
@@ -79,9 +83,10 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any], source: str = "la
     [1, 0]
     """
     names = check_classes(classes.tolist())
+    where = "" if column is None else f", column {column!r}"
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         row = row_number(rows, int(np.flatnonzero(np.isnan(labels))[0]))
-        raise InvalidInput(f"{source}: row {row}: the label is missing (nan); remove the row")
+        raise InvalidInput(f"{source}: row {row}{where}: the label is missing (nan); remove the row")
     written = {str(name): index for index, name in enumerate(names)}
     values = [_value(name) for name in names]
 
@@ -97,8 +102,8 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any], source: str = "la
     if len(unseen):
         row = int(unseen[0])
         raise InvalidInput(
-            f"{source}: row {row_number(rows, row)}: label {str(labels[row])!r} is not in the list of classes "
-            f"({', '.join(map(str, classes))})"
+            f"{source}: row {row_number(rows, row)}{where}: the label is none of the classes "
+            f"({listed([str(name) for name in names])})"
         )
     return indices
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, why_unreadable
 from tacit.core.protocols import Integers
 from tacit.datasets.idx import find_idx, read_idx
 
@@ -52,8 +52,8 @@ def read_emnist_idx(folder: str | Path, split: str = "letters", part: str = "tra
             # A label, then the code of each character it stands for: capital first, small where they are merged.
             rows = [list(map(int, line.split())) for line in mapping.read_text().splitlines() if line.strip()]
             characters = {row[0]: "".join(map(chr, row[1:])) for row in rows}
-        except (ValueError, IndexError) as error:
-            raise InvalidInput(f"{mapping}: not a table of labels and character codes ({error})") from None
+        except (ValueError, IndexError, OverflowError):
+            raise InvalidInput(f"{mapping}: not a table of labels and character codes") from None
     return Emnist(images.transpose(0, 2, 1).astype(np.uint8), labels, characters)
 
 
@@ -73,7 +73,7 @@ def read_emnist_mat(path: str | Path, part: str = "train") -> Emnist:
         content = loadmat(path, struct_as_record=False, squeeze_me=True, appendmat=False)
     except Exception as error:
         # scipy raises whatever a damaged file makes it stumble over.
-        raise InvalidInput(f"{path}: cannot be read as a Matlab file ({error})") from None
+        raise InvalidInput(f"{path}: cannot be read as a Matlab file ({why_unreadable(error)})") from None
     try:
         dataset = content["dataset"]
         chosen = getattr(dataset, part)
@@ -81,7 +81,7 @@ def read_emnist_mat(path: str | Path, part: str = "train") -> Emnist:
         images = np.asarray(chosen.images, dtype=np.uint8).reshape(len(labels), 28, 28)
         mapping = np.atleast_2d(dataset.mapping).astype(np.int64)
     except (KeyError, AttributeError, ValueError, TypeError) as error:
-        raise InvalidInput(f"{path}: not an EMNIST file ({type(error).__name__}: {error})") from None
+        raise InvalidInput(f"{path}: not an EMNIST file ({type(error).__name__})") from None
     writers: Any = getattr(chosen, "writers", None)
     if writers is not None:
         writers = np.atleast_1d(writers).astype(np.int64)

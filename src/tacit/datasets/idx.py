@@ -36,7 +36,7 @@ def read_idx(path: str | Path, dimensions: int | None = None) -> NDArray[Any]:
     path = Path(path)
     content = _content(path)
     if len(content) < 4 or content[:2] != b"\x00\x00" or content[2] not in TYPES:
-        raise InvalidInput(f"{path}: not an idx file; its first bytes are {content[:4].hex(' ') or 'missing'}")
+        raise InvalidInput(f"{path}: not an idx file: it does not begin as one")
     dtype, sides = np.dtype(TYPES[content[2]]), content[3]
     if dimensions is not None and sides != dimensions:
         raise InvalidInput(f"{path}: an array of {sides} dimensions, {dimensions} were expected (images or labels?)")

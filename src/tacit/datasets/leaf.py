@@ -1,7 +1,8 @@
 """LEAF's json format, in which FEMNIST and other federated sets are published: samples by user.
 
 A folder holds any number of ``*.json`` files, each with ``users``, ``num_samples`` and ``user_data``, which maps a
-user to ``x`` (rows of numbers, for FEMNIST 784 grey values between 0 and 1 with ink dark) and ``y`` (labels).
+user to ``x`` (rows of numbers, for FEMNIST 784 gray values between 0 and 1 with ink dark) and ``y`` (labels). Messages
+give a user's place in the list, counted from 0: who the users are is private.
 """
 
 from __future__ import annotations
@@ -54,9 +55,11 @@ def read_leaf(path: str | Path) -> OwnedSamples:
     labels: list[Integers] = []
     owners: list[str] = []
     for file in files:
-        for user, rows, marks in _users(file):
+        for place, (user, rows, marks) in enumerate(_users(file)):
             if samples and rows.shape[1] != samples[0].shape[1]:
-                raise InvalidInput(f"{file}: user {user!r} has {rows.shape[1]} features, others {samples[0].shape[1]}")
+                raise InvalidInput(
+                    f"{file}: the user at place {place} has {rows.shape[1]} features, others {samples[0].shape[1]}"
+                )
             samples.append(rows)
             labels.append(marks)
             owners += [user] * len(marks)
@@ -71,20 +74,23 @@ def _users(file: Path) -> list[tuple[str, Floats, Integers]]:
         content = json.loads(file.read_text(encoding="utf-8"))
         users, sizes, data = content["users"], content["num_samples"], content["user_data"]
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{file}: not a LEAF file ({type(error).__name__}: {error})") from None
+        raise InvalidInput(f"{file}: not a LEAF file ({type(error).__name__})") from None
     if len(users) != len(sizes):
         raise InvalidInput(f"{file}: {len(users)} users and {len(sizes)} sizes")
     found = []
-    for user, size in zip(users, sizes, strict=True):
+    for place, (user, size) in enumerate(zip(users, sizes, strict=True)):
+        who = f"{file}: the user at place {place}"
         try:
             rows = np.array(data[user]["x"], dtype=np.float32)
             marks = np.array(data[user]["y"], dtype=np.int64)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"{file}: user {user!r}: {type(error).__name__}: {error}") from None
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise InvalidInput(
+                f"{who} must have 'x', rows of numbers, and 'y', labels that are whole numbers"
+            ) from None
         if len(rows) != size or marks.shape != (size,):
-            raise InvalidInput(f"{file}: user {user!r} has {len(rows)} samples, {len(marks)} labels, {size} announced")
+            raise InvalidInput(f"{who} has {len(rows)} samples, {len(marks)} labels, {size} announced")
         if size and (rows.ndim != 2 or not np.isfinite(rows).all()):
-            raise InvalidInput(f"{file}: user {user!r}: samples must be rows of finite numbers")
+            raise InvalidInput(f"{who} must have samples that are rows of finite numbers")
         if size:
             found.append((str(user), rows, marks))
     return found

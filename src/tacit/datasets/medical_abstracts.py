@@ -27,11 +27,16 @@ def medical_abstracts(folder: str | Path) -> tuple[NDArray[Any], NDArray[np.int6
     files = sorted(Path(folder).glob("*.csv"))
     if not files:
         raise InvalidInput(f"{folder}: no csv file in it")
+    rows: list[tuple[str, int]] = []
     try:
         with files[0].open(newline="", encoding="utf-8") as opened:
-            rows = [(row[TEXT], int(row[LABEL])) for row in csv.DictReader(opened)]
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise InvalidInput(f"{files[0]}: needs columns {LABEL} (a number) and {TEXT} ({error})") from None
+            reader = csv.DictReader(opened)
+            for row in reader:
+                rows.append((row[TEXT], int(row[LABEL])))
+    except (KeyError, TypeError, ValueError, csv.Error):
+        raise InvalidInput(
+            f"{files[0]}: needs columns {LABEL} (a number) and {TEXT}; record {len(rows)} has not"
+        ) from None
     if not rows:
         raise InvalidInput(f"{files[0]}: the file has no rows")
     return np.array([text for text, _ in rows]), np.array([label for _, label in rows], dtype=np.int64)

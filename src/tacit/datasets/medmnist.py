@@ -33,11 +33,13 @@ def medmnist(folder: str | Path, name: str = "pneumoniamnist") -> tuple[Labeled,
             for part in ("train", "val", "test"):
                 parts.append((archive[f"{part}_images"], archive[f"{part}_labels"]))
     except (ValueError, KeyError, OSError, EOFError) as error:
-        raise InvalidInput(f"{file}: not in MedMNIST's format ({error})") from None
+        raise InvalidInput(f"{file}: not in MedMNIST's format ({type(error).__name__})") from None
     checked = []
     for (images, labels), part in zip(parts, ("train", "val", "test"), strict=True):
         if images.ndim not in (3, 4) or labels.shape not in ((len(images),), (len(images), 1)) or not len(images):
             raise InvalidInput(f"{file}: {part} has images {images.shape} and labels {labels.shape}")
+        if labels.dtype.kind not in "iub":
+            raise InvalidInput(f"{file}: {part} has labels that are not whole numbers ({labels.dtype})")
         checked.append((images, labels.reshape(-1).astype(np.int64)))
     (first, second), test = checked[:2], checked[2]
     return (np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]])), test

@@ -48,5 +48,6 @@ def _pair(folder: Path, part: str) -> tuple[NDArray[Any], Integers]:
     if len(images) != len(labels):
         raise InvalidInput(f"{folder}: the {part} files hold {len(images)} images and {len(labels)} labels")
     if labels.size and not 0 <= labels.min() <= labels.max() <= 9:
-        raise InvalidInput(f"{folder}: the {part} file's labels go from {labels.min()} to {labels.max()}, not 0 to 9")
+        wrong = int(np.flatnonzero((labels < 0) | (labels > 9))[0])
+        raise InvalidInput(f"{folder}: label {wrong} of the {part} file is not one from 0 to 9")
     return images, labels.astype(np.int64)

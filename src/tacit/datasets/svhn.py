@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, why_unreadable
 from tacit.core.protocols import Integers
 from tacit.datasets.digits import Parts
 from tacit.datasets.splits import rows_of, split
@@ -35,18 +35,24 @@ def read_svhn(path: str | Path) -> tuple[NDArray[np.uint8], Integers]:
     try:
         content = loadmat(path, variable_names=["X", "y"])
     except (OSError, ValueError, TypeError, MatReadError, NotImplementedError) as error:
-        raise InvalidInput(f"{path}: cannot be read as a MATLAB file ({type(error).__name__}: {error})") from None
+        raise InvalidInput(f"{path}: cannot be read as a MATLAB file ({why_unreadable(error)})") from None
     if not {"X", "y"} <= content.keys():
         raise InvalidInput(f"{path}: images 'X' and labels 'y' are missing; give a file of cropped digits")
     stacked, digits = np.asarray(content["X"]), np.asarray(content["y"]).ravel()
-    if stacked.ndim != 4 or stacked.shape[2] != 3 or stacked.dtype != np.uint8 or stacked.shape[3] != len(digits):
+    if (
+        stacked.ndim != 4
+        or stacked.shape[2] != 3
+        or stacked.dtype != np.uint8
+        or stacked.shape[3] != len(digits)
+        or digits.dtype.kind not in "iuf"
+    ):
         raise InvalidInput(
             f"{path}: X must be bytes of shape (height, width, 3, n) with n labels, "
-            f"got {stacked.dtype} of {stacked.shape} and {len(digits)} labels"
+            f"got {stacked.dtype} of {stacked.shape} and {len(digits)} labels of {digits.dtype}"
         )
-    wrong = np.flatnonzero((digits < 1) | (digits > 10))
+    wrong = np.flatnonzero(~((digits >= 1) & (digits <= 10)))
     if len(wrong):
-        raise InvalidInput(f"{path}: label {wrong[0]} is {digits[wrong[0]]}, not from 1 to 10")
+        raise InvalidInput(f"{path}: label {wrong[0]} is not one from 1 to 10")
     return np.ascontiguousarray(np.moveaxis(stacked, 3, 0)), digits.astype(np.int64) % 10
 
 

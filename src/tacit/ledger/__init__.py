@@ -1,1 +1,103 @@
-"""Who has paid what: durable, append-only, hash-chained accounts with a ceiling that no job can raise."""
+"""Accounts that pay for releases, up to a ceiling that no job can raise. ``open_ledger`` is the one way to get one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.core.account import Ceiling
+from tacit.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.core.protocols import Ledger
+
+__all__ = ["open_ledger", "opened"]
+
+Policy = Mapping[str, Ceiling]
+Backend = Callable[[str, Policy | None], "Ledger"]
+
+# Packages add schemes of their own: an entry point in this group names a function of the place and the policy.
+GROUP = "tacit.ledgers"
+# A drive of another system is one letter.
+SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL)
+
+
+def open_ledger(place: str | Path, policy: Policy | None = None) -> Ledger:
+    """The ledger at a place: a path or ``sqlite:///path``, ``memory:``, or another scheme that a package has installed.
+
+    ``policy`` gives the accounts of a ledger that is not there yet; one that is there keeps those it has. A path after
+    ``sqlite:///`` is relative, after ``sqlite:////`` absolute, as elsewhere in Python.
+
+    >>> from tacit.core.spend import Pure
+    >>> ledger = open_ledger("memory:", {"clinic": Ceiling(1)})
+    >>> ledger.preflight("clinic", {"r-1": Pure("0.5"), "r-2": Pure("0.6")})
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 1.1 ...
+    >>> open_ledger("ledgers://here")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: no ledger can be opened at ledgers://here; known are memory:, sqlite:, unlimited:
+    """
+    found = SCHEME.fullmatch(place) if isinstance(place, str) else None
+    if found is None:
+        return _sqlite(str(place), policy)
+    scheme, rest = found.groups()
+    if scheme in BACKENDS:
+        return BACKENDS[scheme](rest, policy)
+    installed = {each.name: each for each in entry_points(group=GROUP)}
+    if scheme in installed:
+        backend: Backend = installed[scheme].load()
+        return backend(rest, policy)
+    if rest.startswith("//"):
+        known = ", ".join(f"{each}:" for each in sorted({*BACKENDS, *installed}))
+        raise InvalidInput(f"no ledger can be opened at {place}; known are {known}")
+    return _sqlite(str(place), policy)
+
+
+@contextmanager
+def opened(ledger: Ledger | str | Path, policy: Policy | None = None) -> Iterator[Ledger]:
+    """The ledger itself, or the one at a place, which is closed at the end.
+
+    >>> with opened("memory:", {"clinic": Ceiling(1)}) as ledger:
+    ...     ledger.durable
+    False
+    """
+    if not isinstance(ledger, str | Path):
+        yield ledger
+        return
+    with closing(open_ledger(ledger, policy)) as book:
+        yield book
+
+
+# Imported when one is opened: a process that only names the package pays for none of them.
+
+
+def _sqlite(rest: str, policy: Policy | None) -> Ledger:
+    from tacit.ledger.sqlite import SqliteLedger
+
+    path = Path(rest.removeprefix("///"))
+    return SqliteLedger(path) if policy is None or path.exists() else SqliteLedger.create(path, policy)
+
+
+def _memory(rest: str, policy: Policy | None) -> Ledger:
+    from tacit.ledger.memory import MemoryLedger
+
+    if policy is None or rest:
+        raise InvalidInput("a ledger in memory is memory: alone, and needs a policy: it has no accounts yet")
+    return MemoryLedger(policy)
+
+
+def _unlimited(rest: str, policy: Policy | None) -> Ledger:
+    from tacit.ledger.memory import UnlimitedLedger
+
+    if policy is not None or rest:
+        raise InvalidInput("a ledger without ceilings is unlimited: alone, and has no policy")
+    return UnlimitedLedger()
+
+
+BACKENDS: Mapping[str, Backend] = {"memory": _memory, "sqlite": _sqlite, "unlimited": _unlimited}

@@ -1,252 +1,320 @@
-"""An account: the ceiling its site set, what it has paid, and whether it can pay once more."""
+"""An account after an entry of the ledger: its ceiling, what it has paid, what it may claim, and what it can pay.
+
+Each payment and each ceiling is written with the account's state after it, which the entry's digest covers. A charge
+reads the account's last entry alone; ``verify`` recomputes every state from the first entry on.
+
+Beside the ceiling a policy may limit what one question, one purpose and one day cost, and how many there are per day:
+a ceiling alone lets whoever asks spend it at once. The limits are checked where the payment is made, while nobody
+else can pay, so two processes cannot both have the last of a day. A request that was paid for is not counted again.
+A limit holds for what was charged while it was in force and before: it is read from the ledger, not from memory.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from tacit.accounting.compose import Rule, Total, total
-from tacit.accounting.parts import basic_epsilon, own_delta, parts_of
-from tacit.core.errors import BudgetExceeded
-from tacit.core.guarantee import Adjacency, Unit, decimal
-from tacit.core.rational import Number, positive, probability
-from tacit.core.spend import Repeated, Spend
+from tacit.accounting.running import Running
+from tacit.core.account import Balance, Ceiling, Paid, Rule, Total
+from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded
+from tacit.core.guarantee import decimal
+from tacit.core.spend import Spend
 
-__all__ = ["Balance", "Ceiling", "Tally", "require", "require_all"]
+__all__ = ["Bound", "PolicyLimits", "Standing", "Tally", "agree", "covered"]
 
-ONE_RECORD = Unit()
+# Two machines may compute a curve with slightly different last digits; a state is no looser than this.
+TOLERANCE = 1e-9
+NOTHING_CHARGED = Running()
 
 
 @dataclass(frozen=True)
-class Ceiling:
-    """The most an account may ever spend, for whom it counts, and how its charges may be added up.
-
-    >>> print(Ceiling(1, "1e-6"))
-    epsilon 1, delta 1e-06 for one record (replace-one, adaptive)
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-    rule: Rule
-    unit: Unit
-    adjacency: Adjacency
-
-    def __init__(
-        self,
-        epsilon: Number,
-        delta: Number = 0,
-        rule: Rule = Rule.ADAPTIVE,
-        unit: Unit = ONE_RECORD,
-        adjacency: Adjacency = Adjacency.REPLACE_ONE,
-    ) -> None:
-        object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
-        object.__setattr__(self, "delta", probability(delta, "delta"))
-        object.__setattr__(self, "rule", Rule(rule))
-        object.__setattr__(self, "unit", unit)
-        object.__setattr__(self, "adjacency", Adjacency(adjacency))
-
-    def __str__(self) -> str:
-        return (
-            f"epsilon {decimal(self.epsilon)}, delta {decimal(self.delta)} "
-            f"for {self.unit.in_words} ({self.adjacency}, {self.rule})"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The ceiling as JSON values, numbers as exact strings."""
-        return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "rule": str(self.rule),
-            # Only where it holds: accounts of records and persons are written as they always were.
-            "unit": {"column": self.unit.column, "records": self.unit.records}
-            | ({"holder": True} if self.unit.holder else {}),
-            "adjacency": str(self.adjacency),
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Ceiling:
-        """The ceiling that ``to_json`` wrote."""
-        unit = Unit(value["unit"]["column"], value["unit"]["records"], value["unit"].get("holder", False))
-        return cls(value["epsilon"], value["delta"], Rule(value["rule"]), unit, Adjacency(value["adjacency"]))
-
-
 class Tally:
-    """What one account has paid, grouped so that the ten-thousandth charge costs no more than the first.
+    """What one account has paid: how often, and the running total of it.
 
     >>> from tacit.core.spend import Pure
-    >>> tally = Tally()
-    >>> tally.add(Pure(0.1), 3)
-    >>> tally.total(Ceiling(1)).epsilon
+    >>> Tally().plus(Pure(0.1)).plus(Pure(0.2)).total(Ceiling(1)).epsilon
     Fraction(3, 10)
     """
 
-    def __init__(self) -> None:
-        self.payments = 0
-        # In the order of first payment; free spends are left out, they change nothing.
-        self._counts: dict[Spend, int] = {}
-        # The plain sum, for as long as every spend is pure.
-        self._sum: Fraction | None = Fraction(0)
+    payments: int = 0
+    running: Running = NOTHING_CHARGED
 
-    def add(self, spend: Spend, count: int = 1) -> None:
-        """Take in payments that were made."""
-        self.payments += count
-        own = pure_epsilon(spend)
-        if own != 0:
-            self._counts[spend] = self._counts.get(spend, 0) + count
-            self._sum = None if own is None or self._sum is None else self._sum + count * own
-
-    def copy(self) -> Tally:
-        """A tally of its own that starts from here."""
-        other = Tally()
-        other.payments, other._counts, other._sum = self.payments, dict(self._counts), self._sum
-        return other
+    def plus(self, spend: Spend, curves: bool = True) -> Tally:
+        """The tally after one more payment; ``curves`` is False where δ is 0 and no Rényi curve is needed."""
+        return Tally(self.payments + 1, self.running.plus(spend, curves=curves))
 
     def total(self, ceiling: Ceiling) -> Total:
         """What the payments amount to at the ceiling's δ, by the tightest accountant its rule allows."""
-        return composed(tuple(self._counts.items()), ceiling.delta, ceiling.rule)
+        return composed(self.running, ceiling.delta, ceiling.rule)
 
     def excess(self, spend: Spend, ceiling: Ceiling) -> Total | None:
         """The total that one more spend would bring, if it is above the ceiling; nothing if it fits.
 
-        The sum of pure spends is valid under every rule, so while it fits no accountant is asked: a charge to
-        a pure account costs the same however many came before it.
+        The sum of pure spends is valid under every rule, so while it fits no accountant is asked.
         """
-        own = pure_epsilon(spend)
-        if own is not None and self._sum is not None and self._sum + own <= ceiling.epsilon:
+        after = self.plus(spend, curves=ceiling.delta > 0)
+        pure = after.running.pure_epsilon
+        if pure is not None and pure <= ceiling.epsilon:
             return None
-        counts = {**self._counts, spend: self._counts.get(spend, 0) + 1}
-        after = composed(tuple(counts.items()), ceiling.delta, ceiling.rule)
-        return after if after.epsilon > ceiling.epsilon else None
-
-
-def pure_epsilon(spend: Spend) -> Fraction | None:
-    """The ε of a spend that is pure throughout, or nothing.
-
-    >>> from tacit.core.spend import Pure
-    >>> pure_epsilon(Repeated(Pure(0.2), 2))
-    Fraction(2, 5)
-    """
-    parts = parts_of([spend])
-    return basic_epsilon(parts) if own_delta(parts) == 0 else None
+        reached = after.total(ceiling)
+        return reached if reached.epsilon > ceiling.epsilon else None
 
 
 # A charge is followed by reads of the same account, and a refused one by its retries.
 @lru_cache(maxsize=16)
-def composed(counts: tuple[tuple[Spend, int], ...], delta: Fraction, rule: Rule) -> Total:
-    """The total of that many charges of each spend, the first charge first.
+def composed(running: Running, delta: Fraction, rule: Rule) -> Total:
+    """The total of what was charged.
 
     >>> from tacit.core.spend import Pure
-    >>> composed(((Pure(0.1), 10),), Fraction(0), Rule.ADAPTIVE).epsilon
+    >>> composed(Running.of([Pure(0.1)] * 10), Fraction(0), Rule.ADAPTIVE).epsilon
     Fraction(1, 1)
     """
-    spends: list[Spend] = []
-    for spend, count in counts:
-        # Many equal charges must not pass for one charge that had fixed its repetitions in advance, so the
-        # first charge always stands alone.
-        if not spends:
-            spends.append(spend)
-            count -= 1
-        if count:
-            spends.append(Repeated(spend, count))
-    return total(spends, delta, rule)
+    return running.total(delta, rule)
+
+
+NOTHING_PAID = Tally()
 
 
 @dataclass(frozen=True)
-class Balance:
-    """An account at one moment.
+class Standing:
+    """An account at one entry.
 
-    >>> spent = Total(Fraction(7, 10), Fraction(0), "pure composition")
-    >>> print(Balance("clinic", Ceiling(1), spent, payments=7).in_words)
-    spent epsilon 0.7 of 1 at delta 0 (by pure composition, 7 payments); epsilon 0.3 remains
+    ``place`` is the sequence of the entry that set the ceiling. ``claim`` is the ceiling at the first
+    charge that was not free: what the account may claim for good.
+
+    >>> from tacit.core.spend import Pure
+    >>> standing = Standing("clinic", Ceiling(1), place=2).paid(Pure("1/4"))
+    >>> standing.balance.payments, standing.balance.remaining
+    (1, Fraction(3, 4))
     """
 
     account: str
     ceiling: Ceiling
-    spent: Total
-    payments: int
+    place: int
+    tally: Tally = NOTHING_PAID
+    claim: tuple[Fraction, Fraction] | None = None
+
+    def paid(self, spend: Spend, whole: bool = False) -> Standing:
+        """The account after a payment; ``whole`` keeps a curve even while δ is 0, for a ceiling to come."""
+        tally = self.tally.plus(spend, curves=whole or self.ceiling.delta > 0)
+        first = self.claim is None and tally.running.charges > 0
+        return replace(self, tally=tally, claim=(self.ceiling.epsilon, self.ceiling.delta) if first else self.claim)
+
+    def excess(self, spend: Spend) -> Total | None:
+        """The total that one more spend would bring, if it is above the ceiling; None if it fits."""
+        return self.tally.excess(spend, self.ceiling)
+
+    def refuse(self, excess: Total | None) -> None:
+        """Refuse what was found to be in excess, if anything was, naming what remains."""
+        if excess is None:
+            return
+        delta = self.ceiling.delta
+        if excess.epsilon == math.inf:
+            reach = f"no accountant bounds what it would have paid at delta {decimal(delta)}"
+        else:
+            reach = f"it would reach epsilon {decimal(excess.epsilon)} by {excess.accountant}"
+        advice = "Ask for less (a smaller epsilon or more noise)"
+        if excess.epsilon == math.inf and delta == 0:
+            advice = (
+                "The account's delta is 0, and no amount of this noise is worth that: ask with delta 0 for a mechanism "
+                "that is pure (permute-and-flip, laplace)"
+            )
+        raise BudgetExceeded(
+            f"account {self.account!r} cannot pay: {reach}. It has {self.balance.in_words}. Nothing was charged and "
+            f"nothing was sampled. {advice}; only the operator can change the ceiling, with `tacit ledger open`."
+        )
+
+    def require_all(self, spends: Iterable[Spend]) -> None:
+        """Refuse spends that the account cannot pay one after another, each charged by itself.
+
+        >>> from tacit.core.spend import Pure
+        >>> Standing("clinic", Ceiling(1), place=2).require_all([Pure("0.5"), Pure("0.6")])
+        Traceback (most recent call last):
+            ...
+        tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 1.1 ...
+        """
+        # As one charge they could pass for planned in advance, and the ledger will not see them so.
+        coming = self
+        for spend in spends:
+            self.refuse(coming.excess(spend))
+            coming = coming.paid(spend)
 
     @property
-    def remaining(self) -> Fraction:
-        """The ceiling's ε less what was spent, never below 0."""
-        if self.spent.epsilon == math.inf:
-            return Fraction(0)
-        return max(Fraction(0), self.ceiling.epsilon - Fraction(self.spent.epsilon))
+    def balance(self) -> Balance:
+        """What the account has spent and what remains."""
+        return Balance(self.account, self.ceiling, self.tally.total(self.ceiling), self.tally.payments)
 
-    @property
-    def remaining_shown(self) -> str:
-        """What remains as short decimal text, rounded down: more is never promised than there is."""
-        whole, millionths = divmod(math.floor(self.remaining * 10**6), 10**6)
-        return f"{whole}.{millionths:06d}".rstrip("0").rstrip(".")
+    def under(self, ceiling: Ceiling, place: int) -> Standing:
+        """The account with a new ceiling."""
+        return replace(self, ceiling=ceiling, place=place)
 
-    @property
-    def spent_shown(self) -> str:
-        """What was spent as short decimal text, rounded up."""
-        return "without bound" if self.spent.epsilon == math.inf else decimal(self.spent.epsilon)
+    def require_change(self, after: Ceiling) -> None:
+        """Refuse a new ceiling that would change the meaning of what was paid, or for which nothing is proven.
 
-    @property
-    def in_words(self) -> str:
-        """What was spent and what remains."""
-        plural = "" if self.payments == 1 else "s"
-        return (
-            f"spent epsilon {self.spent_shown} of {decimal(self.ceiling.epsilon)} at delta "
-            f"{decimal(self.ceiling.delta)} (by {self.spent.accountant}, {self.payments} payment{plural}); "
-            f"epsilon {self.remaining_shown} remains"
+        >>> from tacit.core.spend import Gaussian
+        >>> standing = Standing("clinic", Ceiling(1, "1e-6"), place=2).paid(Gaussian(50))
+        >>> standing.require_change(Ceiling("1/2", "1e-6"))
+        >>> standing.require_change(Ceiling(2, "1e-6"))
+        Traceback (most recent call last):
+            ...
+        tacit.core.errors.InvalidInput: the ceiling of account 'clinic' cannot be raised ...
+        """
+        before = self.ceiling
+        if not self.tally.payments:
+            return
+        changed = [name for name in ("unit", "adjacency") if getattr(before, name) != getattr(after, name)]
+        # To call charges planned, or no longer planned, after a release uses δ twice; without δ the sum always holds.
+        sums = before.delta == 0 == after.delta
+        if before.rule is not after.rule and (after.rule is Rule.PLANNED or not sums):
+            changed.append("rule")
+        if changed:
+            raise InvalidInput(
+                f"the {changed[0]} of account {self.account!r} cannot change from {getattr(before, changed[0])} to "
+                f"{getattr(after, changed[0])} after its first payment. The policy was not changed. Open a new account."
+            )
+        if self.claim is None or after.rule is Rule.PLANNED or sums:
+            return
+        fixed = (self.claim, (before.epsilon, before.delta))
+        if not any(after.epsilon <= epsilon and after.delta <= delta for epsilon, delta in fixed):
+            raise InvalidInput(
+                f"the ceiling of account {self.account!r} cannot be raised above epsilon {decimal(self.claim[0])}, "
+                f"delta {decimal(self.claim[1])}, which it had at its first charge: its charges are adaptive and delta "
+                "is above 0, so the bound holds only for a ceiling that was fixed before the first release. The policy "
+                "was not changed. Open a new account beside it; what both have spent adds up."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values, the ceiling as the place where it is written."""
+        return {
+            "ceiling": self.place,
+            "claim": None if self.claim is None else [str(each) for each in self.claim],
+            "payments": self.tally.payments,
+            **self.tally.running.to_json(self.ceiling.epsilon, self.ceiling.delta),
+        }
+
+    @classmethod
+    def from_json(cls, account: str, ceiling: Ceiling, value: dict[str, Any]) -> Standing:
+        """The state that ``to_json`` wrote, with its ceiling.
+
+        >>> standing = Standing("clinic", Ceiling(1), place=2)
+        >>> Standing.from_json("clinic", Ceiling(1), standing.to_json()) == standing
+        True
+        """
+        claim = value["claim"]
+        return cls(
+            account=account,
+            ceiling=ceiling,
+            place=value["ceiling"],
+            tally=Tally(value["payments"], Running.from_json(value)),
+            claim=None if claim is None else (Fraction(claim[0]), Fraction(claim[1])),
         )
 
 
-def require(account: str, ceiling: Ceiling, tally: Tally, spend: Spend) -> None:
-    """Refuse a spend that the account cannot pay, naming what remains.
+def agree(one: object, other: object) -> bool:
+    """Whether two states are the same, up to the last digits of a curve.
+
+    >>> agree({"curve": [[2.0, 0.1]]}, {"curve": [[2.0, 0.10000000000000002]]}), agree({"charges": 1}, {"charges": 2})
+    (True, False)
+    """
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(agree(one[name], other[name]) for name in one)
+        case list(), list():
+            return len(one) == len(other) and all(map(agree, one, other))
+        case float(), float():
+            return math.isclose(one, other, rel_tol=TOLERANCE)
+    return type(one) is type(other) and bool(one == other)
+
+
+def covered(purpose: str, allowed: str) -> bool:
+    """Whether an allowed purpose covers this one: itself, or a round of it.
+
+    >>> covered("labels, round 1 of 2", "labels"), covered("labels of all patients", "labels")
+    (True, False)
+    """
+    return purpose == allowed or purpose.startswith(f"{allowed}, ")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The most that charges may add up to: ε at a δ, or at the account's own δ where none is said."""
+
+    epsilon: Fraction
+    delta: Fraction | None = None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class PolicyLimits:
+    """Bounds on one question, on each of the ``purposes``, and on a day; None is no bound.
+
+    A purpose counts with all its rounds. A day is one of UTC, by the times in the ledger and by ``clock``; payments
+    with a later day count too, so a clock that is set back frees nothing.
 
     >>> from tacit.core.spend import Pure
-    >>> tally = Tally()
-    >>> tally.add(Pure("0.7"))
-    >>> require("clinic", Ceiling(1), tally, Pure("0.3"))
-    >>> require("clinic", Ceiling(1), tally, Pure("0.4"))
+    >>> from tacit.ledger.memory import MemoryLedger
+    >>> ledger = MemoryLedger({"clinic": Ceiling(10)})
+    >>> limits = PolicyLimits(day=Bound(Fraction(1)), questions=5)
+    >>> _ = ledger.charge("clinic", Pure("0.75"), "labels", "system", "r-1", "c0ffee", limits)
+    >>> ledger.charge("clinic", Pure("0.5"), "labels", "system", "r-2", "c0ffee", limits)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 1.1 ...
+    tacit.core.errors.LimitExceeded: the policy allows epsilon 1 at delta 0 for a day, and this question would bring \
+it to 1.25. Nothing was charged.
     """
-    after = tally.excess(spend, ceiling)
-    if after is not None:
-        raise _refusal(account, ceiling, tally, after)
 
+    question: Bound | None = None
+    purpose: Bound | None = None
+    day: Bound | None = None
+    questions: int | None = None
+    purposes: tuple[str, ...] = ()
+    clock: Callable[[], datetime] = _now
 
-def require_all(account: str, ceiling: Ceiling, tally: Tally, spends: Sequence[Spend]) -> None:
-    """Refuse spends that the account cannot pay one after another, each charged by itself.
+    @property
+    def any(self) -> bool:
+        """Whether there is a bound at all."""
+        return any(each is not None for each in (self.question, self.purpose, self.day, self.questions))
 
-    >>> from tacit.core.spend import Pure
-    >>> require_all("clinic", Ceiling(1), Tally(), [Pure("0.5"), Pure("0.6")])
-    Traceback (most recent call last):
-        ...
-    tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 1.1 ...
-    """
-    # As one charge they could pass for planned in advance, and the ledger will not see them so.
-    coming = tally.copy()
-    for spend in spends:
-        after = coming.excess(spend, ceiling)
+    def require(self, spend: Spend, purpose: str, delta: Fraction, paid: Callable[[], Iterable[Paid]]) -> None:
+        """Refuse a charge that the limits do not allow; ``paid`` reads what the account paid before, if need be."""
+        if self.question is not None:
+            self._require(self.question, "one question", [], spend, delta)
+        if self.purpose is None and self.day is None and self.questions is None:
+            return
+        before = list(paid())
+        if self.purpose is not None:
+            for allowed in self.purposes or (purpose,):
+                if covered(purpose, allowed):
+                    same = [each for each in before if covered(each.purpose, allowed)]
+                    self._require(self.purpose, f"the purpose {allowed!r}", same, spend, delta)
+        day = self.clock().astimezone(UTC).date().isoformat()
+        today = [each for each in before if each.day >= day]
+        if self.questions is not None and sum(each.count for each in today) >= self.questions:
+            raise LimitExceeded(
+                f"the policy allows {self.questions} question{'' if self.questions == 1 else 's'} a day, and as many "
+                f"were paid for on {day} (UTC). Nothing was charged."
+            )
+        if self.day is not None:
+            self._require(self.day, "a day", today, spend, delta)
+
+    @staticmethod
+    def _require(bound: Bound, what: str, before: Iterable[Paid], spend: Spend, delta: Fraction) -> None:
+        ceiling = Ceiling(bound.epsilon, delta if bound.delta is None else bound.delta)
+        running = Running()
+        for each in before:
+            running = running.plus(each.spend, each.count)
+        after = Tally(0, running).excess(spend, ceiling)
         if after is not None:
-            raise _refusal(account, ceiling, tally, after)
-        coming.add(spend)
-
-
-def _refusal(account: str, ceiling: Ceiling, tally: Tally, after: Total) -> BudgetExceeded:
-    """What the account has, and what it would have reached."""
-    if after.epsilon == math.inf:
-        reach = f"no accountant bounds what it would have paid at delta {decimal(ceiling.delta)}"
-    else:
-        reach = f"it would reach epsilon {decimal(after.epsilon)} by {after.accountant}"
-    advice = "Ask for less (a smaller epsilon or more noise)"
-    if after.epsilon == math.inf and ceiling.delta == 0:
-        advice = (
-            "The account's delta is 0, and no amount of this noise is worth that: ask with delta 0 for a mechanism "
-            "that is pure (permute-and-flip, laplace)"
-        )
-    balance = Balance(account, ceiling, tally.total(ceiling), tally.payments)
-    return BudgetExceeded(
-        f"account {account!r} cannot pay: {reach}. It has {balance.in_words}. Nothing was charged and nothing was "
-        f"sampled. {advice}; only the site can change the ceiling, with `tacit ledger open`."
-    )
+            reach = "beyond every bound" if after.epsilon == float("inf") else f"to {decimal(after.epsilon)}"
+            raise LimitExceeded(
+                f"the policy allows epsilon {decimal(ceiling.epsilon)} at delta {decimal(ceiling.delta)} for {what}, "
+                f"and this question would bring it {reach}. Nothing was charged."
+            )

@@ -16,33 +16,42 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from tacit.core.errors import LedgerError
+from tacit.core.errors import DamagedLedger, InvalidInput, RequestConflict
+from tacit.core.release import Receipt
+from tacit.core.spend import Spend, spend_from_json, spend_to_json
 from tacit.version import __version__
 
 __all__ = [
     "FORMAT",
     "ORIGIN",
     "Entry",
-    "Kind",
+    "EntryKind",
+    "Payment",
     "canonical",
-    "digest_of",
+    "entry_digest",
     "following",
     "genesis",
     "payload_digest",
+    "payment",
+    "receipt_of",
     "release",
+    "replayed",
+    "text",
 ]
 
-FORMAT = 1
+FORMAT = 2
 ORIGIN = "0" * 64
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What an entry records."""
 
     GENESIS = "genesis"
     ACCOUNT = "account"
     PAYMENT = "payment"
     RELEASE = "release"
+    MIGRATION = "migration"
+    ACCEPTANCE = "acceptance"
 
 
 @dataclass(frozen=True)
@@ -58,14 +67,18 @@ class Entry:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The body as JSON values, if it is what its digest says. Sums over many entries do not come this way."""
-        if self.digest != digest_of(self.previous, self.sequence, self.kind, self.body):
-            raise LedgerError(
+        """The body as JSON values, if it is what its digest says."""
+        self.require_whole()
+        content: dict[str, Any] = json.loads(self.body)
+        return content
+
+    def require_whole(self) -> None:
+        """Refuse an entry that is not what its digest says."""
+        if self.digest != entry_digest(self.previous, self.sequence, self.kind, self.body):
+            raise DamagedLedger(
                 f"entry {self.sequence} of the ledger was altered after it was written. "
                 "Run `tacit ledger verify` and restore the ledger from a copy that verifies."
             )
-        content: dict[str, Any] = json.loads(self.body)
-        return content
 
 
 def canonical(content: Mapping[str, Any]) -> str:
@@ -77,32 +90,34 @@ def canonical(content: Mapping[str, Any]) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def digest_of(previous: str, sequence: int, kind: str, body: str) -> str:
+def entry_digest(previous: str, sequence: int, kind: str, body: str) -> str:
     """The digest that ties an entry to the one before it.
 
-    >>> digest_of(ORIGIN, 1, "genesis", "{}")[:16]
+    >>> entry_digest(ORIGIN, 1, "genesis", "{}")[:16]
     'a9f7e23368495bd9'
     """
     return hashlib.sha256(f"{previous}\n{sequence}\n{kind}\n{body}".encode()).hexdigest()
 
 
 def following(
-    sequence: int, previous: str, kind: Kind, content: Mapping[str, Any], payload: bytes | None = None
+    sequence: int, previous: str, kind: EntryKind, content: Mapping[str, Any], payload: bytes | None = None
 ) -> Entry:
     """The entry that comes next after the given sequence and digest, stamped with the time.
 
-    >>> following(0, ORIGIN, Kind.GENESIS, genesis()).sequence
+    >>> following(0, ORIGIN, EntryKind.GENESIS, genesis()).sequence
     1
     """
     body = canonical({**content, "at": datetime.now(UTC).isoformat(timespec="seconds")})
-    return Entry(sequence + 1, str(kind), body, previous, digest_of(previous, sequence + 1, str(kind), body), payload)
+    return Entry(
+        sequence + 1, str(kind), body, previous, entry_digest(previous, sequence + 1, str(kind), body), payload
+    )
 
 
 def genesis() -> dict[str, Any]:
     """The content of the first entry: the format, and a random name so that no two ledgers share a digest.
 
     >>> genesis()["format"]
-    1
+    2
     """
     return {"format": FORMAT, "ledger": secrets.token_hex(16), "tacit": __version__}
 
@@ -127,3 +142,69 @@ def payload_digest(salt: str, payload: bytes) -> str:
     True
     """
     return hashlib.sha256(bytes.fromhex(salt) + payload).hexdigest()
+
+
+@dataclass(frozen=True)
+class Payment:
+    """A receipt, when it was written, and whether the release that it bought is kept."""
+
+    receipt: Receipt
+    at: str
+    kept: bool
+
+
+def text(value: str, name: str) -> str:
+    """Printable text that is not empty, or an error that names the parameter.
+
+    >>> text("clinic", "account")
+    'clinic'
+    """
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise InvalidInput(f"{name} must be printable text on one line and not empty, got {value!r}")
+    return value
+
+
+def payment(account: str, spend: Spend, purpose: str, randomness: str, request: str, question: str) -> dict[str, Any]:
+    """The content of a payment's entry.
+
+    >>> from tacit.core.spend import Pure
+    >>> payment("clinic", Pure(0.1), "labels", "system", "r-1", "c0ffee")["spend"]
+    {'kind': 'pure', 'epsilon': '1/10'}
+    """
+    return {
+        "account": text(account, "account"),
+        "purpose": text(purpose, "purpose"),
+        "question": text(question, "question"),
+        "randomness": text(randomness, "randomness"),
+        "request": text(request, "request"),
+        "spend": spend_to_json(spend),
+    }
+
+
+def receipt_of(entry: Entry) -> Receipt:
+    """The receipt for a payment that was written."""
+    content = entry.content
+    return Receipt(
+        account=content["account"],
+        request=content["request"],
+        purpose=content["purpose"],
+        spend=spend_from_json(content["spend"]),
+        randomness=content["randomness"],
+        sequence=entry.sequence,
+        digest=entry.digest,
+    )
+
+
+def replayed(entry: Entry, wanted: dict[str, Any]) -> Receipt:
+    """The first receipt for a request that comes again, which must be the same in every part.
+
+    The randomness counts too: a payment for system randomness must never cover a seeded draw.
+    """
+    first = entry.content
+    if changed := [name for name, value in wanted.items() if first[name] != value]:
+        differences = ", ".join(f"{name} was {first[name]!r} and is now {wanted[name]!r}" for name in changed)
+        raise RequestConflict(
+            f"request {wanted['request']!r} of account {wanted['account']!r} was paid for something else: "
+            f"{differences}. Nothing was charged. Use a new request id for a new question."
+        )
+    return receipt_of(entry)

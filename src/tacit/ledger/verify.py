@@ -1,8 +1,13 @@
-"""Whether a ledger is still what was written: every entry, in order, none changed, missing or added.
+"""Whether a ledger is still what was written: every entry, in order, none changed, missing or added; and its export.
 
 What each check can catch: the chain finds any entry that was edited, removed, reordered or inserted. The head
 record finds entries cut off the end. Somebody who can write the file can also compute a whole new chain and head,
-or put back an old copy of the file; only a digest kept elsewhere finds that, and every receipt carries one.
+or put back an old copy of the file; only a digest kept elsewhere finds that, and every receipt carries one. Every
+account's state is computed again from its first entry on, and compared with the one that each entry carries.
+
+For auditors and for keeping elsewhere, a ledger is exported as lines of JSON, each with an entry's sequence, kind,
+body, previous digest and digest. The payloads stay behind, represented by their digests: a stored release may hold more
+than what left (secretly sampled records, a message before masking).
 """
 
 from __future__ import annotations
@@ -13,14 +18,17 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tacit.core.errors import InvalidInput, LedgerError
+from tacit.core.account import Ceiling
+from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
+from tacit.core.files import new_file
 from tacit.core.spend import spend_from_json
 from tacit.ledger import database
-from tacit.ledger.account import Ceiling
-from tacit.ledger.entries import FORMAT, ORIGIN, Entry, Kind, canonical, digest_of, payload_digest
+from tacit.ledger.account import Standing, agree
+from tacit.ledger.entries import FORMAT, ORIGIN, Entry, EntryKind, canonical, entry_digest, payload_digest
 
-__all__ = ["Problem", "entries", "verify"]
+__all__ = ["Problem", "acceptances", "entries", "export_to", "lines", "problems", "verify"]
 
 
 @dataclass(frozen=True)
@@ -57,9 +65,16 @@ def verify(path: str | Path, head: str | None = None) -> list[Problem]:
     with database.opened(Path(path)) as connection:
         # All reads see one moment. Closing ends it: a COMMIT would fail on a damaged file and hide the findings.
         connection.execute("BEGIN DEFERRED")
-        # Bytes that are no longer text must end in a wrong digest, not in a failure to read.
-        connection.text_factory = lambda raw: raw.decode(errors="replace")
-        return [*_rows(connection, head), *_frame(connection)]
+        return list(problems(connection, head))
+
+
+def problems(connection: sqlite3.Connection, head: str | None = None, form: int = FORMAT) -> Iterator[Problem]:
+    """Everything that is wrong in an open database of this format or, before it is converted, of the first one."""
+    meaning = _Meaning(form)
+    yield from _rows(connection, head, meaning)
+    if form == FORMAT:
+        yield from _accounts(connection, meaning)
+    yield from _frame(connection, database.SCHEMA if form == FORMAT else database.FIRST)
 
 
 def entries(path: str | Path) -> Iterator[Entry]:
@@ -68,10 +83,49 @@ def entries(path: str | Path) -> Iterator[Entry]:
         yield from database.read(connection)
 
 
-def _rows(connection: sqlite3.Connection, head: str | None) -> Iterator[Problem]:
+def acceptances(path: str | Path) -> list[Entry]:
+    """Every decision of a person to go on with a ledger that was put back, copied or forked."""
+    with database.opened(Path(path)) as connection:
+        return list(database.read(connection, "WHERE kind = 'acceptance' ORDER BY sequence"))
+
+
+def lines(path: str | Path) -> Iterator[str]:
+    """One JSON object per entry, in order.
+
+    >>> import tempfile
+    >>> from tacit.ledger.sqlite import SqliteLedger
+    >>> ledger = Path(tempfile.mkdtemp()) / "site.ledger"
+    >>> SqliteLedger.create(ledger, {"clinic": Ceiling(1)}).close()
+    >>> [json.loads(line)["kind"] for line in lines(ledger)]
+    ['genesis', 'account']
+    """
+    return map(_line, entries(path))
+
+
+def _line(entry: Entry) -> str:
+    chained = {"previous": entry.previous, "digest": entry.digest}
+    return json.dumps({"sequence": entry.sequence, "kind": entry.kind, "body": entry.content, **chained})
+
+
+def export_to(path: str | Path, out: Path) -> tuple[int, str]:
+    """Write the lines to a new file that is there whole or not at all; returns their number and the last digest."""
+    count, digest = 0, ORIGIN
+    try:
+        if out.exists():
+            what = "it is a folder" if out.is_dir() else "it exists already"
+            raise InvalidInput(f"cannot write {out}: {what}; choose a new name")
+        with new_file(out, private=True) as file:
+            for count, entry in enumerate(entries(path), start=1):  # noqa: B007
+                file.write(f"{_line(entry)}\n".encode("ascii"))
+                digest = entry.digest
+    except OSError as error:
+        raise InvalidInput(f"cannot write {out}: {error.strerror}") from error
+    return count, digest
+
+
+def _rows(connection: sqlite3.Connection, head: str | None, meaning: _Meaning) -> Iterator[Problem]:
     """Walk the chain from its origin to its head."""
     sequence, last = 0, ORIGIN
-    meaning = _Meaning()
     known = head is None
     try:
         for entry in database.read(connection):
@@ -81,14 +135,14 @@ def _rows(connection: sqlite3.Connection, head: str | None) -> Iterator[Problem]
                 yield Problem(sequence + 1, "it is missing")
             if entry.previous != last:
                 yield Problem(entry.sequence, "it does not follow the entry before it")
-            if entry.digest != digest_of(entry.previous, entry.sequence, entry.kind, entry.body):
+            if entry.digest != entry_digest(entry.previous, entry.sequence, entry.kind, entry.body):
                 yield Problem(entry.sequence, "its content is not what its digest says: it was edited")
             elif wrong := meaning.wrong(entry):
                 yield Problem(entry.sequence, wrong)
             sequence, last = entry.sequence, entry.digest
             known = known or last == head
         yield from _head(connection, sequence, last)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.Error, DamagedLedger, OverflowError, MemoryError) as error:
         yield Problem(sequence + 1, f"it cannot be read: {error}")
     if head is not None and not known:
         yield Problem(
@@ -112,26 +166,41 @@ def _head(connection: sqlite3.Connection, sequence: int, last: str) -> Iterator[
         yield Problem(sequence, "it is not the one that the head record names")
 
 
-def _frame(connection: sqlite3.Connection) -> Iterator[Problem]:
+def _accounts(connection: sqlite3.Connection, meaning: _Meaning) -> Iterator[Problem]:
+    """Compare what is noted of each account's last entry with the entries."""
+    try:
+        noted = {
+            row[0]: (row[1], row[2]) for row in connection.execute("SELECT account, sequence, digest FROM accounts")
+        }
+    except sqlite3.Error as error:
+        yield Problem(None, f"the accounts cannot be read: {error}")
+        return
+    for account in sorted(meaning.newest.keys() | noted.keys(), key=str):
+        if noted.get(account) != meaning.newest.get(account):
+            yield Problem(None, f"the last entry of account {account!r} is not the one that is noted for it")
+
+
+def _frame(connection: sqlite3.Connection, schema: tuple[str, ...]) -> Iterator[Problem]:
     """Check what holds the rows: SQLite's own structures, and the triggers and indexes that guard appending."""
     try:
         for (finding,) in connection.execute("PRAGMA integrity_check"):
             if finding != "ok":
                 yield Problem(None, f"the file is damaged: {finding}")
-        statements = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
-    except sqlite3.DatabaseError as error:
+        for change in database.guards(connection, schema):
+            yield Problem(None, change)
+    except sqlite3.Error as error:
         yield Problem(None, f"the file is damaged: {error}")
-        return
-    for statement in sorted(statements.symmetric_difference(database.SCHEMA)):
-        change = "added" if statement in statements else "removed"
-        yield Problem(None, f"a definition was {change} by hand: {' '.join(statement.split())}")
 
 
 class _Meaning:
     """Whether entries that are chained correctly also make sense after one another."""
 
-    def __init__(self) -> None:
-        self._accounts: set[str] = set()
+    def __init__(self, form: int = FORMAT) -> None:
+        self._form = form
+        # Entries of the first format carry no state; a migration ends them.
+        self._stateless = form == 1
+        self._accounts: dict[str, Standing] = {}
+        self.newest: dict[str, tuple[int, str]] = {}
         self._payments: set[int] = set()
         self._requests: set[tuple[str, str]] = set()
         self._released: set[int] = set()
@@ -142,36 +211,59 @@ class _Meaning:
             content = json.loads(entry.body)
             if entry.body != canonical(content):
                 return "its body is not in canonical form"
-            if (entry.sequence == 1) != (entry.kind == Kind.GENESIS):
+            if (entry.sequence == 1) != (entry.kind == EntryKind.GENESIS):
                 return "the genesis entry, and it alone, comes first"
-            if (entry.payload is None) != (entry.kind != Kind.RELEASE):
+            if (entry.payload is None) != (entry.kind != EntryKind.RELEASE):
                 return "a release, and it alone, has a payload"
+            if "account" in content:
+                self.newest[content["account"]] = entry.sequence, entry.digest
             match entry.kind:
-                case Kind.GENESIS:
-                    return None if content["format"] == FORMAT else f"it names format {content['format']}"
-                case Kind.ACCOUNT:
-                    Ceiling.from_json(content)
-                    self._accounts.add(content["account"])
+                case EntryKind.GENESIS:
+                    self._stateless = content["format"] == 1
+                    return None if content["format"] in (1, self._form) else f"it names format {content['format']}"
+                case EntryKind.ACCOUNT:
+                    return self._account(entry, content)
+                case EntryKind.PAYMENT:
+                    return self._payment(entry, content)
+                case EntryKind.MIGRATION:
+                    if not self._stateless or self._form == 1:
+                        return "a migration comes once, in a ledger of the first format"
+                    self._stateless = False
                     return None
-                case Kind.PAYMENT:
-                    return self._payment(entry.sequence, content["account"], content["request"], content["spend"])
-                case Kind.RELEASE:
+                case EntryKind.ACCEPTANCE:
+                    return None
+                case EntryKind.RELEASE:
                     if content["sha256"] != payload_digest(content["salt"], entry.payload or b""):
                         return "its payload is not what its digest says: it was edited"
                     return self._release(content["payment"])
                 case _:
                     return f"its kind {entry.kind!r} is unknown"
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             return f"it does not hold what its kind needs ({error})"
 
-    def _payment(self, sequence: int, account: str, request: str, spend: dict[str, str]) -> str | None:
-        spend_from_json(spend)
+    def _account(self, entry: Entry, content: dict[str, Any]) -> str | None:
+        ceiling, account = Ceiling.from_json(content), content["account"]
+        known = self._accounts.get(account) or Standing(account, ceiling, entry.sequence)
+        return self._stands(entry, content, known.under(ceiling, entry.sequence))
+
+    def _payment(self, entry: Entry, content: dict[str, Any]) -> str | None:
+        account, request = content["account"], content["request"]
+        spend = spend_from_json(content["spend"])
         if account not in self._accounts:
             return f"it charges account {account!r}, which was not opened before it"
         if (account, request) in self._requests:
             return f"request {request!r} of account {account!r} was paid before"
         self._requests.add((account, request))
-        self._payments.add(sequence)
+        self._payments.add(entry.sequence)
+        return self._stands(entry, content, self._accounts[account].paid(spend, whole=True))
+
+    def _stands(self, entry: Entry, content: dict[str, Any], standing: Standing) -> str | None:
+        """Take in an account's state as it must be after an entry, and compare it with the one that is written."""
+        self._accounts[standing.account] = standing
+        if self._stateless:
+            return "it carries a state, which its format has not" if "state" in content else None
+        if not agree(content["state"], json.loads(canonical(standing.to_json()))):
+            return "the state of its account is not what the entries before it and its own add up to"
         return None
 
     def _release(self, paid: int) -> str | None:

@@ -1,1 +1,1 @@
-"""One mechanism a file, by who is trusted: exact sampler, exact law for small domains, spend, what it tolerates."""
+"""One mechanism per file, by who is trusted: exact sampler, exact law for small domains, spend, what it tolerates."""

@@ -20,33 +20,111 @@ Three stages find it, each handing on only what it could not prove.
 2. Otherwise float64 sums (r−q)² over the candidates. All terms are positive, so the relative error is at most
    (d+3)·2⁻⁵³ in any order, and a wider gap between the k-th and the next settles the record. When the features
    lie on a common grid (counts, pixels, one-hot) and the sums fit, no rounding happened and ties are true ties.
-3. Whole numbers settle the rest: a float32 is a multiple of 2⁻¹⁴⁹.
+3. Whole numbers settle the rest: a float32 is a multiple of 2⁻¹⁴⁹. They are slow, and whoever asks can choose queries
+   of which very many tie for one guessed record alone; how long the answer takes would tell that it is there. So a
+   record with more ties than ``MOST_EXACT`` numbers is not compared. Ordinary ties lie on a grid and end in stage 2.
 
 A query may also be given a height h, which makes its squared distance |r−q|² + h²: some queries are then harder to
 reach than others. That is one more feature, which is h for the query and zero for every record, so all of the above
 holds as it is.
 
+A record that holds NaN or infinity, or has that many ties, cannot be compared and has no nearest queries: an empty
+vote, not an error, which would tell whoever asks that there is such a record.
+
 Each stage returns the answer or proves nothing, so block size, order, company and threads cannot change it.
+Blocks go through several threads, in order, with no more of them in memory than are worked on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import mmap
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from typing import Any
+from itertools import chain, islice
+from threading import RLock
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import ThreadpoolController
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Integers
-from tacit.neighbors.stream import Block, Records
 
-__all__ = ["Search"]
+__all__ = ["Block", "Progress", "RecordBlocks", "Search", "streamed"]
+
+RecordBlocks = NDArray[Any] | Iterable[NDArray[Any]]
+Progress = Callable[[int], None]
+Block = tuple[int, NDArray[Any]]
+T = TypeVar("T")
+
+# Each thread holds the arrays of one block; more threads than this would be paid for in memory.
+MOST_THREADS = 8
+# The number of threads of the linear algebra is a setting of the whole process: one search changes it at a time.
+ONE_SEARCH = RLock()
+
+
+def streamed(
+    work: Callable[[int, NDArray[Any]], T], blocks: Iterator[Block], progress: Progress | None
+) -> Iterator[tuple[int, T]]:
+    """The work's results in order, each with the number of rows done so far.
+
+    Several blocks are worked on at once, on as many threads as a matrix product would use.
+
+    >>> blocks = iter([(0, np.array([1, 2])), (2, np.array([3]))])
+    >>> list(streamed(lambda start, block: int(block.sum()), blocks, progress=None))
+    [(2, 3), (3, 3)]
+    """
+    for start, block, result in _in_order(work, blocks):
+        _hand_back(block)
+        done = start + len(block)
+        if progress is not None:
+            progress(done)
+        yield done, result
+
+
+def _in_order(work: Callable[[int, NDArray[Any]], T], blocks: Iterator[Block]) -> Iterator[tuple[int, NDArray[Any], T]]:
+    """Each block with its start and its result, in order."""
+    opening = list(islice(blocks, 2))
+    if len(opening) < 2:
+        for start, block in opening:
+            yield start, block, work(start, block)
+        return
+    # Whole blocks on threads of our own, each with a product on one thread, keep all cores busy between the
+    # products too, and no core waits for another inside one.
+    algebra = ThreadpoolController().select(user_api="blas")
+    threads = min(MOST_THREADS, max((each["num_threads"] for each in algebra.info()), default=1))
+    waiting: deque[tuple[int, NDArray[Any], Future[T]]] = deque()
+    with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(threads) as pool:
+        for start, block in chain(opening, blocks):
+            waiting.append((start, block, pool.submit(work, start, block)))
+            if len(waiting) > threads:
+                first, done, future = waiting.popleft()
+                yield first, done, future.result()
+        while waiting:
+            first, done, future = waiting.popleft()
+            yield first, done, future.result()
+
+
+def _hand_back(block: NDArray[Any]) -> None:
+    """Give the pages of a file mapped read-only back to the system: read once, they would count as our memory."""
+    owner: Any = block
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, mmap.mmap) and hasattr(owner, "madvise") and memoryview(owner).readonly:
+        low, high = np.lib.array_utils.byte_bounds(block)
+        begin = np.frombuffer(owner, dtype=np.uint8).ctypes.data
+        first = (low - begin) // mmap.PAGESIZE * mmap.PAGESIZE
+        owner.madvise(mmap.MADV_DONTNEED, first, high - begin - first)
+
 
 MOST_COLUMNS = 2**18
 # Scores this large may overflow in float32, so the product proves nothing about them.
 LARGEST_ERROR = 1e30
+# Features that are compared by whole numbers for one record: about a tenth of a second.
+MOST_EXACT = 2**17
 FLOAT32_UNIT, FLOAT64_UNIT = 2.0**-24, 2.0**-53
 
 
@@ -54,13 +132,13 @@ class Search:
     """Queries made ready to be searched: the product's matrix and error bound, and what the exact stages need.
 
     >>> search = Search(np.array([[0.0], [1.0], [4.0]]), neighbors=2, block_bytes=1000)
-    >>> record, query = search.pairs(0, np.array([[0.2], [3.0]]))
+    >>> record, query = search.pairs(np.array([[0.2], [3.0]]))
     >>> sorted(zip(record.tolist(), query.tolist()))
     [(0, 0), (0, 1), (1, 1), (1, 2)]
     """
 
     def __init__(
-        self, queries: NDArray[Any], neighbors: int, block_bytes: int, heights: NDArray[Any] | None = None
+        self, queries: NDArray[Any], neighbors: int, block_bytes: int, query_offsets: NDArray[Any] | None = None
     ) -> None:
         table = _numbers(queries, None, "queries")
         if 0 in table.shape or table.shape[1] > MOST_COLUMNS:
@@ -71,12 +149,13 @@ class Search:
             raise InvalidInput(f"block_bytes must be at least 1, got {block_bytes}")
         self.queries = _float32(table)
         self.width = table.shape[1]
-        if heights is not None:
-            height = np.asarray(heights)
+        if query_offsets is not None:
+            height = np.asarray(query_offsets)
             if height.shape != (len(table),) or height.dtype.kind not in "fiub":
-                raise InvalidInput(f"heights must be {len(table)} numbers, one a query, got shape {height.shape}")
+                raise InvalidInput(f"query offsets must be {len(table)} numbers, one each, got shape {height.shape}")
             self.queries = np.concatenate([self.queries, _float32(height)[:, None]], axis=1)
-        _refuse_infinite(self.queries, "queries", 0)
+        if not np.isfinite(self.queries).all():
+            raise InvalidInput("queries must be finite float32 numbers, and so must their heights")
         self.size, self.columns = self.queries.shape
         self.neighbors = neighbors
         self.block_bytes = block_bytes
@@ -84,8 +163,8 @@ class Search:
         # which numpy sorts fastest.
         self.rows = int(np.clip(block_bytes // (4 * (self.columns + 1) + 5 * self.size), 1, 2**16))
         wide = self.queries.astype(np.float64)
-        self.centre = wide.mean(axis=0).astype(np.float32)
-        wide -= self.centre
+        self.center = wide.mean(axis=0).astype(np.float32)
+        wide -= self.center
         squares = np.einsum("ij,ij->i", wide, wide)
         with np.errstate(over="ignore"):
             # One product with (r−c, 1) gives the score: the last column adds |q−c|².
@@ -105,7 +184,7 @@ class Search:
         lowest_bit = (significand & -significand).astype(np.float64)
         return float(np.ldexp(lowest_bit, exponent - 24).min())
 
-    def blocks(self, records: Records) -> Iterator[Block]:
+    def blocks(self, records: RecordBlocks) -> Iterator[Block]:
         """The records, a few at a time, each block with the number of its first row."""
         start = 0
         for each in [records] if isinstance(records, np.ndarray) else records:
@@ -115,13 +194,28 @@ class Search:
                 yield start, block
                 start += len(block)
 
-    def pairs(self, start: int, block: NDArray[Any]) -> tuple[Integers, Integers]:
-        """Each record of the block with each of its nearest queries, as two index arrays sorted by query."""
+    def pairs(self, block: NDArray[Any]) -> tuple[Integers, Integers]:
+        """Each record of the block with each of its nearest queries, as two index arrays sorted by query.
+
+        A record that cannot be compared is in no pair.
+        """
         k, count = self.neighbors, len(block)
+        if not count:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         features = _float32(block)
         if self.columns > self.width:
             features = np.concatenate([features, np.zeros((count, 1), dtype=np.float32)], axis=1)
-        scores, error = self._scores(features, start)  # (queries, records), (records,)
+        scores, error = self._scores(features)  # (queries, records), (records,)
+        hopeless = ~(error < LARGEST_ERROR)
+        if hopeless.any():
+            comparable = np.isfinite(features).all(axis=1)
+            if not comparable.all():
+                rows = np.flatnonzero(comparable)
+                record, query = self.pairs(block[rows])
+                return rows[record], query
+            # Finite but too large for the product: equal scores make every query a candidate.
+            scores[:, hopeless] = 0
+            error[hopeless] = 0
         # Group the queries and take each group's least score: k groups bound the k-th score of all from above.
         groups = 1 if k == 1 else min(4 * k, self.size)
         least = scores[: self.size // groups * groups].reshape(-1, groups, count).min(axis=0)
@@ -139,22 +233,16 @@ class Search:
         keep[crowded] = kept
         return record[keep], query[keep]
 
-    def _scores(self, features: Floats, start: int) -> tuple[Floats, Floats]:
+    def _scores(self, features: Floats) -> tuple[Floats, Floats]:
         """Stage 1: the scores, and for each record a bound on how wrong they are."""
         shifted = np.empty((len(features), self.columns + 1), dtype=np.float32)
         shifted[:, -1] = 1
         with np.errstate(over="ignore", invalid="ignore"):
-            np.subtract(features, self.centre, out=shifted[:, :-1])
+            np.subtract(features, self.center, out=shifted[:, :-1])
             length = np.sqrt(np.einsum("ij,ij->i", shifted, shifted))
             # The 2⁻¹²⁰ a column pay for products too small to be normal numbers.
             error = self.error * (2 * length * self.reach + self.reach**2) + self.columns * 2.0**-120
             scores = self.factors @ shifted.T
-        hopeless = ~(error < LARGEST_ERROR)
-        if hopeless.any():
-            _refuse_infinite(features, "records", start)
-            # Finite but too large for the product: equal scores make every query a candidate.
-            scores[:, hopeless] = 0
-            error[hopeless] = 0
         return scores, error
 
     def _narrowed(
@@ -183,11 +271,19 @@ class Search:
         unsure = np.flatnonzero(kth * (1 + slack) >= following * (1 - slack))
         steps = features[rows[unsure]].astype(np.float64) / self.grid
         rounded = (steps != np.rint(steps)).any(axis=1) | (following[unsure] >= self.grid**2 / FLOAT64_UNIT)
-        for number in unsure[rounded]:
-            candidates = query[slice(*np.searchsorted(row, [number, number + 1]))]
-            order[number, : len(candidates)] = _exact_order(features[rows[number]], self.queries[candidates])
         chosen = np.zeros(table.shape, dtype=np.bool_)
         chosen[each[:, None], order[:, :k]] = True
+        for number in unsure[rounded]:
+            candidates = query[slice(*np.searchsorted(row, [number, number + 1]))]
+            # Nearer than every candidate from the k-th on, or as near as the k-th for all that float64 tells.
+            far, end = table[number, : len(candidates)], kth[number]
+            sure = far * (1 + slack) < end * (1 - slack)
+            tied = np.flatnonzero(~sure & (far * (1 - slack) <= end * (1 + slack)))
+            chosen[number, : len(candidates)] = False
+            if len(tied) * self.columns <= MOST_EXACT:
+                nearest = _exact_order(features[rows[number]], self.queries[candidates[tied]])
+                chosen[number, : len(candidates)] = sure
+                chosen[number, tied[nearest[: k - int(sure.sum())]]] = True
         return chosen[row, column]
 
     def _distances(self, features: Floats, record: Integers, query: Integers) -> NDArray[np.float64]:
@@ -203,7 +299,7 @@ class Search:
 
 
 def _ragged(record: Integers, value: NDArray[Any]) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
-    """Values of sorted records as a table, one row a record, filled up with infinity.
+    """Values of sorted records as a table, one row per record, filled up with infinity.
 
     Returns the records, for each value its row and its column, and the table.
     """
@@ -237,13 +333,6 @@ def _numbers(values: ArrayLike, columns: int | None, name: str) -> NDArray[Any]:
 
 
 def _float32(table: NDArray[Any]) -> Floats:
-    """The table as float32; what is too large becomes infinite and is refused by ``_refuse_infinite``."""
+    """The table as float32; what is too large becomes infinite, and cannot be compared."""
     with np.errstate(over="ignore"):
         return np.asarray(table, dtype=np.float32)
-
-
-def _refuse_infinite(features: Floats, name: str, start: int) -> None:
-    """Name the first row that holds anything but finite float32 numbers, if there is one."""
-    broken = np.flatnonzero(~np.isfinite(features).all(axis=1))
-    if len(broken):
-        raise InvalidInput(f"{name} must be finite float32 numbers, row {start + broken[0]} holds NaN or infinity")

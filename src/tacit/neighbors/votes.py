@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
-from tacit.neighbors.search import Search
-from tacit.neighbors.stream import Progress, Records, streamed
+from tacit.neighbors.search import Progress, RecordBlocks, Search, streamed
 
 __all__ = ["nearest_queries", "vote_counts"]
 
@@ -19,20 +18,22 @@ BLOCK_BYTES = 16 * 2**20
 
 
 def nearest_queries(
-    records: Records,
+    records: RecordBlocks,
     queries: NDArray[Any],
     neighbors: int,
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
-    heights: NDArray[Any] | None = None,
+    query_offsets: NDArray[Any] | None = None,
 ) -> Integers:
     """The indices of each record's nearest queries, (records, neighbors), in increasing order of index.
+
+    A record that holds NaN or infinity has none: its row is -1 throughout.
 
     ``records`` is an array, memory-mapped or not, or any iterable of arrays that follow each other; features
     count as float32 numbers. The answer is exact, and of equally near queries the one with the lower index is
     nearer (see ``tacit.neighbors.search``). ``block_bytes`` bounds the working memory of a thread, roughly;
-    ``progress`` is told after every block how many rows are done. ``heights``, one a query, add their squares to
-    the squared distances.
+    ``progress`` is told after every block how many rows are done. ``query_offsets``, one per query, add their squares
+    to the squared distances.
 
     >>> queries = np.array([[0, 0], [2, 0], [0, 5]], dtype=np.float32)
     >>> records = np.array([[1, 0], [2, 1]], dtype=np.float32)
@@ -40,48 +41,53 @@ def nearest_queries(
     [[0], [1]]
     >>> nearest_queries(records, queries, neighbors=2).tolist()
     [[0, 1], [0, 1]]
-    >>> nearest_queries(records, queries, neighbors=1, heights=np.array([1, 0, 0])).tolist()
+    >>> nearest_queries(records, queries, neighbors=1, query_offsets=np.array([1, 0, 0])).tolist()
     [[1], [1]]
     """
-    search = Search(queries, neighbors, block_bytes, heights)
+    search = Search(queries, neighbors, block_bytes, query_offsets)
 
     def work(start: int, block: NDArray[Any]) -> Integers:
-        record, query = search.pairs(start, block)
+        record, query = search.pairs(block)
         # Pairs come sorted by query; a stable sort by record keeps that order inside each record.
         by_record = np.argsort(record.astype(np.uint16), kind="stable")
-        return query[by_record].reshape(len(block), neighbors)
+        nearest = np.full((len(block), neighbors), -1, dtype=np.int64)
+        nearest[record[by_record][::neighbors]] = query[by_record].reshape(-1, neighbors)
+        return nearest
 
     found = [indices for _, indices in streamed(work, search.blocks(records), progress)]
     return np.concatenate([np.empty((0, neighbors), dtype=np.int64), *found])
 
 
 def vote_counts(
-    records: Records,
+    records: RecordBlocks,
     labels: NDArray[Any],
     queries: NDArray[Any],
     neighbors: int,
     classes: int,
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
-    heights: NDArray[Any] | None = None,
+    query_offsets: NDArray[Any] | None = None,
 ) -> Integers:
     """The reverse k-NN counts, (queries, classes): every record adds its labels to its nearest queries.
 
-    ``labels`` is one class index a record, or a table of bool (records, classes) when records carry several.
+    ``labels`` is one class index per record, or a table of bool (records, classes) when records carry several.
+    A record that cannot be compared, or whose label is none of the classes, casts an empty vote.
 
     >>> queries = np.array([[0, 0], [2, 0], [0, 5]], dtype=np.float32)
     >>> records = np.array([[0, 1], [2, 1], [3, 1]], dtype=np.float32)
     >>> vote_counts(records, np.array([1, 0, 1]), queries, neighbors=1, classes=2).tolist()
     [[0, 1], [1, 1], [0, 0]]
     """
-    search = Search(queries, neighbors, block_bytes, heights)
+    search = Search(queries, neighbors, block_bytes, query_offsets)
     given = _checked_labels(labels, classes)
 
     def work(start: int, block: NDArray[Any]) -> Integers:
-        label = _label_block(given, start, len(block), classes)
-        record, query = search.pairs(start, block)
+        label = _label_block(given, start, len(block))
+        record, query = search.pairs(block)
         if label.ndim == 1:
-            cells = query * classes + label[record]
+            held = label[record].astype(np.int64)
+            voting = (held >= 0) & (held < classes)
+            cells = (query * classes + held)[voting]
         else:
             pair, column = np.nonzero(label[record])
             cells = query[pair] * classes + column
@@ -92,12 +98,12 @@ def vote_counts(
     for rows, votes in streamed(work, search.blocks(records), progress):  # noqa: B007 (read after the loop)
         counts += votes
     if rows != len(given):
-        raise InvalidInput(f"labels must have one row a record, got {len(given)} for {rows} records")
+        raise InvalidInput(f"labels must have one row per record, got {len(given)} for {rows} records")
     return counts.reshape(search.size, classes)
 
 
 def _checked_labels(labels: NDArray[Any], classes: int) -> NDArray[Any]:
-    """The labels, checked for shape and type; their values are checked as they are read."""
+    """The labels, checked for shape and type; one that is no class is no vote."""
     given = np.asarray(labels)
     if classes < 2:
         raise InvalidInput(f"classes must be at least 2, got {classes}")
@@ -105,20 +111,17 @@ def _checked_labels(labels: NDArray[Any], classes: int) -> NDArray[Any]:
     several = given.ndim == 2 and given.dtype == np.bool_ and given.shape[1] == classes
     if not single and not several:
         raise InvalidInput(
-            f"labels must be integers, one a record, or bool with {classes} columns, "
+            f"labels must be integers, one per record, or bool with {classes} columns, "
             f"got shape {given.shape} of {given.dtype}"
         )
     return given
 
 
-def _label_block(labels: NDArray[Any], start: int, count: int, classes: int) -> NDArray[Any]:
-    """The labels of one block of records, or an error that names the first row without a class."""
+def _label_block(labels: NDArray[Any], start: int, count: int) -> NDArray[Any]:
+    """The labels of one block of records."""
     block = labels[start : start + count]
     if len(block) < count:
-        raise InvalidInput(f"labels must have one row a record, got {len(labels)} for {start + count} or more records")
-    if block.ndim == 1:
-        wrong = np.flatnonzero((block < 0) | (block >= classes))
-        if len(wrong):
-            raise InvalidInput(f"labels must be in [0, {classes - 1}], row {start + wrong[0]} holds {block[wrong[0]]}")
-        return block.astype(np.int64)
+        raise InvalidInput(
+            f"labels must have one row per record, got {len(labels)} for {start + count} or more records"
+        )
     return block

@@ -1,88 +1,131 @@
 """The only door out of the private side.
 
-The gate compares how far a statistic may move with what the mechanism tolerates, pays the ledger, and only then
-samples. A crash after payment wastes budget and leaks nothing. A retried request gets the release that its
-payment bought; drawing again would be a second release for one payment.
+The gate compares how far a statistic may move with what the mechanism tolerates, pays the ledger, and only then has
+the statistic computed and sampled: pay, then touch. From there nothing is refused. A statistic that cannot be computed
+is replaced by the empty one, an input like any other, so that whether a question is answered, and what was charged
+for it, depends on the question and on the ledger alone. A crash after payment wastes budget and leaks nothing. A
+retried request gets the release that its payment bought; drawing again would be a second release for one payment.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
+from tacit.core.account import Limits
 from tacit.core.codec import decode, encode
-from tacit.core.errors import ToleranceExceeded, TooFewParticipants
+from tacit.core.errors import ToleranceExceeded
 from tacit.core.protocols import Ledger, Mechanism
 from tacit.core.randomness import Randomness, SystemRandomness
 from tacit.core.release import Release
-from tacit.core.sensitivity import Sensitivity
+from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import FREE
-from tacit.private.records import Private
+from tacit.private.records import Private, redact_errors, reveal
 
 __all__ = ["Gate"]
 
 In = TypeVar("In")
+# What is kept of a payment that bought no release; no encoded value is empty.
+NOTHING = b""
+log = logging.getLogger("tacit.gate")
 
 
 class Gate:
     """Releases private values of one account, paid for and randomized.
 
     ``unit`` and ``adjacency`` are the account's own: a holder states how far its statistic moves when one such
-    unit changes, so a question that was calibrated for less is refused here, whoever asks.
+    unit changes, so a question that was calibrated for less is refused here, whoever asks. ``limits`` are what the
+    holder's policy allows beside the account's ceiling, and ``named`` the mechanisms of other packages that it names:
+    holders let no others through beside the package's own.
 
     >>> import numpy as np
     >>> from tacit.core.sensitivity import vote_sensitivity
-    >>> from tacit.ledger.memory import MemoryLedger, Ceiling
+    >>> from tacit.ledger import Ceiling, open_ledger
     >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
-    >>> gate = Gate(MemoryLedger({"clinic": Ceiling(1, 0)}), "clinic")
-    >>> moves = vote_sensitivity(queries=2, classes=3, neighbors=1)
+    >>> gate = Gate(open_ledger("memory:", {"clinic": Ceiling(1, 0)}), "clinic")
+    >>> sensitivity = vote_sensitivity(queries=2, classes=3, neighbors=1)
     >>> votes = Private(np.array([[900, 0, 0], [0, 0, 900]]))
-    >>> release = gate.release(votes, moves, PermuteAndFlip.for_epsilon(1, 2), "labels", request="r-1")
+    >>> nobody = lambda: np.zeros((2, 3), dtype=np.int64)
+    >>> release = gate.release(votes, nobody, sensitivity, PermuteAndFlip.for_epsilon(1, 2), "labels", request="r-1")
     >>> release.value, release.receipts[0].spend
     (array([0, 2]), Pure(epsilon=Fraction(1, 1)))
     """
 
-    def __init__(self, ledger: Ledger, account: str, randomness: Randomness | None = None) -> None:
-        self.unit, self.adjacency = ledger.protects(account)
+    def __init__(
+        self,
+        ledger: Ledger,
+        account: str,
+        randomness: Randomness | None = None,
+        limits: Limits | None = None,
+        named: Collection[type] = (),
+    ) -> None:
+        self.unit, self.adjacency = ledger.privacy_unit(account)
+        self.randomness = randomness or SystemRandomness()
         self._ledger = ledger
         self._account = account
-        self._randomness = randomness or SystemRandomness()
+        self._limits = limits
+        self.named = frozenset(named)
 
     def release(
         self,
         value: Private[In],
-        moves: Sensitivity,
+        empty: Callable[[], In],
+        sensitivity: Sensitivity,
         mechanism: Mechanism[In, Any],
         purpose: str,
         request: str,
         question: str = "",
     ) -> Release[Any]:
-        """Check, pay, sample, keep, and only then let go.
+        """Check, pay, compute and sample, keep, and only then let go.
 
-        ``request`` names this release for retries; ``question`` says what was asked, so that the same name
-        cannot be used for something else.
+        ``empty`` makes the statistic of no records, which stands in where ``value`` cannot be computed; ``sensitivity``
+        must include the way to it. ``request`` names this release for retries; ``question`` says what was asked, so
+        that the same name cannot be used for something else.
         """
-        if too_far := moves.beyond(mechanism.tolerates):
+        self._require_calibrated(sensitivity, mechanism)
+        asked = hashlib.sha256(repr((mechanism, sensitivity, question)).encode()).hexdigest()
+        receipt = self._ledger.charge(
+            self._account, mechanism.spend, purpose, self.randomness.origin, request, asked, self._limits
+        )
+        kept = self._ledger.stored_release(receipt)
+        if kept is None:
+            kept = self._ledger.store_release(receipt, self._drawn(value, empty, mechanism))
+        if kept == NOTHING:
             raise ToleranceExceeded(
-                f"{type(mechanism).__name__} is not calibrated for this statistic: {'; '.join(too_far)}. "
+                f"{type(mechanism).__name__} cannot work on this statistic: it is made for another shape or range. "
+                "The payment stands and nothing was released."
+            )
+        return Release(decode(kept), (receipt,))
+
+    def _require_calibrated(self, sensitivity: Sensitivity, mechanism: Mechanism[In, Any]) -> None:
+        """Refuse noise that was made for another statistic, by looking at the question alone."""
+        name = type(mechanism).__name__
+        if too_far := sensitivity.excess(mechanism.max_sensitivity):
+            raise ToleranceExceeded(
+                f"{name} is not calibrated for this statistic: {'; '.join(too_far)}. "
                 "Nothing was charged. Make the mechanism for the statistic's sensitivity."
             )
+        if mechanism.max_sensitivity == ANYTHING and sensitivity != ANYTHING:
+            raise ToleranceExceeded(
+                f"{name} randomizes what one client holds, and this statistic is of many records: its price would be "
+                "that of one of them. Nothing was charged. Choose a mechanism that states a sensitivity."
+            )
         if mechanism.spend == FREE:
-            raise ToleranceExceeded(f"{type(mechanism).__name__} claims to cost nothing; nothing private is free")
-        asked = hashlib.sha256(repr((mechanism, moves, question)).encode()).hexdigest()
-        receipt = self._ledger.charge(self._account, mechanism.spend, purpose, self._randomness.origin, request, asked)
-        kept = self._ledger.kept(receipt)
-        if kept is None:
-            drawn: list[bytes] = []
-            try:
-                value.map(lambda statistic: drawn.append(encode(mechanism.sample(statistic, self._randomness))))
-            except TooFewParticipants:
-                raise
-            except Exception:
-                # What went wrong may name private values, and an error is a message to whoever asked.
-                raise ToleranceExceeded(
-                    f"{type(mechanism).__name__} cannot work on this statistic: it is made for another shape or range. "
-                    "The payment stands and nothing was released."
-                ) from None
-            kept = self._ledger.keep(receipt, drawn[0])
-        return Release(decode(kept), (receipt,))
+            raise ToleranceExceeded(f"{name} claims to cost nothing; nothing private is free")
+
+    def _drawn(self, value: Private[In], empty: Callable[[], In], mechanism: Mechanism[In, Any]) -> bytes:
+        """One draw, of the empty statistic where that of the records cannot be had."""
+
+        @redact_errors
+        def draw(statistic: Callable[[], In]) -> bytes:
+            return encode(mechanism.sample(statistic(), self.randomness))
+
+        drawn = draw(lambda: reveal(value))
+        if drawn is None:
+            log.error("records could not be counted; the empty statistic was used")
+            # It follows from the question alone, and so does its failure, or that follows from the noise.
+            drawn = draw(empty)
+        # A failure is kept like a release: a request that drew again could be retried until the noise is scarce.
+        return NOTHING if drawn is None else drawn

@@ -1,20 +1,37 @@
-"""Splitting a data set into holders: evenly, by class, by Dirichlet, or by an owner column.
+"""Records by holder and by person: splitting a data set into holders, and at most m records per person.
 
-Only simulations need this (real holders bring their own records), so it uses an ordinary seeded generator.
-A person is never split: where a person column is given, all of a person's records go to one holder.
+A data set is split evenly, by class, by Dirichlet, or by an owner column. Only simulations need this (real holders
+bring their own records), so it uses an ordinary seeded generator. A person is never split: where a person column is
+given, all of a person's records go to one holder.
+
+A privacy unit may be one person with at most m records. Before anything else sees the data, each person's records are
+cut down to m, chosen uniformly with the privacy randomness. From then on replacing a person replaces at most m records,
+whatever the person owned before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Unit
 from tacit.core.protocols import Integers
+from tacit.core.randomness import Randomness, permutations
+from tacit.private.records import Private, Records, schema_of
 
-__all__ = ["split_by_class", "split_by_dirichlet", "split_by_owner", "split_evenly"]
+__all__ = [
+    "bounded",
+    "bounded_rows",
+    "require_owned",
+    "split_by_class",
+    "split_by_dirichlet",
+    "split_by_owner",
+    "split_evenly",
+]
 
 
 def _check(records: int, holders: int) -> None:
@@ -74,3 +91,55 @@ def split_by_dirichlet(labels: Integers, holders: int, alpha: float, seed: int =
         for part, share in zip(parts, np.split(rows, cuts), strict=True):
             part.append(share)
     return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def bounded_rows(persons: NDArray[Any], limit: int, randomness: Randomness) -> Integers:
+    """Which rows are kept: at most ``limit`` of each person, a uniformly random choice, in their first order.
+
+    >>> from tacit.core.randomness import SystemRandomness
+    >>> people = np.array(["ada", "ada", "bob"])
+    >>> people[bounded_rows(people, 1, SystemRandomness())].tolist()
+    ['ada', 'bob']
+    """
+    if limit < 1:
+        raise InvalidInput(f"records per person must be at least 1, got {limit}")
+    order = permutations(1, len(persons), randomness)[0]
+    _, person = np.unique(persons[order], return_inverse=True)
+    # Group by person, keeping the random order inside each group, and count positions from 0 in every group.
+    grouped = np.argsort(person, kind="stable")
+    starts = np.flatnonzero(np.diff(person[grouped], prepend=-1))
+    position = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
+    return np.sort(order[grouped[position < limit]])
+
+
+def bounded(parts: Sequence[Records], unit: Unit, randomness: Randomness) -> list[Records]:
+    """The parts with at most as many records of each person in all of them as the unit has.
+
+    Parts that are within the bound stay as they are.
+
+    >>> from tacit.core.randomness import SystemRandomness
+    >>> ada = Records(np.zeros((3, 1)), np.arange(3), np.array(["ada"] * 3))
+    >>> [len(part.labels) for part in bounded([ada], Unit.person("patient", 2), SystemRandomness())]
+    [2]
+    """
+    if unit.column is None:
+        return list(parts)
+    owners = np.concatenate([np.asarray(part.persons) for part in parts])
+    if np.unique(owners, return_counts=True)[1].max(initial=0) <= unit.records:
+        return list(parts)
+    kept = bounded_rows(owners, unit.records, randomness)
+    ends = np.cumsum([len(part.labels) for part in parts])
+    starts = ends - [len(part.labels) for part in parts]
+    return [
+        part.take(kept[(kept >= start) & (kept < end)] - start)
+        for part, start, end in zip(parts, starts, ends, strict=True)
+    ]
+
+
+def require_owned(parts: Sequence[Private[Records]], unit: Unit) -> None:
+    """Refuse records without a person column where the account protects persons.
+
+    >>> require_owned([Private(Records(np.eye(2), np.arange(2)))], Unit())
+    """
+    if unit.column is not None and not all(schema_of(part).owned for part in parts):
+        raise InvalidInput("the account protects persons, so every set of records needs its person column")

@@ -1,25 +1,44 @@
-"""Records that cannot leave by accident.
+"""Records that cannot leave by accident, and are not touched before they are paid for.
 
 ``Private`` wraps a value so that printing, logging, pickling, iterating or comparing it either shows nothing or
-raises. Code works on the value with ``map``, whose result is private again. Only the gate unwraps.
+raises. Code works on the value with ``map``, which only notes down what is to be done: nothing is computed, and so
+nothing can fail, before the gate has paid and reveals the result. An asker who could see a computation on records
+fail, or not fail, before anything was charged would read them for nothing.
 This guards against mistakes, not against malice: Python cannot hide a value from code in the same process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar
+from functools import wraps
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
 
-__all__ = ["Private", "Records", "combine"]
+__all__ = [
+    "Private",
+    "Records",
+    "Schema",
+    "combine",
+    "inspect",
+    "joined",
+    "public_size",
+    "redact_errors",
+    "require_usable",
+    "reveal",
+    "schema_of",
+]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
+log = logging.getLogger("tacit.private")
 
 
 class Private(Generic[T]):
@@ -29,20 +48,34 @@ class Private(Generic[T]):
     <private>
     >>> Private([1, 2, 3]).map(len)
     <private>
+    >>> Private([]).map(lambda records: records[0])  # nothing is done yet, so nothing fails
+    <private>
     >>> list(Private([1, 2, 3]))
     Traceback (most recent call last):
         ...
     TypeError: a private value cannot be iterated; work on it with map, release it through the gate
     """
 
-    __slots__ = ("__value",)
+    __slots__ = ("__compute",)
 
     def __init__(self, value: T) -> None:
-        self.__value = value
+        self.__compute: Callable[[], T] = lambda: value
 
     def map(self, function: Callable[[T], U]) -> Private[U]:
-        """The function's result, as private as its input."""
-        return Private(function(self.__value))
+        """What the function will make of the value once it is revealed, as private as its input."""
+        return Private._later(lambda: function(self.__reveal()))
+
+    @staticmethod
+    def _later(compute: Callable[[], U]) -> Private[U]:
+        made: Private[U] = Private.__new__(Private)
+        made.__compute = compute
+        return made
+
+    def __reveal(self) -> T:
+        value = self.__compute()
+        # Computed once: a teacher that is asked again is not trained again.
+        self.__compute = lambda: value
+        return value
 
     def __repr__(self) -> str:
         return "<private>"
@@ -91,23 +124,62 @@ class Private(Generic[T]):
     __int__ = __index__ = __complex__ = __float__
 
 
-def combine(values: list[Private[T]], function: Callable[[list[T]], U]) -> Private[U]:
-    """Several private values made one by a function, still private.
+def reveal(private: Private[T]) -> T:
+    """The value itself: for the gate, after it has paid.
+
+    >>> reveal(Private(2).map(lambda number: number + 1))
+    3
+    """
+    value: T = private._Private__reveal()  # type: ignore[attr-defined]
+    return value
+
+
+def inspect(values: Sequence[Private[T]], function: Callable[[list[T]], U]) -> U:
+    """Work on values at once, on their owner's own side: checks when records are loaded, models that stay.
+
+    What it raises or returns is for the operator's own screen. Never while a question is answered.
+
+    >>> inspect([Private(1), Private(2)], sum)
+    3
+    """
+    return function([reveal(value) for value in values])
+
+
+def combine(values: Sequence[Private[T]], function: Callable[[list[T]], U]) -> Private[U]:
+    """Several private values made one by a function, still private, and only once that is revealed.
 
     >>> combine([Private(1), Private(2)], sum)
     <private>
     """
-    collected: list[T] = []
-    for value in values:
-        value.map(collected.append)
-    return Private(function(collected))
+    return Private._later(lambda: function([reveal(value) for value in values]))
+
+
+def redact_errors(function: Callable[P, T]) -> Callable[P, T | None]:
+    """Let a function of records return None where it fails, in whatever way.
+
+    Whether it fails depends on records, its error is a message to whoever asked, and the words may quote a record. So
+    nothing travels; the error's type alone is written down, where the operator reads it.
+
+    >>> redact_errors(int)("a private cell") is None
+    True
+    """
+
+    @wraps(function)
+    def redacted(*arguments: P.args, **options: P.kwargs) -> T | None:
+        try:
+            return function(*arguments, **options)
+        except Exception as error:
+            log.error("%s cannot work on the records (%s)", function.__name__.lstrip("_"), type(error).__name__)
+            return None
+
+    return redacted
 
 
 @dataclass(frozen=True)
 class Records:
     """Labeled samples of one holder: features, labels, and optionally whose record each is.
 
-    ``labels`` is one class index a record, or where records carry sets of labels a bool table (records, classes).
+    ``labels`` is one class index per record, or where records carry sets of labels a bool table (records, classes).
     """
 
     samples: NDArray[Any]
@@ -119,7 +191,7 @@ class Records:
             if column is not None and len(column) != len(self.samples):
                 raise InvalidInput(f"{name} has {len(column)} entries for {len(self.samples)} samples")
         if self.labels.ndim > 2 or (self.labels.ndim == 2) != (self.labels.dtype == np.bool_):
-            raise InvalidInput("labels must be one class index a record, or a table of bool with a column a class")
+            raise InvalidInput("labels must be one class index per record, or a table of bool with a column per class")
 
     def take(self, rows: NDArray[np.int64]) -> Records:
         """The chosen rows, in that order."""
@@ -129,3 +201,91 @@ class Records:
     def __repr__(self) -> str:
         """Not even the number of records: under add/remove adjacency it is private."""
         return "Records(<private>)"
+
+
+def joined(parts: Sequence[Records]) -> Records:
+    """The records of several sets as one.
+
+    >>> joined([Records(np.eye(2), np.arange(2)), Records(np.ones((1, 2)), np.array([1]))]).labels.tolist()
+    [0, 1, 1]
+    """
+    owned = [each.persons for each in parts if each.persons is not None]
+    return Records(
+        np.concatenate([each.samples for each in parts]),
+        np.concatenate([each.labels for each in parts]),
+        np.concatenate(owned) if owned else None,
+    )
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What is public about records, because all of them have it in common.
+
+    That is the shape and type of a sample, how many classes there are where labels are sets, and whether it is written
+    down whose each record is.
+
+    A question can be tried on a made-up record of this kind before anything is paid for.
+
+    >>> Schema((2,), np.dtype(np.float64)).blank.tolist()
+    [[0.0, 0.0]]
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    sets: int | None = None
+    owned: bool = False
+
+    @property
+    def blank(self) -> NDArray[Any]:
+        """One made-up sample of this kind."""
+        return np.zeros((1, *self.shape), dtype=self.dtype)
+
+
+def schema_of(records: Private[Records]) -> Schema:
+    """The kind of records that these are. It depends on no record: all of them have the same shape and type.
+
+    >>> schema_of(Private(Records(np.eye(3), np.arange(3))))
+    Schema(shape=(3,), dtype=dtype('float64'), sets=None, owned=False)
+    """
+    own = reveal(records)
+    sets = own.labels.shape[1] if own.labels.ndim == 2 else None
+    return Schema(own.samples.shape[1:], own.samples.dtype, sets, own.persons is not None)
+
+
+def public_size(parts: Sequence[Private[Records]], unit: Unit, adjacency: Adjacency) -> int:
+    """How many records, or persons where the unit is a person, there are: public under replace-one adjacency alone.
+
+    >>> public_size([Private(Records(np.eye(3), np.arange(3)))], Unit(), Adjacency.REPLACE_ONE)
+    3
+    """
+    if adjacency is not Adjacency.REPLACE_ONE:
+        raise InvalidInput("the number of records is private under add/remove adjacency, and this question needs it")
+    if unit.column is None:
+        return sum(len(reveal(part).labels) for part in parts)
+    return len(np.unique(np.concatenate([np.asarray(reveal(part).persons) for part in parts])))
+
+
+def require_usable(records: Private[Records], classes: int) -> None:
+    """Refuse records that would cast empty votes, when they are loaded: the operator reads this, nobody who asks.
+
+    Rows are counted from 0; what they hold is not said.
+
+    >>> require_usable(Private(Records(np.array([[1.0], [np.nan]]), np.arange(2))), classes=2)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: record 1 has a value that is not a finite number
+    """
+
+    def check(parts: list[Records]) -> None:
+        own = parts[0]
+        if not len(own.labels):
+            raise InvalidInput("there are no records: a holder without any has nothing to answer from")
+        flat = own.samples.reshape(len(own.samples), -1)
+        if flat.dtype.kind not in "fiub":
+            raise InvalidInput(f"records must be numbers, got {flat.dtype}")
+        if flat.dtype.kind == "f" and len(bad := np.flatnonzero(~np.isfinite(flat).all(axis=1))):
+            raise InvalidInput(f"record {bad[0]} has a value that is not a finite number")
+        if own.labels.ndim == 1 and len(bad := np.flatnonzero((own.labels < 0) | (own.labels >= classes))):
+            raise InvalidInput(f"record {bad[0]} has a label that is none of the {classes} classes")
+
+    inspect([records], check)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.experiment.run import Run
+from tacit.runs.run import Run
 
 __all__ = ["draw_queries"]
 
@@ -27,7 +27,7 @@ LONGEST = {"tile": 11, "list": 24}
 
 
 def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = False) -> None:
-    """Draw one tile a query where the samples are images (n, height, width), also in colour; else a map of them.
+    """Draw one tile per query where the samples are images (n, height, width), also in color; else a map of them.
 
     A tile is the mean of the public samples in the query's cluster, under the label that was released. With
     ``dark_ink`` large values are dark, as on paper; otherwise they are bright, as on a screen.
@@ -67,20 +67,20 @@ def _images(public: NDArray[Any]) -> NDArray[np.float64] | None:
         images = images.transpose(0, 2, 3, 1)
     if images.ndim == 4 and images.shape[3] == 1:
         images = images[..., 0]
-    colour = images.ndim == 4 and images.shape[3] == 3
-    if not (images.ndim == 3 or colour) or min(images.shape[1:3]) < SMALLEST_SIDE:
+    color = images.ndim == 4 and images.shape[3] == 3
+    if not (images.ndim == 3 or color) or min(images.shape[1:3]) < SMALLEST_SIDE:
         return None
     low, high = images.min(), images.max()
     scaled: NDArray[np.float64] = (images - low) / (high - low or 1)
     return scaled
 
 
-def _draw_tiles(figure: Any, run: Run, images: NDArray[np.float64], shown: int, greys: str) -> None:  # noqa: ANN401
+def _draw_tiles(figure: Any, run: Run, images: NDArray[np.float64], shown: int, grays: str) -> None:  # noqa: ANN401
     for index in range(shown):
         axes = figure.add_subplot(math.ceil(shown / COLUMNS), COLUMNS, index + 1)
         mine = run.membership == index
         if mine.any():
-            axes.imshow(images[mine].mean(axis=0), cmap=greys, vmin=0, vmax=1)
+            axes.imshow(images[mine].mean(axis=0), cmap=grays, vmin=0, vmax=1)
         axes.set_title(_short(run.query_labels[index], "tile"), fontsize=10, parse_math=False)
         axes.set_axis_off()
 
@@ -90,23 +90,23 @@ def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: 
     from matplotlib import colormaps
 
     spread = rows.std(axis=0)
-    centred = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    if centred.shape[1] == 1:
-        centred = np.hstack([centred, np.zeros_like(centred)])
-    directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
-    places = centred @ directions.T
+    centered = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    if centered.shape[1] == 1:
+        centered = np.hstack([centered, np.zeros_like(centered)])
+    directions = np.linalg.svd(centered, full_matrices=False)[2][:2]
+    places = centered @ directions.T
     if places.shape[1] == 1:
         places = np.hstack([places, np.zeros_like(places)])
     asked = np.array([places[run.membership == index].mean(axis=0) if (run.membership == index).any() else
                       (np.nan, np.nan) for index in range(len(run.query_labels))])  # fmt: skip
     names = [name for name in run.classes if (run.query_labels == name).any()]
     few = len(names) <= 10
-    colours = colormaps["tab10"](np.arange(10)) if few else colormaps["turbo"](np.linspace(0.05, 0.95, len(names)))
+    colors = colormaps["tab10"](np.arange(10)) if few else colormaps["turbo"](np.linspace(0.05, 0.95, len(names)))
     marks = []
-    for name, colour in zip(names, colours, strict=False):
-        axes.scatter(*places[run.labels == name].T, s=8, alpha=0.35, linewidths=0, color=[colour])
+    for name, color in zip(names, colors, strict=False):
+        axes.scatter(*places[run.labels == name].T, s=8, alpha=0.35, linewidths=0, color=[color])
         mine = asked[run.query_labels == name]
-        marks.append(axes.scatter(*mine.T, s=60, color=[colour], edgecolors="black", linewidths=0.8))
+        marks.append(axes.scatter(*mine.T, s=60, color=[color], edgecolors="black", linewidths=0.8))
     marks, listed = marks[:LISTED], [_short(name, "list") for name in names[:LISTED]]
     title = "label" if len(names) <= LISTED else f"label ({LISTED} of {len(names)})"
     # Names are set afterwards: a legend leaves out those that begin with an underscore.
@@ -122,6 +122,6 @@ def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: 
 
 
 def _short(name: object, place: str) -> str:
-    """A name on one line, cut where it would run into its neighbour."""
+    """A name on one line, cut where it would run into its neighbor."""
     text = " ".join(str(name).split())
     return text if len(text) <= LONGEST[place] else text[: LONGEST[place] - 1] + "…"

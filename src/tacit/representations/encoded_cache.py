@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.core.codec import encode as as_bytes
 from tacit.core.errors import InvalidInput
+from tacit.core.files import new_file
 from tacit.core.protocols import Floats, Representation
 
 __all__ = ["EncodedCache", "digest", "has_name"]
@@ -67,6 +66,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 class EncodedCache:
     """A folder of encodings, each computed once.
 
+    >>> import tempfile
     >>> from tacit.representations.scaled import Identity
     >>> cache = EncodedCache(Path(tempfile.mkdtemp()))
     >>> cache.encode(Identity(2), np.ones((1, 2))).tolist(), len(list(cache.folder.iterdir()))
@@ -87,15 +87,9 @@ class EncodedCache:
         if kept is not None:
             return kept
         encoded = representation.encode(samples)
-        handle, partial = tempfile.mkstemp(dir=self.folder, suffix=".partial")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(hashlib.sha256(encoded.tobytes()).digest())
-                np.save(stream, encoded, allow_pickle=False)
-            Path(partial).replace(file)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        with new_file(file, private=True) as stream:
+            stream.write(hashlib.sha256(encoded.tobytes()).digest())
+            np.save(stream, encoded, allow_pickle=False)
         return encoded
 
 

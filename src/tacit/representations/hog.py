@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.images import ImageShape, as_images, image_shape
 from tacit.core.protocols import Floats
+from tacit.core.samples import ImageShape, as_images, image_shape
+from tacit.core.strict_reader import StrictReader
 from tacit.representations.grid import blocks, snapped
+from tacit.representations.reading import parameters, read_range, read_shape
 
 __all__ = ["OrientedGradients"]
 
@@ -32,7 +34,7 @@ class OrientedGradients:
     """Gradients without sign in ``bins`` orientations, over overlapping square cells in blocks of two by two.
 
     All sums are over whole numbers and exact (see ``grid``), so a sample's encoding is the same bits in any
-    company. Colour is turned to grey first.
+    company. Color is turned to gray first.
 
     >>> images = np.zeros((1, 8, 8))
     >>> images[0, :, 4:] = 1.0
@@ -40,6 +42,8 @@ class OrientedGradients:
     >>> features[0].sum(axis=(1, 2)).argmax(), features.max().round(3)
     (np.int64(0), np.float32(0.2))
     """
+
+    name: ClassVar[str] = "gradients"
 
     shape: ImageShape
     dark: float
@@ -67,8 +71,18 @@ class OrientedGradients:
             raise InvalidInput("the public images are all of one value: they have no gradients")
         return cls(fitted, dark, bright, cell, bins)
 
+    fields = parameters
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> OrientedGradients:
+        """Read the shape of an image and its range, and cells that fit in it."""
+        shape = read_shape(fields, least=4)
+        dark, bright = read_range(fields)
+        cell = fields.integer("cell", 2, min(shape[:2]) // 2)
+        return cls(shape, dark, bright, cell, fields.integer("bins", 2, 64))
+
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a sample."""
+        """One row of float32 features per sample."""
         images = as_images(samples, self.shape)
         across = [_windows(side, self.cell) for side in self.shape[:2]]
         high, wide = len(across[0]) - 1, len(across[1]) - 1

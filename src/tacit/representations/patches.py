@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.images import ImageShape, as_images, image_shape
 from tacit.core.protocols import Floats
+from tacit.core.samples import ImageShape, as_images, image_shape
+from tacit.core.strict_reader import StrictReader
 from tacit.representations.grid import exact_bits, snapped
+from tacit.representations.reading import parameters, read_range, read_shape, read_table
 
 __all__ = ["PatchDictionary"]
 
@@ -50,6 +52,8 @@ class PatchDictionary:
     >>> PatchDictionary.fit(images, words=5, patch=4).encode(images).shape
     (40, 20)
     """
+
+    name: ClassVar[str] = "patches"
 
     shape: ImageShape
     dark: float
@@ -92,8 +96,29 @@ class PatchDictionary:
         found = _typical(_white(drawn, mean, whitening), words, random)
         return cls(fitted, dark, bright, patch, stride, mean, whitening, snapped(found, BITS, LIMIT))
 
+    fields = parameters
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> PatchDictionary:
+        """Read patches that fit in the image, and numbers on the grid that makes sums exact."""
+        shape = read_shape(fields, least=4)
+        dark, bright = read_range(fields)
+        patch = fields.integer("patch", 2, min(shape[:2]) // 2)
+        stride = fields.integer("stride", 1, patch)
+        size = patch * patch * shape[2]
+        found = {
+            "mean": read_table(fields, "mean", shape=(size,)),
+            "whitening": read_table(fields, "whitening", shape=(size, size)),
+            "words": read_table(fields, "words", shape=(None, size)),
+        }
+        for name, array in found.items():
+            # Off the grid sums would be rounded by the company a record is in, and its vote with them.
+            if not np.array_equal(snapped(array, BITS, LIMIT if name == "words" else math.inf), array):
+                raise InvalidInput(f"the {fields.what}'s {name} must be on the grid of 2^-{BITS}")
+        return cls(shape, dark, bright, patch, stride, **found)
+
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a sample."""
+        """One row of float32 features per sample."""
         images = as_images(samples, self.shape)
         down, across = ((side - self.patch) // self.stride + 1 for side in self.shape[:2])
         # An image's activations and its patches in three forms are in memory at a time.

@@ -1,22 +1,28 @@
-"""Features as they are, or each brought to mean 0 and spread 1 on the public samples."""
+"""Rows of features: as they are, standardised, as directions, or along the public samples' principal components."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
+from tacit.core.strict_reader import StrictReader
+from tacit.representations.reading import LARGEST_VALUE, REAL, SMALLEST_SCALE, parameters, read_table
 
-__all__ = ["Directions", "Identity", "Standardised", "flat", "narrowed", "same_width"]
+__all__ = ["Directions", "Identity", "PrincipalComponents", "Standardised", "flat", "narrowed", "same_width"]
+
+# Features that a representation from elsewhere may say it takes.
+WIDEST = 2**22
+KEPT_VARIANCE = 0.85
 
 
 def flat(samples: NDArray[Any]) -> NDArray[Any]:
-    """One row of features a sample, whatever shape a sample has.
+    """One row of features per sample, whatever shape a sample has.
 
     >>> flat(np.zeros((2, 8, 8))).shape
     (2, 64)
@@ -32,6 +38,8 @@ class Identity:
     [[1.0, 1.0, 1.0, 1.0]]
     """
 
+    name: ClassVar[str] = "identity"
+
     width: int
 
     @classmethod
@@ -39,8 +47,15 @@ class Identity:
         """Remember how wide the public samples are."""
         return cls(flat(public).shape[1])
 
+    fields = parameters
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> Identity:
+        """Read the width, which is not beyond what a record can have."""
+        return cls(fields.integer("width", 1, WIDEST))
+
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a sample."""
+        """One row of float32 features per sample."""
         return narrowed(same_width(samples, self.width))
 
 
@@ -52,6 +67,8 @@ class Standardised:
     [[2.0]]
     """
 
+    name: ClassVar[str] = "standardised"
+
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]
 
@@ -62,8 +79,20 @@ class Standardised:
         spread = rows.std(axis=0)
         return cls(rows.mean(axis=0), np.where(spread > 0, spread, 1.0))
 
+    fields = parameters
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> Standardised:
+        """Read finite means, and spreads that can divide."""
+        mean = read_table(fields, "mean", shape=(None,))
+        return cls(mean, fields.array("spread", REAL, mean.shape, SMALLEST_SCALE, LARGEST_VALUE))
+
+    def fitted_to(self, samples: NDArray[Any]) -> bool:
+        """Whether these samples have the mean that it was fitted to."""
+        return _same_mean(self.mean, samples)
+
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a sample."""
+        """One row of float32 features per sample."""
         return narrowed((same_width(samples, len(self.mean)) - self.mean) / self.spread)
 
 
@@ -77,6 +106,8 @@ class Directions:
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
 
+    name: ClassVar[str] = "directions"
+
     width: int
 
     @classmethod
@@ -84,11 +115,75 @@ class Directions:
         """Remember how wide the public samples are."""
         return cls(flat(public).shape[1])
 
+    fields = parameters
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> Directions:
+        """Read the width, which is not beyond what a record can have."""
+        return cls(fields.integer("width", 1, WIDEST))
+
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a sample."""
+        """One row of float32 features per sample."""
         rows = np.ascontiguousarray(same_width(samples, self.width), dtype=np.float64)
         length = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
         return narrowed(rows / np.where(length > 0, length, 1.0))
+
+
+@dataclass(frozen=True)
+class PrincipalComponents:
+    """The projection on the directions in which the public samples vary most.
+
+    >>> public = np.array([[0.0, 0.0], [2.0, 2.0]])
+    >>> abs(PrincipalComponents.fit(public, components=1).encode(public)[1]).round(3).tolist()
+    [1.4140000343322754]
+    """
+
+    name: ClassVar[str] = "principal"
+
+    mean: NDArray[np.float64]
+    directions: NDArray[np.float64]  # (components, features)
+
+    @classmethod
+    def fit(cls, public: NDArray[Any], components: int | None = None, whitening: float = 0.0) -> PrincipalComponents:
+        """Find the directions on the public samples: that many, or as many as hold 85 % of their variance.
+
+        There are never more than samples or features, and never so few that a plane is all there is. ``whitening``
+        divides each direction by its variance to that power: at ½ all vary equally, at ¼ the differences between
+        their spreads are halved.
+        """
+        from sklearn.decomposition import PCA
+
+        if components is not None and components < 1:
+            raise InvalidInput(f"components must be at least 1, got {components}")
+        if not 0 <= whitening <= 0.5:
+            raise InvalidInput(f"whitening must be from 0 to 0.5, got {whitening}")
+        rows = flat(public).astype(np.float64)
+        most = min(rows.shape)
+        fitted = PCA(min(components or most, most), random_state=0).fit(rows)
+        if components is None:
+            held = np.cumsum(fitted.explained_variance_ratio_)
+            components = max(int(np.searchsorted(held, KEPT_VARIANCE)) + 1, min(3, most))
+        variances = np.maximum(fitted.explained_variance_, 1e-12 * fitted.explained_variance_[0])
+        return cls(fitted.mean_, (fitted.components_ * variances[:, None] ** -whitening)[:components])
+
+    fields = parameters
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> PrincipalComponents:
+        """Read a mean and directions of its width."""
+        mean = read_table(fields, "mean", shape=(None,))
+        return cls(mean, read_table(fields, "directions", shape=(None, len(mean))))
+
+    def fitted_to(self, samples: NDArray[Any]) -> bool:
+        """Whether these samples have the mean that it was fitted to."""
+        return _same_mean(self.mean, samples)
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features per sample."""
+        centred = same_width(samples, len(self.mean)) - self.mean
+        # A matrix product rounds a row differently depending on the rows around it, so that one record could move
+        # another's vote. einsum adds each row up by itself, always in the same order.
+        return narrowed(np.einsum("nf,cf->nc", centred, self.directions))
 
 
 def narrowed(features: NDArray[Any]) -> Floats:
@@ -108,3 +203,11 @@ def same_width(samples: NDArray[Any], width: int) -> NDArray[Any]:
     if rows.shape[1] != width:
         raise InvalidInput(f"samples have {rows.shape[1]} features, the public samples have {width}")
     return rows
+
+
+def _same_mean(mean: NDArray[np.float64], samples: NDArray[Any]) -> bool:
+    rows = flat(samples)
+    # Sums in another order differ in their last digits only; means of other samples differ far more.
+    return mean.shape == rows.shape[1:] and np.allclose(
+        mean, rows.mean(axis=0, dtype=np.float64), rtol=1e-9, atol=1e-12
+    )

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import math
+import tempfile
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
+from tacit.core.protocols import Floats, Representation
+from tacit.core.strict_reader import StrictReader, bytes_to_array
+from tacit.representations.maps import NeighborMap
+from tacit.representations.reading import REAL, read_table
+from tacit.students.saved import SAFETENSORS, load_student, save_student
+
+__all__ = ["FeatureStudent", "LinearStudent", "StudentFeatures", "StudentOdds", "require_travelling"]
 
 BATCH = 1024
-
-__all__ = ["FeatureStudent", "StudentFeatures", "StudentOdds"]
+TRAVELLING = "choose the student logistic, map or a network, or vote_space same"
+LARGEST_STUDENT = 64 * 2**20
+# What a network looks at; its first layer has some hundred weights for each of these.
+WIDEST_STUDENT, MOST_CLASSES = 2**18, 10_000
 
 
 class FeatureStudent(Protocol):
@@ -25,7 +37,7 @@ class FeatureStudent(Protocol):
         ...
 
     def features(self, X: NDArray[Any]) -> Floats:
-        """One row a sample, not depending on other rows."""
+        """One row per sample, not depending on other rows."""
         ...
 
 
@@ -44,11 +56,37 @@ class StudentFeatures:
     [[0.6000000238418579, 0.800000011920929]]
     """
 
+    name: ClassVar[str] = "student"
+
     student: FeatureStudent
 
     def __post_init__(self) -> None:
         if not hasattr(self.student, "features"):
             raise InvalidInput(f"{type(self.student).__name__} shows no features: vote in another representation")
+
+    def fields(self) -> dict[str, Any]:
+        """The student as plain tensors, which only networks known by name are saved as."""
+        with tempfile.TemporaryDirectory() as folder:
+            written = save_student(self.student, Path(folder))
+            if not written.endswith(SAFETENSORS):
+                raise InvalidInput(
+                    f"{type(self.student).__name__} cannot travel to a holder: only networks known by name can"
+                )
+            return {"student": bytes_to_array((Path(folder) / written).read_bytes())}
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> StudentFeatures:
+        """Read a small network of this package's own, whose size is looked at before it is built."""
+        content = fields.content("student", LARGEST_STUDENT)
+        if not _is_small(content):
+            raise InvalidInput(f"the {fields.what}'s student must be a small network that was saved as tensors")
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / SAFETENSORS).write_bytes(content)
+            try:
+                return cls(load_student(Path(folder) / SAFETENSORS, outside=False))
+            except InvalidInput:
+                # The reason would name a folder that is gone, or say what the sender wants said.
+                raise InvalidInput(f"the {fields.what}'s student cannot be read, or not without an extra") from None
 
     @property
     def digest(self) -> str:
@@ -56,7 +94,7 @@ class StudentFeatures:
         return self.student.digest
 
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a sample."""
+        """One row of float32 features per sample."""
         with np.errstate(over="ignore", invalid="ignore"):
             seen = np.ascontiguousarray(self.student.features(_within_reach(samples)), dtype=np.float64)
         seen = np.where(np.isfinite(seen).all(axis=1, keepdims=True), seen, 0.0)
@@ -80,6 +118,8 @@ class StudentOdds:
     [[0.7070000171661377, 0.0, 0.7070000171661377]]
     """
 
+    name: ClassVar[str] = "student-odds"
+
     student: Any
     names: tuple[Any, ...]
 
@@ -89,8 +129,39 @@ class StudentOdds:
                 f"{type(self.student).__name__} gives no probabilities, so no student can guide a second iteration"
             )
 
+    @property
+    def parts(self) -> tuple[Representation, ...]:
+        """The same as a chain of representations: where the student begins with a map, the map and the rest."""
+        from sklearn.pipeline import Pipeline
+
+        if not isinstance(self.student, Pipeline) or not isinstance(self.student.steps[0][1], NeighborMap):
+            return (self,)
+        return self.student.steps[0][1].drawn, StudentOdds(Pipeline(self.student.steps[1:]), self.names)
+
+    def fields(self) -> dict[str, Any]:
+        """The student's numbers; its classes are told by their places, as a holder knows them."""
+        linear = LinearStudent.of(self.student)
+        places = {name: place for place, name in enumerate(self.names)}
+        return {
+            "weights": linear.weights,
+            "offsets": linear.offsets,
+            "places": [places[name] for name in linear.classes_.tolist()],
+            "classes": len(places),
+        }
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> StudentOdds:
+        """A linear student, whatever it was before."""
+        weights = read_table(fields, "weights", REAL, (None, None))
+        classes = fields.integer("classes", 2, MOST_CLASSES)
+        places = fields.integers("places", MOST_CLASSES, 0, classes - 1)
+        if len(places) != len(weights) or len(set(places)) != len(places):
+            raise InvalidInput(f"the {fields.what}'s places must be one for each row of its weights, and differ")
+        linear = LinearStudent(weights, read_table(fields, "offsets", REAL, (len(weights),)), np.array(places))
+        return cls(linear, tuple(range(classes)))
+
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row a sample: the root of every class's probability."""
+        """One row per sample: the root of every class's probability."""
         known = {name: column for column, name in enumerate(self.student.classes_.tolist())}
         rows = _within_reach(samples.reshape(len(samples), -1))
         result = np.zeros((len(rows), len(self.names)), dtype=np.float32)
@@ -107,6 +178,73 @@ class StudentOdds:
         return result
 
 
+def require_travelling(student: Any) -> None:  # noqa: ANN401
+    """Refuse a student whose view cannot travel, before anything is paid for it.
+
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> require_travelling(RandomForestClassifier())
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: later votes at nodes cannot be cast as a RandomForestClassifier sees samples: \
+choose the student logistic, map or a network, or vote_space same
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if hasattr(student, "features"):
+        return
+    steps = [each for _, each in student.steps] if isinstance(student, Pipeline) else [student]
+    if [type(each) for each in steps if type(each) not in (NeighborMap, StandardScaler)] != [LogisticRegression]:
+        name = type(steps[-1]).__name__
+        raise InvalidInput(f"later votes at nodes cannot be cast as a {name} sees samples: {TRAVELLING}")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearStudent:
+    """A logistic regression as its numbers, so that it can travel: a row of weights and an offset for each class.
+
+    >>> student = LinearStudent(np.array([[0.0], [1.0]]), np.zeros(2), np.array(["a", "b"]))
+    >>> student.predict_proba(np.zeros((1, 1))).tolist()
+    [[0.5, 0.5]]
+    """
+
+    weights: NDArray[np.float64]  # (classes, features)
+    offsets: NDArray[np.float64]  # (classes,)
+    classes_: NDArray[Any]
+
+    @classmethod
+    def of(cls, student: Any) -> LinearStudent:  # noqa: ANN401
+        """The numbers of a trained logistic regression, on standardized features or on plain ones."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        if isinstance(student, cls):
+            return student
+        steps = [each for _, each in student.steps] if isinstance(student, Pipeline) else [student]
+        kinds = [type(each) for each in steps]
+        if kinds not in ([LogisticRegression], [StandardScaler, LogisticRegression]):
+            raise InvalidInput(f"StudentOdds cannot travel to a holder with a {type(steps[-1]).__name__}: {TRAVELLING}")
+        weights, offsets = steps[-1].coef_, steps[-1].intercept_
+        if len(weights) == 1:
+            # Of two classes one has the score 0.
+            weights, offsets = np.vstack([0 * weights, weights]), np.concatenate([[0.0], offsets])
+        if len(steps) == 2:
+            weights = weights / steps[0].scale_
+            offsets = offsets - weights @ steps[0].mean_
+        return cls(np.ascontiguousarray(weights, np.float64), np.asarray(offsets, np.float64), steps[-1].classes_)
+
+    def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """How likely each class is for each sample."""
+        # Whoever asks chooses the weights, and can make a score of rounding alone. einsum adds each row up by itself,
+        # always in the same order, whatever rows are around it.
+        scores = np.einsum("nf,cf->nc", X.astype(np.float64), self.weights) + self.offsets
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        found: NDArray[np.float64] = odds / odds.sum(axis=1, keepdims=True)
+        return found
+
+
 def _within_reach(samples: NDArray[Any]) -> NDArray[Any]:
     """Samples in the range of float32, which students may compute in."""
     if samples.dtype.kind != "f":
@@ -115,3 +253,21 @@ def _within_reach(samples: NDArray[Any]) -> NDArray[Any]:
         raise InvalidInput("a sample has a value that is not a finite number")
     limit = np.finfo(np.float32).max
     return np.clip(samples, -limit, limit) if samples.dtype.itemsize > 4 else samples
+
+
+def _is_small(content: bytes) -> bool:
+    """Whether saved tensors say that they are those of a small network; nothing is built to find out."""
+    try:
+        head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        words = json.loads(head["__metadata__"]["words"])
+        shape, classes = words["shape"], words["classes"]
+        sizes = [math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__"]
+        return (
+            all(type(side) is int and side > 0 for side in shape)
+            and math.prod(shape) <= WIDEST_STUDENT
+            and 2 <= len(classes) <= MOST_CLASSES
+            and len(shape) in (1, 3)
+            and sum(sizes) * 2 <= len(content)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return False

@@ -13,14 +13,16 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.images import ImageShape, as_images, image_shape
 from tacit.core.protocols import Floats
+from tacit.core.samples import ImageShape, as_images, image_shape
+from tacit.core.strict_reader import StrictReader
+from tacit.representations.reading import parameters, read_range, read_shape
 
 try:
     import torch
@@ -33,7 +35,7 @@ except ImportError:
 __all__ = ["ImageNetFeatures"]
 
 FEATURES = 1280
-# Images go through the network in batches of this size and no other, the last one filled up with grey: an image is
+# Images go through the network in batches of this size and no other, the last one filled up with gray: an image is
 # then computed the same way in any company.
 BATCH = 8
 # The network's own scaling of pixels from 0 to 255.
@@ -44,13 +46,15 @@ MIDDLE, REACH = 127.0, 128.0
 class ImageNetFeatures:
     """The mean over the image of EfficientNet-lite0's last layer before it decides, 1,280 values.
 
-    Images are enlarged (or reduced) to ``size`` pixels a side; grey ones become colour. The public samples say how
+    Images are enlarged (or reduced) to ``size`` pixels a side; gray ones become color. The public samples say how
     large images are and how bright they get: values beyond that are cut off.
 
     >>> images = np.random.default_rng(0).integers(0, 256, size=(2, 32, 32, 3))
     >>> ImageNetFeatures.fit(images, size=32).encode(images).shape
     (2, 1280)
     """
+
+    name: ClassVar[str] = "imagenet"
 
     shape: ImageShape
     dark: float
@@ -72,6 +76,23 @@ class ImageNetFeatures:
             raise InvalidInput("the public images are all of one value: there is nothing to see in them")
         return cls(fitted, dark, bright, size)
 
+    def fields(self) -> dict[str, Any]:
+        """Its parameters and the digest: the weights themselves are not sent."""
+        return {**parameters(self), "digest": self.digest}
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> ImageNetFeatures:
+        """Read the parameters, and refuse those of other weights."""
+        shape = read_shape(fields)
+        dark, bright = read_range(fields)
+        size = fields.integer("size", 32, 512)
+        if size % 32:
+            raise InvalidInput(f"the {fields.what}'s size must be a multiple of 32")
+        made = cls(shape, dark, bright, size)
+        if made.digest != fields.digest("digest"):
+            raise InvalidInput(f"the {fields.what} was made with other weights than this holder has")
+        return made
+
     @property
     def digest(self) -> str:
         """A name for what the encoder does: equal weights and parameters give equal names."""
@@ -79,7 +100,7 @@ class ImageNetFeatures:
         return hashlib.sha256(told.encode()).hexdigest()
 
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a sample."""
+        """One row of float32 features per sample."""
         images = as_images(np.asarray(samples), self.shape)
         network = _network()
         result = np.empty((len(images), FEATURES), dtype=np.float32)
@@ -133,8 +154,8 @@ def _first_convolution(layers: list[nn.Module]) -> Any:  # noqa: ANN401
     return next(layer for layer in layers if isinstance(layer, nn.Conv2d))
 
 
-def _convolution(convolution: Any, normalisation: nn.Module) -> list[nn.Module]:  # noqa: ANN401
-    """The convolution with its normalisation worked into the weights: one step instead of two.
+def _convolution(convolution: Any, normalization: nn.Module) -> list[nn.Module]:  # noqa: ANN401
+    """The convolution with its normalization worked into the weights: one step instead of two.
 
     Padding is what the weights were trained with: nothing on the left and above where an even side is halved.
     """
@@ -149,7 +170,7 @@ def _convolution(convolution: Any, normalisation: nn.Module) -> list[nn.Module]:
         bias=False,
     )
     plain.weight = convolution.weight
-    fused = nn.utils.fuse_conv_bn_eval(plain.eval(), normalisation.eval())
+    fused = nn.utils.fuse_conv_bn_eval(plain.eval(), normalization.eval())
     if stride == 1:
         return [fused]
     before, after = (size - stride) // 2, (size - stride + 1) // 2

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ __all__ = ["TextFeatures"]
 
 FEATURES = 384
 LONGEST = 256  # tokens that the model was trained for
+# Texts go through the model in batches of this size and padded to one of these lengths, which a text's own decides: it
+# is then computed the same way in any company.
+BATCH, LENGTHS = 16, (16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,27 @@ class TextFeatures:
         texts = np.asarray(samples)
         if texts.ndim != 1 or texts.dtype.kind not in "UO" or not all(isinstance(each, str) for each in texts.tolist()):
             raise InvalidInput(f"texts must be one array of strings, got {texts.dtype} of shape {texts.shape}")
-        model = _model()
-        model.max_seq_length = self.tokens
-        with torch.inference_mode():
-            found = model.encode(texts.tolist(), batch_size=32, normalize_embeddings=True, show_progress_bar=False)
-        encoded: Floats = np.asarray(found, dtype=np.float32).reshape(len(texts), FEATURES)
+        tokenizer = _model().tokenizer
+        known = tokenizer(texts.tolist(), truncation=True, max_length=self.tokens)["input_ids"] if len(texts) else []
+        lengths = np.array([len(each) for each in known], dtype=np.int64)
+        encoded = np.empty((len(texts), FEATURES), dtype=np.float32)
+        for shorter, longest in pairwise((0, *LENGTHS)):
+            rows = np.flatnonzero((lengths > shorter) & (lengths <= longest))
+            for start in range(0, len(rows), BATCH):
+                part = rows[start : start + BATCH]
+                encoded[part] = self._encode(texts[part].tolist(), longest)
         return encoded
+
+    def _encode(self, texts: list[str], longest: int) -> Any:  # noqa: ANN401
+        """A few texts, in a batch of the one size."""
+        filled = [*texts, *[""] * (BATCH - len(texts))]
+        model = _model()
+        batch = model.tokenizer(
+            filled, truncation=True, max_length=min(self.tokens, longest), padding=False, return_attention_mask=True
+        )  # fmt: skip
+        padded = model.tokenizer.pad(batch, padding="max_length", max_length=longest, return_tensors="pt")
+        with torch.inference_mode():
+            return model(dict(padded))["sentence_embedding"][: len(texts)].numpy()
 
 
 @lru_cache(maxsize=1)

@@ -10,16 +10,18 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.images import ImageShape, as_images, image_shape
 from tacit.core.protocols import Floats
+from tacit.core.samples import ImageShape, as_images, image_shape
+from tacit.core.strict_reader import StrictReader
 from tacit.representations.grid import blocks
-from tacit.representations.shares import axes, require_groups, shares
+from tacit.representations.groups import axes, require_groups, shares
+from tacit.representations.reading import LARGEST_VALUE, parameters, read_range, read_shape
 
 __all__ = ["Changes", "TransformedShares"]
 
@@ -75,6 +77,8 @@ class TransformedShares:
     True
     """
 
+    name: ClassVar[str] = "transformed"
+
     shape: ImageShape
     dark: float
     bright: float
@@ -103,6 +107,19 @@ class TransformedShares:
         _, centres = min(tries, key=lambda each: each[0])
         softness = SOFTNESS * float(np.square(levels - levels.mean(axis=0)).sum(axis=1).mean())
         return cls(fitted, dark, bright, search.forms(centres), softness)
+
+    fields = parameters
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> TransformedShares:
+        """Read forms of whole levels, in which sums are exact."""
+        shape = read_shape(fields)
+        dark, bright = read_range(fields)
+        forms = fields.array("forms", ("|u1",), (None, None, math.prod(shape)), 0, LEVELS)
+        softness = fields.number("softness", 1e-9, LARGEST_VALUE)
+        if not forms.size:
+            raise InvalidInput(f"the {fields.what}'s forms must not be empty")
+        return cls(shape, dark, bright, forms, softness)
 
     @property
     def queries(self) -> Floats:

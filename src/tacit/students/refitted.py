@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from tacit.core.protocols import Floats, Integers
 from tacit.students.weighted import fit_hard, fit_soft
+from tacit.students.wrapped import without_names
 
-__all__ = ["Refitted"]
+__all__ = ["Refitted", "by_itself"]
 
 # The logarithm of 0 is no logit; a forest says 0 whenever none of its trees disagrees.
 LEAST = 1e-4
@@ -77,7 +78,7 @@ class Refitted:
         return logits
 
     def predict(self, samples: NDArray[Any]) -> Integers:
-        """One class index a sample."""
+        """One class index per sample."""
         predicted: Integers = np.asarray(self._current().predict(_rows(samples)), dtype=np.int64)
         return predicted
 
@@ -91,6 +92,19 @@ class Refitted:
             else:
                 self._fitted = fit_soft(self._estimator, samples, np.arange(self._classes), chances)
         return self._fitted
+
+
+def by_itself(student: Any) -> Any:  # noqa: ANN401
+    """The classifier alone: without names of columns, and of a model that goes on learning as it stands now.
+
+    >>> from tacit.students.weighted import logistic
+    >>> model = Refitted(logistic(), classes=2)
+    >>> model.learn(np.array([[0.0], [1.0]]), np.array([0, 1]), epochs=1)
+    >>> type(by_itself(model)).__name__
+    'Pipeline'
+    """
+    student = without_names(student)
+    return student.fitted if isinstance(student, Refitted) else student
 
 
 def _rows(samples: NDArray[Any]) -> NDArray[Any]:

@@ -85,7 +85,7 @@ def _small(shape: Shape, classes: int, hidden: int = 128) -> Network:
 
 
 def _strided(shape: Shape, classes: int, hidden: int = 64) -> Network:
-    """Two strided convolutions without normalisation: small enough to train dozens of them at once."""
+    """Two strided convolutions without normalization: small enough to train dozens of them at once."""
     channels, height, width = shape
     for _ in range(2):
         height, width = -(-height // 2), -(-width // 2)
@@ -113,7 +113,7 @@ def _five_convolutions(shape: Shape, classes: int) -> Network:
 
 
 class _Residual(nn.Module):  # type: ignore[misc]
-    """Normalise, activate, convolve, twice, and add the input."""
+    """Normalize, activate, convolve, twice, and add the input."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()

@@ -63,7 +63,7 @@ def _relit(images: torch.Tensor) -> torch.Tensor:
     return (images - mean) * contrast + mean * light
 
 
-# What training shows, and what it must recognise all the same when it learns from its own sure guesses.
+# What training shows, and what it must recognize all the same when it learns from its own sure guesses.
 AUGMENTATIONS: Mapping[str, tuple[list[Callable[[torch.Tensor], torch.Tensor]], ...]] = {
     "none": ([], []),
     "handwriting": ([Affine(10, 0.05, 0.1, 0.1)], [Affine(20, 0.1, 0.2, 0.3), _blanked]),

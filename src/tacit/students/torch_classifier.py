@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from tacit.core.errors import InvalidInput
-from tacit.core.images import as_images, image_shape
 from tacit.core.protocols import Floats
+from tacit.core.samples import as_images, image_shape
 from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, Network, build
 from tacit.students.torch_tensors import read_tensors, write_tensors
-from tacit.students.torch_training import Lesson, Schedule, train
+from tacit.students.torch_training import TrainingData, TrainingSchedule, train
 
 __all__ = ["TorchClassifier"]
 
-FORMAT = "tacit torch classifier 2"
 # Samples go through a trained network in batches of this size and no other, the last one filled up with zeros.
 # A sample's result is then computed the same way in any company.
 INFERENCE_BATCH = 256
@@ -35,12 +34,14 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Input is scaled by the training samples; images may come flat, ``shape`` says their (height, width, channels)
     where a square does not fit. ``held_back`` is the share of labeled samples that early stopping (``patience``)
     looks at. With a ``checkpoint`` folder, training that was interrupted goes on where it was. The other
-    parameters are those of ``Schedule``. The same seed gives the same student: training sees releases only.
+    parameters are those of ``TrainingSchedule``. The same seed gives the same student: training sees releases only.
 
     >>> X, y = np.array([[0.0], [0.2], [0.8], [1.0]]), np.array(["low", "low", "high", "high"])
     >>> TorchClassifier(epochs=60).fit(X, y).predict(np.array([[0.1], [0.9]])).tolist()
     ['low', 'high']
     """
+
+    format: ClassVar[str] = "tacit torch classifier 2"
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
     ) -> TorchClassifier:
-        """Train on one label a sample; samples of weight 0 are not labeled, and serve ``consistency`` only."""
+        """Train on one label per sample; samples of weight 0 are not labeled, and serve ``consistency`` only."""
         classes, indices = np.unique(np.asarray(y), return_inverse=True)
         return self.fit_probabilities(X, classes, np.eye(len(classes))[indices], sample_weight)
 
@@ -102,7 +103,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput("a student needs at least two labeled samples with a weight above 0")
         self.classes_ = np.asarray(classes)
         self.shape_ = self._shape(samples)
-        lesson = Lesson(self._tensor(samples), _float(probabilities), _float(weights))
+        lesson = TrainingData(self._tensor(samples), _float(probabilities), _float(weights))
         schedule = self._schedule()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -156,12 +157,12 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         parameters = self.get_params() | {"checkpoint": None}
         words = {"parameters": parameters, "shape": self.shape_, "classes": self.classes_.tolist()}
-        write_tensors(file, FORMAT, self.network_.state_dict(), words)
+        write_tensors(file, self.format, self.network_.state_dict(), words)
 
     @classmethod
     def load_tensors(cls, file: Path) -> TorchClassifier:
         """The student that ``save_tensors`` wrote; nothing in the file is executed."""
-        state, words = read_tensors(file, FORMAT, "student")
+        state, words = read_tensors(file, cls.format, "student")
         try:
             student = cls(**words["parameters"])
             student.classes_ = np.array(words["classes"])
@@ -176,10 +177,10 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"{file}: not a student that can be read ({type(error).__name__}: {error})") from error
         return student
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> TrainingSchedule:
         names = ("epochs", "batch", "learning_rate", "weight_decay", "label_smoothing", "average", "augmentation")
         more = ("consistency", "confidence", "patience", "mixing", "seed")
-        return Schedule(**{name: getattr(self, name) for name in names + more})
+        return TrainingSchedule(**{name: getattr(self, name) for name in names + more})
 
     def _shape(self, samples: NDArray[Any]) -> tuple[int, ...]:
         """What one sample is to the network: (features,), or (channels, height, width) if it looks at images."""
@@ -211,7 +212,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 results.append(function(batch)[: len(part)])
         return torch.cat(results)
 
-    def _held_back(self, lesson: Lesson) -> tuple[Lesson, Lesson | None]:
+    def _held_back(self, lesson: TrainingData) -> tuple[TrainingData, TrainingData | None]:
         """What is learned, and what early stopping looks at."""
         if self.patience is None:
             return lesson, None
@@ -222,9 +223,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kept_out = labeled[torch.randperm(len(labeled))[:count]]
         weights = lesson.weights.clone()
         weights[kept_out] = 0
-        return Lesson(lesson.samples, lesson.targets, weights), lesson.part(kept_out)
+        return TrainingData(lesson.samples, lesson.targets, weights), lesson.part(kept_out)
 
-    def _state(self, lesson: Lesson, schedule: Schedule) -> tuple[Path | None, str]:
+    def _state(self, lesson: TrainingData, schedule: TrainingSchedule) -> tuple[Path | None, str]:
         """The file of this very training, named by all that decides it."""
         if self.checkpoint is None:
             return None, ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,16 +20,15 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.core.errors import InvalidInput
-from tacit.core.images import ImageShape, as_images, image_shape
 from tacit.core.protocols import Floats, Integers
+from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.students.torch_architectures import Network
 from tacit.students.torch_tensors import read_tensors, write_tensors
 
-__all__ = ["CONTINUED", "FORMAT", "ContinuedNetwork"]
+__all__ = ["CONTINUED", "ContinuedNetwork"]
 
-FORMAT = "tacit continued network 1"
 
-# A few dozen records still make several steps an epoch; many make batches that keep the processor busy.
+# A few dozen records still make several steps per epoch; many make batches that keep the processor busy.
 SMALLEST_BATCH, LARGEST_BATCH, STEPS = 8, 64, 16
 INFERENCE_BATCH = 512
 
@@ -79,6 +78,7 @@ class ContinuedNetwork:
     [0, 0, 1, 1]
     """
 
+    format: ClassVar[str] = "tacit continued network 1"
     gives_scores = True
 
     def __init__(
@@ -136,19 +136,19 @@ class ContinuedNetwork:
         return np.concatenate([np.empty((0, self._classes), dtype=np.float32), *found])
 
     def predict(self, samples: NDArray[Any]) -> Integers:
-        """One class index a sample."""
+        """One class index per sample."""
         predicted: Integers = self.logits(samples).argmax(axis=1).astype(np.int64)
         return predicted
 
     def save_tensors(self, file: Path) -> None:
         """Write the weights as plain tensors, with the kind of network in words; where training was is not kept."""
         words = {"kind": self.kind, "shape": self._shape, "classes": self._classes}
-        write_tensors(file, FORMAT, self._network.state_dict(), words)
+        write_tensors(file, self.format, self._network.state_dict(), words)
 
     @classmethod
     def load_tensors(cls, file: Path) -> ContinuedNetwork:
         """The network that ``save_tensors`` wrote; nothing in the file is executed."""
-        state, words = read_tensors(file, FORMAT, "student")
+        state, words = read_tensors(file, cls.format, "student")
         try:
             height, width, channels = words["shape"]
             table = words["kind"] == "perceptron" and height == width == 1

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,17 +20,17 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.core.errors import InvalidInput
-from tacit.core.images import as_images, image_shape
 from tacit.core.protocols import Floats
+from tacit.core.samples import as_images, image_shape
 from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, build
 from tacit.students.torch_augmentation import augmented
 from tacit.students.torch_classifier import TorchClassifier
 from tacit.students.torch_tensors import read_tensors, write_tensors
-from tacit.students.torch_training import Schedule
+from tacit.students.torch_training import TrainingSchedule
 
 __all__ = ["ContrastiveEncoder"]
 
-FORMAT, STATE = "tacit contrastive encoder 1", "tacit contrastive state 1"
+STATE = "tacit contrastive state 1"
 # Copies are compared in a space of this many dimensions, and that space is then thrown away.
 COMPARED = 64
 
@@ -46,6 +46,8 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
     >>> ContrastiveEncoder(epochs=1, batch=8).fit(images).features(images).shape
     (16, 128)
     """
+
+    format: ClassVar[str] = "tacit contrastive encoder 1"
 
     def __init__(
         self,
@@ -110,15 +112,20 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
 
     def save_tensors(self, file: Path) -> None:
         """Write weights as plain tensors, with the architecture in words."""
-        words = {"parameters": self.get_params() | {"checkpoint": None}, "shape": self.encoder_.shape_}
-        write_tensors(file, FORMAT, self.encoder_.network_.state_dict(), words)
+        words = {
+            "parameters": self.get_params() | {"checkpoint": None},
+            "shape": self.encoder_.shape_,
+            "classes": self.encoder_.classes_.tolist(),
+        }
+        write_tensors(file, self.format, self.encoder_.network_.state_dict(), words)
 
     @classmethod
     def load_tensors(cls, file: Path) -> ContrastiveEncoder:
         """The encoder that ``save_tensors`` wrote; nothing in the file is executed."""
-        tensors, words = read_tensors(file, FORMAT, "contrastive encoder")
+        tensors, words = read_tensors(file, cls.format, "contrastive encoder")
         try:
             encoder = cls(**words["parameters"])
+            encoder.network = str(encoder.network)
             encoder.encoder_ = encoder._encoder(tuple(words["shape"]))
             encoder.encoder_.network_.load_state_dict(tensors)
             encoder.encoder_.network_.eval()
@@ -128,7 +135,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
             ) from error
         return encoder
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> TrainingSchedule:
         if self.network not in IMAGE_ARCHITECTURES:
             known = ", ".join(sorted(IMAGE_ARCHITECTURES))
             raise InvalidInput(f"unknown network for images {self.network!r}: choose one of {known}")
@@ -136,7 +143,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"temperature must be above 0 and at most 10, got {self.temperature}")
         if self.augmentation == "none":
             raise InvalidInput("augmentation must change images: equal copies teach nothing")
-        return Schedule(
+        return TrainingSchedule(
             epochs=self.epochs,
             batch=self.batch,
             learning_rate=self.learning_rate,
@@ -152,7 +159,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
         encoder.network_ = build(self.network, shape, COMPARED).to(memory_format=torch.channels_last)
         return encoder
 
-    def _state(self, images: torch.Tensor, schedule: Schedule) -> tuple[Path | None, str]:
+    def _state(self, images: torch.Tensor, schedule: TrainingSchedule) -> tuple[Path | None, str]:
         """The file of this very training, named by all that decides it."""
         if self.checkpoint is None:
             return None, ""
@@ -166,7 +173,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
 class _Trainee:
     """A network in training and all that its next step depends on."""
 
-    def __init__(self, network: nn.Module, schedule: Schedule, temperature: float) -> None:
+    def __init__(self, network: nn.Module, schedule: TrainingSchedule, temperature: float) -> None:
         self.model = nn.Sequential(network, nn.ReLU(), nn.Linear(COMPARED, COMPARED))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), weight_decay=schedule.weight_decay)
         self.schedule = schedule

@@ -20,14 +20,14 @@ from tacit.students.torch_architectures import Network
 from tacit.students.torch_augmentation import AUGMENTATIONS, augmented
 from tacit.students.torch_tensors import read_tensors, write_tensors
 
-__all__ = ["Lesson", "Schedule", "train"]
+__all__ = ["TrainingData", "TrainingSchedule", "train"]
 
 STATE = "tacit training state 1"
 WARMING = 0.2  # the share of all steps in which the learning rate rises
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TrainingSchedule:
     """How long and how to train.
 
     ``average`` is how much of the running mean of weights each step keeps. ``consistency`` weighs learning from
@@ -72,7 +72,7 @@ class Schedule:
     def rate(self, share: float) -> float:
         """The learning rate when that share of all steps is done: up in a line, down along a cosine.
 
-        >>> plan = Schedule(epochs=1, batch=2, learning_rate=1.0)
+        >>> plan = TrainingSchedule(epochs=1, batch=2, learning_rate=1.0)
         >>> plan.rate(0.0), plan.rate(0.2), round(plan.rate(0.6), 6)
         (0.04, 1.0, 0.5)
         """
@@ -82,22 +82,22 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingData:
     """Samples, a probability of every class for each, and how much each counts; 0 means not labeled."""
 
     samples: torch.Tensor  # (n, *shape)
     targets: torch.Tensor  # (n, classes)
     weights: torch.Tensor  # (n,)
 
-    def part(self, rows: torch.Tensor) -> Lesson:
+    def part(self, rows: torch.Tensor) -> TrainingData:
         """Some of the rows."""
-        return Lesson(self.samples[rows], self.targets[rows], self.weights[rows])
+        return TrainingData(self.samples[rows], self.targets[rows], self.weights[rows])
 
 
 class _Trainee:
     """A network in training and all that its next step depends on."""
 
-    def __init__(self, network: Network, schedule: Schedule) -> None:
+    def __init__(self, network: Network, schedule: TrainingSchedule) -> None:
         self.network = network
         self.average = copy.deepcopy(network)
         self.best = copy.deepcopy(network)
@@ -106,7 +106,7 @@ class _Trainee:
         self.steps = self.epochs = self.stale = 0
         self.loss = math.inf
 
-    def learn(self, labeled: Lesson, everything: Lesson) -> None:
+    def learn(self, labeled: TrainingData, everything: TrainingData) -> None:
         """One epoch."""
         plan = self.schedule
         self.network.train()
@@ -125,22 +125,22 @@ class _Trainee:
             self._remember()
         self.epochs += 1
 
-    def _loss(self, lesson: Lesson) -> torch.Tensor:
+    def _loss(self, lesson: TrainingData) -> torch.Tensor:
         shown = augmented(lesson.samples, self.schedule.augmentation)
         if self.schedule.mixing:
             share = torch.distributions.Beta(self.schedule.mixing, self.schedule.mixing).sample()
             other = torch.randperm(len(shown))
             shown = torch.lerp(shown, shown[other], share)
             targets = torch.lerp(lesson.targets, lesson.targets[other], share)
-            lesson = Lesson(shown, targets, torch.lerp(lesson.weights, lesson.weights[other], share))
+            lesson = TrainingData(shown, targets, torch.lerp(lesson.weights, lesson.weights[other], share))
         classes = lesson.targets.shape[1]
         smooth = self.schedule.label_smoothing
         wanted = lesson.targets * (1 - smooth) + smooth / classes
         losses = -(wanted * functional.log_softmax(self.network(shown), dim=1)).sum(dim=1)
         return (losses * lesson.weights).mean()
 
-    def _own_guesses(self, lesson: Lesson, count: int) -> torch.Tensor:
-        """What the averaged network is sure of must be recognised in strongly changed copies, too."""
+    def _own_guesses(self, lesson: TrainingData, count: int) -> torch.Tensor:
+        """What the averaged network is sure of must be recognized in strongly changed copies, too."""
         samples = lesson.samples[torch.randint(0, len(lesson.samples), (2 * count,))]
         with torch.no_grad():
             self.average.eval()
@@ -160,7 +160,7 @@ class _Trainee:
                 else:
                     mean.copy_(now)
 
-    def examine(self, held_back: Lesson | None) -> None:
+    def examine(self, held_back: TrainingData | None) -> None:
         """Keep the averaged weights if they are the best so far on the samples held back, or if there are none."""
         loss = -math.inf
         if held_back is not None:
@@ -214,7 +214,12 @@ class _Trainee:
 
 
 def train(
-    network: Network, lesson: Lesson, schedule: Schedule, held_back: Lesson | None, state: Path | None, name: str
+    network: Network,
+    lesson: TrainingData,
+    schedule: TrainingSchedule,
+    held_back: TrainingData | None,
+    state: Path | None,
+    name: str,
 ) -> Network:
     """The network with averaged weights after training; with a state file, an interrupted training goes on.
 

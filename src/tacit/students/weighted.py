@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,16 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["fit_hard", "fit_soft", "forest", "logistic", "takes_weights"]
+__all__ = [
+    "ESTIMATORS",
+    "OneEachLabel",
+    "fit_by_label",
+    "fit_hard",
+    "fit_soft",
+    "forest",
+    "logistic",
+    "takes_weights",
+]
 
 
 def logistic() -> Any:  # noqa: ANN401
@@ -34,6 +45,10 @@ def forest() -> Any:  # noqa: ANN401
     from sklearn.ensemble import RandomForestClassifier
 
     return RandomForestClassifier(n_estimators=200, min_samples_leaf=2, random_state=0)
+
+
+# The estimators that a setting may name.
+ESTIMATORS: dict[str, Callable[[], Any]] = {"logistic": logistic, "forest": forest}
 
 
 def _weight_argument(student: Any) -> str:  # noqa: ANN401
@@ -62,7 +77,7 @@ def takes_weights(student: Any) -> bool:  # noqa: ANN401
 
 
 def fit_hard(student: Any, samples: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float64]) -> Any:  # noqa: ANN401
-    """A fresh copy of the student, trained on one label a sample.
+    """A fresh copy of the student, trained on one label per sample.
 
     Where all labels are the same there is nothing to learn, and the student is one that always says it: labels that
     were paid for are never lost to a student that refuses them.
@@ -71,12 +86,15 @@ def fit_hard(student: Any, samples: NDArray[Any], labels: NDArray[Any], weights:
     >>> student.predict([[5.0]]).tolist()
     [7]
     """
+    from sklearn import config_context
     from sklearn.base import clone
     from sklearn.dummy import DummyClassifier
 
     if len(np.unique(labels)) < 2:
         return DummyClassifier(strategy="most_frequent").fit(samples, labels)
-    return clone(student).fit(samples, labels, **{_weight_argument(student): weights})
+    # Weights are named for the step that takes them: what the user's own metadata are routed by is not for them.
+    with config_context(enable_metadata_routing=False):
+        return clone(student).fit(samples, labels, **{_weight_argument(student): weights})
 
 
 def fit_soft(
@@ -102,3 +120,35 @@ def fit_soft(
     # A class a hundred times less likely than the best changes little but the training time.
     row, column = np.nonzero(probabilities >= probabilities.max(axis=1, keepdims=True) / 100)
     return fit_hard(student, samples[row], classes[column], probabilities[row, column])
+
+
+@dataclass(frozen=True)
+class OneEachLabel:
+    """Trained students that each say yes or no to one label."""
+
+    students: tuple[Any, ...]
+
+    def predict(self, X: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which labels each sample has, (samples, labels); images are taken as rows."""
+        rows = np.asarray(X).reshape(len(X), -1)
+        return np.column_stack([np.asarray(each.predict(rows), dtype=np.bool_) for each in self.students])
+
+    def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """How likely each sample has each label, (samples, labels)."""
+        rows = np.asarray(X).reshape(len(X), -1)
+        # A student that was told the same of every sample knows one answer only.
+        chances = [each.predict_proba(rows) @ np.asarray(each.classes_, dtype=np.float64) for each in self.students]
+        return np.column_stack(chances)
+
+
+def fit_by_label(student: Any, samples: NDArray[Any], chances: NDArray[np.float64]) -> OneEachLabel:  # noqa: ANN401
+    """A fresh copy of the student for each label, trained on how likely each sample has it, (samples, labels).
+
+    >>> sure = np.array([[0.95, 0.1], [0.05, 0.1]])
+    >>> fit_by_label(logistic(), np.array([[0.0], [1.0]]), sure).predict(np.array([[0.0], [1.0]])).tolist()
+    [[True, False], [False, False]]
+    """
+    answers = np.array([False, True])
+    return OneEachLabel(
+        tuple(fit_soft(student, samples, answers, np.column_stack([1 - each, each])) for each in chances.T)
+    )

@@ -8,7 +8,8 @@ from opendp.measurements import make_gaussian
 from opendp.metrics import l2_distance
 from opendp.mod import enable_features
 
-from tacit.accounting.compose import Rule, total
+from tacit.accounting.compose import total
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import Sensitivity
@@ -139,9 +140,9 @@ def test_shape_type_and_replay():
 def test_the_spend_and_the_tolerance_follow_from_the_one_parameter():
     mechanism = DiscreteGaussianNoise(2, 4, unit_steps=True)
     assert mechanism.spend == DiscreteGaussian(2, 4, unit_steps=True)
-    assert mechanism.tolerates == Sensitivity(l2_squared=4, linf=1)
+    assert mechanism.max_sensitivity == Sensitivity(l2_squared=4, linf=1)
     # Without unit steps one cell may take the whole move.
-    assert DiscreteGaussianNoise(2, 4, unit_steps=False).tolerates == Sensitivity(l2_squared=4)
+    assert DiscreteGaussianNoise(2, 4, unit_steps=False).max_sensitivity == Sensitivity(l2_squared=4)
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_the_ends_of_the_range_work(scale):
 def test_the_spend_and_the_tolerance_follow_from_the_one_parameter():
     mechanism = DiscreteLaplaceNoise.for_epsilon("1/10", 4)
     assert mechanism.spend == Pure("1/10")
-    assert mechanism.tolerates == Sensitivity(l1=4)
+    assert mechanism.max_sensitivity == Sensitivity(l1=4)
     assert mechanism.scale == 40
 
 

@@ -19,7 +19,7 @@ def test_the_law_is_the_softmax_and_the_spend_bounds_its_loss():
     behind, closer = mechanism.pmf(np.array([0, 40])), mechanism.pmf(np.array([1, 39]))
     assert 0.999999 < math.log(closer[0] / behind[0]) <= 1
     assert mechanism.spend == Pure(1)
-    assert mechanism.tolerates == Sensitivity(row_range=2)
+    assert mechanism.max_sensitivity == Sensitivity(row_range=2)
 
 
 @pytest.mark.statistical(rate=1e-9)

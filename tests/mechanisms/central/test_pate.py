@@ -11,7 +11,7 @@ from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Repeated, Subsampled
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.pate import ConfidenceScreen, GaussianVotes, LaplaceVotes, SampledVotes, winners
+from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax, winners
 from tacit.mechanisms.central.rounded_gaussian import rounded_gaussian_pmf
 
 
@@ -19,7 +19,7 @@ def votes_of(teachers, classes):
     return np.bincount(teachers, minlength=classes)
 
 
-def neighbours(classes, teachers):
+def neighbors(classes, teachers):
     """Every pair of histograms that differ in one teacher's vote."""
     for ballot in itertools.product(range(classes), repeat=teachers):
         for vote in range(classes):
@@ -27,20 +27,20 @@ def neighbours(classes, teachers):
 
 
 def test_one_teacher_moves_the_votes_as_far_as_is_tolerated():
-    moves = [there - here for here, there in neighbours(3, 3)]
-    laplace, gaussian = LaplaceVotes("1/20", 1).tolerates, GaussianVotes(40, 1).tolerates
-    assert max(np.abs(move).sum() for move in moves) == laplace.l1 == 2
-    assert max((move**2).sum() for move in moves) == gaussian.l2_squared == 2
-    assert max(np.abs(move).max() for move in moves) == laplace.linf == gaussian.linf == 1
-    assert max(abs(there.max() - here.max()) for here, there in neighbours(3, 3)) == 1
+    sensitivity = [there - here for here, there in neighbors(3, 3)]
+    laplace, gaussian = LNMax("1/20", 1).max_sensitivity, GNMax(40, 1).max_sensitivity
+    assert max(np.abs(move).sum() for move in sensitivity) == laplace.l1 == 2
+    assert max((move**2).sum() for move in sensitivity) == gaussian.l2_squared == 2
+    assert max(np.abs(move).max() for move in sensitivity) == laplace.linf == gaussian.linf == 1
+    assert max(abs(there.max() - here.max()) for here, there in neighbors(3, 3)) == 1
 
 
 def test_laplace_votes_lose_at_most_their_spend_and_can_lose_it_all():
-    mechanism = LaplaceVotes("1/2", 1)
+    mechanism = LNMax("1/2", 1)
     noise = DiscreteLaplaceNoise(2, 2)
     outputs = np.arange(-20, 21)
     worst = 0.0
-    for here, there in neighbours(2, 3):
+    for here, there in neighbors(2, 3):
         cells = [
             np.log(noise.pmf(outputs - a)) - np.log(noise.pmf(outputs - b)) for a, b in zip(here, there, strict=True)
         ]
@@ -49,11 +49,11 @@ def test_laplace_votes_lose_at_most_their_spend_and_can_lose_it_all():
 
 
 def test_the_spends_are_known_in_advance():
-    assert LaplaceVotes("1/20", 1000).spend == Repeated(Pure("1/20"), 2000)
-    assert GaussianVotes(40, 286).spend == DiscreteGaussian(40, 572, unit_steps=True)
-    assert ConfidenceScreen(150, 200, 640).spend == DiscreteGaussian(150, 640, unit_steps=True)
-    assert ConfidenceScreen(150, 200, 640).tolerates == Sensitivity(linf=1)
-    sampled = SampledVotes("0.15", 50, 735).spend
+    assert LNMax("1/20", 1000).spend == Repeated(Pure("1/20"), 2000)
+    assert GNMax(40, 286).spend == DiscreteGaussian(40, 572, unit_steps=True)
+    assert ConfidentScreen(150, 200, 640).spend == DiscreteGaussian(150, 640, unit_steps=True)
+    assert ConfidentScreen(150, 200, 640).max_sensitivity == Sensitivity(linf=1)
+    sampled = SubsampledGNMax("0.15", 50, 735).spend
     assert sampled == Repeated(Subsampled("0.15", Gaussian("35.355339059")), 735)
     assert sampled.spend.spend.noise_multiplier**2 * 2 <= 2500
 
@@ -67,8 +67,8 @@ def screen_law(mechanism, votes):
 
 def test_a_refusal_costs_as_much_as_a_pass_and_never_more_than_the_spend():
     """One row: the Rényi divergence of the two-outcome law, in both directions, against ρ·α."""
-    mechanism = ConfidenceScreen(2, 3, 1)
-    for here, there in neighbours(3, 4):
+    mechanism = ConfidentScreen(2, 3, 1)
+    for here, there in neighbors(3, 4):
         one, two = screen_law(mechanism, here), screen_law(mechanism, there)
         for order in (1.5, 2.0, 8.0):
             moment = one**order * two ** (1 - order) + (1 - one) ** order * (1 - two) ** (1 - order)
@@ -79,19 +79,19 @@ def test_a_refusal_costs_as_much_as_a_pass_and_never_more_than_the_spend():
 def test_the_samplers_follow_their_laws_and_mutants_do_not(fits):
     count, support = 60_000, np.arange(-300, 301)
     votes = np.tile([7, 3], (count, 1))
-    laplace = LaplaceVotes("1/5", count).sample(votes, SystemRandomness())
+    laplace = LNMax("1/5", count).sample(votes, SystemRandomness())
     law = DiscreteLaplaceNoise(5, 1).pmf(support)
     assert fits(laplace[:, 0] - 7, support, law) > 1e-9
-    assert fits((LaplaceVotes("2/5", count).sample(votes, SystemRandomness()))[:, 0] - 7, support, law) < 1e-9
-    gaussian = GaussianVotes(4, count).sample(votes, SystemRandomness())
+    assert fits((LNMax("2/5", count).sample(votes, SystemRandomness()))[:, 0] - 7, support, law) < 1e-9
+    gaussian = GNMax(4, count).sample(votes, SystemRandomness())
     law = DiscreteGaussianNoise(4, 1, unit_steps=True).pmf(support)
     assert fits(gaussian[:, 1] - 3, support, law) > 1e-9
-    assert fits(GaussianVotes(2, count).sample(votes, SystemRandomness())[:, 1] - 3, support, law) < 1e-9
-    screen = ConfidenceScreen(3, 9, count)
+    assert fits(GNMax(2, count).sample(votes, SystemRandomness())[:, 1] - 3, support, law) < 1e-9
+    screen = ConfidentScreen(3, 9, count)
     passes = screen_law(screen, votes[0])
     assert fits(screen.sample(votes, SystemRandomness()), [0, 1], [1 - passes, passes]) > 1e-9
     # Off by one: a strict comparison with the threshold.
-    strict = ConfidenceScreen(3, 10, count).sample(votes, SystemRandomness())
+    strict = ConfidentScreen(3, 10, count).sample(votes, SystemRandomness())
     assert fits(strict, [0, 1], [1 - passes, passes]) < 1e-9
 
 
@@ -113,7 +113,7 @@ class Ballots:
 @pytest.mark.statistical(rate=3e-9)
 def test_the_sampler_is_the_poisson_sampler_that_is_accounted(fits):
     ballots = Ballots(np.zeros(400, dtype=int), 2)
-    mechanism = SampledVotes("0.15", 3, queries=400)
+    mechanism = SubsampledGNMax("0.15", 3, queries=400)
     noisy = mechanism.sample(ballots, SystemRandomness())
     called = np.concatenate(ballots.called)
     # Each record is called independently on each question: the number called is binomial, not fixed.
@@ -135,8 +135,8 @@ def binomial_above(count, rate, limit):
 
 
 def test_all_or_a_share_of_the_records_are_called():
-    assert SampledVotes(1, 50, 1).called(1000, SystemRandomness()).tolist() == list(range(1000))
-    assert SampledVotes(Fraction(1, 10**30), 50, 1).called(1000, SystemRandomness()).size == 0
+    assert SubsampledGNMax(1, 50, 1).called(1000, SystemRandomness()).tolist() == list(range(1000))
+    assert SubsampledGNMax(Fraction(1, 10**30), 50, 1).called(1000, SystemRandomness()).size == 0
 
 
 def test_winners_break_ties_by_index():
@@ -146,16 +146,16 @@ def test_winners_break_ties_by_index():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LaplaceVotes(0, 1), r"gamma must be in \[1e-12, 1e6\]"),
-        (lambda: LaplaceVotes(1, 0), "queries must be at least 1"),
-        (lambda: GaussianVotes(0, 1), r"sigma must be in \[1e-6, 1e12\]"),
-        (lambda: ConfidenceScreen("1e13", 1, 1), r"sigma must be in \[1e-6, 1e12\]"),
-        (lambda: SampledVotes(0, 50, 1), r"rate must be in \(0, 1\]"),
-        (lambda: SampledVotes(2, 50, 1), r"rate must be in \(0, 1\]"),
-        (lambda: SampledVotes(1, "0.001", 1), r"sigma must be in \[0.01, 1e12\]"),
-        (lambda: SampledVotes(1, 50, 1, squared_shift=0), "squared_shift must be at least 1"),
+        (lambda: LNMax(0, 1), r"gamma must be in \[1e-12, 1e6\]"),
+        (lambda: LNMax(1, 0), "queries must be at least 1"),
+        (lambda: GNMax(0, 1), r"sigma must be in \[1e-6, 1e12\]"),
+        (lambda: ConfidentScreen("1e13", 1, 1), r"sigma must be in \[1e-6, 1e12\]"),
+        (lambda: SubsampledGNMax(0, 50, 1), r"rate must be in \(0, 1\]"),
+        (lambda: SubsampledGNMax(2, 50, 1), r"rate must be in \(0, 1\]"),
+        (lambda: SubsampledGNMax(1, "0.001", 1), r"sigma must be in \[0.01, 1e12\]"),
+        (lambda: SubsampledGNMax(1, 50, 1, squared_shift=0), "squared_shift must be at least 1"),
         (
-            lambda: GaussianVotes(40, 2).sample(np.zeros((3, 2), dtype=int), SeededRandomness(1)),
+            lambda: GNMax(40, 2).sample(np.zeros((3, 2), dtype=int), SeededRandomness(1)),
             "each of the 2 queries",
         ),
     ],

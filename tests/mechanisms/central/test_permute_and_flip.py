@@ -61,8 +61,8 @@ def test_no_neighbouring_row_loses_more_than_the_spend(mechanism):
     rows = list(itertools.product(range(4), repeat=3))
     laws = np.log([mechanism.pmf(np.array(row)) for row in rows])
     rows = np.array(rows)
-    moves = rows[:, None, :] - rows[None, :, :]
-    distance = np.maximum(moves.max(axis=2), 0) - np.minimum(moves.min(axis=2), 0)
+    sensitivity = rows[:, None, :] - rows[None, :, :]
+    distance = np.maximum(sensitivity.max(axis=2), 0) - np.minimum(sensitivity.min(axis=2), 0)
     loss = np.abs(laws[:, None, :] - laws[None, :, :]).max(axis=2)
     assert (loss <= float(mechanism.rate) * distance + 1e-12).all()
 
@@ -133,7 +133,7 @@ def test_huge_counts_and_tiny_rates_do_not_overflow():
 def test_the_spend_and_the_tolerance_follow_from_the_one_parameter():
     mechanism = PermuteAndFlip.for_epsilon("1/10", 4)
     assert mechanism.spend == Pure("1/10")
-    assert mechanism.tolerates == Sensitivity(row_range=4)
+    assert mechanism.max_sensitivity == Sensitivity(row_range=4)
     assert mechanism == PermuteAndFlip("1/40", 4)
 
 
@@ -144,7 +144,7 @@ def test_the_spend_and_the_tolerance_follow_from_the_one_parameter():
         (lambda: PermuteAndFlip(1, 0), "row_range must be at least 1"),
         (lambda: PermuteAndFlip.for_epsilon(1, 0), "row_range must be at least 1"),
         (lambda: PermuteAndFlip.for_epsilon(-1, 2), "epsilon must be above 0"),
-        (lambda: PermuteAndFlip(1, 2).sample(np.array([1, 2]), SeededRandomness(1)), "one row a query"),
+        (lambda: PermuteAndFlip(1, 2).sample(np.array([1, 2]), SeededRandomness(1)), "one row per query"),
         (lambda: PermuteAndFlip(1, 2).sample(np.array([[0.5]]), SeededRandomness(1)), "table must hold integers"),
         (lambda: PermuteAndFlip(1, 2).sample(np.array([[2**62]]), SeededRandomness(1)), r"\[-2\^61, 2\^61\]"),
         (lambda: PermuteAndFlip(1, 2).sample(np.zeros((2, 0), dtype=int), SeededRandomness(1)), "at least one column"),

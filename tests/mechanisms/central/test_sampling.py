@@ -77,14 +77,14 @@ def test_columns_stay_aligned():
     chosen, names = SubsetSample(4, 10, replacement=False).sample((samples, labels), SeededRandomness(1))
     assert len(set(names.tolist())) == 4
     assert (chosen == samples[names]).all()
-    assert SubsetSample(4, 10, replacement=False).tolerates == ANYTHING
+    assert SubsetSample(4, 10, replacement=False).max_sensitivity == ANYTHING
 
 
 def test_a_class_is_as_exposed_as_the_one_drawn_from_most():
     mechanism = StratifiedSample((SubsetSample(1, 5, False), SubsetSample(3, 4, True)))
     exact = 1 - Fraction(3, 4) ** 3
     assert 0 <= mechanism.spend.delta - exact < Fraction(1, 10**15)
-    assert mechanism.tolerates == ANYTHING
+    assert mechanism.max_sensitivity == ANYTHING
     labels = np.array([0, 1, 0, 1, 0, 1, 0, 1, 0])
     names, drawn = mechanism.sample((np.arange(9), labels), SeededRandomness(1))
     assert drawn.tolist() == [0, 1, 1, 1]

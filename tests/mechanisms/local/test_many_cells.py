@@ -7,21 +7,21 @@ import pytest
 from scipy.stats import chi2
 
 from tacit.core.randomness import SeededRandomness, SystemRandomness
-from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
 from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
 
 RATE = 1e-9
 CELLS = 700
 
 MAKERS = {
     "laplace": lambda e: LocalLaplace(CELLS, 3, e),
-    "symmetric": lambda e: BitResponse(CELLS, 3, e, symmetric=True),
-    "asymmetric": lambda e: BitResponse(CELLS, 3, e),
-    "generalized": lambda e: GeneralizedResponse(CELLS, 3, e),
+    "symmetric": lambda e: UnaryEncoding(CELLS, 3, e, symmetric=True),
+    "asymmetric": lambda e: UnaryEncoding(CELLS, 3, e),
+    "generalized": lambda e: GeneralizedRandomizedResponse(CELLS, 3, e),
     "collision": lambda e: Collision(CELLS, 3, e),
     "linear": lambda e: LinearHashing(CELLS, 1, e),
     "subset": lambda e: SubsetSelection(CELLS, 3, e),
@@ -35,7 +35,7 @@ def believable(mechanism, encoder):
     of about 0.055; with generalized response, whose estimated variances are cautious, it is near 0.75.
     """
     count = 2_000 if isinstance(mechanism, LocalLaplace) else 20_000
-    # Neighbouring cells that begin at one of four places; most cells are nobody's.
+    # Neighboring cells that begin at one of four places; most cells are nobody's.
     held = np.resize([3, 70, 62, 690], (count, 1)) + np.arange(mechanism.ones)
     randomness = SystemRandomness() if encoder is mechanism else SeededRandomness(1)
     estimates = mechanism.decode(encoder.encode(held, randomness))

@@ -7,19 +7,18 @@ import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
-from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.collision import LONGEST, Collision
 from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.finite_field import FIELD_SIZES, finite_field
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
-from tacit.mechanisms.local.linear_hashing import LinearHashing, possible_sizes
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.linear_hashing import FIELD_SIZES, LinearHashing, finite_field, possible_sizes
 from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection, best_subset_size, subset_rates
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 
-FLAT = [LocalLaplace, BitResponse, GeneralizedResponse, Collision, SubsetSelection]
+FLAT = [LocalLaplace, UnaryEncoding, GeneralizedRandomizedResponse, Collision, SubsetSelection]
 
 
 @pytest.mark.parametrize("mechanism", [*FLAT, LinearHashing])
@@ -95,7 +94,7 @@ def test_messages_name_what_exists():
     with pytest.raises(InvalidInput, match=r"buckets in \[0, 3\], got 4"):
         Concatenation(VoteShape(5, 5), 1, corrected=True, length=4).decode(message)
     with pytest.raises(InvalidInput, match=r"cells in \[0, 9\]"):
-        GeneralizedResponse(10, 1, 1).decode(np.array([10]))
+        GeneralizedRandomizedResponse(10, 1, 1).decode(np.array([10]))
     with pytest.raises(InvalidInput, match=r"messages must be in \[0, 63\]"):
         LinearHashing(10, 1, 1, size=4).decode(np.array([64]))
     with pytest.raises(InvalidInput, match="subsets of 3 cells"):
@@ -147,7 +146,7 @@ def test_choice_is_the_most_accurate_that_is_short_enough():
     assert "subset selection would have" in limited.reason
     assert "too long" in limited.table
     assert isinstance(choose(5000, 3, 1, largest_message_bits=200).mechanism, Collision)
-    assert isinstance(choose(10, 1, 6).mechanism, GeneralizedResponse)
+    assert isinstance(choose(10, 1, 6).mechanism, GeneralizedRandomizedResponse)
 
 
 @pytest.mark.parametrize("cells", [4, 100, 5000])

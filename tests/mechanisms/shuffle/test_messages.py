@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import ANYTHING
-from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
-from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
+from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 
 RATE = 1e-9
 FLOOD = NegativeBinomial(3, 1)
@@ -18,7 +18,7 @@ CELLS = 40_000
 
 
 def counted(mechanism, messages):
-    """How many +1 and −1 messages each cell got, as one number a cell."""
+    """How many +1 and −1 messages each cell got, as one number per cell."""
     plus = np.bincount(messages[messages[:, 1] > 0, 0], minlength=mechanism.cells)
     minus = np.bincount(messages[messages[:, 1] < 0, 0], minlength=mechanism.cells)
     return 1000 * plus + minus
@@ -37,7 +37,7 @@ def cell_law(votes, flood=FLOOD, size=60):
 
 @pytest.mark.statistical(rate=RATE)
 def test_sampled_messages_have_the_stated_law(fits):
-    mechanism = FloodedMessages(CELLS, 1, 4, 1, "1/2", FLOOD)
+    mechanism = MultiMessageNoise(CELLS, 1, 4, 1, "1/2", FLOOD)
     nobody, randomness = np.full((4, 1), -1), SystemRandomness()
 
     def tally(answers):
@@ -45,7 +45,7 @@ def test_sampled_messages_have_the_stated_law(fits):
 
     assert fits(tally(mechanism.encode(nobody, randomness)), *cell_law(0)) > RATE
     # Mutant: shares of 2/n.
-    doubled = FloodedMessages(CELLS, 1, 2, 1, "1/2", FLOOD)
+    doubled = MultiMessageNoise(CELLS, 1, 2, 1, "1/2", FLOOD)
     assert fits(tally(doubled.encode(nobody, randomness)), *cell_law(0)) < RATE
     # Mutants: no flood, and a flood that is not shared between +1 and −1.
     noise = mechanism.noise_share.scatter(4, 2 * CELLS, randomness)
@@ -61,7 +61,7 @@ def test_sampled_messages_have_the_stated_law(fits):
 def test_a_vote_moves_the_law_by_one_message(fits):
     # So large a flood that one client may vote for every cell.
     flood = NegativeBinomial(150, 2)
-    mechanism = FloodedMessages(5000, 5000, 2, 1, 3, flood)
+    mechanism = MultiMessageNoise(5000, 5000, 2, 1, 3, flood)
     votes = np.stack([np.arange(5000), np.full(5000, -1)])
     drawn = counted(mechanism, np.concatenate(mechanism.encode(votes, SystemRandomness())))
     assert fits(drawn, *cell_law(1, flood)) > RATE
@@ -72,7 +72,7 @@ def test_a_vote_moves_the_law_by_one_message(fits):
 @pytest.mark.statistical(rate=2 * RATE)
 def test_decoded_counts_have_discrete_laplace_noise_and_more_with_more_clients(fits):
     # Shares are planned for two thirds of six clients; with five of them the noise is NB(5/4) minus NB(5/4).
-    mechanism = FloodedMessages(CELLS, 1, 6, "1/2", "1/2", FLOOD, share="2/3")
+    mechanism = MultiMessageNoise(CELLS, 1, 6, "1/2", "1/2", FLOOD, share="2/3")
     support, randomness = np.arange(300), SystemRandomness()
     for present, shape in ((4, 1), (5, "5/4")):
         answers = mechanism.encode(np.full((present, 1), -1), randomness)
@@ -93,7 +93,7 @@ def test_decoded_counts_have_discrete_laplace_noise_and_more_with_more_clients(f
 @settings(deadline=None)
 def test_messages_round_trip_when_only_the_flood_is_there(votes, seed):
     # At ε₁ = 100 a noise share is never drawn, and the flood cancels: what is left is the votes, exactly.
-    mechanism = FloodedMessages(12, 3, len(votes), 100, "1/2", NegativeBinomial(20, "1/2"))
+    mechanism = MultiMessageNoise(12, 3, len(votes), 100, "1/2", NegativeBinomial(20, "1/2"))
     table = np.array([row + [-1] * (3 - len(row)) for row in votes])
     answers = mechanism.encode(table, SeededRandomness(seed))
     assert len(answers) == len(votes)
@@ -105,7 +105,7 @@ def test_messages_round_trip_when_only_the_flood_is_there(votes, seed):
 @given(st.integers(1, 5), st.integers(1, 20), st.integers(0, 2**32))
 @settings(deadline=None)
 def test_every_message_names_a_cell_and_a_sign_and_order_tells_nothing(clients, cells, seed):
-    mechanism = FloodedMessages(cells, 1, clients, 1, "1/2", FLOOD)
+    mechanism = MultiMessageNoise(cells, 1, clients, 1, "1/2", FLOOD)
     votes = np.arange(clients)[:, None] % cells
     answers = mechanism.encode(votes, SeededRandomness(seed))
     for answer, (cell,) in zip(answers, votes, strict=True):
@@ -120,7 +120,7 @@ def test_every_message_names_a_cell_and_a_sign_and_order_tells_nothing(clients, 
 
 
 def test_one_client_and_many_draw_from_the_same_words():
-    mechanism = FloodedMessages(50, 2, 3, 1, "1/2", FLOOD)
+    mechanism = MultiMessageNoise(50, 2, 3, 1, "1/2", FLOOD)
     assert (
         mechanism.sample(np.array([4, 9]), SeededRandomness(5)).tolist()
         == mechanism.encode(np.array([[4, 9]]), SeededRandomness(5))[0].tolist()
@@ -131,7 +131,7 @@ def test_one_client_and_many_draw_from_the_same_words():
 
 
 def test_below_the_quorum_nothing_is_revealed():
-    mechanism = FloodedMessages(10, 1, 100, 1, "1/2", FLOOD, share="0.75")
+    mechanism = MultiMessageNoise(10, 1, 100, 1, "1/2", FLOOD, share="0.75")
     assert mechanism.quorum == 75
     answers = mechanism.encode(np.zeros((75, 1), dtype=int), SeededRandomness(1))
     assert len(mechanism.shuffle(answers, 75)) > 0
@@ -139,10 +139,12 @@ def test_below_the_quorum_nothing_is_revealed():
         mechanism.shuffle(answers[:74], 74)
     with pytest.raises(TooFewParticipants):
         mechanism.decode(np.array([[0, 1]]), 74)
+    # 7.5 clients are eight: seven would bring less than the promised share of the noise.
+    assert MultiMessageNoise(10, 1, 10, 1, "1/2", FLOOD, share="0.75").quorum == 8
 
 
 def test_the_mean_number_of_messages_is_as_stated():
-    mechanism = FloodedMessages(30, 2, 500, "1/4", "1/2", NegativeBinomial(40, "1/2"), share="0.8")
+    mechanism = MultiMessageNoise(30, 2, 500, "1/4", "1/2", NegativeBinomial(40, "1/2"), share="0.8")
     votes = np.tile([3, 7], (500, 1))
     sent = [sum(map(len, mechanism.encode(votes, SeededRandomness(seed)))) for seed in range(20)]
     assert np.mean(sent) / 500 == pytest.approx(mechanism.messages, rel=0.01)
@@ -151,8 +153,8 @@ def test_the_mean_number_of_messages_is_as_stated():
 
 
 def test_it_is_a_mechanism_that_tolerates_any_votes():
-    mechanism = FloodedMessages(10, 2, 100, 1, "1/2", FLOOD)
-    assert mechanism.tolerates == ANYTHING
+    mechanism = MultiMessageNoise(10, 2, 100, 1, "1/2", FLOOD)
+    assert mechanism.max_sensitivity == ANYTHING
     assert mechanism.spend.epsilon == 2 * (2 * 1 + Fraction(1, 2))
 
 
@@ -161,21 +163,21 @@ def test_it_is_a_mechanism_that_tolerates_any_votes():
 )
 @pytest.mark.parametrize("ones", [1, 4])
 def test_a_plan_spends_the_whole_epsilon_and_at_most_delta(prefer, fraction, ones):
-    plan = plan_flooding("0.8", "1e-7", cells=100, participants=1000, ones=ones, prefer=prefer)
+    plan = plan_noise_messages("0.8", "1e-7", cells=100, participants=1000, ones=ones, prefer=prefer)
     assert plan.spend.epsilon == Fraction(4, 5)
     assert Fraction("9.99e-8") < plan.spend.delta <= Fraction("1e-7")
     assert 1 / plan.epsilon_noise == 2 * ones / ((1 - fraction) * Fraction(4, 5))
 
 
 def test_the_plan_with_the_fewest_messages_has_the_fewest():
-    best = plan_flooding(1, "1e-6", cells=400, participants=60_000, prefer="fewest_messages")
+    best = plan_noise_messages(1, "1e-6", cells=400, participants=60_000, prefer="fewest_messages")
     for fraction in ("0.1", "0.5", "0.7", "0.9", "0.95"):
-        assert plan_flooding(1, "1e-6", cells=400, participants=60_000, prefer=fraction).messages >= best.messages
+        assert plan_noise_messages(1, "1e-6", cells=400, participants=60_000, prefer=fraction).messages >= best.messages
 
 
 def test_a_plan_for_dropout_keeps_its_spend_and_sends_more():
-    firm = plan_flooding(1, "1e-6", cells=400, participants=60_000, prefer="1/2")
-    loose = plan_flooding(1, "1e-6", cells=400, participants=60_000, prefer="1/2", share="1/2")
+    firm = plan_noise_messages(1, "1e-6", cells=400, participants=60_000, prefer="1/2")
+    loose = plan_noise_messages(1, "1e-6", cells=400, participants=60_000, prefer="1/2", share="1/2")
     assert loose.spend == firm.spend
     assert loose.messages - 1 == pytest.approx(2 * (firm.messages - 1))
     assert loose.quorum == 30_000
@@ -201,21 +203,21 @@ def test_a_plan_for_dropout_keeps_its_spend_and_sends_more():
 def test_bad_parameters_are_named(changed, named):
     good = {"cells": 10, "ones": 1, "participants": 5, "epsilon_noise": 1, "epsilon_margin": 1, "flood": FLOOD}
     with pytest.raises(InvalidInput, match=named):
-        FloodedMessages(**{**good, **changed})
+        MultiMessageNoise(**{**good, **changed})
 
 
 @pytest.mark.parametrize(
     "votes", [[[0, 1, 2]], [[0, 0]], [[10]], [[-2]], [[0.5]], [0], np.zeros((0, 1), dtype=int), np.zeros((1, 0), int)]
 )
 def test_bad_votes_are_refused(votes):
-    mechanism = FloodedMessages(10, 2, 5, 1, "1/2", FLOOD)
+    mechanism = MultiMessageNoise(10, 2, 5, 1, "1/2", FLOOD)
     with pytest.raises(InvalidInput):
         mechanism.encode(np.array(votes), SeededRandomness(1))
 
 
 @pytest.mark.parametrize("messages", [[[10, 1]], [[-1, 1]], [[0, 0]], [[0, 2]], [0, 1], [[0, 1, 1]], [[0.0, 1.0]]])
 def test_bad_messages_are_refused(messages):
-    mechanism = FloodedMessages(10, 2, 5, 1, "1/2", FLOOD)
+    mechanism = MultiMessageNoise(10, 2, 5, 1, "1/2", FLOOD)
     with pytest.raises(InvalidInput):
         mechanism.decode(np.array(messages), 5)
     with pytest.raises(InvalidInput):
@@ -237,4 +239,4 @@ def test_bad_messages_are_refused(messages):
 )
 def test_bad_plans_are_named(changed, named):
     with pytest.raises(InvalidInput, match=named):
-        plan_flooding(**{"epsilon": 1, "delta": "1e-6", "cells": 10, "participants": 100, **changed})
+        plan_noise_messages(**{"epsilon": 1, "delta": "1e-6", "cells": 10, "participants": 100, **changed})

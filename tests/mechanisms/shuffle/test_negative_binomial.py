@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.exact import exp, precision
+from tacit.mechanisms.exact import UnboundedTable, exp, precision
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial, _logarithmic, _logarithmic_tail, log_complement
-from tacit.mechanisms.unbounded_table import UnboundedTable
 
 RATE = 1e-9
 

@@ -6,26 +6,25 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.accounting.amplify import Bound
+from tacit.accounting.amplify import AmplificationBound
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.randomness import SeededRandomness
 from tacit.core.sensitivity import ANYTHING
-from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
 from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.shuffle.blankets import blankets
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 
 KINDS = [
     Collision,
-    GeneralizedResponse,
+    GeneralizedRandomizedResponse,
     SubsetSelection,
-    BitResponse,
-    lambda cells, ones, epsilon: BitResponse(cells, ones, epsilon, symmetric=True),
+    UnaryEncoding,
+    lambda cells, ones, epsilon: UnaryEncoding(cells, ones, epsilon, symmetric=True),
 ]
 NAMES = ["collision", "generalized response", "subset selection", "bits", "symmetric bits"]
 
@@ -38,7 +37,7 @@ def laws(mechanism):
 
 def listed(kind, cells, ones, epsilon):
     """A mechanism's blankets by the number of cells that the two inputs share."""
-    found = blankets(kind(cells, ones, epsilon))
+    found = kind(cells, ones, epsilon).blankets()
     return dict(zip(range(max(0, 2 * ones - cells), ones), found, strict=True))
 
 
@@ -58,8 +57,8 @@ def agrees(blanket, first, second, floor, epsilon):
 @pytest.mark.parametrize(("cells", "ones"), [(3, 1), (5, 1), (4, 2), (6, 2), (5, 3)])
 @pytest.mark.parametrize("epsilon", ["1/3", "2"])
 def test_blankets_are_those_of_the_exact_laws(kind, cells, ones, epsilon):
-    if kind not in (GeneralizedResponse, SubsetSelection) and ones > 1:
-        assert blankets(kind(cells, ones, epsilon)) == []
+    if kind not in (GeneralizedRandomizedResponse, SubsetSelection) and ones > 1:
+        assert kind(cells, ones, epsilon).blankets() == []
         return
     table, found = laws(kind(cells, ones, epsilon)), listed(kind, cells, ones, epsilon)
     floor = np.min(list(table.values()), axis=0)
@@ -74,13 +73,13 @@ def test_blankets_are_those_of_the_exact_laws(kind, cells, ones, epsilon):
 def test_blanket_of_hashing_is_that_of_the_exact_laws():
     # Linear maps can be listed, all of them; a keyed hash has the same blanket as far as it is as good.
     mechanism = LinearHashing(5, 1, 1, size=3)
-    (blanket,) = blankets(mechanism)
+    (blanket,) = mechanism.blankets()
     table = laws(mechanism)
     floor = np.min(list(table.values()), axis=0)
     for first, second in itertools.permutations(table, 2):
         agrees(blanket, table[first], table[second], floor, 1)
-    assert blankets(Collision(5, 1, 1, length=3)) == [blanket]
-    assert blankets(Collision(5, 2, 1)) == []
+    assert Collision(5, 1, 1, length=3).blankets() == [blanket]
+    assert Collision(5, 2, 1).blankets() == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def test_bound_is_the_expectation_it_stands_for():
 
 def test_a_mechanism_without_a_blanket_gets_the_general_bound():
     mechanism = SingleMessage(LocalLaplace(20, 1, 3), 10_000, "1e-6")
-    assert mechanism.amplified.bound == Bound.NUMERIC_2022
+    assert mechanism.amplified.bound == AmplificationBound.NUMERIC_2022
 
 
 def shuffled_law(mechanism, inputs):
@@ -128,7 +127,7 @@ def shuffled_law(mechanism, inputs):
 @pytest.mark.parametrize("delta", ["0.001", "0.03"])
 @pytest.mark.parametrize("others", [(0, 0, 0, 0, 0, 0), (2, 2, 2, 2, 2, 2), (0, 1, 2, 0, 1, 2)])
 def test_shuffled_messages_cost_at_most_the_spend(delta, others):
-    mechanism = GeneralizedResponse(3, 1, 2)
+    mechanism = GeneralizedRandomizedResponse(3, 1, 2)
     shuffled = SingleMessage(mechanism, 1 + len(others), delta)
     first, second = shuffled_law(mechanism, (0, *others)), shuffled_law(mechanism, (1, *others))
 
@@ -141,7 +140,7 @@ def test_shuffled_messages_cost_at_most_the_spend(delta, others):
 
 def test_enumeration_refutes_the_claim_of_a_larger_crowd():
     # Mutant: amplification computed for ten times the clients there are.
-    mechanism = GeneralizedResponse(3, 1, 2)
+    mechanism = GeneralizedRandomizedResponse(3, 1, 2)
     first, second = shuffled_law(mechanism, (0,) + (2,) * 6), shuffled_law(mechanism, (1,) + (2,) * 6)
     epsilon = float(SingleMessage(mechanism, 70, "0.03").spend.epsilon)
     assert sum(max(0.0, mass - math.exp(epsilon) * second[seen]) for seen, mass in first.items()) > 0.03
@@ -150,10 +149,10 @@ def test_enumeration_refutes_the_claim_of_a_larger_crowd():
 @pytest.mark.parametrize("epsilon", [0.5, 1.2, 1.85])
 def test_the_blanket_covers_the_case_that_refutes_the_variation_ratio(epsilon):
     # When all seven messages are 0, which happens with probability 0.787^7, the two laws are e^2 apart.
-    mechanism = GeneralizedResponse(3, 1, 2)
+    mechanism = GeneralizedRandomizedResponse(3, 1, 2)
     first, second = shuffled_law(mechanism, (0,) * 7), shuffled_law(mechanism, (1,) + (0,) * 6)
     exact = sum(max(0.0, mass - math.exp(epsilon) * second[seen]) for seen, mass in first.items())
-    assert 0.02 < exact <= blankets(mechanism)[0].delta(7, epsilon, 1e-3)
+    assert 0.02 < exact <= mechanism.blankets()[0].delta(7, epsilon, 1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
@@ -163,11 +162,11 @@ def test_a_budget_is_used_up_and_not_passed(kind):
     assert plan.spend.delta == Fraction("1e-6")
     assert plan.mechanism.epsilon > 1
     # A mechanism's own blanket is never worse than the general bound.
-    assert plan.amplified.bound == ("privacy blanket" if blankets(plan.mechanism) else Bound.NUMERIC_2022)
+    assert plan.amplified.bound == ("privacy blanket" if plan.mechanism.blankets() else AmplificationBound.NUMERIC_2022)
 
 
 def test_a_crowd_too_small_to_hide_in_leaves_the_local_guarantee():
-    plan = SingleMessage.for_budget(lambda local: GeneralizedResponse(10, 1, local), 1, 1, "1e-9")
+    plan = SingleMessage.for_budget(lambda local: GeneralizedRandomizedResponse(10, 1, local), 1, 1, "1e-9")
     assert 1 <= plan.mechanism.epsilon < Fraction("1.0001")
     assert plan.spend.epsilon <= 1
 
@@ -189,21 +188,21 @@ def test_messages_pass_through_and_come_out_without_their_order(kind):
 
 
 def test_below_the_quorum_nothing_is_revealed():
-    mechanism = SingleMessage(GeneralizedResponse(9, 1, 2), 20, "1e-3")
+    mechanism = SingleMessage(GeneralizedRandomizedResponse(9, 1, 2), 20, "1e-3")
     messages = mechanism.encode(np.zeros((19, 1), dtype=int), SeededRandomness(3))
     with pytest.raises(TooFewParticipants, match="19 clients took part and at least 20 must"):
         mechanism.shuffle([messages], 19)
     with pytest.raises(TooFewParticipants):
         mechanism.decode(messages, 19)
-    with pytest.raises(InvalidInput, match="one a participant"):
+    with pytest.raises(InvalidInput, match="one per participant"):
         mechanism.shuffle([messages], 20)
 
 
 def test_trust_is_said_in_words():
-    mechanism = SingleMessage(GeneralizedResponse(9, 1, 2), 20, "1e-3")
+    mechanism = SingleMessage(GeneralizedRandomizedResponse(9, 1, 2), 20, "1e-3")
     assert "at least 20 clients (privacy blanket)" in mechanism.in_words
     assert "epsilon = 2." in mechanism.in_words
-    assert mechanism.tolerates == ANYTHING
+    assert mechanism.max_sensitivity == ANYTHING
 
 
 @pytest.mark.parametrize(
@@ -211,7 +210,7 @@ def test_trust_is_said_in_words():
 )
 def test_bad_parameters_are_named(participants, delta, named):
     with pytest.raises(InvalidInput, match=named):
-        SingleMessage(GeneralizedResponse(9, 1, 2), participants, delta)
+        SingleMessage(GeneralizedRandomizedResponse(9, 1, 2), participants, delta)
 
 
 @pytest.mark.parametrize(
@@ -219,4 +218,4 @@ def test_bad_parameters_are_named(participants, delta, named):
 )
 def test_bad_budgets_are_named(epsilon, delta, named):
     with pytest.raises(InvalidInput, match=named):
-        SingleMessage.for_budget(lambda local: GeneralizedResponse(9, 1, local), 100, epsilon, delta)
+        SingleMessage.for_budget(lambda local: GeneralizedRandomizedResponse(9, 1, local), 100, epsilon, delta)

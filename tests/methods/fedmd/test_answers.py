@@ -2,33 +2,33 @@
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.compose import Rule, total
+from tacit.accounting.compose import total
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.core.spend import Pure, Repeated
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.responses import Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.methods.fedmd.consensus import agreement, as_probabilities, average, evidence, read_answer
 from tacit.methods.fedmd.coordinator import round_rows
-from tacit.methods.fedmd.form import KINDS, Form, softmax
-from tacit.methods.fedmd.noise import (
+from tacit.methods.fedmd.form import PREDICTION_KINDS, PredictionForm, softmax
+from tacit.methods.fedmd.plan import (
     RESPONSES,
     gaussian_needed,
     laplace_needed,
     prediction_noise,
     response_mechanism,
 )
-from tacit.methods.fedmd.published import PRINTED, curves_over_parties, curves_over_subsets, table_two
-from tacit.methods.fedmd.responses import Responses
 
 
 def random_scores(kind, queries, classes, seed):
@@ -37,9 +37,11 @@ def random_scores(kind, queries, classes, seed):
     return logits.argmax(axis=1) if kind == "argmax" else logits
 
 
-@given(st.sampled_from(KINDS), st.integers(1, 6), st.integers(2, 6), st.integers(1, 50), st.integers(0, 10**6))
+@given(
+    st.sampled_from(PREDICTION_KINDS), st.integers(1, 6), st.integers(2, 6), st.integers(1, 50), st.integers(0, 10**6)
+)
 def test_no_two_models_are_further_apart_than_is_stated(kind, queries, classes, grid, seed):
-    form = Form(kind, classes, grid, bound=3)
+    form = PredictionForm(kind, classes, grid, bound=3)
     bound = form.sensitivity(queries)
     one, other = (form.table(random_scores(kind, queries, classes, seed + i)) for i in (0, 1))
     moved = np.abs(one - other)
@@ -50,7 +52,7 @@ def test_no_two_models_are_further_apart_than_is_stated(kind, queries, classes, 
 
 @pytest.mark.parametrize("kind", ["argmax", "softmax"])
 def test_the_stated_distance_is_reached(kind):
-    form = Form(kind, 3, grid=10)
+    form = PredictionForm(kind, 3, grid=10)
     one = np.array([0, 0]) if kind == "argmax" else np.array([[900.0, 0, 0]] * 2)
     other = np.array([2, 1]) if kind == "argmax" else np.array([[0.0, 0, 900], [0, 900, 0]])
     moved = form.table(one) - form.table(other)
@@ -60,13 +62,13 @@ def test_the_stated_distance_is_reached(kind):
 
 @given(st.integers(2, 8), st.integers(1, 1000), st.integers(0, 10**6))
 def test_probabilities_are_shares_that_add_up(classes, grid, seed):
-    table = Form("softmax", classes, grid).table(random_scores("softmax", 4, classes, seed))
+    table = PredictionForm("softmax", classes, grid).table(random_scores("softmax", 4, classes, seed))
     assert (table.sum(axis=1) == grid).all()
     assert table.min() >= 0
 
 
 def test_logits_are_centred_and_clipped():
-    form = Form("logits", 3, grid=100, bound=2)
+    form = PredictionForm("logits", 3, grid=100, bound=2)
     assert form.table(np.array([[11.0, 10.0, 9.0], [100.0, 0.0, 0.0]])).tolist() == [[100, 0, -100], [200, -200, -200]]
     assert form.values(np.array([[100, 0, -100]])).tolist() == [[1.0, 0.0, -1.0]]
 
@@ -82,15 +84,15 @@ def test_logits_are_centred_and_clipped():
 )
 def test_forms_that_make_no_sense(arguments, words):
     with pytest.raises(InvalidInput, match=words):
-        Form(*arguments)
+        PredictionForm(*arguments)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PREDICTION_KINDS)
 @pytest.mark.parametrize("delta", [0, Fraction(1, 10**5)])
 def test_all_rounds_together_spend_the_stated_total(kind, delta):
-    form, queries, rounds = Form(kind, 5, grid=10), 20, 7
+    form, queries, rounds = PredictionForm(kind, 5, grid=10), 20, 7
     mechanism = prediction_noise(form, queries, rounds, 2, delta)
-    assert form.sensitivity(queries).within(mechanism.tolerates)
+    assert form.sensitivity(queries).within(mechanism.max_sensitivity)
     spent = total([mechanism.spend] * rounds, Fraction(delta), Rule.PLANNED).epsilon
     assert 2 * (1 - 1e-3) < spent <= 2
     # A mutant that forgets one round spends too much.
@@ -98,17 +100,17 @@ def test_all_rounds_together_spend_the_stated_total(kind, delta):
 
 
 def test_half_the_noise_is_refused():
-    form = Form("softmax", 4, grid=10)
+    form = PredictionForm("softmax", 4, grid=10)
     honest = prediction_noise(form, 5, 3, 1)
     half = DiscreteLaplaceNoise(honest.scale / 2, honest.l1 // 2)
     # Half the noise for the same price is a mechanism for half the distance, which the gate compares.
     assert half.spend == honest.spend
-    assert not form.sensitivity(5).within(half.tolerates)
+    assert not form.sensitivity(5).within(half.max_sensitivity)
 
 
 @pytest.mark.statistical(rate=1e-9)
 def test_noise_has_the_calibrated_spread():
-    form, queries = Form("argmax", 4), 2000
+    form, queries = PredictionForm("argmax", 4), 2000
     mechanism = prediction_noise(form, queries, 1, 1000)
     table = form.table(np.zeros(queries, dtype=np.int64))
     noise = mechanism.sample(table, SeededRandomness(3)) - table
@@ -146,7 +148,7 @@ def test_responses_pay_for_every_label():
 
 
 @pytest.mark.statistical(rate=1e-9)
-@pytest.mark.parametrize("kind", [GeneralizedResponse, SubsetSelection])
+@pytest.mark.parametrize("kind", [GeneralizedRandomizedResponse, SubsetSelection])
 def test_estimates_of_responses_are_unbiased(kind):
     mechanism = Responses(kind(9, 1, 1), 20_000)
     labels = np.full(20_000, 8)
@@ -169,7 +171,7 @@ def test_averages_and_weights():
     assert agreement([a, a, b]).tolist() == [1.0, 1.0, 0.5]
     assert average([a, a, b], "agreement")[0].tolist() == pytest.approx([0.8, 0.2])
     for weights, words in [
-        ((1,), "one a party"),
+        ((1,), "one per holder"),
         ((0, 0), "not all be 0"),
         ((-1, 2), "at least 0"),
         ((math.nan, 1), "at least 0"),
@@ -189,8 +191,8 @@ def test_probabilities_after_noise():
 
 def test_noisy_tables_are_read_in_their_units():
     noise = DiscreteLaplaceNoise(1, 2)
-    assert read_answer(np.array([[500, -250]]), Form("softmax", 2), noise).tolist() == [[0.5, -0.25]]
-    assert read_answer(np.array([[3, -1]]), Form("argmax", 2), noise).tolist() == [[3.0, -1.0]]
+    assert read_answer(np.array([[500, -250]]), PredictionForm("softmax", 2), noise).tolist() == [[0.5, -0.25]]
+    assert read_answer(np.array([[3, -1]]), PredictionForm("argmax", 2), noise).tolist() == [[3.0, -1.0]]
 
 
 def test_rounds_ask_about_different_samples_that_are_the_same_for_everyone():
@@ -201,51 +203,8 @@ def test_rounds_ask_about_different_samples_that_are_the_same_for_everyone():
             round_rows(100, queries, 0, 0)
 
 
-# (n, k, ε in natural logarithm, ε as it is printed, δ): section 9 of the reference page.
-GOLDEN = [
-    (2880, 18, 0.006249, 0.002714, 0.006232),
-    (2880, 60, 0.020830, 0.009046, 0.020621),
-    (2880, 300, 0.104149, 0.045231, 0.098941),
-    (2880, 2880, 0.999826, 0.434219, 0.632184),
-    (300, 18, 0.059900, 0.026014, 0.058330),
-    (300, 60, 0.199667, 0.086714, 0.181543),
-    (300, 120, 0.399335, 0.173429, 0.330128),
-    (300, 300, 0.998337, 0.433572, 0.632735),
-]
-
-
-def test_table_two():
-    rows = table_two()
-    assert len(rows) == len(GOLDEN) == len(PRINTED)
-    for row, (records, size, natural, decimal, delta) in zip(rows, GOLDEN, strict=True):
-        assert (row["records a party"], row["true k"]) == (records, size)
-        assert row["epsilon (ln)"] == pytest.approx(natural, abs=6e-7)
-        assert row["epsilon (log10)"] == pytest.approx(decimal, abs=6e-7)
-        assert row["delta, for every epsilon"] == pytest.approx(delta, abs=6e-7)
-        # The printed numbers are ours in decimal logarithm, some rounded to four digits and some cut off there.
-        assert abs(row["epsilon (log10)"] - row["printed epsilon"]) < 1e-4
-        assert abs(row["delta, for every epsilon"] - row["printed delta"]) < 1e-4
-        # One expected record in the clear, and more: never below what publishing one random record costs.
-        assert row["delta times records"] >= 1
-    # With k = 16, as printed, the numbers would not come out.
-    assert abs(16 * math.log1p(1 / 2880) / math.log(10) - 0.0027) > 1e-4
-
-
-def test_privacy_curves():
-    curve = curves_over_subsets(100)
-    assert len(curve) == 100
-    assert curve[9]["delta without replacement"] == pytest.approx(0.1)
-    assert curve[9]["delta with replacement"] == pytest.approx(1 - 0.99**10)
-    assert all(row["delta with replacement"] <= row["delta without replacement"] for row in curve)
-    over = curves_over_parties(3000)
-    assert [row["records a party"] for row in over] == [1500, 750, 500, 375, 300]
-    assert all(a["delta"] < b["delta"] for a, b in pairwise(over))
-    # The paper's point, 10⁴ to 10⁷: that much noise on a probability leaves nothing of it.
-    assert all(10**4 < row["sigma of FedMD-LDP"] < 10**7 for row in over + curves_over_parties(28_800))
-
-
 def test_noise_that_predictions_need():
-    form = Form("softmax", 6)
+    form = PredictionForm("softmax", 6)
     assert laplace_needed(form, 5000, 20, 1) == 2 * 5000 * 20
     assert gaussian_needed(form, 5000, 20, 1, 1e-5) == pytest.approx(math.sqrt(2e5) * 3.730631635, rel=1e-6)
     # Four times the queries need twice the Gaussian noise.
@@ -262,7 +221,7 @@ def test_noise_that_predictions_need():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_a_diverged_model_says_is_in_the_range_that_noise_was_made_for(kind, wild, dtype):
     """Whole numbers made of NaN are the most negative there are, and no noise would have hidden them."""
-    form = Form(kind, classes=3, grid=10)
+    form = PredictionForm(kind, classes=3, grid=10)
     tables = [
         form.table(np.array(row, dtype=dtype)[None])
         for row in ([0, 0, 0], [wild, 0, 1], [wild, -wild, 0], [wild, wild, wild])
@@ -276,7 +235,7 @@ def test_what_a_diverged_model_says_is_in_the_range_that_noise_was_made_for(kind
             assert moved.max() <= allowed.linf
 
 
-@pytest.mark.parametrize("kind", [GeneralizedResponse, SubsetSelection])
+@pytest.mark.parametrize("kind", [GeneralizedRandomizedResponse, SubsetSelection])
 def test_evidence_of_responses_is_their_likelihood(kind):
     local = kind(4, 1, "3/2")
     mechanism = Responses(local, 1)
@@ -299,4 +258,4 @@ def test_evidence_of_noisy_tables_is_their_likelihood():
         logs = np.array([sum(log_density(x - one) for x, one in zip(table[0], row, strict=True)) for row in np.eye(3)])
         assert softmax(evidence(table, noise))[0] == pytest.approx(softmax(logs[None])[0], rel=1e-9)
     with pytest.raises(InvalidInput, match="nothing is known"):
-        evidence(table, object())
+        evidence(table, PermuteAndFlip(1, 2))

@@ -5,32 +5,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded, InvalidInput, RequestConflict, ToleranceExceeded
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.release import gather
 from tacit.core.spend import Stability
-from tacit.ledger.memory import Ceiling, MemoryLedger
+from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
-from tacit.methods.fedmd.coordinator import PredictCoordinator, RoundState, VoteCoordinator
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.responses import Responses
+from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator, PredictCoordinator, RoundState
 from tacit.methods.fedmd.exposure import Exposure
-from tacit.methods.fedmd.form import Form
+from tacit.methods.fedmd.form import PredictionForm
 from tacit.methods.fedmd.holder import RandomizedParty, SubsetParty, VotingParty
-from tacit.methods.fedmd.noise import prediction_noise
-from tacit.methods.fedmd.responses import Responses
+from tacit.methods.fedmd.plan import prediction_noise
 from tacit.methods.fedmd.study import Schedule, Study
-from tacit.methods.fedmd.wire import Feedback, PredictAsk, digest_of
+from tacit.methods.fedmd.wire import Feedback, PredictAsk, array_digest
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 from tacit.representations.scaled import Identity
 
 PUBLIC = np.arange(40, dtype=np.float64).reshape(20, 2)
 RECORDS = Records(np.arange(60, dtype=np.float64).reshape(30, 2), np.arange(30) % 3)
-FORM = Form("argmax", 3)
+FORM = PredictionForm("argmax", 3)
 
 
 class Diary:
@@ -60,7 +61,7 @@ class Diary:
 
 def asking(number=0, feedback=None, mechanism=None, form=FORM, rows=(1, 3)):
     return PredictAsk(
-        number, np.array(rows), form, mechanism, digest_of(PUBLIC), feedback, "predictions", f"run round {number}"
+        number, np.array(rows), form, mechanism, array_digest(PUBLIC), feedback, "predictions", f"run round {number}"
     )
 
 
@@ -156,7 +157,7 @@ def test_a_subset_must_fit_the_account_and_the_records():
         )
     wrong = SubsetSample(4, 31, replacement=False)
     ledger = MemoryLedger({"party": stable("0.5")})
-    with pytest.raises(InvalidInput, match="nothing was charged"):
+    with pytest.raises(InvalidInput, match="made for another number of records"):
         SubsetParty(Private(RECORDS), wrong, subset_gate(wrong, ledger), study(Diary()))
     assert ledger.balance("party").payments == 0
     for ceiling in (
@@ -199,8 +200,8 @@ def test_noise_for_less_is_refused_before_it_is_paid():
     for mutant, error in [
         (DiscreteLaplaceNoise(honest.scale / 2, honest.l1 // 2), ToleranceExceeded),
         (prediction_noise(FORM, queries=1, rounds=1, epsilon=1), ToleranceExceeded),
-        (Responses(GeneralizedResponse(3, 1, 1), count=1), InvalidInput),
-        (Responses(GeneralizedResponse(4, 1, 1), count=2), InvalidInput),
+        (Responses(GeneralizedRandomizedResponse(3, 1, 1), count=1), InvalidInput),
+        (Responses(GeneralizedRandomizedResponse(4, 1, 1), count=2), InvalidInput),
         (PermuteAndFlip.for_epsilon(1, 2), InvalidInput),
         (SubsetSample(1, 2, False), InvalidInput),
         (None, InvalidInput),
@@ -219,24 +220,31 @@ def test_parties_refuse_what_they_cannot_answer():
     assert party.answer(asking()).value.tolist() == [1, 1]
     for kind in ("softmax", "logits"):
         with pytest.raises(InvalidInput, match="no predict_proba; ask for argmax"):
-            party.answer(asking(form=Form(kind, 3)))
+            party.answer(asking(form=PredictionForm(kind, 3)))
     with pytest.raises(InvalidInput, match="other public samples"):
         party.answer(replace(asking(), public="0" * 64))
     with pytest.raises(InvalidInput, match="does not answer through"):
         party.answer(asking(mechanism=DiscreteLaplaceNoise(1, 2)))
 
 
-def test_an_error_inside_the_records_says_nothing_about_them():
+def test_a_model_that_cannot_be_trained_is_answered_for_and_paid_as_any_other(caplog):
     class Clumsy(Diary):
         def learn(self, samples, labels, epochs):
             raise ValueError(f"secret {samples[0]}")
 
-    gate = Gate(MemoryLedger({"party": Ceiling(100)}), "party", SeededRandomness(1))
-    party = RandomizedParty(Private(RECORDS), gate, study(Clumsy()))
-    with pytest.raises(InvalidInput, match="nothing was charged") as caught:
-        party.answer(asking(mechanism=prediction_noise(FORM, 2, 1, 1)))
-    assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is None
+    for form, mechanism in (
+        (FORM, prediction_noise(FORM, 2, 1, 1)),
+        (PredictionForm("argmax", 3), Responses(GeneralizedRandomizedResponse(3, 1, 1), 2)),
+    ):
+        said = []
+        for model in (Clumsy(), Diary()):
+            ledger = MemoryLedger({"party": Ceiling(100)})
+            party = RandomizedParty(Private(RECORDS), Gate(ledger, "party", SeededRandomness(1)), study(model))
+            said.append(party.answer(asking(form=form, mechanism=mechanism)))
+            assert ledger.balance("party").payments == 1
+        assert said[0].receipts[0].spend == said[1].receipts[0].spend
+        assert said[0].value.shape == said[1].value.shape
+    assert "secret" not in caplog.text
 
 
 def voting(mechanism, ceiling=None):
@@ -245,7 +253,7 @@ def voting(mechanism, ceiling=None):
     queries = np.array([[0, 0], [60, 60]], dtype=np.float32)
     membership = np.array([0] * 10 + [1] * 10)
     identity = Identity.fit(PUBLIC)
-    coordinator = VoteCoordinator(PUBLIC, identity, queries, membership, 3, mechanism, 2, 15, "run")
+    coordinator = ConsensusVoteCoordinator(PUBLIC, identity, queries, membership, 3, mechanism, 2, 15, "run")
     return party, coordinator, ledger
 
 
@@ -311,7 +319,7 @@ def test_the_coordinator_asks_averages_and_sends_back():
 
 def test_labels_that_noise_decided_are_not_taught():
     for epsilon, taught in (("1/1000", 0), ("20", 5)):
-        mechanism = Responses(GeneralizedResponse(3, 1, epsilon), 5)
+        mechanism = Responses(GeneralizedRandomizedResponse(3, 1, epsilon), 5)
         coordinator = PredictCoordinator(PUBLIC, FORM, mechanism, rounds=1, queries=5, request="run")
         gate = Gate(MemoryLedger({"a": Ceiling(200, unit=Unit.whole_holder())}), "a", SeededRandomness(2))
         party = RandomizedParty(Private(RECORDS), gate, study(Diary()))
@@ -320,13 +328,13 @@ def test_labels_that_noise_decided_are_not_taught():
         assert feedback.rows.shape == (taught,)
         assert feedback.targets.shape == (taught, 3)
         diary = Diary()
-        study(diary).absorb(feedback, RECORDS.samples, RECORDS.labels)
+        study(diary).train_on_consensus(feedback, RECORDS.samples, RECORDS.labels)
         # Own records are revisited either way.
         assert [act for act, _ in diary.acts] == (["learn", "digest", "learn"] if taught else ["learn", "learn"])
 
 
 def test_logits_are_averaged_as_logits():
-    form = Form("logits", 3, grid=100)
+    form = PredictionForm("logits", 3, grid=100)
     coordinator = PredictCoordinator(PUBLIC, form, None, rounds=1, queries=2, request="run")
     sample = SubsetSample(4, 30, replacement=False)
     party = SubsetParty(Private(RECORDS), sample, subset_gate(sample), study(Diary()))

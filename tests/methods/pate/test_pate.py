@@ -1,25 +1,33 @@
 """Teachers vote, the gate adds noise, and what one teacher can move is what is charged."""
 
+import itertools
+import json
+import warnings
+from collections import Counter
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
+import tacit
+from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded, InvalidInput, ToleranceExceeded
-from tacit.core.guarantee import Unit
+from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import SeededRandomness
-from tacit.exchange.local import local_exchange
-from tacit.experiment.drive import drive
-from tacit.ledger.memory import Ceiling, MemoryLedger
-from tacit.mechanisms.central.pate import ConfidenceScreen, GaussianVotes, LaplaceVotes
+from tacit.ledger.memory import MemoryLedger
+from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.methods.pate.coordinator import TeacherCoordinator
-from tacit.methods.pate.holder import TeacherHolder, teacher_sensitivity
-from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.pate.holder import TeacherHolder, divided
+from tacit.methods.pate.wire import TeacherAsk, teacher_sensitivity
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
+from tacit.runs.drive import drive
+from tests.local_exchange import local_exchange
 
 PUBLIC = np.array([[0.0], [1.0], [2.0]])
 
@@ -44,7 +52,7 @@ def holder(labels, ceiling=10, seed=1):
     return TeacherHolder([records(each) for each in labels], gate, Constant)
 
 
-@pytest.mark.parametrize("mechanism", [LaplaceVotes(1, 3), PermuteAndFlip("1/2", 6)])
+@pytest.mark.parametrize("mechanism", [LNMax(1, 3), PermuteAndFlip("1/2", 6)])
 def test_the_majority_of_teachers_is_learned(mechanism):
     coordinator = TeacherCoordinator(PUBLIC, "abc", mechanism, "r-1")
     release = drive(coordinator, local_exchange([holder([2] * 40 + [0] * 5)]))
@@ -54,7 +62,7 @@ def test_the_majority_of_teachers_is_learned(mechanism):
 
 
 def test_votes_of_several_holders_are_added_up():
-    coordinator = TeacherCoordinator(PUBLIC, "abc", LaplaceVotes(1, 3), "r-1")
+    coordinator = TeacherCoordinator(PUBLIC, "abc", LNMax(1, 3), "r-1")
     release = drive(coordinator, local_exchange([holder([1] * 30), holder([1] * 30, seed=2), holder([0] * 20, seed=3)]))
     assert release.value.labels.tolist() == [1, 1, 1]
     assert abs(release.value.votes - [20, 60, 0]).max() < 30
@@ -79,25 +87,61 @@ def test_one_teacher_moves_the_votes_no_further_than_is_said(labels, data):
 def test_noise_for_fewer_samples_is_refused_and_nothing_is_charged():
     asked = holder([0, 1])
     with pytest.raises(ToleranceExceeded, match="l1"):
-        asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LaplaceVotes(1, 2), "votes", "r-1"))
-    assert len(asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LaplaceVotes(1, 3), "votes", "r-1")).receipts) == 1
+        asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LNMax(1, 2), "votes", "r-1"))
+    assert len(asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LNMax(1, 3), "votes", "r-1")).receipts) == 1
 
 
 def test_a_spent_account_is_refused_and_a_retry_is_replayed():
     asked = holder([0, 1], ceiling=6)
-    ask = TeacherAsk(PUBLIC, ("a", "b"), LaplaceVotes(1, 3), "votes", "r-1")
+    ask = TeacherAsk(PUBLIC, ("a", "b"), LNMax(1, 3), "votes", "r-1")
     first = asked.answer(ask)
     assert first.receipts[0].spend.spend.epsilon == Fraction(1)
     assert np.array_equal(asked.answer(ask).value, first.value)
     with pytest.raises(BudgetExceeded):
-        asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LaplaceVotes(1, 3), "votes", "r-2"))
+        asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LNMax(1, 3), "votes", "r-2"))
 
 
-def test_what_goes_wrong_with_records_is_not_told():
-    gate = Gate(MemoryLedger({"curator": Ceiling(9)}), "curator", SeededRandomness(1))
-    asked = TeacherHolder([records(0)], gate, lambda: None)
-    with pytest.raises(InvalidInput, match="do not fit the question"):
-        asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LaplaceVotes(1, 3), "votes", "r-1"))
+class Broken(Constant):
+    """A teacher that cannot be trained, or cannot be asked."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def fit(self, X, y, sample_weight=None):
+        if self.step == "fit":
+            raise ValueError(f"secret {y}")
+        return super().fit(X, y)
+
+    def predict(self, X):
+        if self.step == "raise":
+            raise ValueError(f"secret {self.label}")
+        return np.full((1, 1) if self.step == "shape" else len(X), 7)
+
+
+@pytest.mark.parametrize("step", ["fit", "raise", "shape", "label"])
+def test_a_teacher_that_cannot_answer_does_not_vote_and_pays_as_any_other(step):
+    ledger = MemoryLedger({"curator": Ceiling(10**6)})
+    both = Private(Records(np.zeros((2, 1)), np.array([0, 1])))
+    teachers = iter([Broken(step), Constant(), Constant()])
+    asked = TeacherHolder([both] * 3, Gate(ledger, "curator", SeededRandomness(1)), lambda: next(teachers))
+    votes = asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LNMax(1000, 3), "votes", "r-1"))
+    assert votes.value.tolist() == [[2, 0]] * 3
+    assert ledger.balance("curator").payments == 1
+
+
+def test_a_teacher_whose_records_are_all_of_one_class_votes_for_it():
+    ledger = MemoryLedger({"curator": Ceiling(10**6)})
+    asked = TeacherHolder([records(1)], Gate(ledger, "curator", SeededRandomness(1)), LogisticRegression)
+    votes = asked.answer(TeacherAsk(PUBLIC, ("a", "b"), LNMax(1000, 3), "votes", "r-1"))
+    assert votes.value.tolist() == [[0, 1]] * 3
+
+
+def test_samples_of_another_shape_are_refused_before_payment():
+    ledger = MemoryLedger({"curator": Ceiling(9)})
+    asked = TeacherHolder([records(0)], Gate(ledger, "curator", SeededRandomness(1)), Constant)
+    with pytest.raises(InvalidInput, match="another shape than the records; nothing was charged"):
+        asked.answer(TeacherAsk(np.zeros((3, 2)), ("a", "b"), LNMax(1, 3), "votes", "r-1"))
+    assert ledger.balance("curator").payments == 0
 
 
 def test_persons_are_not_spread_over_teachers():
@@ -114,17 +158,118 @@ def test_wrong_use_is_explained():
     with pytest.raises(InvalidInput, match="at least one teacher"):
         holder([])
     with pytest.raises(InvalidInput, match="gives no labels"):
-        TeacherCoordinator(PUBLIC, "abc", ConfidenceScreen(4, 2, 3), "r-1")
+        TeacherCoordinator(PUBLIC, "abc", ConfidentScreen(4, 2, 3), "r-1")
     with pytest.raises(InvalidInput, match="at least 2 classes"):
-        TeacherCoordinator(PUBLIC, "a", GaussianVotes(4, 3), "r-1")
+        TeacherCoordinator(PUBLIC, "a", GNMax(4, 3), "r-1")
     with pytest.raises(InvalidInput, match="at least one sample"):
-        TeacherAsk(PUBLIC[:0], ("a", "b"), GaussianVotes(4, 3), "votes", "r-1")
+        TeacherAsk(PUBLIC[:0], ("a", "b"), GNMax(4, 3), "votes", "r-1")
     with pytest.raises(InvalidInput, match="does not answer through"):
         holder([0]).answer(TeacherAsk(PUBLIC, ("a", "b"), object(), "votes", "r-1"))
-    coordinator = TeacherCoordinator(PUBLIC, "abc", GaussianVotes(4, 3), "r-1")
+    coordinator = TeacherCoordinator(PUBLIC, "abc", GNMax(4, 3), "r-1")
     with pytest.raises(InvalidInput, match="no answer yet"):
         coordinator.result(coordinator.begin())
     with pytest.raises(InvalidInput, match="no teacher answered"):
         coordinator.fold(coordinator.begin(), [])
     with pytest.raises(InvalidInput, match="queries must be at least 1"):
         teacher_sensitivity(0)
+
+
+class Scripted:
+    """Randomness that is told: these words, and zeros after them."""
+
+    origin = "scripted"
+
+    def __init__(self, words):
+        self.told = words
+
+    def words(self, count):
+        return np.array([*self.told, *[0] * count][:count], dtype=np.uint64)
+
+
+def divisions(names, adjacency, scripts):
+    """Who teaches whom, over all draws: how often each division comes up."""
+    found = Counter()
+    for words in scripts:
+        rows = np.array([name for name in names for _ in range(2)])
+        own = Records(np.zeros((len(rows), 1)), np.zeros(len(rows), dtype=np.int64), rows)
+        parts = divided(own, 2, adjacency, Scripted(words))
+        found[frozenset((name, place) for place, part in enumerate(parts) for name in rows[part].tolist())] += 1
+    return found
+
+
+def without(found, name):
+    """The same divisions of all others but this person."""
+    left = Counter()
+    for division, times in found.items():
+        left[frozenset(each for each in division if each[0] != name)] += times
+    return left
+
+
+def test_a_replaced_person_changes_one_teacher_whatever_its_name():
+    """Over all draws: the others are divided the same way, and who came is where the one who went would have been."""
+    orders = list(itertools.permutations(range(4)))
+    before = divisions(["bob", "cy", "dan", "eve"], Adjacency.REPLACE_ONE, orders)
+    after = divisions(["bob", "cy", "dan", "ada"], Adjacency.REPLACE_ONE, orders)
+    assert len(before) == 6
+    assert Counter({frozenset(("ada" if n == "eve" else n, t) for n, t in d): c for d, c in before.items()}) == after
+    # Nobody is spread over teachers, and they get equally many.
+    assert all(len(division) == 4 and sum(place for _, place in division) == 2 for division in before)
+
+
+def test_a_person_more_changes_one_teacher():
+    fewer = divisions(["bob", "cy"], Adjacency.ADD_REMOVE, itertools.product(range(2), repeat=2))
+    more = divisions(["ada", "bob", "cy"], Adjacency.ADD_REMOVE, itertools.product(range(2), repeat=3))
+    assert {each: 2 * times for each, times in fewer.items()} == without(more, "ada")
+
+
+class Spy(LogisticRegression):
+    """A teacher that notes down what it learned from."""
+
+    seen: ClassVar[list] = []
+
+    def fit(self, X, y, sample_weight=None):
+        Spy.seen.append(X.tobytes())
+        return super().fit(X, y)
+
+
+def taught(**options):
+    Spy.seen.clear()
+    samples = np.arange(80.0)[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = tacit.distill(
+            (samples, np.arange(80) % 2), PUBLIC, 50, method="pate", classes=[0, 1], teacher=Spy(), **options
+        )
+    return run, sorted(Spy.seen)
+
+
+@pytest.mark.parametrize("how", [{"teachers": 4}, {"holders": 4}, {"persons": np.arange(80) // 2, "teachers": 4}])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_who_teaches_whom_is_drawn_anew_for_every_run(how, adjacency):
+    run, first = taught(adjacency=adjacency, **how)
+    assert len(first) == 4
+    assert run.recipe["teachers"] == 4
+    assert taught(adjacency=adjacency, **how)[1] != first
+
+
+def test_under_add_remove_the_number_of_teachers_must_be_said():
+    with pytest.raises(InvalidInput, match="say how many teachers"):
+        taught(adjacency="add-remove")
+    assert taught()[0].recipe["teachers"] == 4
+
+
+@pytest.mark.parametrize("way", ["class", "dirichlet"])
+def test_teachers_are_not_chosen_by_label(way):
+    with pytest.raises(InvalidInput, match="one changed label would move records of others"):
+        taught(holders=tacit.Partition(4, way, alpha=5))
+
+
+def test_where_holders_bring_their_records_it_is_said_that_they_are_known():
+    halves = {name: (np.arange(40.0)[:, None] + 40 * place, np.arange(40) % 2) for place, name in enumerate("ab")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = tacit.distill(halves, PUBLIC, 50, method="pate", classes=[0, 1])
+    assert "which holder has a record or a person is public" in json.dumps(run.guarantee.to_json())
+    assert "which holder" not in str(taught()[0].guarantee)
+    with pytest.raises(InvalidInput, match="each of the 4 holders is one teacher"):
+        taught(holders=4, teachers=3)

@@ -3,9 +3,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tacit.core.account import Ceiling
 from tacit.core.randomness import SeededRandomness
-from tacit.ledger.memory import Ceiling, MemoryLedger
-from tacit.mechanisms.local.answer_sheet import AnswerSheet
+from tacit.ledger.memory import MemoryLedger
+from tacit.mechanisms.local.randomized_labels import RandomizedLabels
 from tacit.methods.privatekt.holder import LabelCohort, LabelHolder
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.private.gate import Gate
@@ -36,7 +37,7 @@ def holder(labels=(0, 1, 2), ceiling=None, seed=1, learner=NEAREST, ledger=None,
 
 
 def ask(epsilon=6, answers=3, samples=SAMPLES, request="r-1", invited=(0,), weights=None, classes=3):
-    return LabelAsk(samples, weights, AnswerSheet(classes, answers, epsilon), tuple(invited), "labels", request)
+    return LabelAsk(samples, weights, RandomizedLabels(classes, answers, epsilon), tuple(invited), "labels", request)
 
 
 def cohort(ceilings, seed=1):

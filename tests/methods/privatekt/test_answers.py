@@ -8,21 +8,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.accounting.compose import Rule, total
+from tacit.accounting.compose import total
+from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import InvalidInput, RequestConflict
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import ANYTHING
 from tacit.core.spend import RandomizedResponse, Repeated
-from tacit.ledger.memory import Ceiling
-from tacit.mechanisms.local.answer_sheet import AnswerSheet
+from tacit.ledger.memory import MemoryLedger
+from tacit.mechanisms.local.randomized_labels import RandomizedLabels
 from tacit.methods.privatekt.holder import LabelCohort
+from tacit.private.records import Private, Records, require_usable
 
 
 @pytest.mark.parametrize(
     ("epsilon", "answers", "keeping"), [(5, 1, 0.936472910), (5, 10, 0.060920110), (2, 20, 0.010407634)]
 )
 def test_how_often_a_label_is_kept(epsilon, answers, keeping):
-    sheet = AnswerSheet(10, answers, epsilon)
+    sheet = RandomizedLabels(10, answers, epsilon)
     assert sheet.keeping == pytest.approx(keeping, rel=1e-7)
     # Keeping or drawing anew is the same law as the response's own.
     rates = sheet.response.rates
@@ -37,7 +39,7 @@ def probability(sheet, labels, answers):
 
 
 def test_no_two_sheets_differ_by_more_than_epsilon_and_some_reach_it():
-    sheet = AnswerSheet(3, 2, Fraction(3, 2))
+    sheet = RandomizedLabels(3, 2, Fraction(3, 2))
     everything = list(itertools.product(range(3), repeat=2))
     ratios = [
         probability(sheet, one, seen) / probability(sheet, other, seen)
@@ -47,16 +49,16 @@ def test_no_two_sheets_differ_by_more_than_epsilon_and_some_reach_it():
     ]
     assert math.log(max(ratios)) == pytest.approx(1.5, rel=1e-12)
     # The mutant whose noise is for one answer less spends more than it says.
-    mutant = AnswerSheet(3, 2, Fraction(3, 2) * 2)
+    mutant = RandomizedLabels(3, 2, Fraction(3, 2) * 2)
     assert math.log(probability(mutant, (0, 0), (0, 0)) / probability(mutant, (1, 1), (0, 0))) > 1.5
     assert sheet.spend == Repeated(RandomizedResponse(Fraction(3, 4), 3), 2)
-    assert sheet.tolerates == ANYTHING
+    assert sheet.max_sensitivity == ANYTHING
     assert total([sheet.spend], Fraction(0)).epsilon == Fraction(3, 2)
 
 
 @pytest.mark.parametrize("labels", [((0, 1), (0, 2)), ((0, 0), (0, 0)), ((2, 1), (1, 0))])
 def test_shares_are_unbiased_by_enumeration(labels):
-    sheet = AnswerSheet(3, 2, 1)
+    sheet = RandomizedLabels(3, 2, 1)
     mean, square = np.zeros((2, 3)), np.zeros((2, 3))
     pairs = list(itertools.product(range(3), repeat=2))
     for first, second in itertools.product(pairs, repeat=2):
@@ -74,7 +76,7 @@ def test_shares_are_unbiased_by_enumeration(labels):
 
 
 def test_shares_add_up_and_may_be_negative():
-    shares, variances = AnswerSheet(4, 2, 2).shares(np.array([[0, 1], [0, 1], [0, 3]]))
+    shares, variances = RandomizedLabels(4, 2, 2).shares(np.array([[0, 1], [0, 1], [0, 3]]))
     assert shares.sum(axis=1) == pytest.approx([1, 1])
     assert shares.min() < 0
     assert (variances > 0).all()
@@ -82,16 +84,16 @@ def test_shares_add_up_and_may_be_negative():
 
 @pytest.mark.parametrize("rounds", [1, 4, 100])
 def test_epsilon_a_round_is_solved_from_the_total(rounds):
-    sheet = AnswerSheet.for_total(10, 2, 8, "1e-5", rounds)
+    sheet = RandomizedLabels.for_total(10, 2, 8, "1e-5", rounds)
     spent = total([sheet.spend] * rounds, Fraction(1, 10**5), Rule.PLANNED).epsilon
     assert Fraction(7999, 1000) < spent <= 8
     assert sheet.epsilon >= Fraction(8, rounds)
-    assert AnswerSheet.for_total(10, 2, 8, 0, rounds).epsilon == Fraction(8, rounds)
+    assert RandomizedLabels.for_total(10, 2, 8, 0, rounds).epsilon == Fraction(8, rounds)
 
 
 @pytest.mark.statistical(rate=1e-9)
 def test_the_sampler_follows_the_law():
-    sheet, count = AnswerSheet(3, 2, 1), 20_000
+    sheet, count = RandomizedLabels(3, 2, 1), 20_000
 
     def worst(filled):
         seen = np.array([[np.mean(filled[:, place] == label) for label in range(3)] for place in range(2)])
@@ -102,11 +104,11 @@ def test_the_sampler_follows_the_law():
     # Six normal coordinates beyond 6.6 deviations: less than 1e-9.
     assert worst(sheet.fill(labels, SystemRandomness())) < 6.6
     # The mutant gives each answer the whole budget.
-    assert worst(AnswerSheet(3, 2, 2).fill(labels, SystemRandomness())) > 6.6
+    assert worst(RandomizedLabels(3, 2, 2).fill(labels, SystemRandomness())) > 6.6
 
 
 def test_the_sheet_owns_the_number_of_answers(make):
-    sheet = AnswerSheet(3, 2, 2)
+    sheet = RandomizedLabels(3, 2, 2)
     for labels in ([0], [0, 1, 2], [[0, 1]]):
         with pytest.raises(InvalidInput, match="room for 2 answers"):
             sheet.sample(np.array(labels), SeededRandomness(1))
@@ -124,16 +126,16 @@ def test_the_sheet_owns_the_number_of_answers(make):
 )
 def test_bad_sheets_are_named(arguments, named):
     with pytest.raises(InvalidInput, match=named):
-        AnswerSheet(*arguments)
+        RandomizedLabels(*arguments)
 
 
 def test_bad_answers_are_refused():
     with pytest.raises(InvalidInput, match="sheets must have 2 answers"):
-        AnswerSheet(3, 2, 1).shares(np.zeros((0, 2), dtype=np.int64))
+        RandomizedLabels(3, 2, 1).shares(np.zeros((0, 2), dtype=np.int64))
     with pytest.raises(InvalidInput, match="messages must name cells"):
-        AnswerSheet(3, 2, 1).shares(np.array([[0, 3]]))
+        RandomizedLabels(3, 2, 1).shares(np.array([[0, 3]]))
     with pytest.raises(InvalidInput, match="rounds must be at least 1"):
-        AnswerSheet.for_total(3, 2, 1, "1e-5", 0)
+        RandomizedLabels.for_total(3, 2, 1, "1e-5", 0)
 
 
 def test_a_holder_pays_epsilon_for_all_answers_and_a_retry_is_free(make):
@@ -166,33 +168,59 @@ def test_with_noise_that_vanishes_the_labels_are_the_local_models(make):
 
 
 def test_mechanisms_and_classes_that_are_not_known_are_refused(make):
-    asked = replace(make.ask(), sheet=object())
-    with pytest.raises(InvalidInput, match="AnswerSheet only"):
+    asked = replace(make.ask(), mechanism=object())
+    with pytest.raises(InvalidInput, match="it knows RandomizedLabels"):
         make.holder().answer(asked)
+
+    class Cheap(RandomizedLabels):
+        spend = RandomizedResponse("1e-6", 3)
+
+    with pytest.raises(InvalidInput, match="through Cheap; it knows RandomizedLabels"):
+        make.holder().answer(replace(make.ask(), mechanism=Cheap(3, 3, 6)))
     with pytest.raises(InvalidInput, match="the sheet has 4 classes"):
         make.holder().answer(make.ask(classes=4))
 
 
-def test_errors_do_not_say_what_was_in_the_records(make):
-    class Blurting:
-        classes = 3
-
+@pytest.mark.parametrize("step", ["prepare", "labels"])
+def test_a_model_that_cannot_be_trained_answers_at_random_and_pays_as_any_other(make, step, caplog):
+    class Blurting(type(make.learner)):
         def prepare(self, samples, labels):
-            raise ValueError(f"secret {labels}")
+            if step == "prepare" and labels[0] == 2:
+                raise ValueError(f"secret {labels}")
+            return super().prepare(samples, labels)
 
-        labels = None
+        def labels(self, prepared, weights, asked, seed):
+            if step == "labels" and any(labels[0] == 2 for _, labels in prepared):
+                raise ValueError("secret")
+            return super().labels(prepared, weights, asked, seed)
 
-    with pytest.raises(InvalidInput, match="records do not fit the question") as caught:
-        make.holder(learner=Blurting()).answer(make.ask())
-    assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    learner = Blurting()
+    ledger = MemoryLedger({f"h{place}": Ceiling(10**6) for place in range(3)})
+    made = [
+        make.holder(labels, learner=learner, ledger=ledger, account=f"h{place}")
+        for place, labels in enumerate([(0, 1, 2), (2, 1, 0), (1, 1, 1)])
+    ]
+    said = LabelCohort(made).answer(make.ask(epsilon=300, invited=(0, 1, 2)))
+    # Those beside it say what they know; it says something, and paid the same.
+    assert said[0].value.tolist() == [0, 1, 2]
+    assert said[2].value.tolist() == [1, 1, 1]
+    assert said[1].value.shape == (3,)
+    assert {ledger.balance(f"h{place}").spent.epsilon for place in range(3)} == {300}
+    assert "secret" not in caplog.text
 
 
-@pytest.mark.parametrize(("labels", "named"), [((), "without records"), ((0, 3), "labels must be class indices")])
+def test_samples_of_another_shape_are_refused_before_payment(make):
+    ledger = MemoryLedger({"clinic": Ceiling(10**6)})
+    with pytest.raises(InvalidInput, match="another shape than the records; nothing was charged"):
+        make.holder(ledger=ledger).answer(make.ask(samples=np.zeros((3, 2))))
+    assert ledger.balance("clinic").payments == 0
+
+
+@pytest.mark.parametrize(("labels", "named"), [((), "there are no records"), ((0, 3), "none of the 3 classes")])
 def test_holders_without_usable_records_are_refused(make, labels, named):
+    records = Private(Records(make.samples[: len(labels)], np.array(labels, dtype=np.int64)))
     with pytest.raises(InvalidInput, match=named):
-        make.holder(labels)
+        require_usable(records, 3)
 
 
 def test_holders_that_train_together_share_a_learner(make):

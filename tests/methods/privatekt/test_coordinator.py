@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from tacit.core.errors import InvalidInput
+from tacit.core.account import Ceiling
+from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.randomness import SeededRandomness
-from tacit.core.release import refusal
-from tacit.experiment.drive import drive
-from tacit.ledger.memory import Ceiling
-from tacit.mechanisms.local.answer_sheet import AnswerSheet
+from tacit.core.release import refusal, restored, silence
+from tacit.mechanisms.local.randomized_labels import RandomizedLabels
 from tacit.methods.privatekt.coordinator import LabelCoordinator, Teaching
 from tacit.methods.privatekt.knowledge import Lesson, choose_uncertain, entropies, targets_of
+from tacit.runs.drive import drive
 
 PUBLIC = np.arange(12.0)[:, None] % 3
 
@@ -44,12 +44,12 @@ class Listening:
 
 def taught(**changes):
     """Lessons from the first round on."""
-    return Teaching(**({"waiting": 1} | changes))
+    return Teaching(**({"warmup_rounds": 1} | changes))
 
 
 def coordinator(learner=None, holders=4, invited=2, rounds=6, teaching=None, most=None, answers=2, epsilon=600, seed=0):
     return LabelCoordinator(
-        PUBLIC, learner or Listening(), AnswerSheet(3, answers, epsilon), holders, invited, rounds, "run", most,
+        PUBLIC, learner or Listening(), RandomizedLabels(3, answers, epsilon), holders, invited, rounds, "run", most,
         teaching or taught(), seed=seed,
     )  # fmt: skip
 
@@ -67,30 +67,68 @@ def played(made, cohort):
 def test_everybody_is_asked_equally_often_and_never_more_than_allowed(make):
     cohort, _ = make.cohort([Ceiling(10**6)] * 4)
     release, asks = played(coordinator(), cohort)
-    assert release.value.taken.tolist() == [3, 3, 3, 3]
+    assert release.value.participations.tolist() == [3, 3, 3, 3]
     assert len(release.receipts) == 12
     assert len({ask.invited for ask in asks}) > 2
-    assert all(len(ask.samples) == ask.sheet.answers == 2 for ask in asks)
+    assert all(len(ask.samples) == ask.mechanism.answers == 2 for ask in asks)
     release, asks = played(coordinator(most=1, rounds=6), make.cohort([Ceiling(10**6)] * 4)[0])
-    assert (release.value.taken.tolist(), len(asks)) == ([1, 1, 1, 1], 2)
+    assert (release.value.participations.tolist(), len(asks)) == ([1, 1, 1, 1], 2)
 
 
 def test_the_run_goes_on_without_exhausted_holders(make):
     cohort, ledger = make.cohort([Ceiling(600), Ceiling(10**6), Ceiling(1), Ceiling(1200)])
     release, asks = played(coordinator(rounds=10), cohort)
-    assert release.value.taken.tolist()[0] == 1
-    assert release.value.taken.tolist()[2:] == [0, 2]
+    assert release.value.participations.tolist()[0] == 1
+    assert release.value.participations.tolist()[2:] == [0, 2]
     assert release.value.refused.tolist() == [True, False, True, True]
     assert release.value.rounds == 10
     # Nobody is asked again after a refusal.
     assert sum(2 in ask.invited for ask in asks) == 1
-    assert [ledger.balance(f"h{place}").payments for place in range(4)] == release.value.taken.tolist()
+    assert [ledger.balance(f"h{place}").payments for place in range(4)] == release.value.participations.tolist()
 
 
 def test_the_run_ends_when_nobody_is_left(make):
     learner = Listening()
-    release, _ = played(coordinator(learner), make.cohort([Ceiling(1)] * 4)[0])
-    assert (release.value.rounds, release.receipts, learner.lessons) == (2, (), [])
+    with pytest.raises(BudgetExceeded, match="4 of 4 holders cannot pay for a round"):
+        played(coordinator(learner), make.cohort([Ceiling(1)] * 4)[0])
+    assert learner.lessons == []
+    # Who was lost says nothing of an account.
+    release = drive(coordinator(learner), lambda ask: [silence() for _ in ask.invited])
+    assert (release.receipts, learner.lessons, release.value.learned) == ((), [], False)
+
+
+def test_accounts_that_run_dry_before_the_first_lesson_have_not_paid_for_nothing(make):
+    learner = Listening()
+    plan = taught(warmup_rounds=5, self_training=False)
+    release, _ = played(coordinator(learner, teaching=plan), make.cohort([Ceiling(600)] * 4)[0])
+    assert (len(release.receipts), release.value.learned, release.value.model) == (4, True, b"1")
+    assert [len(lesson.samples) for lesson in learner.lessons] == [4]
+    # Where there was a lesson in time there is none at the end.
+    plan = taught(warmup_rounds=2, self_training=False)
+    release, _ = played(coordinator(learner, teaching=plan), make.cohort([Ceiling(600)] * 4)[0])
+    assert release.value.model == b"1"
+
+
+def test_answers_that_contradict_each_other_teach_the_commonest_label(make):
+    learner = Listening()
+    made = coordinator(learner, holders=2, rounds=3, teaching=taught(self_training=False))
+    asked = []
+
+    def disagreeing(ask):
+        asked.append(ask.samples)
+        # Two holders say 2 and 1 of every sample, but in the last round both say 1.
+        said = (1, 1) if len(asked) == 3 else (2, 1)
+        return [restored(np.full(2, label), []) for label in said]
+
+    release = drive(made, disagreeing)
+    assert release.value.learned
+    asked.clear(), learner.lessons.clear()
+    release = drive(coordinator(learner, holders=2, rounds=2, teaching=taught(self_training=False)), disagreeing)
+    assert not release.value.learned
+    last = learner.lessons[-1]
+    assert last.samples.tolist() == np.concatenate(asked).tolist()
+    assert set(last.targets.argmax(axis=1)) <= {1, 2}
+    assert (last.weights == 1).all()
 
 
 def test_answers_teach_what_the_holders_say(make):
@@ -113,10 +151,10 @@ def test_the_buffer_keeps_the_last_rounds(make, buffer, learned):
     assert [len(lesson.samples) for lesson in learner.lessons] == learned
 
 
-@pytest.mark.parametrize(("waiting", "rounds", "learned"), [(3, 5, [6, 8, 10]), (9, 2, [4])])
-def test_the_first_lesson_waits_for_some_answers(make, waiting, rounds, learned):
+@pytest.mark.parametrize(("warmup", "rounds", "learned"), [(3, 5, [6, 8, 10]), (9, 2, [4])])
+def test_the_first_lesson_waits_for_some_answers(make, warmup, rounds, learned):
     learner = Listening()
-    plan = taught(waiting=waiting, self_training=False)
+    plan = taught(warmup_rounds=warmup, self_training=False)
     played(coordinator(learner, rounds=rounds, teaching=plan), make.cohort([Ceiling(10**6)] * 4)[0])
     assert [len(lesson.samples) for lesson in learner.lessons] == learned
 
@@ -126,11 +164,11 @@ def test_self_training_adds_what_the_model_is_sure_of(make):
     sure[0] = 0.95
     for on, lessons in ((True, 4), (False, 2)):
         learner = Listening(sure)
-        plan = taught(self_training=on, confidence=0.9, trust=2.0)
+        plan = taught(self_training=on, confidence=0.9, self_weight=2.0)
         played(coordinator(learner, rounds=2, teaching=plan), make.cohort([Ceiling(10**6)] * 4)[0])
         assert len(learner.lessons) == lessons
     learner = Listening(sure)
-    played(coordinator(learner, rounds=1, teaching=taught(trust=2.0)), make.cohort([Ceiling(10**6)] * 4)[0])
+    played(coordinator(learner, rounds=1, teaching=taught(self_weight=2.0)), make.cohort([Ceiling(10**6)] * 4)[0])
     answers, both = learner.lessons
     own = len(both.samples) - len(answers.samples)
     assert (both.samples[-own:] == 0).all()
@@ -209,7 +247,7 @@ def test_answers_must_be_as_many_as_were_asked():
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"answers": 13}, "answers must be at most the 12 public samples"),
+        ({"answers": 13}, "queries_per_round must be at most the 12 public samples"),
         ({"invited": 5}, "invited must be between 1 and the 4 holders"),
         ({"invited": 0}, "invited must be"),
         ({"rounds": 0}, "rounds must be at least 1"),
@@ -221,7 +259,15 @@ def test_bad_settings_are_named(change, named):
 
 
 @pytest.mark.parametrize(
-    "change", [{"buffer": 0}, {"confidence": 0.0}, {"trust": -1.0}, {"targets": "mixed"}, {"pool": 0}, {"waiting": 0}]
+    "change",
+    [
+        {"buffer": 0},
+        {"confidence": 0.0},
+        {"self_weight": -1.0},
+        {"targets": "mixed"},
+        {"pool": 0},
+        {"warmup_rounds": 0},
+    ],
 )
 def test_bad_teaching_is_named(change):
     with pytest.raises(InvalidInput, match=next(iter(change))):

@@ -7,17 +7,21 @@ from sklearn.linear_model import LogisticRegression, Perceptron
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
 from tacit.methods.privatekt.knowledge import Lesson
-from tacit.methods.privatekt.models import Learning, models
-from tacit.methods.privatekt.sklearn_models import ClassifierLearner, ClassifierLocal
+from tacit.methods.privatekt.models import ClassifierLearner, ClassifierLocal, Learning, models
 from tacit.students.weighted import logistic
 
 torch = pytest.importorskip("torch")
 
 from tacit.methods.privatekt.torch_local import NetworkLocal  # noqa: E402
-from tacit.methods.privatekt.torch_models import NetworkLearner, Training, architecture_for  # noqa: E402
-from tacit.methods.privatekt.torch_moved import moved  # noqa: E402
-from tacit.methods.privatekt.torch_pretext import Pretext  # noqa: E402
-from tacit.methods.privatekt.torch_weights import from_bytes, shapes_of  # noqa: E402
+from tacit.methods.privatekt.torch_models import (  # noqa: E402  # noqa: E402
+    NetworkLearner,
+    Pretext,
+    Training,
+    architecture_for,
+    moved,
+    read_weights,
+    shapes_of,
+)
 
 PARTS = digits()
 IMAGES = PARTS.private_samples.reshape(-1, 8, 8)
@@ -57,30 +61,34 @@ def test_networks_trained_together_are_those_trained_alone(name, trained):
     local = NetworkLocal(architecture, 10, Training(steps=40, batch=16, learning_rate=0.05), trained)
     shares = [np.arange(90), np.arange(90, 210), np.arange(210, 300)]
     prepared = [local.prepare(IMAGES[rows], LABELS[rows]) for rows in shares]
-    generator = torch.Generator().manual_seed(7)
-    draws = [torch.randint(len(rows), (40, 16), generator=generator) for rows in shares]
+    draws = [torch.randint(len(rows), (40, 16), generator=torch.Generator().manual_seed(3)) for rows in shares]
     models = [alone(learner, each, rows, trained) for each, rows in zip(prepared, draws, strict=True)]
     # What the stacked networks come to, weight by weight.
-    together = from_bytes(local.averaged(prepared, learner.begin(), 7), shapes_of(models[0]))
+    together = read_weights(local.averaged(prepared, learner.begin(), 3), shapes_of(models[0]))
     for weight, tensor in together.items():
         mean = torch.stack([model.state_dict()[weight] for model in models]).mean(dim=0)
         assert torch.allclose(tensor, mean, atol=2e-5), weight
-    said = local.labels(prepared, learner.begin(), IMAGES[300:340], seed=7)
+    said = local.labels(prepared, learner.begin(), IMAGES[300:340], seed=3)
     with torch.no_grad():
         for model, labels in zip(models, said, strict=True):
             assert np.array_equal(model(architecture.tensor(IMAGES[300:340])).argmax(dim=1).numpy(), labels)
-    assert np.mean(said[1] == LABELS[300:340]) > 0.3
+    longer = NetworkLocal(architecture, 10, Training(steps=200, batch=16, learning_rate=0.05), trained)
+    for labels in longer.labels(prepared, learner.begin(), IMAGES[300:700], seed=3):
+        assert np.mean(labels == LABELS[300:700]) > 0.6
 
 
 def test_one_holders_records_do_not_move_anothers_answers(network):
     learner, local = network
     prepared = [local.prepare(IMAGES[rows], LABELS[rows]) for rows in np.array_split(np.arange(300), 3)]
     together = local.labels(prepared, learner.begin(), IMAGES[300:340], seed=7)
-    changed = [prepared[0], prepared[1], local.prepare(IMAGES[:100], (LABELS[:100] + 1) % 10)]
-    again = local.labels(changed, learner.begin(), IMAGES[300:340], seed=7)
-    assert np.array_equal(again[0], together[0])
-    assert np.array_equal(again[1], together[1])
-    assert not np.array_equal(again[2], together[2])
+    # Neither what another has, nor how much, nor whether it stands before or behind, decides anything.
+    for place, size in ((2, 100), (0, 30), (1, 1)):
+        changed = [*prepared]
+        changed[place] = local.prepare(IMAGES[:size], (LABELS[:size] + 1) % 10)
+        again = local.labels(changed, learner.begin(), IMAGES[300:340], seed=7)
+        for other in {0, 1, 2} - {place}:
+            assert np.array_equal(again[other], together[other])
+        assert not np.array_equal(again[place], together[place])
 
 
 def test_a_skewed_holder_learns_to_tell_classes_apart_not_which_is_common():
@@ -180,7 +188,7 @@ def test_weights_that_do_not_fit_are_refused(network, weights):
 
 
 def test_networks_that_cannot_train_together_are_refused():
-    with pytest.raises(InvalidInput, match="normalises over batches"):
+    with pytest.raises(InvalidInput, match="normalizes over batches"):
         NetworkLearner(architecture_for(IMAGES, "small-convolutions"), IMAGES[:9], NAMES, Training(1, 1, 0.1))
     with pytest.raises(InvalidInput, match="learning_rate is out of range"):
         Training(1, 1, 0.0)
@@ -210,8 +218,6 @@ def test_any_classifier_with_probabilities_may_be_global(soft):
     assert np.mean(chances.argmax(axis=1) == LABELS[200:300]) > 0.7
     assert set(learner.finished(model).predict(PARTS.private_samples[:20])) <= set(names)
     assert learner.learn(model, Lesson(PARTS.private_samples[:2], np.eye(10)[:2], np.zeros(2)), 0) == model
-    with pytest.raises(InvalidInput, match="nobody answered"):
-        learner.finished(b"")
 
 
 @pytest.mark.parametrize(

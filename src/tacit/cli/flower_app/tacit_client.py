@@ -1,5 +1,5 @@
 """A node's side."""
 
-from tacit.exchange.flower_client import app
+from tacit.federation.flower.client import app
 
 __all__ = ["app"]

@@ -1,6 +1,6 @@
 """The coordinator's side."""
 
-from tacit.exchange.flower_server import server_app
-from tacit.experiment.federated_job import conduct
+from tacit.federation.flower.server import server_app
+from tacit.runs.federation import conduct
 
 app = server_app(conduct)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,14 @@ from tacit.core.randomness import Randomness
 from tacit.core.rational import Number, positive
 from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import DiscreteGaussian
+from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_laplace import LARGEST, SMALLEST, laplace_integers
+from tacit.mechanisms.description import COUNT, EXACT, FLAG, Checks, Described, NoiseLaw, Parameters
 from tacit.mechanisms.exact import bernoulli, exp
 
 if TYPE_CHECKING:
-    from tacit.accounting.compose import Rule
+    from tacit.core.account import Rule
 
 __all__ = ["DiscreteGaussianNoise", "gaussian_integers", "gaussian_mass"]
 
@@ -48,7 +51,7 @@ def gaussian_integers(sigma: Fraction, count: int, randomness: Randomness) -> In
 
 
 def _kept(sigma: Fraction, tries: int, randomness: Randomness) -> Integers:
-    """The draws that are kept out of so many."""
+    """The draws that are kept out of this many."""
     scale = Fraction(math.floor(sigma) + 1)
     peak, variance = sigma**2 / scale, sigma**2
     drawn = laplace_integers(scale, tries, randomness)
@@ -76,7 +79,7 @@ def gaussian_mass(sigma: float) -> float:
 
 
 @dataclass(frozen=True)
-class DiscreteGaussianNoise:
+class DiscreteGaussianNoise(Described):
     """Adds independent integer Gaussian noise to every cell of a table of counts.
 
     **Law.** P(x) ∝ e^(−x²/2σ²) on all integers.
@@ -91,12 +94,20 @@ class DiscreteGaussianNoise:
     With unit steps a table that moves in fewer cells is a post-processing of one that moves in more.
 
     **Source.** C. Canonne, G. Kamath and T. Steinke, The discrete Gaussian for differential privacy, NeurIPS
-    2020. Sampling by rejection from the discrete Laplace is theirs; the vectorised form is Tacit's own.
+    2020. Sampling by rejection from the discrete Laplace is theirs; the vectorized form is Tacit's own.
 
     >>> mechanism = DiscreteGaussianNoise(sigma=2, squared_shift=2, unit_steps=True)
-    >>> mechanism.spend.rho, mechanism.tolerates.l2_squared, mechanism.tolerates.linf
+    >>> mechanism.spend.rho, mechanism.max_sensitivity.l2_squared, mechanism.max_sensitivity.linf
     (Fraction(1, 4), 2, 1)
     """
+
+    name = "discrete-gaussian"
+    option = "gaussian"
+    offers = "counts are released with (ε, δ) privacy"
+    needs_delta = True
+    statistic = "table"
+    releases = "counts"
+    parameters: ClassVar[Parameters] = {"sigma": EXACT, "squared_shift": COUNT, "unit_steps": FLAG}
 
     sigma: Fraction
     squared_shift: int
@@ -115,7 +126,7 @@ class DiscreteGaussianNoise:
     @classmethod
     def for_budget(
         cls, epsilon: Number, delta: Number, squared_shift: int, unit_steps: bool, repetitions: int, rule: Rule
-    ) -> DiscreteGaussianNoise:
+    ) -> Self:
         """The mechanism with the least noise that may run ``repetitions`` times within (ε, δ)."""
         # Accountants are slow to import and needed here only.
         from tacit.accounting.calibrate import discrete_gaussian_sigma
@@ -123,13 +134,22 @@ class DiscreteGaussianNoise:
         sigma = discrete_gaussian_sigma(epsilon, delta, squared_shift, unit_steps, repetitions, rule)
         return cls(sigma, squared_shift, unit_steps)
 
+    @classmethod
+    def calibrated(cls, sensitivity: Sensitivity, epsilon: Fraction, delta: Fraction) -> Self:
+        """The mechanism for a table that moves this far, at this price."""
+        if delta == 0:
+            raise InvalidInput("gaussian noise needs delta above 0, for example --delta 1e-6; got 0")
+        from tacit.core.account import Rule
+
+        return cls.for_budget(epsilon, delta, int(sensitivity.l2_squared), sensitivity.linf <= 1, 1, Rule.PLANNED)
+
     @property
     def spend(self) -> DiscreteGaussian:
         """What the whole noisy table costs."""
         return DiscreteGaussian(self.sigma, self.squared_shift, self.unit_steps)
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """How far the table may move."""
         return Sensitivity(l2_squared=self.squared_shift, linf=1 if self.unit_steps else math.inf)
 
@@ -148,3 +168,22 @@ class DiscreteGaussianNoise:
         sigma = float(self.sigma)
         law: NDArray[np.float64] = np.exp(-np.square(np.asarray(offset) / sigma) / 2) / gaussian_mass(sigma)
         return law
+
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """The law of the noise on each count."""
+        return NoiseLaw("gaussian", float(self.sigma), float(self.sigma) ** 2)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """One vote moves from a cell to another: their difference is all that the likelihoods depend on."""
+
+        def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            from tacit.core.account import Rule
+
+            mechanism = cls.for_budget(
+                epsilon, delta, squared_shift=2, unit_steps=True, repetitions=1, rule=Rule.PLANNED
+            )
+            return [rowwise(cls.name, accounted(mechanism.spend, delta), lambda rows: mechanism, MOVED, difference)]
+
+        return {cls.name: moved}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,9 @@ from tacit.core.randomness import Randomness
 from tacit.core.rational import Number, positive
 from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import Pure
+from tacit.mechanisms.auditing import MOVED, PURE, Check, rowwise
 from tacit.mechanisms.central.counts import count_table
+from tacit.mechanisms.description import COUNT, EXACT, Checks, Described, NoiseLaw, Parameters
 from tacit.mechanisms.exact import ExactTable, exp, precision
 
 __all__ = ["DiscreteLaplaceNoise", "geometric", "laplace_integers", "signs"]
@@ -122,7 +125,7 @@ def laplace_integers(scale: Fraction, count: int, randomness: Randomness) -> Int
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceNoise:
+class DiscreteLaplaceNoise(Described):
     """Adds independent two-sided geometric noise to every cell of a table of counts.
 
     **Law.** P(x) = (1 − p)/(1 + p) · p^|x| on all integers, p = e^(−1/b), where b is ``scale``.
@@ -143,6 +146,13 @@ class DiscreteLaplaceNoise:
     7.835396178
     """
 
+    name = "discrete-laplace"
+    option = "laplace"
+    offers = "counts are released with pure privacy"
+    statistic = "table"
+    releases = "counts"
+    parameters: ClassVar[Parameters] = {"scale": EXACT, "l1": COUNT}
+
     scale: Fraction
     l1: int
 
@@ -156,7 +166,7 @@ class DiscreteLaplaceNoise:
         object.__setattr__(self, "l1", int(l1))
 
     @classmethod
-    def for_epsilon(cls, epsilon: Number, l1: int) -> DiscreteLaplaceNoise:
+    def for_epsilon(cls, epsilon: Number, l1: int) -> Self:
         """The mechanism that spends exactly ε on a table that moves by ``l1``.
 
         >>> DiscreteLaplaceNoise.for_epsilon("1/10", l1=4).scale
@@ -164,13 +174,18 @@ class DiscreteLaplaceNoise:
         """
         return cls(l1 / positive(epsilon, "epsilon"), l1)
 
+    @classmethod
+    def calibrated(cls, sensitivity: Sensitivity, epsilon: Fraction, delta: Fraction) -> Self:
+        """The mechanism for a table that moves this far, at this price."""
+        return cls.for_epsilon(epsilon, int(sensitivity.l1))
+
     @property
     def spend(self) -> Pure:
         """What the whole noisy table costs."""
         return Pure(self.l1 / self.scale)
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """How far the table may move."""
         return Sensitivity(l1=self.l1)
 
@@ -195,3 +210,18 @@ class DiscreteLaplaceNoise:
         """The variance of the noise, 2p/(1 − p)²."""
         ratio = math.exp(-1 / self.scale)
         return 2 * ratio / math.expm1(-1 / self.scale) ** 2
+
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """The law of the noise on each count."""
+        return NoiseLaw("laplace", float(self.scale), self.variance)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """One vote moves from a cell to another: both noisy cells, each on the right side, reach ε."""
+
+        def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            mechanism = cls.for_epsilon(epsilon, l1=2)
+            return [rowwise(cls.name, (mechanism.spend.epsilon, PURE), lambda rows: mechanism, MOVED)]
+
+        return {cls.name: moved}

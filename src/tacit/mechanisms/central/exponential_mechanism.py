@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.accounting.lower_bounds import provable_epsilon
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness, uniform_below
-from tacit.mechanisms.central.counts import count_rows
-from tacit.mechanisms.central.row_selection import RowSelection
+from tacit.mechanisms.auditing import PURE, Check, rowwise
+from tacit.mechanisms.central.counts import RowSelection, count_rows
+from tacit.mechanisms.description import Checks
 from tacit.mechanisms.exact import bernoulli_exp
 
 __all__ = ["ExponentialMechanism"]
@@ -39,8 +43,10 @@ class ExponentialMechanism(RowSelection):
     [0.50648, 0.186324, 0.307196]
     """
 
+    name = "exponential-mechanism"
+
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """One label a row, for a table of integer counts with one row a query.
+        """One label per row, for a table of integer counts with one row per query.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> ExponentialMechanism(1, 2).sample(np.array([[90, 0, 0], [0, 0, 90]]), SeededRandomness(1)).tolist()
@@ -64,3 +70,17 @@ class ExponentialMechanism(RowSelection):
         weights = np.exp(-gaps * float(self.rate))
         law: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
         return law
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Two labels, one ahead: the further, the nearer to ε, and the rarer the event that shows it."""
+
+        def selected(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            mechanism = cls.for_epsilon(epsilon, row_range=2)
+            leads = np.unique(np.geomspace(1, 2 + 10 / float(mechanism.rate), 100).astype(np.int64))
+            behind, level = (mechanism.pmf(np.stack([leads - one, 0 * leads + one], axis=1))[:, 1] for one in (0, 1))
+            ahead = int(leads[provable_epsilon(level, behind).argmax()])
+            inputs = ((ahead, 0), (ahead - 1, 1))
+            return [rowwise(cls.name, (mechanism.spend.epsilon, PURE), lambda rows: mechanism, inputs)]
+
+        return {cls.name: selected}

@@ -7,28 +7,42 @@ data-dependent ε of the literature is itself private, and is no spend.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.accounting.lower_bounds import provable_epsilon
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, exact
+from tacit.core.rational import Number, exact, rounded_up
 from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Repeated, Subsampled
+from tacit.mechanisms.auditing import MOVED, PURE, Check, Target, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import noise_multiplier, rounded_gaussian_integers
+from tacit.mechanisms.description import COUNT, EXACT, WHOLE, Checks, Described, NoiseLaw, Parameters
 from tacit.mechanisms.exact import bernoulli, precision
+from tacit.mechanisms.forms import Flags
 
-__all__ = ["ConfidenceScreen", "Electorate", "GaussianVotes", "LaplaceVotes", "SampledVotes", "winners"]
+__all__ = [
+    "ConfidentScreen",
+    "Electorate",
+    "GNMax",
+    "LNMax",
+    "SubsampledGNMax",
+    "sampled_noise",
+    "winners",
+]
 
 
 def winners(votes: NDArray[Any]) -> Integers:
@@ -62,7 +76,7 @@ def _rows(table: NDArray[Any], queries: int) -> Integers:
 
 
 @dataclass(frozen=True)
-class LaplaceVotes:
+class LNMax(Described):
     """Teachers' votes on ``queries`` questions with discrete Laplace noise of scale 1/γ; LNMAX is their winners.
 
     **Law.** Independent discrete Laplace noise of scale 1/γ on every cell.
@@ -77,9 +91,14 @@ class LaplaceVotes:
     **Source.** N. Papernot et al., Semi-supervised knowledge transfer for deep learning from private training
     data, ICLR 2017.
 
-    >>> LaplaceVotes("1/20", queries=1000).spend
+    >>> LNMax("1/20", queries=1000).spend
     Repeated(spend=Pure(epsilon=Fraction(1, 20)), count=2000)
     """
+
+    name = "laplace-votes"
+    statistic = "table"
+    releases = "counts"
+    parameters: ClassVar[Parameters] = {"gamma": EXACT, "queries": COUNT}
 
     gamma: Fraction
     queries: int
@@ -94,18 +113,37 @@ class LaplaceVotes:
         return Repeated(Pure(self.gamma), 2 * self.queries)
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """How far the votes may move."""
         return Sensitivity(l1=2 * self.queries, linf=1)
 
+    @property
+    def _noise(self) -> DiscreteLaplaceNoise:
+        return DiscreteLaplaceNoise(1 / self.gamma, 2 * self.queries)
+
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """The noisy votes, one row a query."""
-        noise = DiscreteLaplaceNoise(1 / self.gamma, 2 * self.queries)
-        return noise.sample(_rows(value, self.queries), randomness)
+        """The noisy votes, one row per query."""
+        return self._noise.sample(_rows(value, self.queries), randomness)
+
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """The law of the noise on each vote."""
+        return self._noise.noise_law
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """LNMAX with its votes: one teacher changes its mind."""
+
+        def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            # The noise of a row does not depend on how many rows there are; the claim is for one.
+            claim = accounted(cls(epsilon / 2, queries=1).spend, PURE)
+            return [rowwise("pate-lnmax", claim, partial(cls, epsilon / 2), MOVED)]
+
+        return {"pate-lnmax": moved}
 
 
 @dataclass(frozen=True)
-class GaussianVotes:
+class GNMax(Described):
     """Teachers' votes on ``queries`` questions with discrete Gaussian noise; GNMAX is their winners.
 
     **Law.** Independent discrete Gaussian noise of parameter σ on every cell.
@@ -117,9 +155,14 @@ class GaussianVotes:
 
     **Source.** N. Papernot et al., Scalable private learning with PATE, ICLR 2018, with integer noise.
 
-    >>> GaussianVotes(40, queries=286).spend.rho
+    >>> GNMax(40, queries=286).spend.rho
     Fraction(143, 800)
     """
+
+    name = "gaussian-votes"
+    statistic = "table"
+    releases = "counts"
+    parameters: ClassVar[Parameters] = {"sigma": EXACT, "queries": COUNT}
 
     sigma: Fraction
     queries: int
@@ -138,23 +181,39 @@ class GaussianVotes:
         return self._noise.spend
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """How far the votes may move."""
-        return self._noise.tolerates
+        return self._noise.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """The noisy votes, one row a query."""
+        """The noisy votes, one row per query."""
         return self._noise.sample(_rows(value, self.queries), randomness)
+
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """The law of the noise on each vote."""
+        return self._noise.noise_law
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """GNMAX with its votes: one teacher changes its mind."""
+
+        def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            sigma = _gaussian_sigma(epsilon, delta, math.sqrt(2))
+            claim = accounted(cls(sigma, queries=1).spend, delta)
+            return [rowwise("pate-gnmax", claim, partial(cls, sigma), MOVED, difference)]
+
+        return {"pate-gnmax": moved}
 
 
 @dataclass(frozen=True)
-class ConfidenceScreen:
+class ConfidentScreen(Described):
     """Which questions the teachers agree on: the first half of Confident-GNMAX.
 
     **Law.** True where the largest count plus discrete Gaussian noise of parameter σ reaches ``threshold``.
 
     **Spend.** ``DiscreteGaussian(σ, queries, unit_steps)`` for *every* question screened, whatever comes of it:
-    a refusal tells as much as a pass. The answers are a second mechanism, ``GaussianVotes``, on the rows that
+    a refusal tells as much as a pass. The answers are a second mechanism, ``GNMax``, on the rows that
     passed; how many did is released by then, so its spend is known before it is sampled, and nothing more is
     spent when no row passed.
 
@@ -164,9 +223,14 @@ class ConfidenceScreen:
 
     **Source.** N. Papernot et al., Scalable private learning with PATE, ICLR 2018, with integer noise.
 
-    >>> ConfidenceScreen(150, threshold=200, queries=640).spend.squared_shift
+    >>> ConfidentScreen(150, threshold=200, queries=640).spend.squared_shift
     640
     """
+
+    name = "confidence-screen"
+    statistic = "table"
+    releases = "flags"
+    parameters: ClassVar[Parameters] = {"sigma": EXACT, "threshold": WHOLE, "queries": COUNT}
 
     sigma: Fraction
     threshold: int
@@ -183,7 +247,7 @@ class ConfidenceScreen:
         return DiscreteGaussian(self.sigma, self.queries, unit_steps=True)
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """How far the votes may move."""
         return Sensitivity(linf=1)
 
@@ -192,6 +256,29 @@ class ConfidenceScreen:
         largest: Integers = _rows(value, self.queries).max(axis=1)
         passes: NDArray[np.bool_] = largest + gaussian_integers(self.sigma, self.queries, randomness) >= self.threshold
         return passes
+
+    def answer_form(self, rows: int, columns: int, limit: int) -> Flags:
+        """Whether each row passes."""
+        return Flags(rows)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """One teacher less agrees with the others, so far above the threshold that a refusal tells most."""
+
+        def screened(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            sigma = _gaussian_sigma(epsilon, delta)
+            candidates = np.arange(1, 2 + math.ceil(4 * sigma))
+            offsets = np.arange(-math.ceil(10 * sigma) - 1, 1)
+            refused = DiscreteGaussianNoise(sigma, 1, unit_steps=True).pmf(offsets).cumsum()[::-1]  # P(noise ≤ −index)
+            proven = provable_epsilon(refused[candidates], refused[candidates + 1], float(delta))
+            votes = int(candidates[proven.argmax()])
+            claim = accounted(cls(sigma, 0, queries=1).spend, delta)
+            inputs = ((votes, 0), (votes - 1, 0))
+            return [
+                rowwise("pate-confidence", claim, partial(cls, sigma, 0), inputs, lambda passed: passed.astype(int))
+            ]
+
+        return {"pate-confidence": screened}
 
 
 class Electorate(Protocol):
@@ -208,14 +295,14 @@ class Electorate(Protocol):
 
 
 @dataclass(frozen=True)
-class SampledVotes:
+class SubsampledGNMax(Described):
     """Votes of a fresh Poisson sample of the records for every question, with Gaussian noise: Private k-NN.
 
     **Law.** For each question every record is called with probability ``rate``, independently; the votes of those
     called get independent Gaussian noise of standard deviation σ, rounded to integers.
 
     **Spend.** ``Repeated(Subsampled(rate, Gaussian(σ/√squared_shift)), queries)``, under add/remove adjacency.
-    For k nearest neighbours squared_shift is 2: a record that joins takes one vote from another.
+    For k nearest neighbors squared_shift is 2: a record that joins takes one vote from another.
 
     **Proof.** Given who else was called, the votes with and without the record differ by √squared_shift or less,
     which is the Poisson-subsampled Gaussian mechanism. Counts are integers, so adding rounded noise is the same
@@ -225,9 +312,14 @@ class SampledVotes:
     **Source.** Y. Zhu et al., Private-kNN: practical differential privacy for computer vision, CVPR 2020, with
     integer noise and with the sampler it accounts for.
 
-    >>> SampledVotes("0.15", 50, queries=735).spend.count
+    >>> SubsampledGNMax("0.15", 50, queries=735).spend.count
     735
     """
+
+    name = "sampled-votes"
+    statistic = "electorate"
+    releases = "counts"
+    parameters: ClassVar[Parameters] = {"rate": EXACT, "sigma": EXACT, "queries": COUNT, "squared_shift": COUNT}
 
     rate: Fraction
     sigma: Fraction
@@ -253,7 +345,7 @@ class SampledVotes:
         return Repeated(once, self.queries)
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """How far the votes on one question may move when a record joins or leaves those called."""
         return Sensitivity(l2_squared=self.squared_shift)
 
@@ -261,17 +353,65 @@ class SampledVotes:
         """Which records vote: each with probability ``rate``, independently.
 
         >>> from tacit.core.randomness import SeededRandomness
-        >>> SampledVotes(1, 50, queries=1).called(3, SeededRandomness(1)).tolist()
+        >>> SubsampledGNMax(1, 50, queries=1).called(3, SeededRandomness(1)).tolist()
         [0, 1, 2]
         """
         heads = bernoulli(np.full(records, float(self.rate)), partial(_quotient, self.rate), randomness)
         return np.flatnonzero(heads)
 
     def sample(self, value: Electorate, randomness: Randomness) -> Integers:
-        """The noisy votes, one row a query."""
+        """The noisy votes, one row per query."""
         votes = [value.votes(query, self.called(value.records, randomness)) for query in range(self.queries)]
         table = count_rows(np.stack(votes))
         return table + rounded_gaussian_integers(self.sigma, table.size, randomness).reshape(table.shape)
+
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """The law of the noise on each vote; rounding adds a twelfth to its variance."""
+        return NoiseLaw("gaussian", float(self.sigma), float(self.sigma) ** 2 + 1 / 12)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Private k-NN on half of the records: one record joins, and where it is called it turns the vote."""
+
+        def turned(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            sigma = sampled_noise(epsilon, delta)
+
+            def draw(voters: TwoVoters, count: int, randomness: Randomness) -> Integers:
+                return difference(cls("1/2", sigma, queries=count).sample(voters, randomness))
+
+            claim = accounted(cls("1/2", sigma, queries=1).spend, delta)
+            return [Target("private-knn", *claim, (TwoVoters(1), TwoVoters(2)), draw, cost=20)]
+
+        return {"private-knn": turned}
+
+
+@dataclass(frozen=True)
+class TwoVoters:
+    """One or two records: where the second is called, it takes the vote from the class that the first stands for."""
+
+    records: int
+
+    def votes(self, query: int, members: Integers) -> Integers:
+        """One vote, for class 0, or for class 1 when the second record is called."""
+        return np.array([0, 1]) if 1 in members else np.array([1, 0])
+
+
+def sampled_noise(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """σ for votes of half of the records: what is (ε', 2δ) for all of them is (ε, δ) for half, e^ε' − 1 = 2(e^ε − 1).
+
+    >>> round(float(sampled_noise(Fraction(1), Fraction(1, 100))), 3)
+    1.757
+    """
+    return _gaussian_sigma(math.log1p(2 * math.expm1(epsilon)), 2 * delta, math.sqrt(2))
+
+
+def _gaussian_sigma(epsilon: Number, delta: Number, shift: float = 1.0) -> Fraction:
+    """σ for which continuous Gaussian noise is (ε, δ)-private, which is where audits begin."""
+    # Accountants are slow to import and needed by audits only.
+    from tacit.accounting.calibrate import gaussian_sigma
+
+    return rounded_up(gaussian_sigma(epsilon, delta, shift))
 
 
 def _quotient(probability: Fraction, _index: int, digits: int) -> Decimal:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,9 @@ from numpy.typing import NDArray
 
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness, permutations
-from tacit.mechanisms.central.counts import count_rows
-from tacit.mechanisms.central.row_selection import RowSelection
+from tacit.mechanisms.auditing import PURE, SELECTED, Check, rowwise
+from tacit.mechanisms.central.counts import RowSelection, count_rows
+from tacit.mechanisms.description import Checks
 from tacit.mechanisms.exact import bernoulli_exp
 
 __all__ = ["PermuteAndFlip"]
@@ -43,14 +46,18 @@ class PermuteAndFlip(RowSelection):
     selection, NeurIPS 2020. The argmax form is due to Z. Ding et al., 2021.
 
     >>> mechanism = PermuteAndFlip.for_epsilon(1, row_range=2)
-    >>> mechanism.spend, mechanism.tolerates.row_range
+    >>> mechanism.spend, mechanism.max_sensitivity.row_range
     (Pure(epsilon=Fraction(1, 1)), 2)
     >>> mechanism.pmf(np.array([5, 3, 4])).round(6).tolist()
     [0.587172, 0.146751, 0.266077]
     """
 
+    name = "permute-and-flip"
+    option = "permute-and-flip"
+    offers = "only labels are released, so permute-and-flip is the best pure mechanism"
+
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """One label a row, for a table of integer counts with one row a query.
+        """One label per row, for a table of integer counts with one row per query.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> PermuteAndFlip(1, 2).sample(np.array([[90, 0, 0], [0, 0, 90]]), SeededRandomness(1)).tolist()
@@ -78,3 +85,19 @@ class PermuteAndFlip(RowSelection):
         others = passes.prod(axis=-2, keepdims=True) / passes
         law: NDArray[np.float64] = stop * (others @ weights) / 2
         return law
+
+    def lead(self, classes: int, error: float) -> float:
+        """The lead in votes at which the label of a row is wrong with probability ``error``, all rivals being level."""
+        from tacit.mechanisms.accuracy import gap_needed
+
+        return gap_needed("permute-and-flip", classes, error) / float(self.rate)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Two labels with 2 votes to 0, or 1 to 1: the second is chosen e^ε times as often, exactly."""
+
+        def selected(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            mechanism = cls.for_epsilon(epsilon, row_range=2)
+            return [rowwise(cls.name, (mechanism.spend.epsilon, PURE), lambda rows: mechanism, SELECTED)]
+
+        return {cls.name: selected}

@@ -8,11 +8,12 @@ nothing protects it, whatever ε is chosen. The published ε is computed here fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +25,18 @@ from tacit.core.randomness import Randomness, permutations, uniform_below
 from tacit.core.rational import rounded_up
 from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import Stability
+from tacit.mechanisms.auditing import PURE, Check, Target
+from tacit.mechanisms.description import Checks, Described
 
-__all__ = ["StratifiedSample", "SubsetSample"]
+__all__ = ["StratifiedSample", "SubsetSample", "exposure"]
 
 DIGITS = 15
+# What is audited: ten records of twenty.
+SIZE, POPULATION = 10, 20
 
 
 @dataclass(frozen=True)
-class SubsetSample:
+class SubsetSample(Described):
     """Releases ``size`` of exactly ``population`` records, chosen uniformly with or without ``replacement``.
 
     **Law.** Without replacement every subset of k records is equally likely; with replacement each of the k draws
@@ -55,6 +60,11 @@ class SubsetSample:
     Stability(delta=Fraction(1, 160))
     """
 
+    name = "subset-sample"
+    statistic = "subset"
+    releases = "records"
+    stratified: ClassVar[bool] = False
+
     size: int
     population: int
     replacement: bool
@@ -68,6 +78,11 @@ class SubsetSample:
             raise InvalidInput(
                 f"size must be at most the population of {self.population} without replacement, got {self.size}"
             )
+
+    @property
+    def strata(self) -> tuple[SubsetSample, ...]:
+        """What is drawn from separately: all records are one stratum."""
+        return (self,)
 
     @property
     def delta(self) -> Fraction:
@@ -90,7 +105,7 @@ class SubsetSample:
         return Stability(self.delta)
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """Any change of one record."""
         return ANYTHING
 
@@ -140,15 +155,26 @@ class SubsetSample:
         chosen = self.indices(randomness)
         return [column[chosen] for column in value]
 
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Ten records of twenty: how often one is among them is what it costs."""
+        named = {"nfdp-subset": False, "nfdp-with-replacement": True}
+
+        def exposed(name: str, epsilon: Fraction, delta: Fraction) -> list[Check]:
+            sample = cls(SIZE, POPULATION, named[name])
+            return [exposure(name, sample.spend.delta, sample)]
+
+        return {name: partial(exposed, name) for name in named}
+
 
 @dataclass(frozen=True)
-class StratifiedSample:
+class StratifiedSample(Described):
     """Releases a subset of every class: class c is drawn from by ``strata[c]``.
 
     **Law.** Each class is sampled independently, as ``SubsetSample`` says.
 
     **Spend.** ``Stability(max over classes of δ_c)``. The class sizes are parameters and therefore public;
-    neighbours replace a record by another *of the same class*.
+    neighbors replace a record by another *of the same class*.
 
     **Proof.** Only the class of the differing record gives different outputs, and by ``SubsetSample`` they differ
     with probability δ_c. A record that changed its class would change two classes, and the public sizes with
@@ -160,6 +186,11 @@ class StratifiedSample:
     >>> halves.spend
     Stability(delta=Fraction(1, 2))
     """
+
+    name = "stratified-sample"
+    statistic = "subset"
+    releases = "records"
+    stratified: ClassVar[bool] = True
 
     strata: tuple[SubsetSample, ...]
 
@@ -173,7 +204,7 @@ class StratifiedSample:
         return Stability(max(stratum.delta for stratum in self.strata))
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """Any change of one record that keeps its class."""
         return ANYTHING
 
@@ -194,3 +225,32 @@ class StratifiedSample:
             chosen.append(members[stratum.indices(randomness)])
         rows = np.concatenate(chosen)
         return [column[rows] for column in value]
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """One record of each of two classes: the smaller one is exposed more, and it is there that a record changes."""
+
+        def exposed(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            sample = cls((SubsetSample(1, 8, replacement=False), SubsetSample(1, 4, replacement=False)))
+            labels = np.repeat([0, 1], [8, 4])
+
+            def draw(last: int, count: int, randomness: Randomness) -> Integers:
+                records = np.array([*range(11), last])
+                drawn = np.array([sample.sample([records, labels], randomness)[0] for _ in range(count)])
+                return np.stack([(drawn == each).sum(axis=1) for each in (11, -1)], axis=1)
+
+            return [Target("nfdp-stratified", PURE, sample.spend.delta, (11, -1), draw, cost=40)]
+
+        return {"nfdp-stratified": exposed}
+
+
+def exposure(name: str, claimed: Fraction, sample: SubsetSample, draws: int = 1) -> Target:
+    """Records 0, 1, 2, … or with record 0 replaced by a record that is named −1: is either among those drawn?"""
+
+    def draw(first: int, count: int, randomness: Randomness) -> Integers:
+        records = np.array([first, *range(1, sample.population)])
+        rows = [[sample.sample([records], randomness)[0] for _ in range(draws)] for _ in range(count)]
+        drawn = np.array(rows).reshape(count, -1)
+        return np.stack([(drawn == each).sum(axis=1) for each in (0, -1)], axis=1)
+
+    return Target(name, PURE, claimed, (0, -1), draw, cost=20)

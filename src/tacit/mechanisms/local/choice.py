@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import LocalMechanism
 from tacit.core.rational import Number
-from tacit.mechanisms.local.bit_response import BitResponse
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing, possible_sizes
 from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
 
 __all__ = ["Alternative", "LocalChoice", "choose"]
 
@@ -61,13 +61,15 @@ class LocalChoice:
 
 def _candidates(cells: int, ones: int, epsilon: Number) -> dict[str, LocalMechanism]:
     """Every unbiased mechanism on a flat table of cells, by name; of two that are equally good, the first is taken."""
-    candidates: dict[str, LocalMechanism] = {"generalized response": GeneralizedResponse(cells, ones, epsilon)}
+    candidates: dict[str, LocalMechanism] = {
+        "generalized response": GeneralizedRandomizedResponse(cells, ones, epsilon)
+    }
     if ones == 1 and possible_sizes(cells):
         candidates["local hashing, linear"] = LinearHashing(cells, ones, epsilon)
     candidates["local hashing" if ones == 1 else "Collision"] = Collision(cells, ones, epsilon)
     candidates["subset selection"] = SubsetSelection(cells, ones, epsilon)
-    candidates["bit response, asymmetric"] = BitResponse(cells, ones, epsilon)
-    candidates["bit response, symmetric"] = BitResponse(cells, ones, epsilon, symmetric=True)
+    candidates["bit response, asymmetric"] = UnaryEncoding(cells, ones, epsilon)
+    candidates["bit response, symmetric"] = UnaryEncoding(cells, ones, epsilon, symmetric=True)
     candidates["discrete Laplace"] = LocalLaplace(cells, ones, epsilon)
     return candidates
 

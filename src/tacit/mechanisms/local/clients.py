@@ -1,4 +1,4 @@
-"""What the local mechanisms have in common: a client's checked cells, checked messages, and counts from hits.
+"""What the local mechanisms have in common: a client's checked cells, its messages, and counts from hits.
 
 Each client holds ``ones`` different cells out of ``cells`` and sends one message. Most mechanisms come down to
 one question per message and cell, "does this message hit this cell?". A message hits a cell its client has with
@@ -7,19 +7,40 @@ probability ``one`` and any other cell with probability ``zero``; counts follow 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers
+from tacit.core.randomness import Randomness
 from tacit.core.rational import Number, positive
+from tacit.core.sensitivity import ANYTHING, Sensitivity
+from tacit.core.spend import Pure, RandomizedResponse
+from tacit.mechanisms.description import CELLS, EXACT, Described, Parameters
+from tacit.mechanisms.forms import MessageCode, Messages
+from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
-__all__ = ["LAW_DIGITS", "HitRates", "chunks", "client_cells", "domain", "local_epsilon", "one_client", "rows_of"]
+__all__ = [
+    "DOMAIN",
+    "LAW_DIGITS",
+    "HitEstimates",
+    "HitRates",
+    "LocalMessages",
+    "chunks",
+    "client_cells",
+    "client_rows",
+    "domain",
+    "local_epsilon",
+    "one_client",
+]
+
+DOMAIN: Parameters = {"cells": CELLS, "ones": CELLS, "epsilon": EXACT}
 
 # Cells are hashed and counted with plain 64-bit arithmetic, and 2^31 of them already make a table of 16 GB.
 LARGEST_DOMAIN = 2**31
@@ -64,7 +85,7 @@ def client_cells(rows: NDArray[Any], cells: int, ones: int) -> Integers:
     if rows.dtype.kind not in "iu":
         raise InvalidInput(f"cells must be integers, got {rows.dtype}")
     if rows.ndim != 2 or rows.shape[1] != ones:
-        raise InvalidInput(f"cells must have one row a client and ones = {ones} columns, got shape {rows.shape}")
+        raise InvalidInput(f"cells must have one row per client and ones = {ones} columns, got shape {rows.shape}")
     if rows.size and (rows.min() < 0 or rows.max() >= cells):
         # Which ones they are is the clients' own.
         raise InvalidInput(f"cells must be in [0, {cells - 1}], and a client has another")
@@ -83,10 +104,10 @@ def one_client(row: Sequence[int], cells: int, ones: int) -> list[int]:
     return [int(cell) for cell in client_cells(np.array([row]), cells, ones)[0]]
 
 
-def rows_of(messages: NDArray[Any], dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+def client_rows(messages: NDArray[Any], dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
     """Messages as they should be: one entry of that type and shape a client.
 
-    >>> rows_of(np.zeros((5, 2), dtype=np.uint8), np.uint8, (2,)).shape
+    >>> client_rows(np.zeros((5, 2), dtype=np.uint8), np.uint8, (2,)).shape
     (5, 2)
     """
     messages = np.asarray(messages)
@@ -148,3 +169,90 @@ class HitRates:
         counts = (hits - messages * self.zero) / self.gap
         present = np.clip(counts, 0, messages)
         return Estimates(counts, present * self.variance_one + (messages - present) * self.variance_zero)
+
+
+class LocalMessages(Described, ABC):
+    """What each client randomizes for itself, in one message that goes into few bytes.
+
+    Whatever a client's cells are, its message hides them up to e^ε: any set may become any other.
+    """
+
+    statistic = "local"
+    releases = "messages"
+    max_sensitivity: ClassVar[Sensitivity] = ANYTHING
+
+    epsilon: Fraction
+
+    @property
+    def spend(self) -> Pure | RandomizedResponse:
+        """What one client's message costs it: ε, or less where its law is known to be that of randomized response."""
+        return Pure(self.epsilon)
+
+    @property
+    @abstractmethod
+    def code(self) -> MessageCode:
+        """How messages are packed and checked."""
+
+    @abstractmethod
+    def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
+        """One message for each row of cell indices."""
+
+    @abstractmethod
+    def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
+        """Whether clients have all pairs of ``neighbors`` of the queries and ``labels`` of the classes as cells."""
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
+        """Messages of one client's cells, or of one row of cells per client."""
+        return self.encode(np.atleast_2d(value), randomness)
+
+    def answer_form(self, rows: int, columns: int, limit: int) -> Messages:
+        """At most one message per client."""
+        return Messages(self.code, limit)
+
+    def blankets(self) -> list[Blanket]:
+        """A privacy blanket for each way in which two inputs can overlap; none where none is proven.
+
+        Where a message has either a floor probability or e^ε times that, two numbers say how well shuffled messages
+        hide each other (see ``privacy_blanket.py``): the floor's whole mass γ, and its mass a on the messages that one
+        of two inputs makes likely and the other does not. Inputs that share j of their c cells have a smaller a; as it
+        is not obvious which two are the worst, all cases are listed.
+        """
+        return []
+
+
+class HitEstimates(LocalMessages):
+    """A flat table of cells whose counts are counts of hits, without the bias; accuracy follows from two rates."""
+
+    biased: ClassVar[bool] = False
+
+    cells: int
+    ones: int
+
+    @property
+    @abstractmethod
+    def rates(self) -> HitRates:
+        """How often a message hits a cell that its client has, and any other."""
+
+    @property
+    def variance_zero(self) -> float:
+        """Variance that one client adds to a cell it does not have."""
+        return self.rates.variance_zero
+
+    @property
+    def variance_one(self) -> float:
+        """Variance that one client adds to a cell it has."""
+        return self.rates.variance_one
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Expected squared error of one client's estimates, averaged over all cells."""
+        return self.rates.mean_squared_error(self.cells, self.ones)
+
+    @property
+    def shared_cells(self) -> range:
+        """How many of their cells two different inputs can have in common."""
+        return range(max(0, 2 * self.ones - self.cells), self.ones)
+
+    def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
+        """Any pairs will do, if there are as many."""
+        return (self.cells, self.ones) == (queries * classes, neighbors * labels)

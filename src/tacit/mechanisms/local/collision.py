@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +17,26 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number
-from tacit.core.spend import Pure
+from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, Check, message_checks
+from tacit.mechanisms.description import CELLS, Checks, Parameters
 from tacit.mechanisms.exact import ExactTable, exp, precision
 from tacit.mechanisms.local.clients import (
+    DOMAIN,
     LAW_DIGITS,
+    HitEstimates,
     HitRates,
     chunks,
     client_cells,
+    client_rows,
     domain,
     local_epsilon,
     one_client,
-    rows_of,
 )
-from tacit.mechanisms.local.hit_estimates import HitEstimates
 from tacit.mechanisms.local.keyed_hash import bucket_of, count_hits, fresh_seeds, keystream_words
+from tacit.mechanisms.messages import HashCode
+from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
-__all__ = ["LONGEST", "Collision", "best_length", "collision_rates", "published_length"]
+__all__ = ["LONGEST", "Collision", "best_length", "collision_rates", "hash_blankets", "published_length"]
 
 # Buckets are found with 32-bit factors. A longer range would be best only for ε above 20.
 LONGEST = 2**31 - 1
@@ -74,6 +78,17 @@ def published_length(ones: int, epsilon: Fraction) -> int:
     return min(round(2 * ones - 1 + ones * math.exp(min(float(epsilon), 40.0))), LONGEST)
 
 
+def hash_blankets(ones: int, epsilon: Fraction, length: int) -> list[Blanket]:
+    """One cell hashed to l buckets: the floor is 1/Ω on each.
+
+    Two cells fall into different buckets with probability 1 − 1/l, as far as the hash of two cells is independent.
+    """
+    if ones != 1:
+        return []
+    floor = 1 / (math.exp(float(epsilon)) + length - 1)
+    return [Blanket(float(epsilon), (1 - 1 / length) * floor, length * floor)]
+
+
 @lru_cache(maxsize=64)
 def _slots(ones: int, epsilon: Fraction, length: int) -> ExactTable:
     """A slot for each of the client's cells with weight E, and one more with weight l − c for everything else."""
@@ -113,6 +128,9 @@ class Collision(HitEstimates):
     (9, 8.552753, 132)
     """
 
+    name = "collision"
+    parameters: ClassVar[Parameters] = {**DOMAIN, "length": CELLS}
+
     cells: int
     ones: int
     epsilon: Fraction
@@ -129,11 +147,6 @@ class Collision(HitEstimates):
         object.__setattr__(self, "ones", ones)
         object.__setattr__(self, "epsilon", number)
         object.__setattr__(self, "length", int(length))
-
-    @property
-    def spend(self) -> Pure:
-        """What one client's message costs it."""
-        return Pure(self.epsilon)
 
     @property
     def message_bits(self) -> int:
@@ -175,14 +188,10 @@ class Collision(HitEstimates):
             waiting = waiting[~outside]
         return sent
 
-    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
-        """Messages of one client's cells, or of one row of cells a client."""
-        return self.encode(np.atleast_2d(value), randomness)
-
     def opened(self, messages: NDArray[Any]) -> tuple[NDArray[np.uint64], Integers]:
         """The seeds and buckets of messages, checked."""
-        rows = rows_of(messages, np.uint64, (3,))
-        if len(rows) and rows[:, 2].max() >= self.length:
+        rows = client_rows(messages, np.uint64, (3,))
+        if not self.code.valid(rows).all():
             raise InvalidInput(f"messages must name buckets in [0, {self.length - 1}], got {rows[:, 2].max()}")
         return rows[:, :2], rows[:, 2].astype(np.int64)
 
@@ -204,3 +213,41 @@ class Collision(HitEstimates):
         messages = np.empty((self.length, 3), dtype=np.uint64)
         messages[:, :2], messages[:, 2] = seeds, np.arange(self.length)
         return MessageLaw(messages, tuple(hit if bucket in inside else miss for bucket in range(self.length)))
+
+    @property
+    def code(self) -> HashCode:
+        """The seed and the bucket."""
+        return HashCode(self.length)
+
+    def blankets(self) -> list[Blanket]:
+        """Those of a hash, for one cell."""
+        return hash_blankets(self.ones, self.epsilon, self.length)
+
+    def hit_code(self, messages: NDArray[Any], inputs: Sequence[Sequence[int]]) -> Integers:
+        """One number for what a message says: which inputs' cells it hits, and which inputs collide in themselves.
+
+        A hash seed is public, so this is what a reader sees after hashing every cell.
+
+        >>> from tacit.core.randomness import SeededRandomness
+        >>> mechanism = Collision(6, 2, 1)
+        >>> mechanism.hit_code(mechanism.encode(np.array([[0, 1], [0, 1]]), SeededRandomness(1)), PAIR).tolist()
+        [32, 32]
+        """
+        seeds, sent = self.opened(messages)
+        code = np.zeros(len(sent), dtype=np.int64)
+        for cells in inputs:
+            buckets = bucket_of(keystream_words(seeds, np.tile(np.array(cells), (len(seeds), 1))), self.length)
+            ordered = np.sort(buckets, axis=1)
+            for flag in (*(buckets == sent[:, None]).T, (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)):
+                code = 2 * code + flag
+        return code
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Which cells the message hits."""
+
+        def sent(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            mechanism = cls(AUDITED_CELLS, 2, epsilon)
+            return message_checks(cls.name, mechanism, PAIR, lambda rows: mechanism.hit_code(rows, PAIR), cost=2)
+
+        return {cls.name: sent}

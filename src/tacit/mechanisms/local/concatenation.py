@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,12 +15,20 @@ from numpy.typing import NDArray
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness
 from tacit.core.rational import Number
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Pure
-from tacit.mechanisms.local.clients import local_epsilon, one_client, rows_of
+from tacit.mechanisms.auditing import Check, message_checks
+from tacit.mechanisms.description import CELLS, EXACT, FLAG, Checks, Inner, Parameters
+from tacit.mechanisms.local.clients import client_rows, local_epsilon, one_client
 from tacit.mechanisms.local.collision import LONGEST, Collision, published_length
 from tacit.mechanisms.local.keyed_hash import fresh_seeds, hit_matrix
-from tacit.mechanisms.local.vote_shape import PairMoments, VoteShape, joint_hits
+from tacit.mechanisms.local.vote_shape import (
+    AUDITED_SHAPE,
+    DIAGONAL,
+    PairMessages,
+    PairMoments,
+    VoteShape,
+    joint_hits,
+)
+from tacit.mechanisms.messages import HashCode
 
 __all__ = ["Concatenation"]
 
@@ -40,7 +49,7 @@ def _best_length(ones: int, epsilon: Fraction) -> int:
 
 
 @dataclass(frozen=True)
-class Concatenation:
+class Concatenation(PairMessages):
     """Sends one Collision message about k buckets and r labels as k + r cells out of s + Y. BIASED AS PUBLISHED.
 
     **Law.** A ``Collision`` message at ε with the client's k buckets and r labels as its k + r cells.
@@ -67,7 +76,13 @@ class Concatenation:
     False
     """
 
-    tolerates: ClassVar[Sensitivity] = ANYTHING
+    name = "concatenation"
+    parameters: ClassVar[Parameters] = {
+        "shape": Inner((VoteShape,)),
+        "epsilon": EXACT,
+        "corrected": FLAG,
+        "length": CELLS,
+    }
 
     shape: VoteShape
     epsilon: Fraction
@@ -90,19 +105,9 @@ class Concatenation:
         return not self.corrected
 
     @property
-    def cells(self) -> int:
-        """Cells of the whole table."""
-        return self.shape.cells
-
-    @property
-    def ones(self) -> int:
-        """Cells that a client has."""
-        return self.shape.ones
-
-    @property
-    def spend(self) -> Pure:
-        """What one client's message costs it."""
-        return Pure(self.epsilon)
+    def length(self) -> int:
+        """How many hash buckets there are."""
+        return self.both.length
 
     @property
     def message_bits(self) -> int:
@@ -142,21 +147,6 @@ class Concatenation:
             variances=((none[1], label[1]), (bucket[1], held[1])),
         )
 
-    @property
-    def variance_zero(self) -> float:
-        """Variance that one client adds to a cell of which it has neither the bucket nor the label."""
-        return self.moments.variances[0][0]
-
-    @property
-    def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
-        return self.moments.variances[1][1]
-
-    @property
-    def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells; bias counts."""
-        return self.moments.mean_squared_error(self.shape)
-
     def _parts(self, cells: NDArray[Any]) -> Integers:
         """Buckets, then labels moved behind them, as cells of the joint domain."""
         buckets, labels = self.shape.split(cells)
@@ -170,13 +160,9 @@ class Concatenation:
         """The messages of clients whose seeds are already drawn; seeds must be fresh for every message."""
         return self.both.respond(self._parts(held), seeds, randomness)
 
-    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
-        """Messages of one client's cells, or of one row of cells a client."""
-        return self.encode(np.atleast_2d(value), randomness)
-
     def decode(self, messages: NDArray[Any]) -> Estimates:
         """Counts by the published or the corrected estimate."""
-        rows = rows_of(messages, np.uint64, (3,))
+        rows = client_rows(messages, np.uint64, (3,))
 
         def hits(some: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
             matrix = hit_matrix(*self.both.opened(some), self.both.length, self.both.cells)
@@ -199,3 +185,24 @@ class Concatenation:
         """The probability of every bucket, given the seed."""
         held = one_client(cells, self.cells, self.ones)
         return self.both.law(self._parts(np.array([held]))[0].tolist(), seed)
+
+    @property
+    def code(self) -> HashCode:
+        """As the one message."""
+        return self.both.code
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Which queries and classes the message hits; as published it claims no unbiased counts."""
+        named = {"concatenation-published": False, "concatenation-corrected": True}
+        # Classes stand behind the three queries in the domain that is hashed.
+        parts = ((0, 3), (1, 4))
+
+        def sent(name: str, epsilon: Fraction, delta: Fraction) -> list[Check]:
+            mechanism = cls(AUDITED_SHAPE, epsilon, named[name])
+            checks = message_checks(
+                name, mechanism, DIAGONAL, lambda rows: mechanism.both.hit_code(rows, parts), cost=2
+            )
+            return checks if mechanism.corrected else checks[:1]
+
+        return {name: partial(sent, name) for name in named}

@@ -89,7 +89,7 @@ def _blocks(seeds: Seeds, numbers: NDArray[np.uint64]) -> list[NDArray[np.uint32
 
 
 def _paired(blocks: list[NDArray[np.uint32]], pair: int) -> Words:
-    """The 64-bit word that two neighbouring 32-bit words of a block make."""
+    """The 64-bit word that two neighboring 32-bit words of a block make."""
     high: Words = blocks[2 * pair + 1].astype(np.uint64) << np.uint64(32)
     return high | blocks[2 * pair]
 

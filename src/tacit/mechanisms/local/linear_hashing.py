@@ -1,12 +1,13 @@
-"""Local hashing with a linear hash: short messages, and counts by a fast transform instead of one hash a cell."""
+"""Local hashing with a linear hash: short messages, and counts by a fast transform instead of one hash per cell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,26 +16,81 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number
-from tacit.core.spend import Pure
+from tacit.mechanisms.auditing import AUDITED_CELLS, SINGLE, message_checks
+from tacit.mechanisms.description import CELLS, Checks, Parameters
 from tacit.mechanisms.exact import precision
 from tacit.mechanisms.local.clients import (
+    DOMAIN,
     LAW_DIGITS,
+    HitEstimates,
     HitRates,
     client_cells,
+    client_rows,
     domain,
     local_epsilon,
     one_client,
-    rows_of,
 )
-from tacit.mechanisms.local.collision import collision_rates
-from tacit.mechanisms.local.finite_field import FIELD_SIZES, finite_field
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
-from tacit.mechanisms.local.hit_estimates import HitEstimates
+from tacit.mechanisms.local.collision import collision_rates, hash_blankets
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.messages import IndexCode
+from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
-__all__ = ["LinearHashing", "possible_sizes"]
+__all__ = ["FIELD_SIZES", "FiniteField", "LinearHashing", "finite_field", "possible_sizes"]
 
 # A histogram of all possible messages is made to decode; this many take 128 MB.
 LARGEST_HISTOGRAM = 2**24
+
+
+LARGEST_FIELD = 257
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+
+
+FIELD_SIZES = tuple(size for size in range(2, LARGEST_FIELD + 1) if _is_prime(size) or size & (size - 1) == 0)
+
+
+@dataclass(frozen=True)
+class FiniteField:
+    """The numbers 0, …, size − 1 with a sum and a product of every two; 0 and 1 are neutral as usual."""
+
+    size: int
+    sums: Integers
+    products: Integers
+
+
+def _polynomial_products(degree: int, modulus: int) -> Integers:
+    """Products of polynomials over two elements, written as bits, modulo one of that degree."""
+    first = np.arange(2**degree)[:, None]
+    second = np.arange(2**degree)[None, :]
+    product = np.zeros((2**degree, 2**degree), dtype=np.int64)
+    for place in range(degree):
+        product ^= np.where((second >> place) & 1, first, 0)
+        first = first << 1
+        first = np.where(first >> degree, first ^ modulus, first)
+    return product
+
+
+@lru_cache(maxsize=16)
+def finite_field(size: int) -> FiniteField:
+    """The field with that many elements.
+
+    Polynomials modulo some other are a field exactly when no two of them but 0 multiply to 0, so moduli are tried
+    until one passes; there is one of every degree.
+
+    >>> finite_field(4).products.tolist()
+    [[0, 0, 0, 0], [0, 1, 2, 3], [0, 2, 3, 1], [0, 3, 1, 2]]
+    """
+    if size not in FIELD_SIZES:
+        raise InvalidInput(f"size must be a prime or a power of two in [2, {LARGEST_FIELD}], got {size}")
+    numbers = np.arange(size)
+    if _is_prime(size):
+        return FiniteField(size, np.add.outer(numbers, numbers) % size, np.multiply.outer(numbers, numbers) % size)
+    degree = size.bit_length() - 1
+    moduli = (_polynomial_products(degree, modulus) for modulus in range(size + 1, 2 * size, 2))
+    products = next(table for table in moduli if table[1:, 1:].all())
+    return FiniteField(size, numbers[:, None] ^ numbers[None, :], products)
 
 
 def _digits_needed(cells: int, size: int) -> int:
@@ -46,7 +102,7 @@ def _digits_needed(cells: int, size: int) -> int:
 
 
 def possible_sizes(cells: int) -> list[int]:
-    """The sizes of fields that can be used for so many cells; none if they are too many.
+    """The sizes of fields that can be used for this many cells; none if they are too many.
 
     >>> possible_sizes(10**6)
     [2, 3, 4, 5, 8, 16]
@@ -84,6 +140,9 @@ class LinearHashing(HitEstimates):
     (4, 3.691655, 16)
     """
 
+    name = "linear-hashing"
+    parameters: ClassVar[Parameters] = {**DOMAIN, "size": CELLS}
+
     cells: int
     ones: int
     epsilon: Fraction
@@ -110,11 +169,6 @@ class LinearHashing(HitEstimates):
         object.__setattr__(self, "size", int(size))
 
     @property
-    def spend(self) -> Pure:
-        """What one client's message costs it."""
-        return Pure(self.epsilon)
-
-    @property
     def digits(self) -> int:
         """The length t of the vectors that stand for cells."""
         return _digits_needed(self.cells, self.size)
@@ -135,9 +189,9 @@ class LinearHashing(HitEstimates):
         return int(self.size ** (self.digits + 1))
 
     @property
-    def _element(self) -> GeneralizedResponse:
+    def _element(self) -> GeneralizedRandomizedResponse:
         """The randomized response on the hash."""
-        return GeneralizedResponse(self.size, 1, self.epsilon)
+        return GeneralizedRandomizedResponse(self.size, 1, self.epsilon)
 
     def _hashes(self, maps: Integers, cells: Integers) -> Integers:
         """⟨a, x⟩ for a map a and the vector x of a cell, each given by its digits as one integer."""
@@ -154,14 +208,10 @@ class LinearHashing(HitEstimates):
         maps = uniform_below(self.size**self.digits, len(held), randomness)
         return maps * self.size + self._element.encode(self._hashes(maps, held)[:, None], randomness)
 
-    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """Messages of one client's cell, or of one row a client."""
-        return self.encode(np.atleast_2d(value), randomness)
-
     def decode(self, messages: NDArray[Any]) -> Estimates:
         """Unbiased counts, by a transform of the histogram of messages."""
-        numbers = rows_of(messages, np.int64, ())
-        if len(numbers) and (numbers.min() < 0 or numbers.max() >= self._possible):
+        numbers = client_rows(messages, np.int64, ())
+        if not self.code.valid(numbers).all():
             raise InvalidInput(f"messages must be in [0, {self._possible - 1}]")
         return self.rates.estimates(self._hits(np.bincount(numbers, minlength=self._possible)), len(numbers))
 
@@ -193,3 +243,21 @@ class LinearHashing(HitEstimates):
         hit, miss = self._element.law([0]).probabilities[:2]
         chances = {True: context.multiply(share, hit), False: context.multiply(share, miss)}
         return MessageLaw(numbers, tuple(chances[bool(same)] for same in hashes == numbers % self.size))
+
+    @property
+    def code(self) -> IndexCode:
+        """One integer."""
+        return IndexCode(self._possible)
+
+    def blankets(self) -> list[Blanket]:
+        """Those of a hash, for one cell."""
+        return hash_blankets(self.ones, self.epsilon, self.size)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Over four elements there are few enough messages to count each."""
+        return {
+            cls.name: lambda epsilon, delta: message_checks(
+                cls.name, cls(AUDITED_CELLS, 1, epsilon, size=4), SINGLE, np.asarray
+            )
+        }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -15,17 +15,29 @@ from numpy.typing import NDArray
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness
 from tacit.core.rational import Number
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Pure
+from tacit.mechanisms.auditing import AUDITED_CELLS, SINGLE, message_checks
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, laplace_integers
+from tacit.mechanisms.description import Checks, Parameters
 from tacit.mechanisms.exact import exp, precision
-from tacit.mechanisms.local.clients import LAW_DIGITS, chunks, client_cells, domain, local_epsilon, one_client, rows_of
+from tacit.mechanisms.forms import REACH
+from tacit.mechanisms.local.clients import (
+    DOMAIN,
+    LAW_DIGITS,
+    LocalMessages,
+    chunks,
+    client_cells,
+    client_rows,
+    domain,
+    local_epsilon,
+    one_client,
+)
+from tacit.mechanisms.messages import NumbersCode
 
 __all__ = ["LocalLaplace"]
 
 
 @dataclass(frozen=True)
-class LocalLaplace:
+class LocalLaplace(LocalMessages):
     """Adds two-sided geometric noise to each of the client's d bits and sends the integers.
 
     **Law.** The client's ones plus independent noise P(x) ∝ e^(−|x|/b) on every cell, b = 2c/ε.
@@ -43,7 +55,8 @@ class LocalLaplace:
     7.835396
     """
 
-    tolerates: ClassVar[Sensitivity] = ANYTHING
+    name = "local-laplace"
+    parameters: ClassVar[Parameters] = DOMAIN
     biased: ClassVar[bool] = False
 
     cells: int
@@ -55,11 +68,6 @@ class LocalLaplace:
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "ones", ones)
         object.__setattr__(self, "epsilon", local_epsilon(epsilon))
-
-    @property
-    def spend(self) -> Pure:
-        """What one client's message costs it."""
-        return Pure(self.epsilon)
 
     @property
     def message_bits(self) -> int:
@@ -97,13 +105,9 @@ class LocalLaplace:
             messages[part][np.arange(len(rows))[:, None], rows] += 1
         return messages
 
-    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """Messages of one client's cells, or of one row of cells a client."""
-        return self.encode(np.atleast_2d(value), randomness)
-
     def decode(self, messages: NDArray[Any]) -> Estimates:
         """The sums, which are unbiased as they are."""
-        rows = rows_of(messages, np.int64, (self.cells,))
+        rows = client_rows(messages, np.int64, (self.cells,))
         counts = rows.sum(axis=0, dtype=np.float64)
         return Estimates(counts, np.full(self.cells, len(rows) * self.noise.variance))
 
@@ -119,3 +123,25 @@ class LocalLaplace:
             messages.append(message)
             probabilities.append(context.multiply(context.power(zero, self.cells), context.power(ratio, distance)))
         return MessageLaw(np.array(messages, dtype=np.int64), tuple(probabilities))
+
+    def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
+        """Any pairs will do, if there are as many."""
+        return (self.cells, self.ones) == (queries * classes, neighbors * labels)
+
+    @property
+    def code(self) -> NumbersCode:
+        """A number per cell, as far as noise reaches.
+
+        >>> LocalLaplace(10, 1, 1).code.reach
+        129
+        """
+        return NumbersCode(self.cells, 1 + int(REACH * float(self.noise.scale)))
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """The two noisy bits that differ."""
+        return {
+            cls.name: lambda epsilon, delta: message_checks(
+                cls.name, cls(AUDITED_CELLS, 1, epsilon), SINGLE, lambda rows: rows[:, :2]
+            )
+        }

@@ -20,7 +20,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
 from tacit.mechanisms.exact import exp, precision
-from tacit.mechanisms.local.clients import chunks, rows_of
+from tacit.mechanisms.local.clients import chunks, client_rows
 
 __all__ = [
     "Words",
@@ -163,7 +163,7 @@ def column_sums(messages: NDArray[Any], columns: int) -> Integers:
     >>> column_sums(np.array([[255, 3], [1, 0]], dtype=np.uint8), columns=10).tolist()
     [2, 1, 1, 1, 1, 1, 1, 1, 1, 1]
     """
-    rows = rows_of(messages, np.uint8, (-(-columns // 8),))
+    rows = client_rows(messages, np.uint8, (-(-columns // 8),))
     if columns % 8 and (rows[:, -1] >> (columns % 8)).any():
         raise InvalidInput(f"messages must have no bit set beyond the {columns} cells")
     sums = np.zeros(columns, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -10,22 +10,30 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Estimates, MessageLaw
+from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness
 from tacit.core.rational import Number
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Pure
+from tacit.mechanisms.auditing import SINGLE, Check, message_checks
+from tacit.mechanisms.description import EXACT, LENGTHS, Checks, Inner, Parameters
 from tacit.mechanisms.exact import precision
-from tacit.mechanisms.local.clients import LAW_DIGITS, local_epsilon, one_client, rows_of
+from tacit.mechanisms.local.clients import LAW_DIGITS, client_rows, local_epsilon, one_client
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.keyed_hash import fresh_seeds, hit_matrix
-from tacit.mechanisms.local.vote_shape import PairMoments, VoteShape, joint_hits
+from tacit.mechanisms.local.vote_shape import (
+    AUDITED_SHAPE,
+    DIAGONAL,
+    PairMessages,
+    PairMoments,
+    VoteShape,
+    joint_hits,
+)
+from tacit.mechanisms.messages import JointCode
 
 __all__ = ["Separation"]
 
 
 @dataclass(frozen=True)
-class Separation:
+class Separation(PairMessages):
     """Sends a Collision message about the k buckets and an independent one about the r labels.
 
     **Law.** Two independent ``Collision`` messages at ε/2, with seeds of their own; they make one row of six words.
@@ -45,7 +53,8 @@ class Separation:
     1585.98
     """
 
-    tolerates: ClassVar[Sensitivity] = ANYTHING
+    name = "separation"
+    parameters: ClassVar[Parameters] = {"shape": Inner((VoteShape,)), "epsilon": EXACT, "lengths": LENGTHS}
     biased: ClassVar[bool] = False
 
     shape: VoteShape
@@ -62,19 +71,9 @@ class Separation:
         object.__setattr__(self, "labels", Collision(shape.classes, shape.labels, number / 2, second))
 
     @property
-    def cells(self) -> int:
-        """Cells of the whole table."""
-        return self.shape.cells
-
-    @property
-    def ones(self) -> int:
-        """Cells that a client has."""
-        return self.shape.ones
-
-    @property
-    def spend(self) -> Pure:
-        """What one client's message costs it."""
-        return Pure(self.epsilon)
+    def lengths(self) -> tuple[int, int]:
+        """How many hash buckets each of the two messages has."""
+        return self.buckets.length, self.labels.length
 
     @property
     def message_bits(self) -> int:
@@ -96,21 +95,6 @@ class Separation:
             variances=((variance(0, 0), variance(0, 1)), (variance(1, 0), variance(1, 1))),
         )
 
-    @property
-    def variance_zero(self) -> float:
-        """Variance that one client adds to a cell of which it has neither the bucket nor the label."""
-        return self.moments.variances[0][0]
-
-    @property
-    def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
-        return self.moments.variances[1][1]
-
-    @property
-    def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells."""
-        return self.moments.mean_squared_error(self.shape)
-
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
         """Two fresh seeds and two buckets a client."""
         return self.respond(cells, fresh_seeds(2 * len(cells), randomness).reshape(len(cells), 4), randomness)
@@ -122,13 +106,9 @@ class Separation:
         second = self.labels.respond(labels, seeds[:, 2:], randomness)
         return np.concatenate([first, second], axis=1)
 
-    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
-        """Messages of one client's cells, or of one row of cells a client."""
-        return self.encode(np.atleast_2d(value), randomness)
-
     def decode(self, messages: NDArray[Any]) -> Estimates:
         """Unbiased counts from the products."""
-        rows = rows_of(messages, np.uint64, (6,))
+        rows = client_rows(messages, np.uint64, (6,))
         parts = ((self.buckets, slice(0, 3)), (self.labels, slice(3, 6)))
 
         def hits(some: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -139,13 +119,13 @@ class Separation:
 
         joint = joint_hits(self.shape, rows, hits)
         first, second = self.buckets.rates, self.labels.rates
-        centred = (
+        centered = (
             joint.both
             - second.zero * joint.buckets[:, None]
             - first.zero * joint.labels[None, :]
             + joint.messages * first.zero * second.zero
         )
-        counts = centred / (first.gap * second.gap)
+        counts = centered / (first.gap * second.gap)
         held = (
             first.estimates(joint.buckets, joint.messages).counts,
             second.estimates(joint.labels, joint.messages).counts,
@@ -164,3 +144,23 @@ class Separation:
             np.array([[*one, *other] for one in first.messages for other in second.messages], dtype=np.uint64),
             tuple(context.multiply(one, other) for one in first.probabilities for other in second.probabilities),
         )
+
+    @property
+    def code(self) -> JointCode:
+        """The one message behind the other."""
+        return JointCode(self.buckets.code, self.labels.code)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Which queries and which classes the two messages hit."""
+
+        def sent(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            mechanism = cls(AUDITED_SHAPE, epsilon)
+
+            def read(rows: NDArray[Any]) -> Integers:
+                first = mechanism.buckets.hit_code(rows[:, :3], SINGLE)
+                return 16 * first + mechanism.labels.hit_code(rows[:, 3:], SINGLE)
+
+            return message_checks(cls.name, mechanism, DIAGONAL, read, cost=2)
+
+        return {cls.name: sent}

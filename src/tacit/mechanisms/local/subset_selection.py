@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,32 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers, MessageLaw
 from tacit.core.randomness import Randomness, permutations, uniform_below
 from tacit.core.rational import Number
-from tacit.core.spend import Pure
+from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, first_byte, message_checks
+from tacit.mechanisms.description import CELLS, Checks, Parameters
 from tacit.mechanisms.exact import ExactTable, exp, precision
-from tacit.mechanisms.local.clients import LAW_DIGITS, HitRates, chunks, client_cells, domain, local_epsilon, one_client
-from tacit.mechanisms.local.hit_estimates import HitEstimates
-from tacit.mechanisms.local.packed_bits import Words, column_sums, dyadic_words, get_bits, packed, put_bits, row_words
+from tacit.mechanisms.forms import Messages
+from tacit.mechanisms.local.clients import (
+    DOMAIN,
+    LAW_DIGITS,
+    HitEstimates,
+    HitRates,
+    chunks,
+    client_cells,
+    domain,
+    local_epsilon,
+    one_client,
+)
+from tacit.mechanisms.local.packed_bits import (
+    Words,
+    column_sums,
+    dyadic_words,
+    get_bits,
+    packed,
+    put_bits,
+    row_words,
+)
+from tacit.mechanisms.messages import SetCode
+from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
 __all__ = ["SubsetSelection", "best_subset_size", "subset_rates"]
 
@@ -112,12 +133,15 @@ class SubsetSelection(HitEstimates):
     privacy, 2018, for c = 1; S. Wang et al., PrivSet: set-valued data analyses with local differential privacy,
     INFOCOM 2018. On zeros it has the smallest variance of all mechanisms here.
 
-    A message is a row of packed bits, one a cell.
+    A message is a row of packed bits, one per cell.
 
     >>> mechanism = SubsetSelection(cells=100, ones=1, epsilon=2)
     >>> mechanism.size, round(mechanism.variance_zero, 6)
     (12, 0.689861)
     """
+
+    name = "subset-selection"
+    parameters: ClassVar[Parameters] = {**DOMAIN, "size": CELLS}
 
     cells: int
     ones: int
@@ -137,13 +161,8 @@ class SubsetSelection(HitEstimates):
         object.__setattr__(self, "size", int(size))
 
     @property
-    def spend(self) -> Pure:
-        """What one client's message costs it."""
-        return Pure(self.epsilon)
-
-    @property
     def message_bits(self) -> int:
-        """One bit a cell."""
+        """One bit per cell."""
         return self.cells
 
     @property
@@ -152,7 +171,7 @@ class SubsetSelection(HitEstimates):
         return subset_rates(self.cells, self.ones, self.epsilon, self.size)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint8]:
-        """One row of packed bits a client."""
+        """One row of packed bits per client."""
         held = client_cells(cells, self.cells, self.ones)
         messages = np.empty((len(held), -(-self.cells // 8)), dtype=np.uint8)
         for part in chunks(len(held), row_words(self.cells), entries=2**18):
@@ -196,14 +215,10 @@ class SubsetSelection(HitEstimates):
             waiting = waiting[missing[waiting] != 0]
         return words
 
-    def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.uint8]:
-        """Messages of one client's cells, or of one row of cells a client."""
-        return self.encode(np.atleast_2d(value), randomness)
-
     def decode(self, messages: NDArray[Any]) -> Estimates:
         """Unbiased counts from all clients' subsets."""
         hits = column_sums(messages, self.cells)
-        if (np.bitwise_count(messages).sum(axis=1, dtype=np.int64) != self.size).any():
+        if not self.code.valid(messages).all():
             raise InvalidInput(f"messages must be subsets of {self.size} cells each")
         return self.rates.estimates(hits, len(messages))
 
@@ -221,3 +236,38 @@ class SubsetSelection(HitEstimates):
             packed(masks[:, None], self.cells),
             tuple(misses if held.isdisjoint(subset) else meets for subset in subsets),
         )
+
+    @property
+    def code(self) -> SetCode:
+        """The set, in few bytes where it is small."""
+        return SetCode(self.cells, self.size)
+
+    def exact_form(self, count: int) -> Messages:
+        """Of exactly that many messages."""
+        return Messages(self.code, count, exactly=True)
+
+    def hits(self, messages: NDArray[Any]) -> NDArray[np.float64]:
+        """For each message and cell, 1 where the cell is in the set."""
+        return np.unpackbits(messages, axis=1, count=self.cells, bitorder="little").astype(np.float64)
+
+    def blankets(self) -> list[Blanket]:
+        """The floor is 1/Ω on each of the C(d, w) sets.
+
+        Those that meet one set of cells and miss the other number C(d−c, w) − C(d−2c+j, w).
+        """
+        epsilon, ones = float(self.epsilon), self.ones
+
+        def missed(held: int) -> float:
+            """C(d−h, w)/C(d, w): how likely a uniform subset misses h cells. By it nothing overflows."""
+            terms = range(min(held, self.cells - self.size + 1))
+            return math.prod((self.cells - self.size - i) / (self.cells - i) for i in terms)
+
+        floor = 1 / (math.exp(epsilon) - math.expm1(epsilon) * missed(ones))
+        return [Blanket(epsilon, (missed(ones) - missed(2 * ones - j)) * floor, floor) for j in self.shared_cells]
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """The whole set."""
+        return {
+            cls.name: lambda epsilon, delta: message_checks(cls.name, cls(AUDITED_CELLS, 2, epsilon), PAIR, first_byte)
+        }

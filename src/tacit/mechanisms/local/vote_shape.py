@@ -7,18 +7,21 @@ moments over the four kinds of cells: bucket held or not, label held or not.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers
-from tacit.mechanisms.local.clients import chunks, client_cells, domain
+from tacit.mechanisms.description import CELLS, Parameters
+from tacit.mechanisms.local.clients import LocalMessages, chunks, client_cells, domain
 
-__all__ = ["JointHits", "PairMoments", "VoteShape", "joint_hits"]
+__all__ = ["AUDITED_SHAPE", "DIAGONAL", "JointHits", "PairMessages", "PairMoments", "VoteShape", "joint_hits"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,9 @@ class VoteShape:
     >>> shape.cells, shape.ones
     (12, 2)
     """
+
+    name: ClassVar[str] = "vote-shape"
+    parameters: ClassVar[Parameters] = {"queries": CELLS, "classes": CELLS, "neighbors": CELLS, "labels": CELLS}
 
     queries: int
     classes: int
@@ -132,3 +138,49 @@ class PairMoments:
         (none, label), (bucket, both) = self.variances
         variances = cells * both + buckets * bucket + labels * label + neither * none
         return Estimates(counts.ravel(), variances.ravel())
+
+
+# Three queries and three classes: two clients differ in both.
+AUDITED_SHAPE, DIAGONAL = VoteShape(queries=3, classes=3), ((0,), (4,))
+
+
+class PairMessages(LocalMessages):
+    """Messages about buckets and labels of a shape; accuracy follows from the moments of the four kinds of cells."""
+
+    shape: VoteShape
+    epsilon: Fraction
+
+    @property
+    @abstractmethod
+    def moments(self) -> PairMoments:
+        """Means and variances of the estimate, for the four kinds of cells."""
+
+    @property
+    def cells(self) -> int:
+        """Cells of the whole table."""
+        return self.shape.cells
+
+    @property
+    def ones(self) -> int:
+        """Cells that a client has."""
+        return self.shape.ones
+
+    @property
+    def variance_zero(self) -> float:
+        """Variance that one client adds to a cell of which it has neither the bucket nor the label."""
+        return self.moments.variances[0][0]
+
+    @property
+    def variance_one(self) -> float:
+        """Variance that one client adds to a cell it has."""
+        return self.moments.variances[1][1]
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Expected squared error of one client's estimates, averaged over all cells; bias counts."""
+        return self.moments.mean_squared_error(self.shape)
+
+    def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
+        """Pairs of just this shape."""
+        shape = self.shape
+        return (shape.queries, shape.classes, shape.neighbors, shape.labels) == (queries, classes, neighbors, labels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +17,25 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, exact, positive
+from tacit.core.rational import Number, positive
 from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Pure
+from tacit.core.spend import Pure, Spend
 from tacit.mechanisms.central.counts import count_table
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.description import CAPACITY, COUNT, EXACT, Described, NoiseLaw, Parameters, Reliance
+from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
+from tacit.mechanisms.masked.quorum import WIDTHS, opened_sum, quorum_of, require_shares, sum_width
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 
 __all__ = ["DistributedLaplace", "MaskedShare"]
 
-WIDTHS = {16: np.uint16, 32: np.uint32, 64: np.uint64}
-# Each of the geometric parts of the noise is farther out than so many scales with probability e^-64.
+# Each of the geometric parts of the noise is farther out than this many scales with probability e^-64.
 REACH = 64
-LARGEST_COUNT = 2**40
 TWO_THIRDS = Fraction(2, 3)
 
 
 @dataclass(frozen=True)
-class DistributedLaplace:
+class DistributedLaplace(Described):
     """Counts of ``holders`` parties, added up with noise that at least ``honest`` of them make together.
 
     Sums are shown only when at least ``threshold`` holders are in them. Of those, at most ``threshold − honest`` may
@@ -51,7 +53,7 @@ class DistributedLaplace:
     holders, of whom there are at least ``honest`` in any sum that is shown. The noise of ``honest`` of them is
     discrete Laplace and independent of everything else: with it alone the sum is (l1/b)-private by the proof of
     ``DiscreteLaplaceNoise``; adding the others' tables and noise is post-processing. Clipping a cell to
-    [0, most] moves neighbouring tables no further apart. That nothing but the sum is seen is what masks are for.
+    [−most, most] moves neighboring tables no further apart. That nothing but the sum is seen is what masks are for.
 
     **Source.** B. Ghazi et al., Private counting from anonymous messages, ICML 2020, has the shares; S. Goryczka and
     L. Xiong, A comprehensive comparison of multiparty secure additions with differential privacy, 2017, compares.
@@ -60,6 +62,19 @@ class DistributedLaplace:
     >>> plan.threshold, plan.honest, plan.scale, plan.bits, plan.spend
     (6, 4, Fraction(2, 1), 16, Pure(epsilon=Fraction(1, 1)))
     """
+
+    name = "distributed-laplace"
+    statistic = "share"
+    releases = "sealed"
+    parameters: ClassVar[Parameters] = {
+        "scale": EXACT,
+        "l1": COUNT,
+        "holders": COUNT,
+        "threshold": COUNT,
+        "honest": COUNT,
+        "most": CAPACITY,
+        "bits": COUNT,
+    }
 
     scale: Fraction
     l1: int
@@ -74,32 +89,14 @@ class DistributedLaplace:
     ) -> None:
         if l1 < 1:
             raise InvalidInput(f"l1 must be at least 1, got {l1}")
-        if not 2 <= threshold <= holders:
-            raise InvalidInput(f"threshold must be between 2 and the {holders} holders, got {threshold}")
-        if not 1 <= honest <= threshold:
-            raise InvalidInput(f"honest must be between 1 and the threshold {threshold}, got {honest}")
-        if threshold + honest <= holders:
-            raise InvalidInput(
-                f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, a "
-                "server and its friends could learn both secrets of one holder by telling two stories"
-            )
-        if not 1 <= most <= LARGEST_COUNT:
-            raise InvalidInput(f"most must be between 1 and 2^40, got {most}")
+        require_shares(holders, threshold, honest, most)
         object.__setattr__(self, "scale", positive(scale, "scale"))
         object.__setattr__(self, "l1", int(l1))
         object.__setattr__(self, "holders", int(holders))
         object.__setattr__(self, "threshold", int(threshold))
         object.__setattr__(self, "honest", int(honest))
         object.__setattr__(self, "most", int(most))
-        needed = [width for width in WIDTHS if self._largest < 2 ** (width - 1)]
-        if not needed:
-            raise InvalidInput(f"{holders} holders with counts of up to {most} add up to more than 64 bits hold")
-        width = needed[0] if bits is None else bits
-        if width not in needed:
-            raise InvalidInput(
-                f"bits must be one of {', '.join(map(str, needed))} for sums that never wrap, got {bits}"
-            )
-        object.__setattr__(self, "bits", int(width))
+        object.__setattr__(self, "bits", sum_width(self._largest, holders, most, bits))
         # A scale that shares cannot be drawn for is refused here and not at the first sum.
         _ = self.share_law
 
@@ -114,13 +111,7 @@ class DistributedLaplace:
         honest: Number = TWO_THIRDS,
     ) -> DistributedLaplace:
         """The plan that spends ε if at least that fraction of holders survives and that fraction of those is honest."""
-        for name, value in (("surviving", surviving), ("honest", honest)):
-            if not 0 < exact(value, name) <= 1:
-                raise InvalidInput(f"{name} must be a fraction in (0, 1], got {value}")
-        if holders < 2:
-            raise InvalidInput(f"holders must be at least 2, got {holders}")
-        threshold = max(2, math.ceil(exact(surviving) * holders))
-        enough = math.ceil(exact(honest) * threshold)
+        threshold, enough = quorum_of(holders, surviving, honest)
         return cls(l1 / positive(epsilon, "epsilon"), l1, holders, threshold, enough, most)
 
     @property
@@ -134,7 +125,7 @@ class DistributedLaplace:
         return Pure(self.l1 / self.scale)
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """How far the table of one holder may move."""
         return Sensitivity(l1=self.l1)
 
@@ -153,15 +144,34 @@ class DistributedLaplace:
         )
 
     def variance(self, survivors: int) -> float:
-        """The variance of one cell's noise when so many holders are in the sum.
+        """The variance of one cell's noise when this many holders are in the sum.
 
         >>> round(DistributedLaplace(2, 2, 3, 3, 3, 100).variance(3), 6)
         7.835396
         """
         return 2 * survivors * self.share_law.variance
 
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """The law of the noise in the sum of all holders, which has the most; of many shares it is nearly Gaussian."""
+        variance = self.variance(self.holders)
+        return NoiseLaw("gaussian", math.sqrt(variance), variance)
+
+    def noise_reach(self, cells: int, holders: int, failure: float) -> float:
+        """Shares of the noise at n holders, of whom h make a whole one, are n/h discrete Laplace variables per cell."""
+        whole = DiscreteLaplaceNoise(self.scale, self.l1).noise_law
+        return whole.reach(cells * holders / self.honest, failure)
+
+    def reliance(self, clients: int) -> Reliance:
+        """Noise in shares needs ``honest`` holders, of whom the node is one.
+
+        >>> DistributedLaplace(2, 2, holders=9, threshold=6, honest=4, most=100).reliance(1)
+        Reliance(others=3, share=Fraction(1, 4))
+        """
+        return Reliance(self.honest - 1, Fraction(1, self.honest))
+
     def share(self, cells: int, randomness: Randomness) -> Integers:
-        """One holder's share of the noise for so many cells."""
+        """One holder's share of the noise for this many cells."""
         return _difference(self.share_law, cells, randomness)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
@@ -181,8 +191,7 @@ class DistributedLaplace:
         >>> DistributedLaplace(2, 2, 3, 2, 2, 100).opened(np.array([65535, 7], dtype=np.uint64)).tolist()
         [-1, 7]
         """
-        within = np.asarray(total).astype(WIDTHS[self.bits])
-        return within.view(np.dtype(f"i{self.bits // 8}")).astype(np.int64)
+        return opened_sum(total, self.bits)
 
 
 def _difference(law: NegativeBinomial, cells: int, randomness: Randomness) -> Integers:
@@ -194,7 +203,7 @@ def _difference(law: NegativeBinomial, cells: int, randomness: Randomness) -> In
 
 
 @dataclass(frozen=True)
-class MaskedShare:
+class MaskedShare(Described):
     """One holder's table with its share of the noise, under a mask: what leaves the holder is noise to all others.
 
     **Law.** (clipped table + share + ``mask``) modulo 2^bits, where ``mask`` is uniform to everybody but this holder
@@ -210,25 +219,29 @@ class MaskedShare:
     is never answered in another: a table under two masks, or with two draws of noise, would be told apart.
     """
 
-    plan: DistributedLaplace
+    name = "masked-share"
+    statistic = "share"
+    releases = "sealed"
+
+    plan: DistributedLaplace | DistributedGaussian
     session: str
     mask: NDArray[np.uint64] = field(repr=False, compare=False)
 
     @property
-    def spend(self) -> Pure:
+    def spend(self) -> Spend:
         """What the sum costs this holder's records."""
         return self.plan.spend
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """How far this holder's table may move."""
-        return self.plan.tolerates
+        return self.plan.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
         """The masked table, of the same shape."""
         table = count_table(value)
         if table.size != self.mask.size:
             raise InvalidInput(f"the mask is for {self.mask.size} cells, the table has another number")
-        noisy = np.clip(table.ravel(), 0, self.plan.most) + self.plan.share(table.size, randomness)
+        noisy = np.clip(table.ravel(), -self.plan.most, self.plan.most) + self.plan.share(table.size, randomness)
         masked: NDArray[Any] = (noisy.astype(np.uint64) + self.mask.ravel()).astype(WIDTHS[self.plan.bits])
         return masked.reshape(table.shape)

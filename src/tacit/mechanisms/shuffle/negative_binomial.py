@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number, positive
-from tacit.mechanisms.exact import exp, precision
-from tacit.mechanisms.unbounded_table import UnboundedTable
+from tacit.mechanisms.description import EXACT, Parameters
+from tacit.mechanisms.exact import UnboundedTable, exp, precision
 
 __all__ = ["Jumps", "NegativeBinomial", "log_complement"]
 
@@ -39,9 +38,9 @@ def log_complement(epsilon: Fraction, digits: int) -> Decimal:
     Decimal('0.458675145387081891021643645067')
     """
     # 1 − e^−ε cancels when ε is small, and its logarithm nearly vanishes when ε is large.
-    cancelled = 2 + abs(round(math.log10(epsilon))) + math.ceil(epsilon)
-    context = precision(digits + cancelled)
-    complement = context.subtract(Decimal(1), exp(-epsilon, digits + cancelled + 10))
+    canceled = 2 + abs(round(math.log10(epsilon))) + math.ceil(epsilon)
+    context = precision(digits + canceled)
+    complement = context.subtract(Decimal(1), exp(-epsilon, digits + canceled + 10))
     return precision(digits).minus(context.ln(complement))
 
 
@@ -65,8 +64,8 @@ def _logarithmic_tail(epsilon: Fraction, k: int, digits: int) -> Decimal:
     enclose the value. It needs about √(1/ε) steps where the plain sum needs 1/ε.
     """
     context = precision(digits + 10)
-    cancelled = 2 + abs(round(math.log10(epsilon)))
-    odds = context.divide(Decimal(1), context.subtract(exp(epsilon, digits + 10 + cancelled), Decimal(1)))
+    canceled = 2 + abs(round(math.log10(epsilon)))
+    odds = context.divide(Decimal(1), context.subtract(exp(epsilon, digits + 10 + canceled), Decimal(1)))
     precise_enough = Decimal(10) ** -(digits + 2)
     # Numerators and denominators of the last two convergents, and the last value.
     above, above_before, below, below_before = Decimal(1), Decimal(0), Decimal(1), Decimal(1)
@@ -131,6 +130,9 @@ class NegativeBinomial:
     0.0005819767068693265
     """
 
+    name: ClassVar[str] = "negative-binomial"
+    parameters: ClassVar[Parameters] = {"shape": EXACT, "epsilon": EXACT}
+
     shape: Fraction
     epsilon: Fraction
 
@@ -157,6 +159,8 @@ class NegativeBinomial:
         [0.393469, 0.238651]
         """
         shape, epsilon = float(self.shape), float(self.epsilon)
+        from scipy.special import gammaln  # slow to import, and only planning needs it
+
         counting = gammaln(values + shape) - gammaln(values + 1.0) - gammaln(shape)
         result: NDArray[np.float64] = np.exp(counting + shape * math.log(-math.expm1(-epsilon)) - epsilon * values)
         return result
@@ -169,7 +173,7 @@ class NegativeBinomial:
         >>> len(jumps.size), int(jumps.size.sum())
         (1, 1)
         """
-        # A Poisson number of a large mean is the sum of so many with a mean of at most one or so.
+        # A Poisson number of a large mean is the sum of this many with a mean of at most one or so.
         pieces = max(1, math.ceil(slots * self.shape * Fraction(float(log_complement(self.epsilon, 12)))))
         table = _poisson(self.epsilon, slots * self.shape / pieces)
         counts = table.sample(clients * pieces, randomness).reshape(clients, pieces).sum(axis=1)

@@ -32,11 +32,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, gammaln
 
-from tacit.accounting.monotone import bisect
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
+from tacit.core.rational import bisect
 
 __all__ = ["Blanket"]
 
@@ -55,6 +54,8 @@ def _reach(variance: NDArray[np.floating[Any]] | float, mass: float) -> Reals:
 
 @lru_cache(maxsize=4)
 def _log_factorials(largest: int) -> Reals:
+    from scipy.special import gammaln  # slow to import, and only planning needs it
+
     return np.asarray(gammaln(np.arange(largest + 1) + 1.0))
 
 
@@ -62,6 +63,8 @@ def _at_most(counts: Reals, trials: Integers, probability: float) -> Reals:
     """P(Bin(trials, probability) ≤ counts)."""
     result = np.where(counts >= trials, 1.0, 0.0)
     inner = (counts >= 0) & (counts < trials)
+    from scipy.special import betainc
+
     result[inner] = betainc(trials[inner] - counts[inner], counts[inner] + 1, 1 - probability)
     return result
 
@@ -92,7 +95,7 @@ class Blanket:
             raise InvalidInput(f"likely and total are those of no mechanism: {self}")
 
     def epsilon(self, messages: int, delta: float) -> float:
-        """The smallest ε at which so many shuffled messages are (ε, δ)-DP by this bound; never above ε₀."""
+        """The smallest ε at which this many shuffled messages are (ε, δ)-DP by this bound; never above ε₀."""
         return bisect(
             lambda epsilon: self.delta(messages, epsilon, delta) <= delta, self.local_epsilon, 0.0, RESOLUTION
         )

@@ -1,4 +1,4 @@
-"""One locally private message a client, and what a shuffler makes of it.
+"""One locally private message per client, and what a shuffler makes of it.
 
 A local mechanism protects a client from everybody. When a shuffler mixes the messages of n clients, whoever sees them
 afterwards learns much less about each: the same messages are worth a far smaller ε, or the same ε allows far more
@@ -7,32 +7,51 @@ accurate messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.amplify import Bound, amplified_epsilon, largest_local_epsilon
-from tacit.accounting.monotone import bisect
+from tacit.accounting.amplify import AmplificationBound, amplified_epsilon, largest_local_epsilon
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, LocalMechanism
+from tacit.core.protocols import Estimates, Integers, LocalMechanism
 from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, exact, positive, rounded_down, rounded_up
+from tacit.core.rational import Number, bisect, exact, positive, rounded_down, rounded_up
 from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import Approximate
-from tacit.mechanisms.shuffle.blankets import blankets
-from tacit.mechanisms.shuffle.quorum import require_quorum
+from tacit.mechanisms.auditing import Check, Target
+from tacit.mechanisms.description import CLIENTS, EXACT, Checks, Described, Inner, Parameters, require_quorum
+from tacit.mechanisms.forms import MessageCode, Messages
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
-__all__ = ["ProvenEpsilon", "SingleMessage"]
+__all__ = ["ProvenEpsilon", "Shufflable", "SingleMessage", "planned_response", "sent_cells"]
 
 BLANKET = "privacy blanket"
 # How fine ε₀ is sought and to how many digits everything is rounded to the safe side; beyond the largest ε₀ no
 # number of messages hides anything.
 RESOLUTION, DIGITS, LARGEST_LOCAL = 1e-7, 7, 50.0
+
+
+class Shufflable(LocalMechanism, Protocol):
+    """A local mechanism whose messages can be packed one by one, and whose blankets, if there are any, are known."""
+
+    @property
+    def code(self) -> MessageCode:
+        """How its messages are packed and checked."""
+        ...
+
+    def blankets(self) -> list[Blanket]:
+        """A privacy blanket for each way in which two inputs can overlap."""
+        ...
+
+    def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
+        """Whether clients have all pairs of some queries and some classes as cells."""
+        ...
 
 
 class ProvenEpsilon(NamedTuple):
@@ -43,16 +62,16 @@ class ProvenEpsilon(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SingleMessage:
+class SingleMessage(Described):
     """A local mechanism whose messages are seen only after a shuffler has mixed those of ``participants`` clients.
 
-    **Law.** That of ``mechanism``, one message a client; the shuffler shows them sorted.
+    **Law.** That of ``mechanism``, one message per client; the shuffler shows them sorted.
 
     **Spend.** ``Approximate(ε, δ)`` under replace-one, ε by the tightest bound proven for the mechanism; ``amplified``
     names it. Without the shuffler each message still costs no more than the mechanism's own ε₀.
 
     **Proof.** ``tacit.accounting.amplify`` for any mechanism, ``privacy_blanket.py`` for those of
-    ``blankets.py``. More than ``participants`` messages hide a client no worse: show the adversary what
+    that state a blanket. More than ``participants`` messages hide a client no worse: show the adversary what
     the additional clients sent, and the others are as many as planned. With fewer nothing is shown.
 
     **Source.** Feldman, McMillan and Talwar 2022 (SODA); Balle, Bell, Gascón and Nissim 2019 (CRYPTO).
@@ -63,11 +82,20 @@ class SingleMessage:
     (0.280703, 'privacy blanket')
     """
 
-    mechanism: LocalMechanism
+    name = "single-message"
+    statistic = "messages"
+    releases = "messages"
+    parameters: ClassVar[Parameters] = {
+        "mechanism": Inner(statistic="local"),
+        "participants": CLIENTS,
+        "delta": EXACT,
+    }
+
+    mechanism: Shufflable
     participants: int
     delta: Fraction
 
-    def __init__(self, mechanism: LocalMechanism, participants: int, delta: Number) -> None:
+    def __init__(self, mechanism: Shufflable, participants: int, delta: Number) -> None:
         if participants < 1:
             raise InvalidInput(f"participants must be at least 1, got {participants}")
         if not 0 < exact(delta, "delta") < 1:
@@ -78,7 +106,7 @@ class SingleMessage:
 
     @classmethod
     def for_budget(
-        cls, kind: Callable[[Fraction], LocalMechanism], participants: int, epsilon: Number, delta: Number
+        cls, kind: Callable[[Fraction], Shufflable], participants: int, epsilon: Number, delta: Number
     ) -> SingleMessage:
         """The most accurate mechanism of a kind whose shuffled messages cost at most (ε, δ).
 
@@ -90,10 +118,10 @@ class SingleMessage:
         (True, 5.052)
         """
         goal = positive(epsilon, "epsilon")
-        general = largest_local_epsilon(participants, goal, delta, Bound.NUMERIC_2022)
+        general = largest_local_epsilon(participants, goal, delta, AmplificationBound.NUMERIC_2022)
 
         def allowed(local: float) -> bool:
-            listed = blankets(kind(exact(local)))
+            listed = kind(exact(local)).blankets()
             return bool(listed) and all(
                 each.delta(participants, float(goal), float(exact(delta))) <= exact(delta) for each in listed
             )
@@ -113,11 +141,11 @@ class SingleMessage:
         """The smallest proven ε at δ, and the bound that proves it."""
         limit = float(self.delta)
         proven = {
-            str(Bound.NUMERIC_2022): amplified_epsilon(
-                Bound.NUMERIC_2022, self.participants, self.mechanism.epsilon, limit
+            str(AmplificationBound.NUMERIC_2022): amplified_epsilon(
+                AmplificationBound.NUMERIC_2022, self.participants, self.mechanism.epsilon, limit
             )
         }
-        if listed := blankets(self.mechanism):
+        if listed := self.mechanism.blankets():
             proven[BLANKET] = max(each.epsilon(self.participants, limit) for each in listed)
         best = min(proven, key=lambda bound: proven[bound])
         return ProvenEpsilon(min(self.mechanism.epsilon, rounded_up(proven[best], DIGITS)), best)
@@ -128,9 +156,9 @@ class SingleMessage:
         return Approximate(self.amplified.epsilon, self.delta)
 
     @property
-    def tolerates(self) -> Sensitivity:
+    def max_sensitivity(self) -> Sensitivity:
         """As the local mechanism: any input may become any other."""
-        return self.mechanism.tolerates
+        return self.mechanism.max_sensitivity
 
     @property
     def quorum(self) -> int:
@@ -174,4 +202,54 @@ class SingleMessage:
 
     def _one_each(self, messages: int, participants: int) -> None:
         if messages != participants:
-            raise InvalidInput(f"messages must be one a participant, got {messages} from {participants}")
+            raise InvalidInput(f"messages must be one per participant, got {messages} from {participants}")
+
+    @property
+    def code(self) -> MessageCode:
+        """As the local mechanism."""
+        return self.mechanism.code
+
+    @property
+    def messages_each(self) -> int | None:
+        """How many messages a client has at most."""
+        return 1
+
+    def most_messages(self, clients: int) -> int:
+        """How many messages that many clients make."""
+        return clients
+
+    def mixed_form(self, limit: int) -> Messages:
+        """What a shuffler lets through: at most one message per client."""
+        return Messages(self.code, limit)
+
+    def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
+        """As the local mechanism."""
+        return self.mechanism.made_for(queries, classes, neighbors, labels)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """One message per client: others who have neither of the client's two cells hide it worst."""
+
+        def mixed(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            mechanism = planned_response(epsilon, delta)
+
+            def draw(cell: int, count: int, randomness: Randomness) -> Integers:
+                named = sent_cells(mechanism, cell, count, randomness)
+                return np.stack([(named == each).sum(axis=1) for each in (0, 1)], axis=1)
+
+            spend = mechanism.spend
+            return [Target("shuffled-response", spend.epsilon, spend.delta, (0, 1), draw, cost=10)]
+
+        return {"shuffled-response": mixed}
+
+
+def planned_response(epsilon: Fraction, delta: Fraction) -> SingleMessage:
+    """Randomized response of twenty clients over three cells that is (ε, δ) once it is shuffled."""
+    return SingleMessage.for_budget(lambda local: GeneralizedRandomizedResponse(3, 1, local), 20, epsilon, delta)
+
+
+def sent_cells(mechanism: SingleMessage, cell: int, count: int, randomness: Randomness) -> Integers:
+    """The cells that clients name in that many rounds, one row each: the first has ``cell``, all others cell 2."""
+    cells = np.full((count, mechanism.participants), 2)
+    cells[:, 0] = cell
+    return mechanism.encode(cells.reshape(-1, 1), randomness).reshape(cells.shape)

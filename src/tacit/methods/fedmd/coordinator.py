@@ -14,12 +14,11 @@ from tacit.core.protocols import Floats, Integers, Mechanism, Representation
 from tacit.core.randomness import SeededRandomness, permutations
 from tacit.core.release import Release, gather
 from tacit.core.spend import Spend
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.methods.fedmd.consensus import Weights, as_probabilities, average, evidence, read_answer
-from tacit.methods.fedmd.form import Form, one_hot, softmax
-from tacit.methods.fedmd.wire import Feedback, PredictAsk, VoteAsk, digest_of
+from tacit.methods.fedmd.form import PredictionForm, one_hot, softmax
+from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk, array_digest
 
-__all__ = ["Outcome", "PredictCoordinator", "RoundState", "VoteCoordinator", "round_rows"]
+__all__ = ["Consensus", "ConsensusVoteCoordinator", "PredictCoordinator", "RoundState", "round_rows"]
 
 
 # Of labels that were randomized, those are taught that are more likely right than not.
@@ -47,7 +46,7 @@ class RoundState:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Consensus:
     """What was agreed on in every round, and which part of it the parties have yet to learn."""
 
     history: tuple[Feedback, ...]
@@ -63,7 +62,7 @@ class PredictCoordinator:
     def __init__(
         self,
         public: NDArray[Any],
-        form: Form,
+        form: PredictionForm,
         mechanism: Mechanism[Any, Any] | None,
         rounds: int,
         queries: int,
@@ -76,7 +75,7 @@ class PredictCoordinator:
             raise InvalidInput(f"rounds must be at least 1, got {rounds}")
         round_rows(len(public), queries, seed, 0)
         self._samples = len(public)
-        self._public = digest_of(public)
+        self._public = array_digest(public)
         self._form = form
         self._mechanism = mechanism
         self._rounds = rounds
@@ -114,11 +113,11 @@ class PredictCoordinator:
         history = gather([*earlier, agreed]).map(lambda parts: tuple(each for part in parts for each in part))
         return replace(state, rounds=state.rounds + 1, history=history)
 
-    def result(self, state: RoundState) -> Release[Outcome]:
+    def result(self, state: RoundState) -> Release[Consensus]:
         """Every round's consensus, of which the parties have not seen the last."""
         if state.history is None:
             raise InvalidInput("the run has no answer yet")
-        return state.history.map(lambda history: Outcome(history, history[-1:]))
+        return state.history.map(lambda history: Consensus(history, history[-1:]))
 
     def prices(self) -> dict[str, Spend]:
         """What each party will be asked to pay, request by request; nothing where answers follow from a release."""
@@ -145,7 +144,7 @@ class PredictCoordinator:
         return Feedback(number, self._rows(number), targets, logits)
 
 
-class VoteCoordinator:
+class ConsensusVoteCoordinator:
     """Asks once for reverse k-NN votes, and lets the parties learn from them for several rounds at no further cost.
 
     ``queries`` are points in the representation's space and ``membership`` says which of them stands for each public
@@ -187,16 +186,16 @@ class VoteCoordinator:
         """Nothing is agreed on yet."""
         return RoundState()
 
-    def ask(self, state: RoundState) -> VoteAsk | None:
+    def ask(self, state: RoundState) -> PartyVoteAsk | None:
         """The one question, until it is answered."""
         if state.history is not None:
             return None
-        return VoteAsk(
+        return PartyVoteAsk(
             queries=self._queries,
             representation=self._representation,
             classes=self._classes,
             mechanism=self._mechanism,
-            public=digest_of(self._public),
+            public=array_digest(self._public),
             purpose=self._purpose,
             request=next(iter(self.prices())),
         )
@@ -207,18 +206,19 @@ class VoteCoordinator:
             raise InvalidInput("no party answered; there is nothing to agree on")
         return replace(state, rounds=1, history=gather(answers).map(self._agree))
 
-    def result(self, state: RoundState) -> Release[Outcome]:
+    def result(self, state: RoundState) -> Release[Consensus]:
         """The consensus of every round: the same votes on other public samples each time."""
         if state.history is None:
             raise InvalidInput("the run has no answer yet")
-        return state.history.map(lambda history: Outcome(history, history))
+        return state.history.map(lambda history: Consensus(history, history))
 
     def prices(self) -> dict[str, Spend]:
         """What each party will be asked to pay: once."""
         return {f"{self._request} votes": self._mechanism.spend}
 
     def _agree(self, answers: list[Any]) -> tuple[Feedback, ...]:
-        labels_only = isinstance(self._mechanism, PermuteAndFlip)
+        mechanism: Any = self._mechanism
+        labels_only = mechanism.releases == "labels"
         tables = [one_hot(answer, self._classes) if labels_only else answer for answer in answers]
         votes = np.sum(tables, axis=0)
         if not labels_only:

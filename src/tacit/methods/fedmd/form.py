@@ -16,9 +16,9 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.sensitivity import Sensitivity
 
-__all__ = ["KINDS", "Form", "one_hot", "softmax"]
+__all__ = ["PREDICTION_KINDS", "PredictionForm", "one_hot", "softmax"]
 
-KINDS = ("argmax", "softmax", "logits")
+PREDICTION_KINDS = ("argmax", "softmax", "logits")
 # Beyond this a logit says nothing more, and differences of smaller ones do not overflow.
 LARGEST_LOGIT = 1e6
 
@@ -46,15 +46,15 @@ def one_hot(labels: Integers, classes: int) -> Integers:
 
 
 @dataclass(frozen=True)
-class Form:
+class PredictionForm:
     """What is sent of a prediction: its label, its probabilities or its logits.
 
-    Probabilities are multiples of 1/``grid`` that add up to exactly 1. Logits are centred, clipped to
+    Probabilities are multiples of 1/``grid`` that add up to exactly 1. Logits are centered, clipped to
     [−``bound``, ``bound``] and rounded to multiples of 1/``grid``.
 
-    >>> Form("softmax", classes=3, grid=10).table(np.log([[0.55, 0.34, 0.11]])).tolist()
+    >>> PredictionForm("softmax", classes=3, grid=10).table(np.log([[0.55, 0.34, 0.11]])).tolist()
     [[6, 3, 1]]
-    >>> Form("softmax", classes=3, grid=10).sensitivity(queries=5).l1
+    >>> PredictionForm("softmax", classes=3, grid=10).sensitivity(queries=5).l1
     100
     """
 
@@ -64,8 +64,8 @@ class Form:
     bound: int = 8
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidInput(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if self.kind not in PREDICTION_KINDS:
+            raise InvalidInput(f"kind must be one of {', '.join(PREDICTION_KINDS)}, got {self.kind!r}")
         if self.classes < 2:
             raise InvalidInput(f"classes must be at least 2, got {self.classes}")
         if not 1 <= self.grid <= 10**6:
@@ -83,8 +83,8 @@ class Form:
         scores = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
         scores = np.clip(scores, -LARGEST_LOGIT, LARGEST_LOGIT)
         if self.kind == "logits":
-            centred = scores - scores.mean(axis=1, keepdims=True)
-            steps: Integers = np.rint(np.clip(centred, -self.bound, self.bound) * self.grid).astype(np.int64)
+            centered = scores - scores.mean(axis=1, keepdims=True)
+            steps: Integers = np.rint(np.clip(centered, -self.bound, self.bound) * self.grid).astype(np.int64)
             return steps
         return _shares(softmax(scores), self.grid)
 

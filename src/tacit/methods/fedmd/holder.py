@@ -3,12 +3,14 @@
 ``SubsetParty`` buys the release of some of its records once (FedMD-NFDP; all of them: FedMD-NP), and everything it
 says afterwards follows from those. ``RandomizedParty`` trains on all its records and randomizes every prediction.
 ``VotingParty`` trains on all its records, but what it releases are noisy reverse k-NN votes.
+
+Each looks at the question alone and pays before a record is touched. A model that cannot be trained or asked predicts
+at random, or nothing at all; both are within what the noise was made for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,24 +19,33 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Integers
+from tacit.core.randomness import uniform_below
 from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING, vote_sensitivity
-from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.core.sensitivity import ANYTHING
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
-from tacit.mechanisms.central.sealed_table import SealedTable
-from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
-from tacit.methods.fedmd.responses import Responses
-from tacit.methods.fedmd.study import Study
-from tacit.methods.fedmd.wire import Feedback, PredictAsk, VoteAsk
+from tacit.mechanisms.choices import PARTY_VOTES, prediction_door, table_door
+from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.methods.fedmd.study import ConsensusStore, Study
+from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
 from tacit.neighbors import vote_counts
 from tacit.private.gate import Gate
-from tacit.private.records import Private, Records
+from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.records import Private, Records, inspect, schema_of
 
-__all__ = ["SUBSET_REQUEST", "RandomizedParty", "SubsetParty", "VotingParty"]
+__all__ = [
+    "AT_NODE",
+    "PARTY_TABLES",
+    "PREDICTING",
+    "SUBSET_REQUEST",
+    "VOTING",
+    "RandomizedParty",
+    "SubsetParty",
+    "VotingParty",
+]
 
-VOTING_MECHANISMS = (PermuteAndFlip, DiscreteLaplaceNoise, DistributedLaplace, MaskedShare, SealedTable)
+PARTY_TABLES = PARTY_VOTES
+VOTING = table_door("a voting party", PARTY_VOTES)
+PREDICTING = prediction_door("a party")
 # One name for all runs: whoever asks again, the account gives the subset that it bought first.
 SUBSET_REQUEST = "the records of this party that train its models"
 
@@ -51,10 +62,21 @@ class SubsetParty:
     ) -> None:
         if gate.unit != Unit() or gate.adjacency is not Adjacency.REPLACE_ONE:
             raise InvalidInput("sampling records is stable for one record under replace-one; the account protects else")
-        with _telling_nothing():
-            columns = records.map(lambda own: _columns(own, sample))
+        # The owner chose the sample for these records; a mistake is the owner's to read, before anything is paid.
+        inspect([records], lambda own: _columns(own[0], sample))
+        schema = schema_of(records)
+        classes = np.repeat(np.arange(len(sample.strata)), [each.population for each in sample.strata])
+
+        def empty() -> list[NDArray[Any]]:
+            return [np.zeros((len(classes), *schema.shape), dtype=schema.dtype), np.zeros_like(classes), classes]
+
         self._subset: Release[list[NDArray[Any]]] = gate.release(
-            columns, ANYTHING, sample, "the training subset (NFDP)", SUBSET_REQUEST
+            records.map(lambda own: _columns(own, sample)),
+            empty,
+            ANYTHING,
+            sample,
+            "the training subset (NFDP)",
+            SUBSET_REQUEST,
         )
         self._study = study
 
@@ -67,7 +89,7 @@ class SubsetParty:
 
     def learn(self, feedback: Feedback) -> None:
         """Digest a consensus and revisit the subset."""
-        self._subset.map(lambda own: self._study.absorb(feedback, own[0], own[1]))
+        self._subset.map(lambda own: self._study.train_on_consensus(feedback, own[0], own[1]))
 
     def _said(self, ask: PredictAsk, own: list[NDArray[Any]]) -> NDArray[Any]:
         said = self._study.predictions(ask, own[0], own[1])
@@ -85,33 +107,38 @@ class RandomizedParty:
         self._gate = gate
         self._study = study
 
-    def answer(self, ask: PredictAsk) -> Release[Any]:
-        """What the mechanism makes of the predictions."""
+    def answer(self, ask: PredictAsk, before: Sequence[Feedback] = ()) -> Release[Any]:
+        """What the mechanism makes of the predictions, after the model has learned what was agreed on ``before``."""
         self._study.check(ask)
-        mechanism = ask.mechanism
-        if isinstance(mechanism, Responses):
-            if ask.form.kind != "argmax" or (mechanism.count, mechanism.local.cells) != (
-                len(ask.rows),
-                ask.form.classes,
-            ):
-                raise InvalidInput("randomized responses need argmax, and one response for each prediction")
-            moves = ANYTHING
-        elif isinstance(mechanism, DiscreteLaplaceNoise | DiscreteGaussianNoise):
-            moves = ask.form.sensitivity(len(ask.rows))
-        else:
-            raise InvalidInput(f"this party does not answer through {type(mechanism).__name__}")
+        for feedback in before:
+            self._study.check_feedback(feedback, ask.form.classes)
+        mechanism: Any = ask.mechanism
+        PREDICTING.require(mechanism, self._gate.named)
+        rows, form = len(ask.rows), ask.form
+        # Labels are randomized one by one, and a table of predictions as a whole.
+        one_by_one = mechanism.statistic == "labels"
+        if one_by_one and (form.kind != "argmax" or (mechanism.count, mechanism.local.cells) != (rows, form.classes)):
+            raise InvalidInput("randomized responses need argmax, and one response for each prediction")
+        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
 
         def said(own: Records) -> NDArray[Any]:
+            for feedback in before:
+                self._study.train_on_consensus(feedback, own.samples, own.labels)
             found = self._study.predictions(ask, own.samples, own.labels)
-            return found if isinstance(mechanism, Responses) else ask.form.table(found)
+            return found if one_by_one else form.table(found)
 
-        with _telling_nothing():
-            predictions = self._records.map(said)
-        return self._gate.release(predictions, moves, mechanism, ask.purpose, ask.request, ask.question)
+        def empty() -> NDArray[Any]:
+            if one_by_one:
+                return uniform_below(form.classes, rows, self._gate.randomness)
+            return np.zeros((rows, form.classes), dtype=np.int64)
+
+        return self._gate.release(
+            self._records.map(said), empty, sensitivity, mechanism, ask.purpose, ask.request, ask.question
+        )
 
     def learn(self, feedback: Feedback) -> None:
         """Digest a consensus and revisit the records; nothing leaves."""
-        self._records.map(lambda own: self._study.absorb(feedback, own.samples, own.labels))
+        inspect([self._records], lambda own: self._study.train_on_consensus(feedback, own[0].samples, own[0].labels))
 
 
 class VotingParty:
@@ -128,54 +155,70 @@ class VotingParty:
         self._gate = gate
         self._study = study
 
-    def answer(self, ask: VoteAsk) -> Release[Any]:
-        """Votes with noise, or one label a query."""
-        if not isinstance(ask.mechanism, VOTING_MECHANISMS):
-            raise InvalidInput(f"this party does not answer through {type(ask.mechanism).__name__}")
-        moves = vote_sensitivity(
-            queries=len(ask.queries),
-            classes=ask.classes,
-            neighbors=1,
-            replace=self._gate.adjacency is Adjacency.REPLACE_ONE,
-        )
+    def answer(self, ask: PartyVoteAsk) -> Release[Any]:
+        """Votes with noise, or one label per query."""
+        VOTING.require(ask.mechanism, self._gate.named)
+        require_encodable(ask.representation, schema_of(self._records).blank, ask.queries.shape[1])
+        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
 
         def counted(own: Records) -> Integers:
-            return vote_counts(ask.representation.encode(own.samples), own.labels, ask.queries, 1, ask.classes)
+            encoded = encoded_chunks(ask.representation, own.samples)
+            return vote_counts(encoded, own.labels, ask.queries, 1, ask.classes)
 
-        with _telling_nothing():
-            votes = self._records.map(counted)
-        return self._gate.release(votes, moves, ask.mechanism, ask.purpose, ask.request, ask.question)
+        return self._gate.release(
+            self._records.map(counted),
+            lambda: np.zeros(ask.table_shape, dtype=np.int64),
+            sensitivity,
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
 
     def begin(self) -> None:
         """Train on the records; nothing leaves. Voting itself needs no model."""
-        self._records.map(lambda own: self._study.begin(own.samples, own.labels))
+        inspect([self._records], lambda own: self._study.begin(own[0].samples, own[0].labels))
 
     def learn(self, feedback: Feedback) -> None:
         """Digest a consensus and revisit the records; nothing leaves."""
-        self._records.map(lambda own: self._study.absorb(feedback, own.samples, own.labels))
+        inspect([self._records], lambda own: self._study.train_on_consensus(feedback, own[0].samples, own[0].labels))
+
+
+def answer_at_node(ask: PredictAsk | PartyVoteAsk, context: NodeContext) -> Release[Any]:
+    """The answer of a node's own party."""
+    room: ConsensusStore | None = context.store
+    if ask.classes != len(context.classes):
+        raise InvalidInput(f"the question is about {ask.classes} classes, this node knows {len(context.classes)}")
+    if room is None:
+        raise InvalidInput("this node has no public samples to take part in FedMD with")
+    if isinstance(ask, PartyVoteAsk):
+        return VotingParty(context.records, context.gate, room.study()).answer(ask)
+    return room.answer(ask, RandomizedParty(context.records, context.gate, room.study()).answer)
+
+
+def _learn_at_node(feedback: Feedback, request: str, room: ConsensusStore) -> None:
+    room.conclude(request, feedback)
+
+
+AT_NODE = NodeSide(
+    answer_at_node,
+    {
+        PredictAsk: {"answer": PREDICTING},
+        PartyVoteAsk: table_doors(PARTY_TABLES, "a curator of parties' votes"),
+    },
+    _learn_at_node,
+)
 
 
 def _columns(own: Records, sample: SubsetSample | StratifiedSample) -> list[NDArray[Any]]:
-    """Records as the sampler takes them, checked before anything is paid."""
-    if isinstance(sample, SubsetSample):
-        sizes, expected = [len(own.labels)], [sample.population]
-        columns = [own.samples, own.labels]
-    else:
+    """Records as the sampler takes them, if they are those it was made for."""
+    expected = [each.population for each in sample.strata]
+    if sample.stratified:
         # Only classes that the party has are drawn from; they are counted from 0 without gaps.
         compact = np.unique(own.labels, return_inverse=True)[1]
-        sizes, expected = np.bincount(compact).tolist(), [each.population for each in sample.strata]
-        columns = [own.samples, own.labels, compact.astype(np.int64)]
+        sizes, columns = np.bincount(compact).tolist(), [own.samples, own.labels, compact.astype(np.int64)]
+    else:
+        sizes, columns = [len(own.labels)], [own.samples, own.labels]
     if sizes != expected:
         raise InvalidInput("the sample was made for another number of records")
     return columns
-
-
-@contextmanager
-def _telling_nothing() -> Iterator[None]:
-    """Work on records whose failure must not say what was in them: an error is a message to whoever asked."""
-    try:
-        yield
-    except Exception:
-        raise InvalidInput(
-            "the records do not fit the question (its features, its classes or its size); nothing was charged"
-        ) from None

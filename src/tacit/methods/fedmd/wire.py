@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Floats, Integers, Mechanism, Representation
-from tacit.methods.fedmd.form import Form
+from tacit.core.sensitivity import ANYTHING, Sensitivity
+from tacit.core.strict_reader import StrictReader
+from tacit.mechanisms.forms import AnswerForm as AnswerForm
+from tacit.mechanisms.forms import Numbers
+from tacit.methods import question as asked
+from tacit.methods.fedmd.form import PREDICTION_KINDS, PredictionForm
+from tacit.methods.rknn.wire import table_sensitivity
 
-__all__ = ["Feedback", "PredictAsk", "VoteAsk", "digest_of"]
+__all__ = ["Feedback", "PartyVoteAsk", "PredictAsk", "array_digest"]
 
 
-def digest_of(array: NDArray[Any]) -> str:
+def array_digest(array: NDArray[Any]) -> str:
     """A name for an array: both sides compare it, so that row 7 means the same sample to them.
 
-    >>> digest_of(np.zeros(2)) == digest_of(np.zeros(2)), digest_of(np.zeros(2)) == digest_of(np.zeros((2, 1)))
-    (True, False)
+    >>> len({array_digest(np.zeros(2)), array_digest(np.zeros(2)), array_digest(np.zeros((2, 1)))})
+    2
     """
     head = repr((array.dtype.str, array.shape)).encode()
     return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
@@ -29,6 +36,9 @@ def digest_of(array: NDArray[Any]) -> str:
 class Feedback:
     """What the parties agree on: a row of probabilities, or of logits, for some public samples."""
 
+    name: ClassVar[str] = "fedmd-feedback"
+    method: ClassVar[str] = "fedmd"
+
     round: int
     rows: Integers  # (q,), into the public samples
     targets: Floats  # (q, classes)
@@ -37,7 +47,18 @@ class Feedback:
     @property
     def digest(self) -> str:
         """A name for the whole feedback."""
-        return digest_of(self.targets) + digest_of(self.rows) + str((self.round, self.logits))
+        return array_digest(self.targets) + array_digest(self.rows) + str((self.round, self.logits))
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        return {"round": self.round, "rows": self.rows, "targets": self.targets, "logits": self.logits}
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> Feedback:
+        """The feedback that such values stand for, checked."""
+        rows, most = asked.read_rows(fields), asked.LARGEST_VALUE
+        targets = fields.array("targets", asked.NARROW, (len(rows), None), -most, most)
+        return cls(fields.integer("round", 0, asked.MOST_QUERIES), rows, targets, fields.flag("logits"))
 
 
 @dataclass(frozen=True)
@@ -48,9 +69,15 @@ class PredictAsk:
     has released already. ``public`` is a digest of the public samples.
     """
 
+    name: ClassVar[str] = "fedmd-predictions"
+    method: ClassVar[str] = "fedmd"
+    may_refuse: ClassVar[bool] = False
+    class_names: ClassVar[None] = None
+    table_shape: ClassVar[None] = None
+
     round: int
     rows: Integers  # (q,), into the public samples
-    form: Form
+    form: PredictionForm
     mechanism: Mechanism[Any, Any] | None
     public: str
     feedback: Feedback | None
@@ -61,17 +88,84 @@ class PredictAsk:
     def question(self) -> str:
         """A digest of what is asked, so that a retried request cannot stand for another question."""
         before = None if self.feedback is None else self.feedback.digest
-        return hashlib.sha256(
-            repr((self.round, self.form, self.public, digest_of(self.rows), before)).encode()
-        ).hexdigest()
+        asked_for = repr((self.round, self.form, self.public, array_digest(self.rows), before))
+        # The digest is in ledgers: it calls the form what the form was called when the first of them were written.
+        return hashlib.sha256(asked_for.replace("PredictionForm(", "Form(", 1).encode()).hexdigest()
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return self.form.classes
+
+    def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
+        """What the mechanism makes of the predictions, or the predictions themselves where there is none."""
+        rows, form = len(self.rows), self.form
+        limit = {"argmax": 1, "softmax": form.grid}.get(form.kind, form.bound * form.grid)
+        if self.mechanism is not None:
+            return asked.mechanism_form(self.mechanism, rows, form.classes, limit)
+        if form.kind == "argmax":
+            return Numbers((rows,), 0, form.classes - 1)
+        return Numbers((rows, form.classes), -limit if form.kind == "logits" else 0, limit)
+
+    def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
+        """One record may make any other model, and all predictions change; responses are randomized one by one."""
+        one_by_one = getattr(self.mechanism, "statistic", None) == "labels"
+        return ANYTHING if one_by_one else self.form.sensitivity(len(self.rows))
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        form = self.form
+        return {
+            "round": self.round,
+            "rows": self.rows,
+            "form": {"kind": form.kind, "classes": form.classes, "grid": form.grid, "bound": form.bound},
+            "mechanism": None if self.mechanism is None else asked.mechanism_fields(self.mechanism),
+            "public": self.public,
+            "feedback": None if self.feedback is None else self.feedback.fields(),
+            **asked.request_fields(self),
+        }
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> PredictAsk:
+        """The question that such values stand for, checked."""
+        inner = fields.nested("form")
+        form = PredictionForm(
+            inner.one_of("kind", PREDICTION_KINDS),
+            inner.integer("classes", 2, asked.MOST_CLASSES),
+            inner.integer("grid", 1, 10**6),
+            inner.integer("bound", 1, 1000),
+        )
+        inner.done()
+        feedback = None
+        if not fields.missing("feedback"):
+            inner = fields.nested("feedback")
+            feedback = Feedback.read(inner)
+            inner.done()
+        rows = asked.read_rows(fields)
+        asked.require_small_table(fields, len(rows), form.classes)
+        return cls(
+            round=fields.integer("round", 0, asked.MOST_QUERIES),
+            rows=rows,
+            form=form,
+            mechanism=None if fields.missing("mechanism") else asked.read_mechanism(fields.nested("mechanism")),
+            public=fields.digest("public"),
+            feedback=feedback,
+            **asked.read_request(fields),
+        )
 
 
 @dataclass(frozen=True)
-class VoteAsk:
+class PartyVoteAsk:
     """Which of these queries is each of your records nearest to, and with which label?
 
-    The answer is what ``mechanism`` makes of the table of votes (queries, classes).
+    The answer is what ``mechanism`` makes of the table of votes (queries, classes). A party knows how many classes
+    there are and the public samples, so that this says less than the question of reverse k-NN labeling does.
     """
+
+    name: ClassVar[str] = "fedmd-votes"
+    method: ClassVar[str] = "fedmd"
+    may_refuse: ClassVar[bool] = False
+    class_names: ClassVar[None] = None
 
     queries: Floats  # (s, features), in the representation's space
     representation: Representation
@@ -84,4 +178,47 @@ class VoteAsk:
     @property
     def question(self) -> str:
         """A digest of what is asked."""
-        return hashlib.sha256(repr((self.classes, self.public, digest_of(self.queries))).encode()).hexdigest()
+        return hashlib.sha256(repr((self.classes, self.public, array_digest(self.queries))).encode()).hexdigest()
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """A row per query, a column per class."""
+        return len(self.queries), self.classes
+
+    def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
+        """What the mechanism makes of the votes of that many records."""
+        return asked.mechanism_form(self.mechanism, *self.table_shape, most_records)
+
+    def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
+        """That of reverse k-NN votes, each for the nearest query."""
+        return table_sensitivity(*self.table_shape, unit=unit, adjacency=adjacency)
+
+    def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
+        """A record votes once."""
+        return records, records
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        return {
+            "queries": self.queries,
+            "representation": asked.representation_fields(self.representation),
+            "classes": self.classes,
+            "mechanism": asked.mechanism_fields(self.mechanism),
+            "public": self.public,
+            **asked.request_fields(self),
+        }
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> PartyVoteAsk:
+        """The question that such values stand for, checked."""
+        queries = asked.read_points(fields, "queries")
+        classes = fields.integer("classes", 2, asked.MOST_CLASSES)
+        asked.require_small_table(fields, len(queries), classes)
+        return cls(
+            queries=queries,
+            representation=asked.read_representation(fields.nested("representation")),
+            classes=classes,
+            mechanism=asked.read_mechanism(fields.nested("mechanism")),
+            public=fields.digest("public"),
+            **asked.read_request(fields),
+        )

@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Mechanism
+from tacit.core.protocols import Integers
 from tacit.core.release import Release, gather
-from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
-from tacit.mechanisms.central.pate import ConfidenceScreen, winners
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.pate import winners
 from tacit.methods.pate.wire import TeacherAsk
 
-__all__ = ["Taught", "TeacherCoordinator", "TeacherState"]
+__all__ = ["TeacherCoordinator", "TeacherLabels", "TeacherState"]
 
 
 @dataclass(frozen=True)
-class Taught:
+class TeacherLabels:
     """The teachers' label of every public sample, and the noisy votes where votes were released."""
 
     labels: Integers  # (queries,)
@@ -32,7 +30,7 @@ class Taught:
 class TeacherState:
     """What a run remembers: the answer, once it is there."""
 
-    answer: Release[Taught] | None = None
+    answer: Release[TeacherLabels] | None = None
 
 
 class TeacherCoordinator:
@@ -46,14 +44,14 @@ class TeacherCoordinator:
         self,
         public: NDArray[Any],
         names: Iterable[Any],
-        mechanism: Mechanism[Any, Any],
+        mechanism: Any,  # noqa: ANN401
         request: str,
         purpose: str = "PATE votes",
     ) -> None:
-        if isinstance(mechanism, ConfidenceScreen):
+        if mechanism.releases == "flags":
             raise InvalidInput("a confidence screen says which samples to ask about; it gives no labels")
         self._ask = TeacherAsk(public, tuple(map(str, names)), mechanism, purpose, request)
-        self._labels_only = isinstance(mechanism, PermuteAndFlip | ExponentialMechanism)
+        self._labels_only = mechanism.releases == "labels"
 
     def begin(self) -> TeacherState:
         """Nothing was asked yet."""
@@ -69,15 +67,15 @@ class TeacherCoordinator:
             raise InvalidInput("no teacher answered; there is nothing to learn from")
         return TeacherState(gather(answers).map(self._read))
 
-    def result(self, state: TeacherState) -> Release[Taught]:
+    def result(self, state: TeacherState) -> Release[TeacherLabels]:
         """Labels of the public samples."""
         if state.answer is None:
             raise InvalidInput("the run has no answer yet")
         return state.answer
 
-    def _read(self, answers: list[Any]) -> Taught:
+    def _read(self, answers: list[Any]) -> TeacherLabels:
         if self._labels_only and len(answers) == 1:
-            return Taught(answers[0], None)
+            return TeacherLabels(answers[0], None)
         tables = [np.eye(self._ask.classes, dtype=np.int64)[each] if self._labels_only else each for each in answers]
         votes: Integers = np.asarray(np.sum(tables, axis=0, dtype=np.int64))
-        return Taught(winners(votes), None if self._labels_only else votes)
+        return TeacherLabels(winners(votes), None if self._labels_only else votes)

@@ -1,95 +1,100 @@
-"""The side that sees records: train teachers on disjoint records, count their votes, and answer through the gate."""
+"""The side that sees records: train teachers on disjoint records, count their votes, and answer through the gate.
+
+Teachers are trained once the first question is paid for. One that cannot be trained or asked does not vote, and one
+whose records are all of one class votes for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Integers, Student
+from tacit.core.randomness import Randomness, permutations, uniform_below
 from tacit.core.release import Release
-from tacit.core.sensitivity import Sensitivity
-from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
-from tacit.mechanisms.central.pate import ConfidenceScreen, GaussianVotes, LaplaceVotes
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.central.sealed_table import SealedTable
-from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
+from tacit.mechanisms.choices import TEACHER_VOTES, table_door
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.private.gate import Gate
-from tacit.private.records import Private, Records, combine
+from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.partition import require_owned
+from tacit.private.records import Private, Records, combine, inspect, redact_errors, schema_of
+from tacit.students.weighted import ESTIMATORS
 
-__all__ = ["TeacherHolder", "teacher_sensitivity"]
+__all__ = ["AT_NODE", "TABLE_MECHANISMS", "TEACHERS", "TeacherHolder", "divided"]
 
-MECHANISMS: tuple[type, ...] = (
-    ConfidenceScreen,
-    DiscreteGaussianNoise,
-    DiscreteLaplaceNoise,
-    DistributedLaplace,
-    ExponentialMechanism,
-    GaussianVotes,
-    LaplaceVotes,
-    MaskedShare,
-    PermuteAndFlip,
-    SealedTable,
-)
-
-
-def teacher_sensitivity(queries: int) -> Sensitivity:
-    """How far votes on that many samples move when one teacher becomes any other teacher.
-
-    Each row loses one vote and gains another. Whatever changes one record, one person or one whole holder changes
-    one teacher at most, as long as none of them is part of two.
-
-    >>> teacher_sensitivity(5)
-    Sensitivity(l1=10, l2_squared=10, linf=1, row_range=10)
-    """
-    if queries < 1:
-        raise InvalidInput(f"queries must be at least 1, got {queries}")
-    return Sensitivity(l1=2 * queries, l2_squared=2 * queries, linf=1, row_range=2 * queries)
+TABLE_MECHANISMS = TEACHER_VOTES
+TEACHERS = table_door("a holder of teachers", TEACHER_VOTES)
 
 
 class TeacherHolder:
     """One account over one or more teachers, each with records of its own: a hospital is one, a curator has many.
 
-    ``teacher`` makes an untrained model with scikit-learn's manners. Teachers are trained at the first question and
-    never leave; the votes of all are added up before the gate.
+    ``teacher`` makes an untrained model with scikit-learn's manners. Teachers are trained at the first question that
+    is paid for and never leave; the votes of all are added up before the gate.
     """
 
     def __init__(self, records: Sequence[Private[Records]], gate: Gate, teacher: Callable[[], Student]) -> None:
         if not records:
             raise InvalidInput("a holder needs at least one teacher's records")
-        if gate.unit.column is not None:
-            combine(list(records), require_whole_persons)
+        require_owned(records, gate.unit)
+        if gate.unit.column is not None and len(records) > 1:
+            # Only who trusts one curator with several teachers gets here, with records that were just loaded.
+            inspect(records, require_whole_persons)
         self._records = list(records)
         self._gate = gate
-        self._teacher = teacher
-        self._taught: list[Private[Student]] | None = None
+        self._taught = [each.map(partial(_learned, teacher)) for each in records]
 
     def answer(self, ask: TeacherAsk) -> Release[Any]:
         """The mechanism's view of the votes, paid for."""
-        if not isinstance(ask.mechanism, MECHANISMS):
-            raise InvalidInput(f"this holder does not answer through {type(ask.mechanism).__name__}")
-        moves = teacher_sensitivity(len(ask.samples))
-        with telling_nothing():
-            if self._taught is None:
-                self._taught = [each.map(self._learn) for each in self._records]
-            votes = combine([each.map(lambda own: vote(own, ask)) for each in self._taught], add_up)
-        return self._gate.release(votes, moves, ask.mechanism, ask.purpose, ask.request, ask.question)
+        TEACHERS.require(ask.mechanism, self._gate.named)
+        for part in self._records:
+            if schema_of(part).shape != ask.samples.shape[1:]:
+                raise InvalidInput(
+                    "the question is about samples of another shape than the records; nothing was charged"
+                )
+        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
+        votes = combine([each.map(partial(vote, ask)) for each in self._taught], add_up)
+        return self._gate.release(
+            votes,
+            lambda: np.zeros(ask.table_shape, dtype=np.int64),
+            sensitivity,
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
 
-    def _learn(self, records: Records) -> Student:
-        student = self._teacher()
-        student.fit(records.samples, records.labels)
-        return student
+
+@redact_errors
+def _learned(teacher: Callable[[], Student], records: Records) -> Student:
+    """A teacher that has learned from these records; None where it cannot."""
+    from sklearn.dummy import DummyClassifier
+
+    single = len(np.unique(records.labels)) == 1
+    student: Student = DummyClassifier(strategy="most_frequent") if single else teacher()
+    student.fit(records.samples, records.labels)
+    return student
 
 
-def vote(teacher: Student, ask: TeacherAsk) -> Integers:
-    """One teacher's votes, (samples, classes); a label that is not asked about is no vote."""
-    labels = np.asarray(teacher.predict(ask.samples))
+@redact_errors
+def _predicted(teacher: Student, samples: NDArray[Any]) -> NDArray[Any]:
+    labels = np.asarray(teacher.predict(samples))
+    if labels.shape != (len(samples),):
+        raise ValueError("one label per sample")
+    return labels
+
+
+def vote(ask: TeacherAsk, teacher: Student | None) -> Integers:
+    """One teacher's votes, (samples, classes); none of one that cannot say, and a label not asked about is no vote."""
+    labels = None if teacher is None else _predicted(teacher, ask.samples)
+    if labels is None:
+        labels = np.full(len(ask.samples), -1)
     votes: Integers = (labels[:, None] == np.arange(ask.classes)).astype(np.int64)
     return votes
 
@@ -104,22 +109,48 @@ def add_up(tables: list[Integers]) -> Integers:
     return total
 
 
+def divided(records: Records, teachers: int, adjacency: Adjacency, randomness: Randomness) -> list[Integers]:
+    """The rows of each teacher: every record, or person with all its records, goes to a teacher drawn at random.
+
+    **One changed record or person changes one teacher**, as ``teacher_sensitivity`` says. Of two data sets that differ
+    in one, give the others the same teachers in both, and a replaced one its successor's. Whatever the records' order
+    and the persons' names, that is the right law for both: under replace-one a uniform permutation, so that teachers
+    get equally many; under add/remove, where nothing may depend on how many there are, a draw for each by itself. For
+    every draw the data sets then differ in one teacher, so their answers are as close as the noise makes them, and so
+    are the answers over all draws. A division that everybody can repeat has no such draw: where it goes by the
+    number of records, or by the order of names, one record more or one other name changes every teacher.
+
+    >>> from tacit.core.randomness import SystemRandomness
+    >>> own = Records(np.zeros((3, 1)), np.arange(3), np.array(["ada", "ada", "bob"]))
+    >>> sorted(rows.tolist() for rows in divided(own, 2, Adjacency.REPLACE_ONE, SystemRandomness()))
+    [[0, 1], [2]]
+    """
+    whose: Integers = np.arange(len(records.labels))
+    if records.persons is not None:
+        whose = np.unique(records.persons, return_inverse=True)[1]
+    units = int(whose.max(initial=-1)) + 1
+    if adjacency is not Adjacency.REPLACE_ONE:
+        taught_by = uniform_below(teachers, units, randomness)
+    elif teachers > units:
+        raise InvalidInput(f"there are more teachers, {teachers}, than records or persons to teach them")
+    else:
+        taught_by = permutations(1, units, randomness)[0] % teachers
+    return [np.flatnonzero(taught_by[whose] == teacher) for teacher in range(teachers)]
+
+
 def require_whole_persons(parts: list[Records]) -> None:
     """Refuse a person whose records are spread over teachers: changing that person would change several."""
-    if any(each.persons is None for each in parts):
-        raise InvalidInput("the account protects persons, so every teacher's records need their person column")
     owners = [np.unique(each.persons) for each in parts if each.persons is not None]
     together = np.concatenate(owners)
     if len(np.unique(together)) != len(together):
         raise InvalidInput("the account protects persons, and the records of one are spread over several teachers")
 
 
-@contextmanager
-def telling_nothing() -> Iterator[None]:
-    """Work on records whose failure must not say what was in them: an error is a message to whoever asked."""
-    try:
-        yield
-    except Exception:
-        raise InvalidInput(
-            "the records do not fit the question (its features, its classes or its size); nothing was charged"
-        ) from None
+def answer_at_node(ask: TeacherAsk, context: NodeContext) -> Release[Any]:
+    """The answer of a node as one teacher."""
+    if context.model not in ESTIMATORS:
+        raise InvalidInput(f"a teacher is one of {', '.join(ESTIMATORS)}; this node is set to {context.model!r}")
+    return TeacherHolder([context.records], context.gate, ESTIMATORS[context.model]).answer(ask)
+
+
+AT_NODE = NodeSide(answer_at_node, {TeacherAsk: table_doors(TABLE_MECHANISMS, "a curator of teachers' votes")})

@@ -4,26 +4,49 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Mechanism
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.strict_reader import StrictReader
+from tacit.mechanisms.forms import AnswerForm
+from tacit.methods import question as asked
 
-__all__ = ["TeacherAsk"]
+__all__ = ["TeacherAsk", "teacher_sensitivity"]
+
+
+def teacher_sensitivity(queries: int) -> Sensitivity:
+    """How far votes on that many samples move when one teacher becomes any other teacher.
+
+    Each row loses one vote and gains another; a teacher that does not vote moves less. Whatever changes one record,
+    one person or one whole holder changes one teacher at most, as long as none of them is part of two.
+
+    >>> teacher_sensitivity(5)
+    Sensitivity(l1=10, l2_squared=10, linf=1, row_range=10)
+    """
+    if queries < 1:
+        raise InvalidInput(f"queries must be at least 1, got {queries}")
+    return Sensitivity(l1=2 * queries, l2_squared=2 * queries, linf=1, row_range=2 * queries)
 
 
 @dataclass(frozen=True)
 class TeacherAsk:
     """Which label do your teachers give each of these public samples?
 
-    Every teacher has one vote a sample; the answer is what ``mechanism`` makes of the table of votes
-    (samples, classes). ``names`` are the classes, in the order of the labels' indices.
+    Every teacher has one vote per sample; the answer is what ``mechanism`` makes of the table of votes
+    (samples, classes). ``class_names`` are in the order of the labels' indices.
     """
 
+    name: ClassVar[str] = "pate-votes"
+    method: ClassVar[str] = "pate"
+    may_refuse: ClassVar[bool] = False
+
     samples: NDArray[Any]  # (queries, *shape)
-    names: tuple[str, ...]
+    class_names: tuple[str, ...]
     mechanism: Mechanism[Any, Any]
     purpose: str
     request: str
@@ -31,17 +54,60 @@ class TeacherAsk:
     def __post_init__(self) -> None:
         if not len(self.samples):
             raise InvalidInput("there must be at least one sample to vote on")
-        if len(self.names) < 2:
-            raise InvalidInput(f"names must list at least 2 classes, got {len(self.names)}")
+        if len(self.class_names) < 2:
+            raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
 
     @property
     def classes(self) -> int:
         """How many classes there are."""
-        return len(self.names)
+        return len(self.class_names)
 
     @property
     def question(self) -> str:
         """A digest of what is asked, so that a retried request cannot stand for another question."""
-        content = hashlib.sha256(repr((self.samples.shape, str(self.samples.dtype), self.names)).encode())
+        content = hashlib.sha256(repr((self.samples.shape, str(self.samples.dtype), self.class_names)).encode())
         content.update(self.samples.tobytes())
         return content.hexdigest()
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """A row per sample, a column per class."""
+        return len(self.samples), self.classes
+
+    def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
+        """What the mechanism makes of the votes of that many teachers."""
+        return asked.mechanism_form(self.mechanism, *self.table_shape, most_records)
+
+    def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
+        """That of one teacher, whatever changes it."""
+        return teacher_sensitivity(len(self.samples))
+
+    def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
+        """A teacher has one vote per sample, however many records it learned from.
+
+        >>> import numpy as np
+        >>> TeacherAsk(np.zeros((3, 2)), ("a", "b"), None, "votes", "r-1").most_votes(1000, holders=4)
+        (4, 12)
+        """
+        return holders, holders * len(self.samples)
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        return {
+            "samples": self.samples,
+            "names": list(self.class_names),
+            "mechanism": asked.mechanism_fields(self.mechanism),
+            **asked.request_fields(self),
+        }
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> TeacherAsk:
+        """The question that such values stand for, checked."""
+        samples, names = asked.read_samples(fields), fields.texts("names", asked.MOST_CLASSES)
+        asked.require_small_table(fields, len(samples), len(names))
+        return cls(
+            samples=samples,
+            class_names=names,
+            mechanism=asked.read_mechanism(fields.nested("mechanism")),
+            **asked.read_request(fields),
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import permutations
 from tacit.core.release import Release, Silence, gather
-from tacit.mechanisms.local.answer_sheet import AnswerSheet
+from tacit.core.spend import Spend
+from tacit.mechanisms.local.randomized_labels import RandomizedLabels
 from tacit.methods.privatekt.knowledge import (
-    TARGETS,
     Answered,
     Learner,
     Lesson,
@@ -25,45 +24,10 @@ from tacit.methods.privatekt.knowledge import (
     public_draw,
     targets_of,
 )
+from tacit.methods.privatekt.options import Teaching
 from tacit.methods.privatekt.wire import LabelAsk
 
-__all__ = ["LabelCoordinator", "Taught", "Teaching", "TransferState"]
-
-
-@dataclass(frozen=True)
-class Teaching:
-    """How the global model learns from answers; each of the three helpers can be switched off.
-
-    ``importance`` picks uncertain samples rather than any. ``buffer`` is for how many rounds answers are learned
-    again (1 switches it off, None never forgets). ``self_training`` adds public samples of which the model is at
-    least ``confidence`` sure, its own guess as the label; together they count ``trust`` times as much as the answers.
-    ``targets`` are hard, soft or weighted. ``pool`` bounds how many public samples the model looks at in a round,
-    drawn anew each time. ``waiting`` is how many rounds of answers are collected before the first lesson: a network
-    that is taught two labels says nothing else any more, and so do the local ones that start from it.
-    """
-
-    importance: bool = True
-    buffer: int | None = 25
-    self_training: bool = True
-    confidence: float = 0.9
-    trust: float = 1.0
-    targets: str = "weighted"
-    pool: int | None = None
-    waiting: int = 5
-
-    def __post_init__(self) -> None:
-        allowed = {
-            "buffer": self.buffer is None or self.buffer >= 1,
-            "confidence": 0 < self.confidence <= 1,
-            "trust": 0 < self.trust < math.inf,
-            "pool": self.pool is None or self.pool >= 1,
-            "waiting": self.waiting >= 1,
-        }
-        for name, fine in allowed.items():
-            if not fine:
-                raise InvalidInput(f"{name} is out of range: {getattr(self, name)}")
-        if self.targets not in TARGETS:
-            raise InvalidInput(f"targets must be one of {', '.join(TARGETS)}, got {self.targets!r}")
+__all__ = ["LabelCoordinator", "TaughtModel", "TransferState"]
 
 
 @dataclass(frozen=True)
@@ -73,18 +37,22 @@ class TransferState:
     model: bytes
     answered: tuple[Release[Answered], ...]  # one for every round in which somebody answered
     turn: int  # rounds that are over
-    taken: Integers  # (holders,), how often each has answered, or may have paid for an answer that was lost
+    participations: Integers  # (holders,), how often each has answered, or may have paid for an answer that was lost
     refused: NDArray[np.bool_]  # (holders,), whose accounts are spent
 
 
 @dataclass(frozen=True)
-class Taught:
-    """What a run produced: the global model, how many rounds were asked, and how often each holder was and paid."""
+class TaughtModel:
+    """What a run produced: the global model, how many rounds were asked, and how often each holder was and paid.
+
+    Where no answer stood out of the noise the model says the commonest label, and is not ``learned``.
+    """
 
     model: bytes
     rounds: int
-    taken: Integers  # (holders,)
+    participations: Integers  # (holders,)
     refused: NDArray[np.bool_]  # (holders,)
+    learned: bool
 
 
 class LabelCoordinator:
@@ -99,7 +67,7 @@ class LabelCoordinator:
         self,
         public: NDArray[Any],
         learner: Learner,
-        sheet: AnswerSheet,
+        sheet: RandomizedLabels,
         holders: int,
         invited: int,
         rounds: int,
@@ -110,7 +78,9 @@ class LabelCoordinator:
         seed: int = 0,
     ) -> None:
         if sheet.answers > len(public):
-            raise InvalidInput(f"answers must be at most the {len(public)} public samples, got {sheet.answers}")
+            raise InvalidInput(
+                f"queries_per_round must be at most the {len(public)} public samples, got {sheet.answers}"
+            )
         if not 1 <= invited <= holders:
             raise InvalidInput(f"invited must be between 1 and the {holders} holders, got {invited}")
         if rounds < 1:
@@ -131,52 +101,95 @@ class LabelCoordinator:
 
     def begin(self) -> TransferState:
         """An untrained model, and nothing asked."""
-        nobody = np.zeros(self._holders, dtype=np.int64)
-        return TransferState(self._learner.begin(), (), 0, nobody, nobody.astype(bool))
+        return self._state(self._learner.begin())
+
+    def prices(self) -> list[dict[str, Spend]]:
+        """What each holder will be asked to pay, request by request, if everybody answers."""
+        state, asked = self._state(b""), [dict[str, Spend]() for _ in range(self._holders)]
+        while state.turn < self._rounds and len(invited := self._sampled_holders(state)):
+            participations = state.participations.copy()
+            participations[invited] += 1
+            for holder in invited.tolist():
+                asked[holder][self._name(state.turn)] = self._sheet.spend
+            state = replace(state, participations=participations, turn=state.turn + 1)
+        return asked
 
     def ask(self, state: TransferState) -> LabelAsk | None:
         """The next round's question, until the rounds are over or nobody is left to answer."""
-        invited = self._guests(state)
+        invited = self._sampled_holders(state)
         if state.turn >= self._rounds or not len(invited):
             return None
         return LabelAsk(
             samples=self._public[self._rows(state)],
             weights=state.model if self._learner.travels else None,
-            sheet=self._sheet,
+            mechanism=self._sheet,
             invited=tuple(invited.tolist()),
             purpose=self._purpose,
-            request=f"{self._request} round {state.turn}",
+            request=self._name(state.turn),
         )
 
     def fold(self, state: TransferState, answers: Sequence[Release[Integers | Silence | None]]) -> TransferState:
         """The state after a round: who answered, and a model that has learned from it."""
-        invited = self._guests(state)
+        invited = self._sampled_holders(state)
         if len(answers) != len(invited):
             raise InvalidInput(f"{len(invited)} holders were asked and {len(answers)} answers came")
         unable = np.array([answer.value is None for answer in answers])
         given = np.array([answer.value is not None and answer.value is not Silence.LOST for answer in answers])
-        taken, refused = state.taken.copy(), state.refused.copy()
-        taken[invited[~unable]] += 1
+        participations, refused = state.participations.copy(), state.refused.copy()
+        participations[invited[~unable]] += 1
         refused[invited[unable]] = True
         rows = self._rows(state)
-        after = replace(state, taken=taken, refused=refused, turn=state.turn + 1)
+        after = replace(state, participations=participations, refused=refused, turn=state.turn + 1)
         if not given.any():
             return after
         round_answers = gather([answer for answer, kept in zip(answers, given, strict=True) if kept])
         answered = round_answers.map(lambda sheets: Answered(rows, *self._sheet.shares(np.array(sheets))))
         after = replace(after, answered=(*after.answered, answered))
-        waiting = len(after.answered) < min(self._teaching.waiting, self._rounds)
-        return after if waiting else replace(after, model=self._taught(after))
+        return after if self._waiting(after) else replace(after, model=self._taught(after))
 
-    def result(self, state: TransferState) -> Release[Taught]:
-        """The global model, with every receipt that paid for it."""
-        return gather(state.answered).map(lambda _: Taught(state.model, state.turn, state.taken, state.refused))
+    def _waiting(self, state: TransferState) -> bool:
+        """Whether there are too few answers for a first lesson."""
+        return len(state.answered) < min(self._teaching.warmup_rounds, self._rounds)
 
-    def _guests(self, state: TransferState) -> Integers:
+    def result(self, state: TransferState) -> Release[TaughtModel]:
+        """The global model, with every receipt that paid for it: what was paid for is taught, however little it is."""
+        if not state.answered and state.refused.any():
+            raise BudgetExceeded(
+                f"{state.refused.sum()} of {self._holders} holders cannot pay for a round, no one answered"
+            )
+
+        def finished(answered: list[Answered]) -> TaughtModel:
+            learned = any(targets_of(each.shares, each.variances, self._teaching.targets)[1].any() for each in answered)
+            model = state.model
+            if not learned:
+                model = self._commonest(state, answered)
+            elif self._waiting(state):
+                model = self._taught(state)
+            return TaughtModel(model, state.turn, state.participations, state.refused, learned)
+
+        return gather(state.answered).map(finished)
+
+    def _commonest(self, state: TransferState, answered: list[Answered]) -> bytes:
+        """A model that says the label of the largest share over all answers."""
+        if not answered:
+            return state.model
+        rows = np.concatenate([each.rows for each in answered])
+        shares = np.sum([each.shares.sum(axis=0) for each in answered], axis=0)
+        targets = np.tile(np.eye(len(shares))[shares.argmax()], (len(rows), 1))
+        return self._learner.learn(state.model, Lesson(self._public[rows], targets, np.ones(len(rows))), self._seed)
+
+    def _state(self, model: bytes) -> TransferState:
+        nobody = np.zeros(self._holders, dtype=np.int64)
+        return TransferState(model, (), 0, nobody, nobody.astype(bool))
+
+    def _name(self, number: int) -> str:
+        return f"{self._request} round {number}"
+
+    def _sampled_holders(self, state: TransferState) -> Integers:
         """The holders of this round: those asked least often, in random order."""
         order = permutations(1, self._holders, public_draw(self._seed, state.turn, "guests"))[0]
-        able = order[~state.refused[order] & (state.taken[order] < self._most)]
-        guests: Integers = np.sort(able[np.argsort(state.taken[able], kind="stable")][: self._invited])
+        able = order[~state.refused[order] & (state.participations[order] < self._most)]
+        guests: Integers = np.sort(able[np.argsort(state.participations[able], kind="stable")][: self._invited])
         return guests
 
     def _pool(self, turn: int, purpose: str) -> Integers:
@@ -193,7 +206,7 @@ class LabelCoordinator:
             pool = self._pool(state.turn, "pool")
             unsure = np.zeros(len(pool))
             # Before the first lesson the model knows nothing, and neither does its entropy.
-            if self._teaching.importance and len(state.answered) >= self._teaching.waiting:
+            if self._teaching.importance and len(state.answered) >= self._teaching.warmup_rounds:
                 unsure = entropies(self._learner.probabilities(state.model, self._public[pool]))
             draw = public_draw(self._seed, state.turn, "rows")
             self._picked = state, pool[choose_uncertain(unsure, self._sheet.answers, draw)]
@@ -217,6 +230,6 @@ class LabelCoordinator:
         if not len(sure):
             return model
         own = np.eye(guesses.shape[1])[guesses[sure].argmax(axis=1)]
-        weight = plan.trust * lesson.weights.sum() / len(sure)
+        weight = plan.self_weight * lesson.weights.sum() / len(sure)
         more = Lesson(self._public[pool[sure]], own, np.full(len(sure), weight))
         return self._learner.learn(model, lesson + more, seed + 1)

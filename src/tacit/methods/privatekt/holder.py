@@ -1,24 +1,32 @@
-"""The side that sees records: train a local model, label what is asked, and answer through the gate only."""
+"""The side that sees records: train a local model, label what is asked, and answer through the gate only.
+
+Models are trained once their answers are paid for. A holder whose model cannot be trained or asked answers at random:
+its answers are randomized as a whole, so that is as close to any other answer as answers are to each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.protocols import Integers
+from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.release import Release, refusal
-from tacit.core.sensitivity import ANYTHING
-from tacit.mechanisms.local.answer_sheet import AnswerSheet
+from tacit.mechanisms.choices import label_door
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.private.gate import Gate
-from tacit.private.records import Private, Records, combine
+from tacit.private.node_side import NodeContext, NodeSide
+from tacit.private.records import Private, Records, combine, redact_errors, schema_of
+from tacit.students.weighted import ESTIMATORS
 
-__all__ = ["LabelCohort", "LabelHolder", "LocalLearner"]
+__all__ = ["AT_NODE", "LABEL_DOOR", "LabelCohort", "LabelHolder", "LocalLearner"]
+
+LABEL_DOOR = label_door("a holder of labels")
 
 
 class LocalLearner(Protocol):
@@ -46,31 +54,26 @@ class LabelHolder:
     """
 
     def __init__(self, records: Private[Records], gate: Gate, learner: LocalLearner) -> None:
-        require_labeled(records, learner.classes)
-        self._records = records
+        self.shape = schema_of(records).shape
+        self.learner = learner
+        # What the learner keeps of the records between rounds, made when the first question is paid for.
+        self.prepared = records.map(partial(_prepared, learner))
         self._gate = gate
-        self._learner = learner
-        self._prepared: Private[Any] | None = None
 
     def answer(self, ask: LabelAsk) -> Release[Integers | None]:
         """Randomized labels, paid for; a refusal when the account cannot pay."""
         return answer_together([self], ask)[0]
 
-    @property
-    def learner(self) -> LocalLearner:
-        """How this holder learns."""
-        return self._learner
-
-    def prepared(self) -> Private[Any]:
-        """The records in the form its learner keeps them, made at the first question."""
-        if self._prepared is None:
-            self._prepared = self._records.map(lambda each: self._learner.prepare(each.samples, each.labels))
-        return self._prepared
-
-    def release(self, labels: Private[Integers], ask: LabelAsk) -> Release[Integers | None]:
+    def release(self, labels: Private[Integers | None], ask: LabelAsk) -> Release[Integers | None]:
         """What the sheet makes of the labels, or a refusal: nothing was charged then, and nothing sampled."""
+
+        def empty() -> Integers:
+            return made_up_labels(ask, self._gate.randomness)
+
+        known = labels.map(lambda own: empty() if own is None else own)
         try:
-            return self._gate.release(labels, ANYTHING, ask.sheet, ask.purpose, ask.request, ask.question)
+            sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
+            return self._gate.release(known, empty, sensitivity, ask.mechanism, ask.purpose, ask.request, ask.question)
         except BudgetExceeded:
             return refusal()
 
@@ -94,17 +97,49 @@ class LabelCohort:
 
 
 def answer_together(holders: Sequence[LabelHolder], ask: LabelAsk) -> list[Release[Integers | None]]:
-    """Train all local models at once, then let each holder pay for and randomize its own answers."""
+    """Each holder pays for and randomizes its own answers; when the first has paid, all local models train at once."""
     learner = holders[0].learner
     require_sheet(ask, learner.classes)
-    with telling_nothing():
-        prepared = [holder.prepared() for holder in holders]
-        labels = combine(prepared, lambda parts: learner.labels(parts, ask.weights, ask.samples, ask.seed))
+    if any(holder.shape != ask.samples.shape[1:] for holder in holders):
+        raise InvalidInput("the question is about samples of another shape than the records; nothing was charged")
+    labels = combine([holder.prepared for holder in holders], partial(_labels, learner, ask))
     return [holder.release(labels.map(partial(_one, place)), ask) for place, holder in enumerate(holders)]
 
 
-def _one(place: int, labels: list[Integers]) -> Integers:
+@redact_errors
+def _prepared(learner: LocalLearner, records: Records) -> Any:  # noqa: ANN401
+    """The records in the form that the learner keeps them; None where it cannot."""
+    return learner.prepare(records.samples, records.labels)
+
+
+def _labels(learner: LocalLearner, ask: LabelAsk, prepared: list[Any]) -> list[Integers | None]:
+    """The labels that each local model gives; None where it cannot, whatever becomes of the others.
+
+    Whoever cannot is replaced by a made-up holder while the models train, so that the others compute the same numbers
+    with and without it.
+    """
+    said = _trained_together(learner, ask, prepared)
+    if said is None:
+        return [None] if len(prepared) == 1 else [_labels(learner, ask, [each])[0] for each in prepared]
+    return [None if own is None else labels for own, labels in zip(prepared, said, strict=True)]
+
+
+@redact_errors
+def _trained_together(learner: LocalLearner, ask: LabelAsk, prepared: list[Any]) -> Sequence[Integers]:
+    if any(each is None for each in prepared):
+        blank = np.zeros((1, *ask.samples.shape[1:]), dtype=ask.samples.dtype)
+        stand_in = learner.prepare(blank, np.zeros(1, dtype=np.int64))
+        prepared = [stand_in if each is None else each for each in prepared]
+    return learner.labels(prepared, ask.weights, ask.samples, ask.seed)
+
+
+def _one(place: int, labels: list[Integers | None]) -> Integers | None:
     return labels[place]
+
+
+def made_up_labels(ask: LabelAsk, randomness: Randomness) -> Integers:
+    """Labels drawn uniformly, as the answers of who has none."""
+    return uniform_below(ask.mechanism.classes, ask.mechanism.answers, randomness)
 
 
 def require_sheet(ask: LabelAsk, classes: int) -> None:
@@ -112,35 +147,24 @@ def require_sheet(ask: LabelAsk, classes: int) -> None:
 
     Whoever asks could bring a mechanism that claims to cost nothing.
     """
-    if type(ask.sheet) is not AnswerSheet:
-        raise InvalidInput(f"this holder answers through AnswerSheet only, not {type(ask.sheet).__name__}")
-    if len(ask.samples) != ask.sheet.answers:
+    LABEL_DOOR.require(ask.mechanism)
+    if len(ask.samples) != ask.mechanism.answers:
         raise InvalidInput(
-            f"the noise is for {ask.sheet.answers} answers and {len(ask.samples)} samples are asked about; "
+            f"the noise is for {ask.mechanism.answers} answers and {len(ask.samples)} samples are asked about; "
             "nothing was charged"
         )
-    if ask.sheet.classes != classes:
-        raise InvalidInput(f"the sheet has {ask.sheet.classes} classes, this holder's records {classes}")
+    if ask.mechanism.classes != classes:
+        raise InvalidInput(f"the sheet has {ask.mechanism.classes} classes, this holder's records {classes}")
 
 
-def require_labeled(records: Private[Records], classes: int) -> None:
-    """Refuse records that cannot teach a model. The holder's owner reads this, not who asks."""
+def answer_at_node(ask: LabelAsk, context: NodeContext) -> Release[Integers | None]:
+    """The answer of a node with its local model: a classifier by its name, or the network whose weights came along."""
+    from tacit.methods.privatekt.models import models
+    from tacit.methods.privatekt.options import Learning
 
-    def check(each: Records) -> None:
-        if not len(each.samples):
-            raise InvalidInput("a holder without records has nothing to answer from; leave it out")
-        if each.labels.min() < 0 or each.labels.max() >= classes:
-            raise InvalidInput(f"labels must be class indices in [0, {classes - 1}]")
-
-    records.map(check)
+    model = ESTIMATORS[context.model]() if context.model in ESTIMATORS else context.model
+    learner = models(model, None, ask.samples, np.array(context.classes), Learning())[1]
+    return LabelHolder(context.records, context.gate, learner).answer(ask)
 
 
-@contextmanager
-def telling_nothing() -> Iterator[None]:
-    """Work on records whose failure must not say what was in them: an error is a message to whoever asked."""
-    try:
-        yield
-    except Exception:
-        raise InvalidInput(
-            "the records do not fit the question (its features, its weights or its size); nothing was charged"
-        ) from None
+AT_NODE = NodeSide(answer_at_node, {LabelAsk: {"answer": LABEL_DOOR}})

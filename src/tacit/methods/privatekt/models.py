@@ -1,40 +1,129 @@
-"""Which models learn on either side: networks by name, or any scikit-learn classifier."""
+"""Which models learn on either side, the holders' and the global one: networks by name, or scikit-learn classifiers.
+
+Of a holder's classifier only labels leave.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers
+from tacit.datasets.classes import class_indices
 from tacit.methods.privatekt.holder import LocalLearner
-from tacit.methods.privatekt.knowledge import Learner
-from tacit.methods.privatekt.sklearn_models import ClassifierLearner, ClassifierLocal
+from tacit.methods.privatekt.knowledge import Learner, Lesson, Reals
+from tacit.methods.privatekt.options import Learning
+from tacit.students.saved import load_student, save_student
+from tacit.students.weighted import fit_hard, fit_soft
 
-__all__ = ["Learning", "models"]
+__all__ = ["ClassifierLearner", "ClassifierLocal", "models"]
 
 
-@dataclass(frozen=True)
-class Learning:
-    """How networks learn: steps, batch and learning rate of a lesson, and of local training in a round.
+def _flat(samples: NDArray[Any]) -> NDArray[Any]:
+    return samples.reshape(len(samples), -1)
 
-    ``local_layers`` says which layers local training changes: "dense", those after the convolutions, or "all".
-    ``moved`` is how far images are shifted, zoomed and turned in lessons. ``pretext`` is for how many steps the global
-    network learns to tell groups of public samples apart before the first round. ``shape`` is that of
-    flat images, (height, width) or (height, width, channels).
+
+class ClassifierLocal:
+    """Any scikit-learn classifier as the local model: trained once on the holder's records, then asked.
+
+    A holder whose records are all of one class answers with that class.
+
+    >>> from tacit.students.weighted import logistic
+    >>> local = ClassifierLocal(logistic(), classes=2)
+    >>> model = local.prepare(np.array([[0.0], [1.0]]), np.array([0, 1]))
+    >>> local.labels([model], None, np.array([[2.0]]), seed=0)
+    [array([1])]
     """
 
-    steps: int = 20
-    batch: int = 64
-    rate: float = 0.02
-    local_steps: int = 15
-    local_batch: int = 32
-    local_rate: float = 0.05
-    local_layers: str = "dense"
-    moved: float = 0.1
-    pretext: int = 1500
-    shape: tuple[int, ...] | None = None
+    def __init__(self, estimator: Any, classes: int) -> None:  # noqa: ANN401
+        if not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
+            raise InvalidInput(f"{type(estimator).__name__} is no classifier: it has no fit or no predict")
+        self.estimator = estimator
+        self.classes = classes
+
+    def prepare(self, samples: NDArray[Any], labels: Integers) -> Any:  # noqa: ANN401
+        """The classifier trained on the records."""
+        from sklearn.base import clone
+        from sklearn.dummy import DummyClassifier
+
+        if len(np.unique(labels)) < 2:
+            return DummyClassifier(strategy="most_frequent").fit(_flat(samples), labels)
+        return clone(self.estimator).fit(_flat(samples), labels)
+
+    def labels(self, prepared: Sequence[Any], weights: bytes | None, asked: NDArray[Any], seed: int) -> list[Integers]:
+        """What each classifier says of the samples."""
+        return [np.asarray(model.predict(_flat(asked)), dtype=np.int64) for model in prepared]
+
+
+class ClassifierLearner:
+    """Any scikit-learn classifier as the global model, trained afresh on every lesson. It stays where it is.
+
+    >>> from tacit.students.weighted import logistic
+    >>> learner = ClassifierLearner(logistic(), np.array(["no", "yes"]))
+    >>> lesson = Lesson(np.array([[0.0], [1.0]]), np.eye(2), np.ones(2))
+    >>> model = learner.learn(learner.begin(), lesson, seed=0)
+    >>> int(learner.probabilities(model, np.array([[3.0]])).argmax())
+    1
+    """
+
+    travels = False
+
+    def __init__(self, estimator: Any, names: NDArray[Any]) -> None:  # noqa: ANN401
+        if not hasattr(estimator, "predict_proba"):
+            raise InvalidInput(
+                f"{type(estimator).__name__} has no predict_proba: the global model must say how sure it is"
+            )
+        self.estimator = estimator
+        self.names = names
+
+    def begin(self) -> bytes:
+        """Nothing learned: every class is as likely as any other."""
+        return b""
+
+    def learn(self, model: bytes, lesson: Lesson, seed: int) -> bytes:
+        """A classifier trained on the lesson; what an earlier one knew is in the lesson too, or is forgotten."""
+        rows = _flat(lesson.samples)
+        wanted = lesson.targets * lesson.weights[:, None]
+        counted = np.flatnonzero(wanted.max(axis=1) > 0)
+        if not len(counted):
+            return model
+        if ((lesson.targets == 0) | (lesson.targets == 1)).all():
+            labels = self.names[lesson.targets[counted].argmax(axis=1)]
+            return _written(fit_hard(self.estimator, rows[counted], labels, lesson.weights[counted]))
+        return _written(fit_soft(self.estimator, rows[counted], self.names, wanted[counted]))
+
+    def probabilities(self, model: bytes, samples: NDArray[Any]) -> Reals:
+        """One row of class probabilities a sample; classes that were never seen have none."""
+        if not model:
+            return np.full((len(samples), len(self.names)), 1 / len(self.names))
+        classifier = _read(model)
+        result = np.zeros((len(samples), len(self.names)))
+        result[:, class_indices(classifier.classes_, self.names)] = classifier.predict_proba(_flat(samples))
+        return result
+
+    def finished(self, model: bytes) -> Any:  # noqa: ANN401
+        """The classifier itself."""
+        return _read(model)
+
+
+def _written(classifier: Any) -> bytes:  # noqa: ANN401
+    with TemporaryDirectory() as folder:
+        return (Path(folder) / save_student(classifier, Path(folder))).read_bytes()
+
+
+@lru_cache(maxsize=2)
+def _read(model: bytes) -> Any:  # noqa: ANN401
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "student.skops"
+        file.write_bytes(model)
+        return load_student(file)
 
 
 def models(
@@ -61,8 +150,7 @@ def models(
         raise InvalidInput(f"local networks start from the global one, so local must be {model!r} too, got {local!r}")
     try:
         from tacit.methods.privatekt.torch_local import NetworkLocal
-        from tacit.methods.privatekt.torch_models import NetworkLearner, Training, architecture_for
-        from tacit.methods.privatekt.torch_pretext import Pretext
+        from tacit.methods.privatekt.torch_models import NetworkLearner, Pretext, Training, architecture_for
     except ModuleNotFoundError as error:
         raise InvalidInput(f"neural models need {error.name}: pip install 'tacit[torch]'") from None
 

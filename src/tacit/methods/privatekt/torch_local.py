@@ -1,8 +1,14 @@
 """Local networks, which start from the global one and train at once.
 
 Local models of one round all have the same shape, so their weights are stacked and trained by the same calls. Each
-still sees its own holder's records alone: the stacking is arithmetic, nothing is averaged. Every holder takes the same
-number of steps on batches of the same size; only how many different records these draw depends on how many it has.
+still sees its own holder's records alone: the stacking is arithmetic, nothing is averaged, and each draws its batches
+by a generator of its own, so that how many records one holder has decides nothing about another's. Every holder takes
+the same number of steps on batches of the same size; only how many different records these draw depends on how many it
+has.
+
+Convolutions of all networks are one grouped convolution and dense layers one batched product. A gradient of the sum
+of their losses is the gradient of each network's own loss, so nothing is shared but the call. Where the convolutions
+stay as they came, they are the same in all networks, and their output is computed once for all the steps.
 """
 
 from __future__ import annotations
@@ -13,16 +19,108 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from torch.nn import functional
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
-from tacit.methods.privatekt.torch_models import Architecture, Training, seeded_torch
-from tacit.methods.privatekt.torch_stacked import Stack, Tensors
-from tacit.methods.privatekt.torch_weights import from_bytes, shapes_of, to_bytes
-from tacit.students.torch_architectures import build
+from tacit.methods.privatekt.torch_models import (
+    Architecture,
+    Training,
+    read_weights,
+    seeded_torch,
+    shapes_of,
+    weights_to_bytes,
+)
+from tacit.students.torch_architectures import Network, build
 
-__all__ = ["NetworkLocal", "Prepared"]
+__all__ = ["TRAINED", "NetworkLocal", "Prepared", "Stack", "Tensors"]
+
+Tensors = dict[str, torch.Tensor]
+Layers = Sequence[tuple[str, nn.Module]]
+KNOWN = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Flatten)
+TRAINED = ("dense", "all")
+# Samples whose features are computed in one go.
+FEATURE_BATCH = 500
+
+
+class Stack:
+    """The layers of one architecture: those that stay as they came, and those that every network trains.
+
+    ``trained`` is "all", or "dense": what comes after the convolutions.
+
+    >>> from tacit.students.torch_architectures import build
+    >>> sorted(Stack(build("strided-convolutions", (1, 8, 8), 2), "dense").names)
+    ['body.5.bias', 'body.5.weight', 'head.bias', 'head.weight']
+    """
+
+    def __init__(self, network: Network, trained: str) -> None:
+        if trained not in TRAINED:
+            raise InvalidInput(f"trained layers must be one of {', '.join(TRAINED)}, got {trained!r}")
+        layers = _layers(network)
+        for _, layer in layers:
+            if not isinstance(layer, KNOWN):
+                raise InvalidInput(f"networks with {type(layer).__name__} cannot be trained together")
+        flat = next(place for place, (_, layer) in enumerate(layers) if not isinstance(layer, nn.Conv2d | nn.ReLU))
+        cut = 0 if trained == "all" else flat
+        self._kept, self._trained = layers[:cut], layers[cut:]
+        inside = {name for name, _ in self._trained}
+        self.names = {name for name, _ in network.named_parameters() if name.rpartition(".")[0] in inside}
+
+    def expanded(self, start: Tensors, count: int) -> Tensors:
+        """The weights that are trained, once for every network."""
+        return {name: start[name].expand(count, *start[name].shape).clone() for name in sorted(self.names)}
+
+    def features(self, start: Tensors, samples: torch.Tensor) -> torch.Tensor:
+        """What the layers that stay make of samples: (n, *shape) -> (n, *inner shape)."""
+        with torch.no_grad():
+            parts = [self._features(start, part) for part in samples.split(FEATURE_BATCH)]
+        return torch.cat(parts)
+
+    def _features(self, start: Tensors, samples: torch.Tensor) -> torch.Tensor:
+        values = (samples - start["mean"]) / start["spread"]
+        for name, layer in self._kept:
+            values = _applied(layer, values, start.get(f"{name}.weight"), start.get(f"{name}.bias"), 1)
+        return values
+
+    def logits(self, own: Tensors, values: torch.Tensor) -> torch.Tensor:
+        """Logits of every network for its own samples: (batch, networks, *inner shape) -> (networks, batch, classes).
+
+        Images travel through the layers as (batch, networks * channels, height, width), rows as (networks, batch,
+        features).
+        """
+        batch, count = values.shape[:2]
+        values = values.flatten(1, 2) if values.ndim == 5 else values.transpose(0, 1)
+        for name, layer in self._trained:
+            weight, bias = own.get(f"{name}.weight"), own.get(f"{name}.bias")
+            if isinstance(layer, nn.Flatten):
+                values = values.reshape(batch, count, -1).transpose(0, 1) if values.ndim == 4 else values
+            elif isinstance(layer, nn.Linear) and weight is not None and bias is not None:
+                values = torch.baddbmm(bias.unsqueeze(1), values, weight.transpose(1, 2))
+            elif weight is not None and bias is not None:
+                values = _applied(layer, values, weight.flatten(0, 1), bias.flatten(), count)
+            else:
+                values = functional.relu(values)
+        return values
+
+
+def _layers(network: Network) -> Layers:
+    """The layers in the order in which they are applied, with the names their weights go by."""
+    found = []
+    for name, part in (("body", network.body), ("head", network.head)):
+        inside = part.named_children() if isinstance(part, nn.Sequential) else [("", part)]
+        found += [(f"{name}.{each}".rstrip("."), layer) for each, layer in inside]
+    return found
+
+
+def _applied(
+    layer: nn.Module, values: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, groups: int
+) -> torch.Tensor:
+    """A convolution with these weights; any other layer that comes before the dense ones bends its input."""
+    if isinstance(layer, nn.Conv2d):
+        return functional.conv2d(values, weight, bias, layer.stride, layer.padding, groups=groups)
+    return functional.relu(values)
+
 
 # Networks trained in one go: bounds the memory that their stacked weights and gradients take.
 STACKED = 20
@@ -71,7 +169,7 @@ class NetworkLocal:
         shown = self._stack.features(start, self.architecture.tensor(asked)).unsqueeze(1)
         found: list[Integers] = []
         for place in range(0, len(prepared), STACKED):
-            own = self._trained(prepared[place : place + STACKED], start, seed + place)
+            own = self._trained(prepared[place : place + STACKED], start, seed)
             count = min(STACKED, len(prepared) - place)
             with torch.no_grad():
                 logits = self._stack.logits(own, shown.expand(-1, count, *shown.shape[2:]))
@@ -83,20 +181,19 @@ class NetworkLocal:
         start = self._start(weights)
         sums: Tensors = {}
         for place in range(0, len(prepared), STACKED):
-            for name, stacked in self._trained(prepared[place : place + STACKED], start, seed + place).items():
+            for name, stacked in self._trained(prepared[place : place + STACKED], start, seed).items():
                 sums[name] = sums.get(name, torch.zeros(())) + stacked.detach().sum(dim=0)
-        return to_bytes(start | {name: total / len(prepared) for name, total in sums.items()})
+        return weights_to_bytes(start | {name: total / len(prepared) for name, total in sums.items()})
 
     def _start(self, weights: bytes | None) -> Tensors:
         if weights is None:
             raise InvalidInput("local networks start from the global weights, and none came")
-        return from_bytes(weights, self._shapes)
+        return read_weights(weights, self._shapes)
 
     def _trained(self, prepared: Sequence[Prepared], start: Tensors, seed: int) -> Tensors:
         """The weights of all networks, stacked, after training."""
         plan = self.training
-        generator = torch.Generator().manual_seed(seed)
-        rows = [torch.randint(len(each.labels), (plan.steps, plan.batch), generator=generator) for each in prepared]
+        rows = [_batches(len(each.labels), plan, seed) for each in prepared]
         drawn = [row.unique(return_inverse=True) for row in rows]
         samples = torch.cat([each.samples[own] for each, (own, _) in zip(prepared, drawn, strict=True)])
         features = self._stack.features(start, samples).split([len(own) for own, _ in drawn])
@@ -113,3 +210,8 @@ class NetworkLocal:
             loss.backward()
             optimizer.step()
         return own
+
+
+def _batches(records: int, plan: Training, seed: int) -> torch.Tensor:
+    """Which of a holder's records each step sees; the same seed serves all holders, as if each were alone."""
+    return torch.randint(records, (plan.steps, plan.batch), generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,12 @@
-"""The global network, which is taught on what comes back, and the shapes and steps that all networks of a run share."""
+"""The global network, which is taught on what comes back, and the shapes and steps that all networks of a run share.
+
+Weights are sent as safetensors, plain numbers with names, read without running code. Images are seen a little
+differently each time, so that a few labels teach more.
+
+A network may start from public samples alone: first it learns to tell apart groups of samples that look alike. Groups
+are not classes, and nothing of them is kept but the features. Holders whose networks start from such features give
+right labels after a few steps on a few hundred records, where a random start would need many more.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +20,131 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import nn
 from torch.nn import functional
 
 from tacit.core.errors import InvalidInput
-from tacit.core.images import as_images, image_shape
+from tacit.core.samples import as_images, image_shape
 from tacit.methods.privatekt.knowledge import Lesson, Reals
-from tacit.methods.privatekt.torch_moved import moved
-from tacit.methods.privatekt.torch_pretext import Pretext, learn_groups
-from tacit.methods.privatekt.torch_weights import from_bytes, shapes_of, to_bytes
-from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, build
+from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, Network, build
 from tacit.students.torch_classifier import TorchClassifier
 
-__all__ = ["Architecture", "NetworkLearner", "Training", "architecture_for", "seeded_torch"]
+__all__ = [
+    "Architecture",
+    "NetworkLearner",
+    "Pretext",
+    "Training",
+    "architecture_for",
+    "learn_groups",
+    "moved",
+    "read_weights",
+    "seeded_torch",
+    "shapes_of",
+    "weights_to_bytes",
+]
+
+
+def weights_to_bytes(tensors: dict[str, torch.Tensor]) -> bytes:
+    """The tensors as bytes; equal tensors give equal bytes.
+
+    >>> sorted(read_weights(weights_to_bytes({"b": torch.ones(2), "a": torch.zeros(1)}), {"a": (1,), "b": (2,)}))
+    ['a', 'b']
+    """
+    written: bytes = save({name: tensors[name].detach().contiguous().clone() for name in sorted(tensors)})
+    return written
+
+
+def read_weights(weights: bytes, shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    """The tensors in these bytes, if they have just the names and shapes expected and are finite."""
+    try:
+        tensors: dict[str, torch.Tensor] = load(weights)
+    except (SafetensorError, ValueError, TypeError) as error:
+        raise InvalidInput(f"not weights that can be read ({type(error).__name__}: {error})") from None
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if found != shapes:
+        wrong = sorted(set(found.items()) ^ set(shapes.items()))
+        raise InvalidInput(f"weights of another network: {', '.join(f'{name} {shape}' for name, shape in wrong[:4])}")
+    if not all(tensor.dtype == torch.float32 and bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise InvalidInput("weights must be finite 32-bit numbers")
+    return tensors
+
+
+def shapes_of(network: Network) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of a network's weights."""
+    return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+
+
+def moved(images: torch.Tensor, by: float, generator: torch.Generator) -> torch.Tensor:
+    """Each image shifted, zoomed and turned at random by up to ``by``; rows of features stay as they are.
+
+    >>> moved(torch.ones(2, 1, 8, 8), 0.1, torch.Generator().manual_seed(0)).shape
+    torch.Size([2, 1, 8, 8])
+    """
+    if by == 0 or images.ndim != 4:
+        return images
+    down, right, zoom, angle = (2 * torch.rand(4, len(images), generator=generator) - 1) * by
+    across, along = (1 + zoom) * torch.cos(angle), (1 + zoom) * torch.sin(angle)
+    # Coordinates go from -1 to 1, so that a shift by a share of the side is twice that share.
+    maps = torch.stack([torch.stack([across, -along, 2 * right], 1), torch.stack([along, across, 2 * down], 1)], 1)
+    grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
+    # What comes into view is as what was at the edge.
+    return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+# Groups are found among this many samples at most, in this many principal directions.
+LOOKED_AT, DIRECTIONS = 20_000, 40
+
+
+@dataclass(frozen=True)
+class Pretext:
+    """How many groups are told apart, in this many steps of this many samples; no steps leave a network as it is."""
+
+    groups: int = 100
+    steps: int = 1500
+    batch: int = 64
+    learning_rate: float = 0.05
+    moved: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("groups", 2), ("steps", 0), ("batch", 1)):
+            if getattr(self, name) < least:
+                raise InvalidInput(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+
+def learn_groups(network: Network, samples: torch.Tensor, plan: Pretext, seed: int) -> None:
+    """Train the network's body to tell groups of the samples apart; its head stays as it was."""
+    groups = min(plan.groups, len(samples) // 10)
+    if plan.steps == 0 or groups < 2 or not any(True for _ in network.body.parameters()):
+        return
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(len(samples), generator=generator)[:LOOKED_AT]
+    samples = samples[rows]
+    targets = torch.as_tensor(_groups(samples.flatten(1).numpy(), groups, seed))
+    head = nn.Linear(network.head.in_features, groups)
+    optimizer = torch.optim.SGD([*network.body.parameters(), *head.parameters()], plan.learning_rate, momentum=0.9)
+    for step in range(plan.steps):
+        for each in optimizer.param_groups:
+            each["lr"] = plan.learning_rate * (1 - step / plan.steps)
+        picked = torch.randint(len(samples), (plan.batch,), generator=generator)
+        features = network.features(moved(samples[picked], plan.moved, generator))
+        loss = functional.cross_entropy(head(features), targets[picked])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def _groups(rows: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Which of ``count`` groups each row belongs to, by k-means in the main directions."""
+    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.decomposition import PCA
+
+    reduced = PCA(min(DIRECTIONS, *rows.shape), random_state=seed).fit_transform(rows)
+    means = MiniBatchKMeans(count, random_state=seed, n_init=1, batch_size=2048)
+    found: np.ndarray = means.fit_predict(reduced).astype(np.int64)
+    return found
+
 
 # Samples that a trained network looks at in one go.
 INFERENCE_BATCH = 1000
@@ -68,7 +189,7 @@ def architecture_for(
 
 @dataclass(frozen=True)
 class Training:
-    """How a network takes a lesson: plain gradient descent with momentum on so many batches.
+    """How a network takes a lesson: plain gradient descent with momentum on this many batches.
 
     Images are ``moved`` a little each time they are seen: shifted and zoomed by up to this share of their side, and
     turned by up to this angle.
@@ -123,15 +244,15 @@ class NetworkLearner:
         self._network.spread.copy_(spread)
         if any(isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in self._network.modules()):
             raise InvalidInput(
-                f"{architecture.network} normalises over batches, which networks that train together cannot share; "
+                f"{architecture.network} normalizes over batches, which networks that train together cannot share; "
                 "choose strided-convolutions, perceptron or linear"
             )
         self._shapes = shapes_of(self._network)
-        self._initial = to_bytes(self._network.state_dict())
+        self._initial = weights_to_bytes(self._network.state_dict())
         self._public, self._pretext = public, pretext
 
     def begin(self) -> bytes:
-        """The network as it was initialised, or after it learned to tell groups of public samples apart.
+        """The network as it was initialized, or after it learned to tell groups of public samples apart.
 
         The latter takes as long as many rounds, so that the same start is not learned twice in a process.
         """
@@ -140,15 +261,15 @@ class NetworkLearner:
         named = hashlib.sha256(self._initial + np.ascontiguousarray(self._public).tobytes())
         named.update(repr((self._pretext, self._seed)).encode())
         if named.digest() not in STARTS:
-            self._network.load_state_dict(from_bytes(self._initial, self._shapes))
+            self._network.load_state_dict(read_weights(self._initial, self._shapes))
             with seeded_torch(self._seed):
                 learn_groups(self._network, self.architecture.tensor(self._public), self._pretext, self._seed)
-            STARTS[named.digest()] = to_bytes(self._network.state_dict())
+            STARTS[named.digest()] = weights_to_bytes(self._network.state_dict())
         return STARTS[named.digest()]
 
     def learn(self, model: bytes, lesson: Lesson, seed: int) -> bytes:
         """The network after some batches of the lesson, each sample as likely as its weight."""
-        self._network.load_state_dict(from_bytes(model, self._shapes))
+        self._network.load_state_dict(read_weights(model, self._shapes))
         if not (lesson.weights > 0).any():
             return model
         samples, plan = self.architecture.tensor(lesson.samples), self.training
@@ -167,11 +288,11 @@ class NetworkLearner:
             optimizer.step()
         learned = self._network.state_dict()
         # A lesson that went astray is forgotten: what was paid for in all the rounds before is not lost to it.
-        return to_bytes(learned) if all(bool(each.isfinite().all()) for each in learned.values()) else model
+        return weights_to_bytes(learned) if all(bool(each.isfinite().all()) for each in learned.values()) else model
 
     def probabilities(self, model: bytes, samples: NDArray[Any]) -> Reals:
         """One row of class probabilities a sample."""
-        self._network.load_state_dict(from_bytes(model, self._shapes))
+        self._network.load_state_dict(read_weights(model, self._shapes))
         results = []
         with torch.no_grad():
             for start in range(0, len(samples), INFERENCE_BATCH):
@@ -186,7 +307,7 @@ class NetworkLearner:
         classifier.classes_ = self.names
         classifier.shape_ = self.architecture.shape
         classifier.network_ = build(self.architecture.network, self.architecture.shape, len(self.names))
-        classifier.network_.load_state_dict(from_bytes(model, self._shapes))
+        classifier.network_.load_state_dict(read_weights(model, self._shapes))
         classifier.network_.eval()
         return classifier
 

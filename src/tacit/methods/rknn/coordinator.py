@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Integers, Mechanism, Representation
 from tacit.core.release import Release, gather
-from tacit.methods.rknn.connections import NEAREST, balanced_heights
+from tacit.methods.rknn.propagation import iterative_proportional_fitting, lead
 from tacit.methods.rknn.queries import Clusters, cluster, margins
 from tacit.methods.rknn.reading import Reader
 from tacit.methods.rknn.selection import SELECTIONS, UNASKED
-from tacit.methods.rknn.spreading import lead, shared_out
+from tacit.methods.rknn.voting_rules import NEAREST, balanced_offsets
 from tacit.methods.rknn.wire import VoteAsk
 
 __all__ = ["BALANCED", "Labeling", "Revision", "Round", "VoteCoordinator", "VoteState", "round_requests"]
@@ -94,7 +94,7 @@ class VoteCoordinator:
     """Asks once, or again in the view of a student that learned from the answers.
 
     ``spread`` may improve on the labels that clusters give, from public samples; ``revise`` trains the student
-    between rounds. ``connections`` says which queries a record votes for: the nearest, the nearest with ``balanced``
+    between rounds. ``voting_rule`` says which queries a record votes for: the nearest, the nearest with ``balanced``
     numbers of public samples, or by a published rule.
     """
 
@@ -108,7 +108,7 @@ class VoteCoordinator:
         request: str,
         spread: Callable[[Labeling], Labeling] | None = None,
         revise: Callable[[Labeling], Revision] | None = None,
-        connections: str = NEAREST,
+        voting_rule: str = NEAREST,
         purpose: str = "reverse k-NN labels",
     ) -> None:
         for number, each in enumerate(rounds, start=1):
@@ -128,7 +128,7 @@ class VoteCoordinator:
         self._request = request
         self._spread = spread
         self._revise = revise
-        self._connections = connections
+        self._voting_rule = voting_rule
         self._purpose = purpose
 
     def begin(self) -> VoteState:
@@ -141,18 +141,20 @@ class VoteCoordinator:
         number = len(state.answers)
         if number == len(self._rounds):
             return None
-        several, balanced = len(self._rounds) > 1, self._connections == BALANCED
+        several, balanced = len(self._rounds) > 1, self._voting_rule == BALANCED
         return VoteAsk(
             queries=state.clusters.centres,
             representation=state.representation,
             neighbors=self._neighbors,
-            names=self._names,
+            class_names=self._names,
             space=hashlib.sha256(state.encoded.tobytes()).hexdigest(),
             mechanism=self._rounds[number].mechanism,
             purpose=self._purpose + (f", round {number + 1} of {len(self._rounds)}" if several else ""),
             request=round_requests(self._request, len(self._rounds))[number],
-            heights=balanced_heights(state.encoded, state.clusters.centres, self._neighbors) if balanced else None,
-            connections=NEAREST if balanced else self._connections,
+            query_offsets=balanced_offsets(state.encoded, state.clusters.centres, self._neighbors)
+            if balanced
+            else None,
+            voting_rule=NEAREST if balanced else self._voting_rule,
         )
 
     def fold(self, state: VoteState, answers: Sequence[Release[Any]]) -> VoteState:
@@ -194,7 +196,7 @@ class VoteCoordinator:
             probabilities = query_probabilities[part.membership]
             if this.proportions and state.guesses is not None:
                 # The answer says how many of a cluster are of each class; the student may know which.
-                probabilities = shared_out(query_probabilities, part.membership, state.guesses)
+                probabilities = iterative_proportional_fitting(query_probabilities, part.membership, state.guesses)
                 labels, confidence = probabilities.argmax(axis=1).astype(np.int64), lead(probabilities)
         labeling = Labeling(state.clusters, query_labels, labels, confidence, probabilities)
         return labeling if self._spread is None else self._spread(labeling)

@@ -9,8 +9,8 @@ from tacit.core.protocols import LocalMechanism
 from tacit.mechanisms.accuracy import gap_needed
 from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.shuffle.flooded_messages import FloodedMessages
-from tacit.mechanisms.shuffle.flooding_plan import plan_flooding
+from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
+from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.choice import ERROR, Choice, said
@@ -48,7 +48,7 @@ def choose_local(
 def choose_shuffled(
     records: int, queries: int, classes: int, neighbors: int, epsilon: Fraction, delta: Fraction, name: str = "auto"
 ) -> Choice:
-    """One message a holder with amplification, many with noise shares, or with ``auto`` the one with less noise.
+    """One message per holder with amplification, many with noise shares, or with ``auto`` the one with less noise.
 
     >>> choose_shuffled(60_000, 40, 10, 1, Fraction(1), Fraction(1, 10**6)).name
     'many messages'
@@ -68,11 +68,11 @@ def choose_shuffled(
     return min(tried, key=lambda choice: choice.gap)
 
 
-Candidate = tuple[FloodedMessages | SingleMessage, float, str]
+Candidate = tuple[MultiMessageNoise | SingleMessage, float, str]
 
 
 def _many(records: int, cells: int, neighbors: int, epsilon: Fraction, delta: Fraction) -> Candidate:
-    plan = plan_flooding(epsilon, delta, cells, records, ones=neighbors)
+    plan = plan_noise_messages(epsilon, delta, cells, records, ones=neighbors)
     words = f"holders send about {plan.messages:.1f} messages each, whose noise adds up to a curator's"
     return plan, plan.variance(records), words
 

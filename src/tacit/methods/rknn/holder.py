@@ -1,9 +1,13 @@
-"""The side that sees records: count the votes, and let them out through the gate only."""
+"""The side that sees records: count the votes, and let them out through the gate only.
+
+A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be counted. The gate
+pays, and only then are records read. From there nothing is refused: a record that cannot be encoded or compared casts
+an empty vote, or among a crowd a made-up one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,58 +15,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Integers
+from tacit.core.randomness import Randomness, permutations
 from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING, Sensitivity, vote_sensitivity
-from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.central.sealed_table import SealedTable
-from tacit.mechanisms.local.bit_response import BitResponse
-from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_response import GeneralizedResponse
-from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
-from tacit.mechanisms.local.separation import Separation
-from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.vote_shape import VoteShape
-from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
-from tacit.mechanisms.shuffle.sealed_messages import SealedMessages
+from tacit.core.sensitivity import ANYTHING
+from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
+from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, crowd_door, table_door
+from tacit.mechanisms.description import require_quorum
+from tacit.mechanisms.door import Door
 from tacit.mechanisms.shuffle.shuffled import Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
-from tacit.methods.rknn.connections import NEAREST, published_connections, published_sensitivity, similarities
-from tacit.methods.rknn.wire import VoteAsk
+from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.methods.rknn.voting_rules import NEAREST, published_votes, similarities
+from tacit.methods.rknn.wire import VoteAsk, require_counted
 from tacit.neighbors import nearest_queries, vote_counts
+from tacit.neighbors.search import Search
 from tacit.private.gate import Gate
-from tacit.private.records import Private, Records, combine
-from tacit.representations.encoded_cache import EncodedCache, has_name
+from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.partition import bounded, require_owned
+from tacit.private.records import Private, Records, Schema, combine, public_size, schema_of
+from tacit.representations.encoded_cache import EncodedCache
 
-__all__ = ["VoteCrowd", "VoteHolder"]
+__all__ = ["AT_NODE", "CROWD", "LOCAL_MECHANISMS", "TABLE_MECHANISMS", "VOTES", "VoteCrowd", "VoteHolder"]
 
-# Rows encoded at a time: enough to keep matrix products busy, little enough to forget the size of the data set.
-CHUNK = 8192
-CURATOR_MECHANISMS = (
-    PermuteAndFlip,
-    DiscreteLaplaceNoise,
-    DiscreteGaussianNoise,
-    DistributedLaplace,
-    MaskedShare,
-    SealedTable,
-)
-CROWD_MECHANISMS = (
-    BitResponse,
-    Collision,
-    Concatenation,
-    GeneralizedResponse,
-    LinearHashing,
-    LocalLaplace,
-    SealedMessages,
-    Separation,
-    Shuffled,
-    SubsetSelection,
-)
+# The default adds the same noise to votes as to sums, so that its price does not depend on what it asks.
+TABLE_MECHANISMS = (*RECORD_VOTES, RoundedGaussianNoise)
+LOCAL_MECHANISMS = LOCAL
+VOTES = table_door("a holder of votes", TABLE_MECHANISMS)
+CROWD = crowd_door("a crowd")
 
 
 class VoteHolder:
@@ -70,8 +49,8 @@ class VoteHolder:
 
     Votes of all the sets are added up before the gate, so the answer does not depend on how records are
     spread over the sets. The privacy unit and the adjacency are those of the gate's account; a question whose
-    mechanism is calibrated for less is refused by the gate. Encodings of records are kept only where the holder
-    passes a ``cache`` of its own.
+    mechanism is calibrated for less is refused by the gate, and of a person no more records are counted than the
+    unit has. Encodings of records are kept only where the holder passes a ``cache`` of its own.
     """
 
     def __init__(
@@ -84,7 +63,7 @@ class VoteHolder:
         if not records:
             raise InvalidInput("a holder needs at least one set of records")
         require_counted(gate.unit)
-        require_bounded(records, gate.unit)
+        require_owned(records, gate.unit)
         self._records = list(records)
         self._gate = gate
         self._progress = progress
@@ -92,52 +71,42 @@ class VoteHolder:
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The mechanism's view of the votes, paid for."""
-        require_known(ask, CURATOR_MECHANISMS)
-        moves = self._moves(ask)
-        with telling_nothing():
-            if ask.connections == NEAREST:
-                counts = combine([part.map(partial(self._count, ask)) for part in self._records], sum_tables)
-            else:
-                counts = combine(self._records, partial(count_together, ask, self._cache))
-        return self._gate.release(counts, moves, ask.mechanism, ask.purpose, ask.request, ask.question)
-
-    def _moves(self, ask: VoteAsk) -> Sensitivity:
-        """How far the votes move when one of the account's privacy units changes."""
-        unit, replace = self._gate.unit, self._gate.adjacency is Adjacency.REPLACE_ONE
-        if ask.connections == NEAREST:
-            return vote_sensitivity(
-                queries=len(ask.queries),
-                classes=ask.classes,
-                neighbors=ask.neighbors,
-                labels=ask.labels or 1,
-                records=unit.records,
-                replace=replace,
-                voters=ask.labels is not None,
-            )
-        if not replace or unit.column is not None:
-            raise InvalidInput(
-                f"{ask.connections} connections move with the number of records, which only replace-one adjacency "
-                "between single records makes public"
-            )
-        sizes: list[int] = []
+        VOTES.require(ask.mechanism, self._gate.named)
         for part in self._records:
-            part.map(lambda records: sizes.append(len(records.labels)))
-        return published_sensitivity(len(ask.queries), ask.classes, ask.neighbors, sum(sizes))
+            require_fit(ask, schema_of(part))
+        unit, adjacency = self._gate.unit, self._gate.adjacency
+        sensitivity = ask.sensitivity(unit, adjacency, lambda: public_size(self._records, unit, adjacency))
+        counts = combine(self._records, partial(self._counted, ask))
+        return self._gate.release(
+            counts,
+            lambda: np.zeros(ask.table_shape, dtype=np.int64),
+            sensitivity,
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
+
+    def _counted(self, ask: VoteAsk, parts: list[Records]) -> Integers:
+        parts = bounded(parts, self._gate.unit, self._gate.randomness)
+        if ask.voting_rule != NEAREST:
+            return count_together(ask, self._cache, parts)
+        return sum_tables([self._count(ask, part) for part in parts])
 
     def _count(self, ask: VoteAsk, records: Records) -> Integers:
         if ask.labels is None:
-            labels, columns = class_of_each(records), ask.classes
+            labels, columns = records.labels, ask.classes
         else:
             sets = label_sets(ask, records)
             labels, columns = np.column_stack([sets, np.ones(len(sets), dtype=np.bool_)]), ask.classes + 1
         return vote_counts(
-            encoded_chunks(ask, records.samples, self._cache),
+            encoded_chunks(ask.representation, records.samples, self._cache),
             labels,
             ask.queries,
             ask.neighbors,
             columns,
             progress=self._progress,
-            heights=ask.heights,
+            query_offsets=ask.query_offsets,
         )
 
 
@@ -147,6 +116,10 @@ class VoteCrowd:
     A record's answer is the set of its cells, (query, label) for its k nearest queries, with sets of labels filled
     up to the same size by made-up ones. The account stands for each of the
     holders: they hold different records, so what one of them pays is what all of them pay.
+
+    A record that cannot be encoded or compared, or has no such label, answers with queries and labels drawn at
+    random. That is a mixture of what other records would send, so it is as close to each of them as they are to each
+    other, and it says nothing.
     """
 
     def __init__(
@@ -161,7 +134,7 @@ class VoteCrowd:
         if gate.unit.records != 1:
             raise InvalidInput("a holder of a crowd answers for one record; bound persons to one record each")
         require_counted(gate.unit)
-        require_bounded(records, gate.unit)
+        require_owned(records, gate.unit)
         self._records = list(records)
         self._gate = gate
         self._progress = progress
@@ -169,107 +142,99 @@ class VoteCrowd:
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The messages of all holders, paid for."""
-        require_known(ask, CROWD_MECHANISMS)
-        if ask.connections != NEAREST:
-            raise InvalidInput(f"{ask.connections} connections need every record in one place; a crowd has none")
+        CROWD.require(ask.mechanism, self._gate.named)
+        if ask.voting_rule != NEAREST:
+            raise InvalidInput(f"{ask.voting_rule} votes need every record in one place; a crowd has none")
         require_domain(ask)
-        with telling_nothing():
-            cells = combine([part.map(partial(self._cells, ask)) for part in self._records], np.concatenate)
-        return self._gate.release(cells, ANYTHING, ask.mechanism, ask.purpose, ask.request, ask.question)
+        for part in self._records:
+            require_fit(ask, schema_of(part))
+        size = public_size(self._records, self._gate.unit, self._gate.adjacency)
+        mechanism: Any = ask.mechanism
+        require_quorum(size, mechanism.quorum)
+        cells = combine(self._records, partial(self._cells, ask))
+        return self._gate.release(
+            cells,
+            lambda: made_up_cells(ask, size, self._gate.randomness),
+            ANYTHING,
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
 
-    def _cells(self, ask: VoteAsk, records: Records) -> Integers:
+    def _cells(self, ask: VoteAsk, parts: list[Records]) -> Integers:
+        parts = bounded(parts, self._gate.unit, self._gate.randomness)
+        cells = np.concatenate([self._own_cells(ask, part) for part in parts])
+        empty = np.flatnonzero(cells[:, 0] < 0)
+        cells[empty] = made_up_cells(ask, len(empty), self._gate.randomness)
+        return cells
+
+    def _own_cells(self, ask: VoteAsk, records: Records) -> Integers:
+        """The cells of each record; a row of -1 for one that has none."""
         if ask.labels is None:
-            held, columns = class_of_each(records)[:, None], ask.classes
+            held, columns = records.labels[:, None], ask.classes
         else:
             held, columns = filled_sets(label_sets(ask, records), ask.labels), ask.classes + ask.labels
-        if held.max(initial=0) >= columns or held.min(initial=0) < 0:
-            raise InvalidInput("a label is not among the classes that are asked about")
-        chunks = encoded_chunks(ask, records.samples, self._cache)
-        near = nearest_queries(chunks, ask.queries, ask.neighbors, progress=self._progress, heights=ask.heights)
-        cells = near.astype(np.int64)[:, :, None] * columns + held[:, None, :]
-        return cells.reshape(len(cells), -1)
-
-
-def require_known(ask: VoteAsk, mechanisms: tuple[type, ...]) -> None:
-    """Refuse a mechanism that is not one of ours: whoever asks could bring one that claims to cost nothing."""
-    if not isinstance(ask.mechanism, mechanisms):
-        raise InvalidInput(
-            f"this holder does not answer through {type(ask.mechanism).__name__}; it knows "
-            f"{', '.join(sorted(each.__name__ for each in mechanisms))}"
+        chunks = encoded_chunks(ask.representation, records.samples, self._cache)
+        near = nearest_queries(
+            chunks, ask.queries, ask.neighbors, progress=self._progress, query_offsets=ask.query_offsets
         )
+        cells: Integers = (near[:, :, None] * columns + held[:, None, :]).reshape(len(near), -1)
+        named = ((held >= 0) & (held < columns)).all(axis=1)
+        cells[(near[:, 0] < 0) | ~named] = -1
+        return cells
+
+
+def made_up_cells(ask: VoteAsk, count: int, randomness: Randomness) -> Integers:
+    """The cells of that many clients with queries and labels drawn uniformly, as the answer of who has none.
+
+    >>> from tacit.core.randomness import SeededRandomness
+    >>> from tacit.representations.scaled import Identity
+    >>> queries = np.zeros((3, 1), dtype=np.float32)
+    >>> ask = VoteAsk(queries, Identity(1), 2, ("a", "b"), "c0ffee", None, "labels", "r-1")
+    >>> made_up_cells(ask, 2, SeededRandomness(1)).tolist()
+    [[1, 5], [1, 5]]
+    """
+    columns, labels = ask.classes + (ask.labels or 0), ask.labels or 1
+    cells = np.empty((count, ask.neighbors * labels), dtype=np.int64)
+    for client in range(count):
+        near = np.sort(permutations(1, len(ask.queries), randomness)[0][: ask.neighbors])
+        held = np.sort(permutations(1, columns, randomness)[0][:labels])
+        cells[client] = (near[:, None] * columns + held).ravel()
+    return cells
 
 
 def require_domain(ask: VoteAsk) -> None:
     """Refuse a crowd's mechanism that is made for other cells: it would fail on some records and not on others."""
-    made: Any = ask.mechanism
-    if isinstance(made, Shuffled | SealedMessages):
-        made = made.inner.mechanism if isinstance(made.inner, SingleMessage) else made.inner
+    mechanism: Any = ask.mechanism
     queries, columns, labels = len(ask.queries), ask.classes + (ask.labels or 0), ask.labels or 1
-    if isinstance(made, Separation | Concatenation):
-        fits = made.shape == VoteShape(queries, columns, ask.neighbors, labels)
-    else:
-        fits = (made.cells, made.ones) == (queries * columns, ask.neighbors * labels)
-    if not fits:
+    if not mechanism.made_for(queries, columns, ask.neighbors, labels):
         raise InvalidInput(
-            f"{type(made).__name__} is not made for {ask.neighbors} of {queries} queries with {labels} of {columns} "
-            "labels each; nothing was charged"
+            f"{type(mechanism).__name__} is not made for {ask.neighbors} of {queries} queries with {labels} of "
+            f"{columns} labels each; nothing was charged"
         )
 
 
-def require_counted(unit: Unit) -> None:
-    """Refuse an account that protects a holder with all its records: all its votes could change, not those of a few.
+def require_fit(ask: VoteAsk, schema: Schema) -> None:
+    """Refuse a question that records of this kind cannot answer, by trying it on a made-up one.
 
-    >>> require_counted(Unit())
+    No record is looked at: whoever asks learns what kind of records they are, which is public, and nothing else.
     """
-    if unit.holder:
-        raise InvalidInput(
-            "votes protect records, or persons with a bounded number of them; the account a whole holder"
-        )
-
-
-def require_bounded(parts: Sequence[Private[Records]], unit: Unit) -> None:
-    """Refuse records of persons that were not cut down to the number the account's unit allows."""
-    if unit.column is None:
-        return
-
-    def check(records: list[Records]) -> None:
-        owners = [each.persons for each in records if each.persons is not None]
-        if len(owners) < len(records):
-            raise InvalidInput("the account protects persons, so every set of records needs its person column")
-        counts = np.unique(np.concatenate(owners), return_counts=True)[1]
-        if counts.max(initial=0) > unit.records:
-            raise InvalidInput(f"the account protects persons of at most {unit.records} records; bound them first")
-
-    combine(list(parts), check)
-
-
-@contextmanager
-def telling_nothing() -> Iterator[None]:
-    """Work on records whose failure must not say what was in them: an error is a message to whoever asked."""
-    try:
-        yield
-    except Exception:
-        raise InvalidInput(
-            "the records do not fit the question (its features, its classes or its size); nothing was charged"
-        ) from None
-
-
-def class_of_each(records: Records) -> Integers:
-    """The class index of each record, where each must have one."""
-    if records.labels.ndim != 1:
-        raise InvalidInput("records carry sets of labels, the question is about one label each")
-    labels: Integers = records.labels
-    return labels
+    if (schema.sets is None) != (ask.labels is None):
+        held = "one label each" if schema.sets is None else "sets of labels"
+        raise InvalidInput(f"records carry {held}, and the question is about the other kind; nothing was charged")
+    if schema.sets is not None and schema.sets != ask.classes:
+        raise InvalidInput("records must carry sets of the classes that are asked about; nothing was charged")
+    require_encodable(ask.representation, schema.blank, ask.queries.shape[1])
+    Search(ask.queries, ask.neighbors, block_bytes=1, query_offsets=ask.query_offsets)
 
 
 def label_sets(ask: VoteAsk, records: Records) -> NDArray[np.bool_]:
     """The label sets as a table (n, classes), of a larger set than the question allows only its first labels.
 
-    To refuse would tell whoever asks, for nothing, that there is a record with so many labels.
+    To refuse would tell whoever asks, for nothing, that there is a record with this many labels.
     """
     sets: NDArray[np.bool_] = records.labels
-    if sets.ndim != 2 or sets.dtype != np.bool_ or sets.shape[1] != ask.classes:
-        raise InvalidInput("records must carry sets of the classes that are asked about")
     assert ask.labels is not None
     first: NDArray[np.bool_] = sets & (np.cumsum(sets, axis=1) <= ask.labels)
     return first
@@ -287,25 +252,14 @@ def filled_sets(sets: NDArray[np.bool_], size: int) -> Integers:
 
 def count_together(ask: VoteAsk, cache: EncodedCache | None, parts: list[Records]) -> Integers:
     """The votes where the connections of all records are chosen together, by a published rule."""
-    features = np.concatenate([chunk for each in parts for chunk in encoded_chunks(ask, each.samples, cache)])
-    labels = np.concatenate([class_of_each(each) for each in parts])
-    near = published_connections(similarities(features, ask.queries), ask.neighbors, ask.connections)
+    chunks = [chunk for each in parts for chunk in encoded_chunks(ask.representation, each.samples, cache)]
+    features = np.concatenate(chunks)
+    labels = np.concatenate([each.labels for each in parts])
+    voting = np.isfinite(features).all(axis=1) & (labels >= 0) & (labels < ask.classes)
+    near = published_votes(similarities(features[voting], ask.queries), ask.neighbors, ask.voting_rule)
     counts = np.zeros((len(ask.queries), ask.classes), dtype=np.int64)
-    np.add.at(counts, (near, labels[:, None]), 1)
+    np.add.at(counts, (near, labels[voting][:, None]), 1)
     return counts
-
-
-def encoded_chunks(
-    ask: VoteAsk, samples: NDArray[Any], cache: EncodedCache | None = None
-) -> Iterator[NDArray[np.float32]]:
-    """The samples in the representation's space, a few thousand at a time; read from the holder's cache, if it has one.
-
-    A sample's features do not depend on the others, so neither does what is cached on how samples fall into chunks.
-    """
-    kept = cache if cache is not None and has_name(ask.representation) else None
-    for start in range(0, len(samples), CHUNK):
-        chunk = samples[start : start + CHUNK]
-        yield ask.representation.encode(chunk) if kept is None else kept.encode(ask.representation, chunk)
 
 
 def sum_tables(tables: list[Integers]) -> Integers:
@@ -316,3 +270,22 @@ def sum_tables(tables: list[Integers]) -> Integers:
     """
     total: Integers = np.sum(tables, axis=0, dtype=np.int64)
     return total
+
+
+def answer_at_node(ask: VoteAsk, context: NodeContext) -> Release[Any]:
+    """The answer of a node: of its records' votes together, or of each record as a client of a crowd."""
+    mechanism: Any = ask.mechanism
+    side = VoteCrowd if mechanism.statistic in ("local", "shuffle") else VoteHolder
+    return side([context.records], context.gate).answer(ask)
+
+
+AT_NODE = NodeSide(
+    answer_at_node,
+    {
+        VoteAsk: table_doors(TABLE_MECHANISMS, "a curator of records' votes")
+        | {
+            "answer": Door("a plain answer", (*TABLE_MECHANISMS, *LOCAL_MECHANISMS), CROWD.inside),
+            "submit": Door("a batch", (*TABLE_MECHANISMS, Shuffled), CROWD.inside),
+        }
+    },
+)

@@ -4,7 +4,7 @@ A record with several labels votes with each of them, so a query has no single w
 the share of the query's voters who have it, and both numbers are noisy: the label's count and the number of voters.
 
 Law. A query with N voters, of whom a share π have label y, is seen as z_N = N + noise and z_y = Nπ + noise. With a
-weight v_y(π) for each share, common to all queries and fitted to them by expectation maximisation,
+weight v_y(π) for each share, common to all queries and fitted to them by expectation maximization,
 
     P(π | z) ∝ v_y(π) · Σ_N f(z_N − N) · f(z_y − Nπ),
 
@@ -14,18 +14,49 @@ that is at least one half. All of it is post-processing of what was paid for, th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
+from tacit.core.guarantee import Adjacency, Trust
+from tacit.core.protocols import Estimates, Integers, Mechanism, Representation
+from tacit.core.rational import whole
+from tacit.core.release import Release
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.local.choice import choose
+from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.vote_shape import VoteShape
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.methods.rknn.choice import Choice
+from tacit.methods.rknn.options import ReverseKNN
+from tacit.methods.rknn.plan import Plan, PlannedRound, represented
+from tacit.methods.rknn.pooling import Pooled
 from tacit.methods.rknn.posterior import Noise
+from tacit.methods.rknn.queries import Clusters, cluster, suggest_queries
+from tacit.methods.rknn.reading import LabelReader
+from tacit.methods.rknn.voting_rules import balanced_offsets
+from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
+from tacit.methods.task import Nodes, Task
 
-__all__ = ["SetCountReader", "SetMessageReader", "SetReading", "label_chances"]
+__all__ = [
+    "SetCoordinator",
+    "SetCountReader",
+    "SetLabeling",
+    "SetMessageReader",
+    "SetReading",
+    "label_chances",
+    "plan_sets",
+]
 
 Reals = NDArray[np.float64]
 
@@ -55,8 +86,12 @@ class SetCountReader:
 
     noise: Noise
 
-    def __call__(self, answer: Integers) -> SetReading:
-        """Read one answer."""
+    def __call__(self, answer: Integers | Pooled) -> SetReading:
+        """Read one answer, of a curator or of nodes whose noises add up."""
+        if isinstance(answer, Pooled):
+            deviation = self.noise.deviation * math.sqrt(answer.nodes * answer.inflation)
+            noise = self.noise if answer.nodes == 1 else Noise("gaussian", deviation)
+            return SetReading(label_chances(answer.counts[:, :-1], answer.counts[:, -1], noise, noise))
         return SetReading(label_chances(answer[:, :-1], answer[:, -1], self.noise, self.noise))
 
 
@@ -124,3 +159,167 @@ def _log_density(values: Reals, noise: Noise) -> Reals:
     """The logarithm of the noise's density, up to a constant."""
     scaled = values / noise.scale
     return -abs(scaled) if noise.law == "laplace" else -(scaled**2) / 2
+
+
+Reader = Callable[[Any], SetReading]
+# A share of voters is told from one half once half the voters exceed the noise of the count and of half the voters
+# with 99 % certainty: 2 · 2.33 · √(1 + 1/4) standard deviations of one noise.
+LEAD = 5.2
+
+
+@dataclass(frozen=True)
+class SetLabeling:
+    """How likely each query's samples have each label, (queries, classes), and which samples are a query's."""
+
+    clusters: Clusters
+    chances: Reals
+
+
+class SetCoordinator:
+    """Asks once which labels the records near each query have."""
+
+    def __init__(
+        self,
+        public: NDArray[Any],
+        representation: Representation,
+        queries: int,
+        mechanism: Mechanism[Any, Any],
+        reader: Reader,
+        neighbors: int,
+        names: Iterable[Any],
+        request: str,
+        max_labels: int,
+        balanced: bool,
+    ) -> None:
+        encoded = representation.encode(public)
+        self._clusters, self._reader = cluster(encoded, queries), reader
+        self._ask = VoteAsk(
+            queries=self._clusters.centres,
+            representation=representation,
+            neighbors=neighbors,
+            class_names=tuple(map(str, names)),
+            space=hashlib.sha256(encoded.tobytes()).hexdigest(),
+            mechanism=mechanism,
+            purpose="reverse k-NN labels, sets",
+            request=request,
+            query_offsets=balanced_offsets(encoded, self._clusters.centres, neighbors) if balanced else None,
+            labels=max_labels,
+        )
+
+    def begin(self) -> Release[SetLabeling] | None:
+        """Nothing is known yet."""
+        return None
+
+    def ask(self, state: Release[SetLabeling] | None) -> VoteAsk | None:
+        """The one question, until it is answered."""
+        return self._ask if state is None else None
+
+    def fold(self, state: Release[SetLabeling] | None, answers: Sequence[Release[Any]]) -> Release[SetLabeling]:
+        """Read the one answer."""
+        if len(answers) != 1:
+            raise InvalidInput(f"labeling takes one answer, the curator's or the crowd's; got {len(answers)}")
+        return answers[0].map(lambda answer: SetLabeling(self._clusters, self._reader(answer).chances))
+
+    def result(self, state: Release[SetLabeling] | None) -> Release[SetLabeling]:
+        """How likely each label is near each query."""
+        if state is None:
+            raise InvalidInput("the run has no answer yet")
+        return state
+
+
+def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, Reader]:
+    """Every public choice where records have sets of labels, and how answers are read."""
+    classes, nodes = len(task.classes), task.nodes
+    if options.max_labels is None:
+        raise InvalidInput("max_labels must say how many labels a record may have: it sets the noise, and is public")
+    labels, neighbors = whole(options.max_labels, "max_labels"), whole(options.neighbors, "neighbors")
+    if labels > classes:
+        raise InvalidInput(f"max_labels must be between 1 and the {classes} classes, got {labels}")
+    if task.unit.column is not None or task.adjacency is not Adjacency.REPLACE_ONE:
+        raise InvalidInput("sets of labels are protected per record, under replace-one adjacency")
+    if whole(options.iterations, "iterations") != 1 or options.labels == "proportions":
+        raise InvalidInput("sets of labels are asked about once: leave out iterations and proportions")
+    allowed = (Trust.CENTRAL, Trust.LOCAL) if nodes is None else (Trust.CENTRAL, Trust.LOCAL, Trust.MASKED)
+    task.trusting(*allowed, default=trust)
+    crowd = trust is Trust.LOCAL and (nodes is None or nodes.holders == "records")
+
+    def chosen(asked: int) -> _Chosen:
+        if crowd:
+            return _local(task.units, asked, classes, neighbors, labels, task.budget, options.mechanism)
+        found = _central(asked, classes, neighbors, labels, task.budget, task.delta, options.mechanism)
+        return found if nodes is None or trust is Trust.CENTRAL else _over(found, nodes, trust, task.budget)
+
+    queries = options.queries
+    if queries is None:
+        lead = LEAD * chosen(max(2 * neighbors, len(task.public) // 5)).deviation
+        queries = suggest_queries(task.units, len(task.public), 2, neighbors, lead)
+    asked = whole(queries, "queries")
+    choice = chosen(asked)
+    name, fitted = represented(options.representation, task.public, asked)
+    made = Choice(choice.name, choice.mechanism, "every label is decided by itself", choice.deviation, LabelReader())
+    rounds = (PlannedRound(made, asked, "clusters", False),)
+    return Plan(rounds, neighbors, task.unit, task.adjacency, trust, name, fitted, ()), choice.reader
+
+
+def _over(found: _Chosen, nodes: Nodes, trust: Trust, epsilon: Fraction) -> _Chosen:
+    """The choice where nodes add noise each for itself or, under masks, shares of one noise."""
+    if trust is not Trust.MASKED:
+        return _Chosen(found.name, found.mechanism, found.reader, found.deviation * math.sqrt(nodes.nodes))
+    noise: Any = found.mechanism
+    if noise.noise_law is None or noise.noise_law.kind != "laplace":
+        raise InvalidInput("masked sums have shares of laplace noise, with delta 0")
+    shared = DistributedLaplace.for_epsilon(
+        epsilon, noise.l1, nodes.nodes, nodes.records, nodes.surviving, nodes.honest
+    )
+    deviation = math.sqrt(shared.variance(shared.holders))
+    return _Chosen("masked laplace", shared, SetCountReader(Noise("gaussian", deviation)), deviation)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A mechanism, its name, what its answers mean, and the standard deviation of one count under it."""
+
+    name: str
+    mechanism: Mechanism[Any, Any]
+    reader: Reader
+    deviation: float
+
+
+def _central(
+    queries: int, classes: int, neighbors: int, labels: int, epsilon: Fraction, delta: Fraction, name: str
+) -> _Chosen:
+    sensitivity = table_sensitivity(queries, classes, neighbors, labels=labels)
+    laplace = DiscreteLaplaceNoise.for_epsilon(epsilon, int(sensitivity.l1))
+    scale = float(laplace.scale)
+    options = {"laplace": _Chosen("laplace", laplace, SetCountReader(Noise("laplace", scale)), 2**0.5 * scale)}
+    if delta > 0:
+        gaussian = DiscreteGaussianNoise.for_budget(
+            epsilon, delta, squared_shift=int(sensitivity.l2_squared), unit_steps=True, repetitions=1, rule=Rule.PLANNED
+        )
+        sigma = float(gaussian.sigma)
+        options["gaussian"] = _Chosen("gaussian", gaussian, SetCountReader(Noise("gaussian", sigma)), sigma)
+    if name == "auto":
+        return min(options.values(), key=lambda each: each.deviation)
+    if name not in options:
+        raise InvalidInput(f"mechanism must be auto, laplace or, with delta above 0, gaussian; got {name!r}")
+    return options[name]
+
+
+def _local(
+    records: int, queries: int, classes: int, neighbors: int, labels: int, epsilon: Fraction, name: str
+) -> _Chosen:
+    # As many made-up classes as labels, so that every record has exactly the same number of cells.
+    shape = VoteShape(queries, classes + labels, neighbors, labels)
+    options = {each.name: each.mechanism for each in choose(shape.cells, shape.ones, epsilon).alternatives}
+    best = next(iter(options))
+    options |= {
+        "Separation": Separation(shape, epsilon),
+        "Concatenation, corrected": Concatenation(shape, epsilon, corrected=True),
+        "Concatenation, as published": Concatenation(shape, epsilon, corrected=False),
+    }
+    chosen = best if name == "auto" else name
+    if chosen not in options:
+        raise InvalidInput(f"mechanism must be auto or one of {', '.join(sorted(options))}; got {name!r}")
+    found = options[chosen]
+    reader = SetMessageReader(found.decode, classes, labels)
+    return _Chosen(chosen, found, reader, (records * found.variance_zero) ** 0.5)

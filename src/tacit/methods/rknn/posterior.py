@@ -10,14 +10,14 @@ K(z|μ) = Σ_a Poisson(a;μ)·f(z−a), f the noise's law,
 
     P(y | z) ∝ prior(y) · Σ_{N,π} w(N,π) · K(z_y | Nπ) · Π_{c≠y} K(z_c | N(1−π)/(Y−1)).
 
-The weights w are common to all queries and are fitted to them by expectation maximisation.
+The weights w are common to all queries and are fitted to them by expectation maximization.
 
 Proof that the order of the counts is kept (for an even prior and a log-concave f, which Laplace and Gaussian noise
 have). Poisson laws have a monotone likelihood ratio, and so has K(z|μ), its convolution with a log-concave law. As
 Nπ ≥ N(1−π)/(Y−1) for π ≥ 1/Y, exchanging y for a class with a smaller count lowers every term of the sum.
 
 Without the model, when every true count is as likely as another, the posterior is the law of the argmax of z with
-the noise added once more: ``tacit.mechanisms.argmax``.
+the noise added once more: ``tacit.mechanisms.accuracy``.
 """
 
 from __future__ import annotations
@@ -67,6 +67,15 @@ class Noise:
             raise InvalidInput(f"law must be laplace or gaussian, got {self.law!r}")
         if not 0 < self.scale < np.inf:
             raise InvalidInput(f"scale must be above 0 and finite, got {self.scale}")
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation, as that of the continuous law.
+
+        >>> Noise("gaussian", 5.0).deviation
+        5.0
+        """
+        return self.scale * (2**0.5 if self.law == "laplace" else 1.0)
 
 
 @dataclass(frozen=True)
@@ -211,7 +220,7 @@ def _laplace_kernel(values: Integers, means: Reals, scale: float, most: int) -> 
 def _gaussian_kernel(values: Integers, means: Reals, sigma: float) -> Reals:
     """The terms are log-concave in a and smooth, so 81 evenly spaced ones around the largest stand for all.
 
-    They are neighbours, or at most half their spread apart, and reach ten times the spread to both sides: what
+    They are neighbors, or at most half their spread apart, and reach ten times the spread to both sides: what
     lies between and beyond changes the sum by less than 1e-10 of it.
     """
     seen, mean = values[:, None].astype(np.float64), means[None, :]

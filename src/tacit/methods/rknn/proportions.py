@@ -5,7 +5,7 @@ are also what is known of a sample in the cluster: a cluster of six cats and fou
 however sure it is that cats lead. A student that learns them learns where classes meet.
 
 Law. A cell of the table (a query, a class) has a count that is Poisson with mean μ, seen with noise as z. Which means
-there are is common to all cells: weights w(μ) on a grid, fitted to the released counts by expectation maximisation.
+there are is common to all cells: weights w(μ) on a grid, fitted to the released counts by expectation maximization.
 Then E[μ | z] = Σ_μ μ·w(μ)·K(z|μ) / Σ_μ w(μ)·K(z|μ), with K of ``tacit.methods.rknn.posterior``, and a query's
 proportions are those of its cells' expected means. Counts that are no larger than the noise are drawn to what most
 cells are, almost nothing, where cutting at a threshold would lose some and keep others.

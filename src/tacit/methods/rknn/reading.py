@@ -68,12 +68,12 @@ class CountReader:
     """
 
     noise: Noise
-    one_to_one: bool = False
+    one_query_per_class: bool = False
     chances: Chances = calibrated_posterior
 
     def __call__(self, answer: Integers) -> Reading:
         """Read one answer."""
-        labels = one_class_each(answer) if self.one_to_one else answer.argmax(axis=1)
+        labels = one_class_each(answer) if self.one_query_per_class else answer.argmax(axis=1)
         return labels, self.chances(answer, self.noise)
 
 
@@ -83,7 +83,7 @@ class MessageReader:
 
     decode: Callable[[NDArray[Any]], Estimates]
     classes: int
-    one_to_one: bool = False
+    one_query_per_class: bool = False
     chances: Chances = calibrated_posterior
 
     def __call__(self, answer: NDArray[Any]) -> Reading:
@@ -91,5 +91,5 @@ class MessageReader:
         estimates = self.decode(answer)
         counts = estimates.counts.reshape(-1, self.classes)
         noise = Noise("gaussian", float(np.sqrt(estimates.variances.mean())))
-        labels = one_class_each(counts) if self.one_to_one else counts.argmax(axis=1)
+        labels = one_class_each(counts) if self.one_query_per_class else counts.argmax(axis=1)
         return labels, self.chances(np.rint(counts).astype(np.int64), noise)

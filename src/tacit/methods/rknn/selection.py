@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
+from tacit.methods.rknn.propagation import lead
 from tacit.methods.rknn.queries import Clusters, cluster
-from tacit.methods.rknn.spreading import lead
 
 __all__ = ["SELECTIONS", "UNASKED", "diverse", "least_sure", "unsureness"]
 

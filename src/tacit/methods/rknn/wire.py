@@ -3,14 +3,58 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Floats, Mechanism, Representation
-from tacit.methods.rknn.connections import CONNECTIONS, NEAREST
+from tacit.core.sensitivity import Sensitivity, vote_sensitivity
+from tacit.core.strict_reader import StrictReader
+from tacit.mechanisms.forms import AnswerForm
+from tacit.methods import question as asked
+from tacit.methods.rknn.voting_rules import NEAREST, VOTING_RULES, published_sensitivity
 
-__all__ = ["VoteAsk"]
+__all__ = ["VoteAsk", "require_counted", "table_sensitivity"]
+
+
+def require_counted(unit: Unit) -> None:
+    """Refuse an account that protects a holder with all its records: all its votes could change, not those of a few.
+
+    >>> require_counted(Unit())
+    """
+    if unit.holder:
+        raise InvalidInput(
+            "votes protect records, or persons with a bounded number of them; the account a whole holder"
+        )
+
+
+def table_sensitivity(
+    queries: int,
+    classes: int,
+    neighbors: int = 1,
+    unit: Unit = Unit(),  # noqa: B008
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    labels: int | None = None,
+) -> Sensitivity:
+    """How far the votes of all records move when one privacy unit changes: for planners, before there is a question.
+
+    ``labels`` is how many a record may have where it carries a set of them; then there is a column of voters, too.
+
+    >>> table_sensitivity(queries=40, classes=10, unit=Unit.person("patient", 3)).l1
+    6
+    """
+    require_counted(unit)
+    return vote_sensitivity(
+        queries=queries,
+        classes=classes,
+        neighbors=neighbors,
+        labels=labels or 1,
+        records=unit.records,
+        replace=adjacency == Adjacency.REPLACE_ONE,
+        voters=labels is not None,
+    )
 
 
 @dataclass(frozen=True)
@@ -18,50 +62,139 @@ class VoteAsk:
     """Which label do your records give each of these queries?
 
     Every record votes with its label for its ``neighbors`` nearest queries in the representation's space.
-    ``names`` are the classes, in the order of the labels' indices; ``space`` is a digest of the public samples as
-    the representation encodes them. The answer is what ``mechanism`` makes of the votes: one label a query, noisy
+    ``class_names`` are in the order of the labels' indices; ``space`` is a digest of the public samples as
+    the representation encodes them. The answer is what ``mechanism`` makes of the votes: one label per query, noisy
     counts, or messages of a crowd.
 
-    ``heights``, one a query and public, add their squares to the squared distances and so make votes more even.
+    ``query_offsets``, one per query and public, add their squares to the squared distances and so make votes more even.
     ``labels`` is how many labels a record may have at most, where records carry sets of them; such a record votes
     with each of its labels. A curator then also counts voters, in one more column; a record of a crowd fills its set
     up with made-up labels, of which there are as many as labels at most, so that all have the same size.
-    ``connections`` other than the nearest are the published rules, whose true sensitivity is that of all records.
+    ``voting_rule`` other than the nearest are the published rules, whose true sensitivity is that of all records.
     """
+
+    name: ClassVar[str] = "rknn-votes"
+    method: ClassVar[str] = "rknn"
+    may_refuse: ClassVar[bool] = False
 
     queries: Floats  # (s, features), in the representation's space
     representation: Representation
     neighbors: int
-    names: tuple[str, ...]
+    class_names: tuple[str, ...]
     space: str
     mechanism: Mechanism[Any, Any]
     purpose: str
     request: str
-    heights: Floats | None = None  # (s,)
+    query_offsets: Floats | None = None  # (s,)
     labels: int | None = None
-    connections: str = NEAREST
+    voting_rule: str = NEAREST
 
     def __post_init__(self) -> None:
-        if self.heights is not None and self.heights.shape != (len(self.queries),):
-            raise InvalidInput(f"heights must be one a query, got {self.heights.shape} for {len(self.queries)} queries")
+        if self.query_offsets is not None and self.query_offsets.shape != (len(self.queries),):
+            raise InvalidInput(
+                f"query_offsets must be one per query, got {self.query_offsets.shape} for {len(self.queries)} queries"
+            )
         if self.labels is not None and not 1 <= self.labels <= self.classes:
             raise InvalidInput(f"labels must be between 1 and the {self.classes} classes, got {self.labels}")
-        if self.connections not in CONNECTIONS:
-            raise InvalidInput(f"connections must be one of {', '.join(CONNECTIONS)}, got {self.connections!r}")
-        if self.connections != NEAREST and (self.heights is not None or self.labels is not None):
-            raise InvalidInput(f"{self.connections} connections go with neither heights nor sets of labels")
+        if self.voting_rule not in VOTING_RULES:
+            raise InvalidInput(f"voting_rule must be one of {', '.join(VOTING_RULES)}, got {self.voting_rule!r}")
+        if self.voting_rule != NEAREST and (self.query_offsets is not None or self.labels is not None):
+            raise InvalidInput(f"{self.voting_rule} votes go with neither query offsets nor sets of labels")
 
     @property
     def question(self) -> str:
         """A digest of what is asked, so that a retried request cannot stand for another question."""
-        raised = self.heights is not None
-        asked = (self.queries.shape, self.neighbors, self.names, self.space, raised, self.labels, self.connections)
-        content = hashlib.sha256(repr(asked).encode() + self.queries.tobytes())
-        if self.heights is not None:
-            content.update(self.heights.tobytes())
+        raised = self.query_offsets is not None
+        named = (self.queries.shape, self.neighbors, self.class_names, self.space, raised, self.labels)
+        content = hashlib.sha256(repr((*named, self.voting_rule)).encode() + self.queries.tobytes())
+        if self.query_offsets is not None:
+            content.update(self.query_offsets.tobytes())
         return content.hexdigest()
 
     @property
     def classes(self) -> int:
         """How many classes there are."""
-        return len(self.names)
+        return len(self.class_names)
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """A row per query; a column per class, and one of voters where records carry sets of labels."""
+        return len(self.queries), self.classes + (self.labels is not None)
+
+    def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
+        """What the mechanism makes of the votes of that many records.
+
+        >>> import numpy as np
+        >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+        >>> from tacit.representations.scaled import Identity
+        >>> queries = np.zeros((2, 3), dtype=np.float32)
+        >>> ask = VoteAsk(queries, Identity(3), 1, ("a", "b"), "c0ffee", PermuteAndFlip(1, 2), "labels", "r-1")
+        >>> ask.answer_form()
+        Numbers(shape=(2,), low=0, high=1)
+        >>> ask.answer_form().require(np.array([0, 7]))
+        Traceback (most recent call last):
+            ...
+        tacit.core.errors.InvalidInput: the answer must be whole numbers from 0 to 1
+        """
+        return asked.mechanism_form(self.mechanism, *self.table_shape, most_records)
+
+    def sensitivity(self, unit: Unit, adjacency: Adjacency, records: Callable[[], int] | None = None) -> Sensitivity:
+        """How far the table moves when one privacy unit changes.
+
+        A published rule moves with the number of ``records``, which only who has them all can tell.
+        """
+        if self.voting_rule == NEAREST:
+            return table_sensitivity(len(self.queries), self.classes, self.neighbors, unit, adjacency, self.labels)
+        if adjacency != Adjacency.REPLACE_ONE or unit.column is not None:
+            raise InvalidInput(
+                f"{self.voting_rule} connections move with the number of records, which only replace-one adjacency "
+                "between single records makes public"
+            )
+        if records is None:
+            raise InvalidInput(f"{self.voting_rule} connections need every record in one place, not tables of votes")
+        return published_sensitivity(len(self.queries), self.classes, self.neighbors, records())
+
+    def most_votes(self, records: int, holders: int = 1) -> tuple[int, int] | None:
+        """What a cell, and what all cells can come to: a record votes once per cell at most, and for its k queries
+        with each of its labels, and as a voter. By the published rules it may vote for more queries.
+        """
+        if self.voting_rule != NEAREST:
+            return None
+        return records, records * self.neighbors * (1 if self.labels is None else self.labels + 1)
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        return {
+            "queries": self.queries,
+            "representation": asked.representation_fields(self.representation),
+            "neighbors": self.neighbors,
+            "names": list(self.class_names),
+            "space": self.space,
+            "mechanism": asked.mechanism_fields(self.mechanism),
+            "heights": self.query_offsets,
+            "labels": self.labels,
+            "connections": self.voting_rule,
+            **asked.request_fields(self),
+        }
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> VoteAsk:
+        """The question that such values stand for, checked."""
+        queries = asked.read_points(fields, "queries")
+        names = fields.texts("names", asked.MOST_CLASSES)
+        # A crowd's sets of labels have a made-up label for each of theirs.
+        asked.require_small_table(fields, len(queries), 2 * len(names))
+        return cls(
+            queries=queries,
+            representation=asked.read_representation(fields.nested("representation")),
+            neighbors=fields.integer("neighbors", 1, len(queries)),
+            class_names=names,
+            space=fields.text("space"),
+            mechanism=asked.read_mechanism(fields.nested("mechanism")),
+            query_offsets=None
+            if fields.missing("heights")
+            else fields.array("heights", asked.NARROW, (len(queries),), 0, asked.LARGEST_VALUE),
+            labels=None if fields.missing("labels") else fields.integer("labels", 1, asked.MOST_CLASSES),
+            voting_rule=fields.one_of("connections", VOTING_RULES),
+            **asked.read_request(fields),
+        )

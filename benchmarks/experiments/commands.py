@@ -1,0 +1,160 @@
+"""``tacit bench``: the experiments, made by commands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+
+from experiments import fedmd_figures, privatekt_figures
+from experiments import rknn as rknn_figures
+from experiments.fedmd import FedBench
+from experiments.fedmd_theory import COMPUTED
+from experiments.privatekt import TransferBench
+from experiments.rknn_runs import Bench
+from experiments.table import Result, write_result
+from tacit.cli.screen import console, flowing
+from tacit.core.errors import InvalidInput
+from tacit.report.charts import Chart, draw_chart, draw_rows
+
+__all__ = ["app"]
+
+OUT = typer.Option(Path("docs/results"), help="Where tables, numbers and pictures are written.")
+CACHE = typer.Option(Path(".tacit-bench"), help="Where single measurements are kept.")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help=flowing("""Repeat the experiments: fixed parts of real data sets, several seeded runs, mean and spread.
+
+Data sets are read from their publishers' own files; nothing is downloaded. Measurements are kept as they are made, so
+a bench that is stopped goes on where it was."""),
+)
+
+
+@app.callback()
+def experiments() -> None:
+    """One command per method."""
+
+
+def _chosen(figure: str, known: Collection[str]) -> list[str]:
+    """The figures that were asked for, all of them known."""
+    figures = [each.strip() for each in figure.split(",")]
+    for each in figures:
+        if each not in known:
+            raise InvalidInput(f"unknown figure {each!r}: choose one of {', '.join(known)}")
+    return figures
+
+
+def _tell(text: str) -> None:
+    console.print(f"[dim]{escape(text)}[/dim]")
+
+
+def _written(result: Result, chart: Chart | None, out: Path) -> list[Path]:
+    """The files of a result, which is shown too; a chart is drawn beside it."""
+    console.print(result.markdown(), markup=False, highlight=False)
+    files = write_result(result, out)
+    return files if chart is None else [*files, draw_chart(chart, out / f"{result.name}.png")]
+
+
+def _name(files: list[Path]) -> None:
+    for file in files:
+        console.print(f"wrote {escape(str(file))}")
+
+
+@app.command()
+def rknn(
+    data: str = typer.Option(
+        ..., help="mnist, svhn, cifar10, or mnist-femnist: records of one hand, public samples of another."
+    ),
+    figure: str = typer.Option(
+        "table1",
+        help="table1, queries, neighbors, local, shuffle, iterations, teaching, multilabel, mechanisms, opacus, "
+        "stages, cost; or several: a,b.",
+    ),
+    folder: Path = typer.Option(..., help="The folder with the data set's published files."),
+    runs: int = typer.Option(5, min=1, help="Seeded runs of every line."),
+    out: Path = OUT,
+    cache: Path = CACHE,
+    kept: bool = typer.Option(False, "--kept", help="Run nothing: write what has been measured so far."),
+) -> None:
+    """Reverse k-NN labeling on images, beside the paper's figures.
+
+    Example: tacit bench rknn --data mnist --folder data/mnist --figure table1,mechanisms
+    """
+    figures = _chosen(figure, rknn_figures.FIGURES)
+    bench = Bench.open(data, folder, cache, runs, _tell, kept)
+    for each in figures:
+        result = rknn_figures.FIGURES[each](bench)
+        if kept:
+            result = result.measured()
+        files = _written(result, None, out)
+        lines = [(" · ".join(row.names.values()), row.values("labels"), row.values("test")) for row in result.rows]
+        if any(labels or test for _, labels, test in lines):
+            files.append(draw_rows(result.caption, lines, out / f"{result.name}.png"))
+        _name(files)
+
+
+@app.command()
+def privatekt(
+    data: str = typer.Option(..., help="mnist, pneumonia (PneumoniaMNIST) or text (medical abstracts)."),
+    folder: Path = typer.Option(..., help="The folder with the data set's published files."),
+    figure: str = typer.Option("main", help="main, totals, ablation, curve, growth; or several: a,b."),
+    rounds: int | None = typer.Option(None, min=1, help="Shorten or lengthen the runs; tables say how long they were."),
+    runs: int = typer.Option(3, min=1, help="Seeded runs of every line."),
+    out: Path = OUT,
+    cache: Path = CACHE,
+) -> None:
+    """Many holders answer a few questions a round: the authors' setting, totals, and what each part is worth.
+
+    Example: tacit bench privatekt --data mnist --folder data/mnist --figure main,totals
+    """
+    figures = _chosen(figure, privatekt_figures.FIGURES)
+    bench = TransferBench.open(data, folder, cache, runs, _tell, rounds)
+    for each in figures:
+        _name(_written(*privatekt_figures.FIGURES[each](bench), out))
+
+
+@app.command()
+def fedmd(
+    figure: str = typer.Option(
+        "subsets",
+        help="subsets, kinds, partitions, parties, convergence, schedule, guarantees; privacy and noise are "
+        "computed and need no data; or several: a,b.",
+    ),
+    data: str | None = typer.Option(
+        None, help="fashion or clothes (Fashion-MNIST; public MNIST, or unlabeled clothes), cifar10, femnist."
+    ),
+    folder: Path | None = typer.Option(
+        None, help="The folder with the published files: fashion-mnist/, mnist/, cifar10/, femnist-digits/."
+    ),
+    runs: int = typer.Option(3, min=1, help="Seeded runs of every line."),
+    out: Path = OUT,
+    cache: Path = CACHE,
+) -> None:
+    """Federations of different models, with and without a guarantee, beside the paper's figures.
+
+    Example: tacit bench fedmd --data fashion --folder data --figure subsets,partitions
+    """
+    measured = fedmd_figures.FIGURES
+    figures, bench = _chosen(figure, [*measured, *COMPUTED]), None
+    if any(each in measured for each in figures):
+        if data is None or folder is None:
+            raise InvalidInput("this figure is measured: give --data, and --folder with its files")
+        bench = FedBench.open(data, folder, cache, runs, _tell)
+    for each in figures:
+        result, chart = measured[each](bench) if bench is not None and each in measured else COMPUTED[each]()
+        files = _written(result, chart, out)
+        if chart is None:
+            lines = [
+                (" · ".join(value for value in row.names.values() if value), row.values("before"), row.values("after"))
+                for row in result.rows
+            ]
+            # The caption is in the table; beside a picture of a few lines there is no place for it.
+            title = f"{result.name}: mean test accuracy of the parties"
+            files.append(draw_rows(title, lines, out / f"{result.name}.png", ("before", "after")))
+        _name(files)

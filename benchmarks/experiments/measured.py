@@ -1,0 +1,93 @@
+"""One measurement at a time, kept as soon as it is made: a bench that is stopped goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tacit.core.errors import InvalidInput
+
+__all__ = ["Memory", "code_version", "megabytes"]
+
+
+def megabytes() -> float:
+    """The most memory this process has held so far.
+
+    >>> 1 < megabytes() < 1e7
+    True
+    """
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return held / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+@cache
+def code_version() -> str:
+    """A digest of the package's own source, so that what was measured with other code is measured again.
+
+    >>> len(code_version())
+    16
+    """
+    import tacit
+
+    digest = hashlib.sha256()
+    for file in sorted(Path(str(tacit.__file__)).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Memory:
+    """A folder of measurements, each named by its settings.
+
+    >>> import tempfile
+    >>> memory = Memory(Path(tempfile.mkdtemp()))
+    >>> memory.recall({"seed": 1}, lambda: {"accuracy": 0.9})["accuracy"]
+    0.9
+    >>> memory.recall({"seed": 1}, lambda: 1 / 0)["accuracy"]
+    0.9
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def recall(self, settings: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """What was measured under these settings, or what is measured now; with its time and the memory held."""
+        kept = self.kept(settings)
+        if kept is not None:
+            return kept
+        begun, worked = time.perf_counter(), time.process_time()
+        found = dict(measure())
+        found |= {
+            "seconds": round(time.perf_counter() - begun, 2),
+            "processor seconds": round(time.process_time() - worked, 2),
+            "megabytes": round(megabytes()),
+            "settings": dict(settings),
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self._file(settings)
+        partial = file.with_suffix(f".{os.getpid()}.partial")
+        partial.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.replace(file)
+        return found
+
+    def kept(self, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What was measured under these settings, if it was."""
+        file = self._file(settings)
+        if not file.exists():
+            return None
+        try:
+            kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InvalidInput(f"{file}: not a measurement ({error}); remove it to measure again") from error
+        return kept
+
+    def _file(self, settings: Mapping[str, Any]) -> Path:
+        words = json.dumps(settings, sort_keys=True, ensure_ascii=False)
+        return self.folder / f"{hashlib.sha256(words.encode()).hexdigest()[:24]}.json"

@@ -1,0 +1,139 @@
+"""What a cold charge costs: a ledger is opened, pays once for a new request, and is closed, as a node does a message.
+
+Each ledger has one account with this many payments before. Equal spends are one kind of charge; distinct ones differ in
+every payment. The median of several charges, each on a connection of its own; nothing that was composed is remembered
+from one to the next. The last size over the first must be at most 2 for adaptive accounts; planned ones compose a
+privacy-loss distribution, outside the write lock, and have a line of their own.
+
+The waiting of a disk is in every size alike; to leave it out, let TMPDIR name a file system in memory.
+Run: python benchmarks/ledger.py [--out docs/results] [--entries 10 1000 100000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+from tacit.core.account import Ceiling, Rule
+from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Spend
+from tacit.ledger import account, database
+from tacit.ledger.entries import EntryKind, payment
+from tacit.ledger.heads import HeadMemory, Heads
+from tacit.ledger.sqlite import SqliteLedger
+from tacit.runs.machine import machine
+
+ENTRIES = (10, 1000, 100_000)
+CHARGES = 15
+PURE, NOISY = Ceiling(1000), Ceiling(1000, "1e-6")
+PLANNED = Ceiling(1000, "1e-6", Rule.PLANNED)
+
+
+def pure(number: int) -> Spend:
+    """ε near 1/100,000; each number gives another fraction."""
+    return Pure(Fraction(1, 100_000 + 7 * number))
+
+
+def gaussian(number: int) -> Spend:
+    """Noise near 1,000 times the sensitivity."""
+    return Gaussian(Fraction(1_000_000 + 7 * number, 1000))
+
+
+def mixed(number: int) -> Spend:
+    """Pure and Gaussian charges in turn."""
+    return (pure if number % 2 else gaussian)(number // 2)
+
+
+def counts(number: int) -> Spend:
+    """Integer noise on counts, which a planned account composes by its privacy-loss distribution."""
+    return DiscreteGaussian(Fraction(100_000 + number, 100), 2, unit_steps=True)
+
+
+ACCOUNTS: Sequence[tuple[str, Ceiling, Callable[[int], Spend], bool]] = [
+    ("pure", PURE, pure, False),
+    ("pure", PURE, pure, True),
+    ("Gaussian", NOISY, gaussian, False),
+    ("Gaussian", NOISY, gaussian, True),
+    ("mixed", NOISY, mixed, False),
+    ("mixed", NOISY, mixed, True),
+    ("planned, integer Gaussian", PLANNED, counts, False),
+]
+
+
+def fill(path: Path, ceiling: Ceiling, spends: Callable[[int], Spend], entries: int) -> None:
+    """A ledger with that many payments, written in one transaction: charging them one by one waits for the disk."""
+    with SqliteLedger.create(path, {"clinic": ceiling}) as ledger:
+        standing = ledger._standing("clinic")
+    with closing(database.connect(path)) as connection:
+        with database.transaction(connection):
+            for number in range(entries):
+                spend = spends(number)
+                standing = standing.paid(spend)
+                content = payment("clinic", spend, "labels", "system", f"r-{number}", "question")
+                database.append(connection, EntryKind.PAYMENT, {**content, "state": standing.to_json()})
+        HeadMemory(connection, path, Heads()).remember()
+
+
+def cold(path: Path, spends: Callable[[int], Spend], entries: int) -> float:
+    """Milliseconds of opening, paying and closing."""
+    found = []
+    for number in range(entries, entries + CHARGES):
+        account.composed.cache_clear()
+        started = time.perf_counter()
+        with SqliteLedger(path) as ledger:
+            ledger.charge("clinic", spends(number), "labels", "system", f"r-{number}", "question")
+        found.append(time.perf_counter() - started)
+    return 1000 * statistics.median(found)
+
+
+def main() -> None:
+    """Measure every kind of account at every size, and print or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=None, help="a folder for ledger.json and ledger.md")
+    parser.add_argument("--entries", type=int, nargs="+", default=list(ENTRIES))
+    arguments = parser.parse_args()
+    sizes: list[int] = arguments.entries
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TACIT_STATE"] = str(Path(folder) / "state")
+        for name, ceiling, spends, distinct in ACCOUNTS:
+            # Equal charges repeat a pair, so that mixed ones stay mixed.
+            chosen = spends if distinct else lambda number, spends=spends: spends(number % 2)
+            times, path = [], Path(folder)
+            for entries in sizes:
+                path = Path(folder) / f"{len(rows)}-{entries}.ledger"
+                fill(path, ceiling, chosen, entries)
+                times.append(cold(path, chosen, entries))
+            size = path.stat().st_size / sizes[-1]
+            rows.append({"account": name, "charges": "distinct" if distinct else "equal", "ms": times, "bytes": size})
+            print(rows[-1], flush=True)
+            path.unlink()
+    text = table(rows, sizes)
+    print(text)
+    if arguments.out is not None:
+        (arguments.out / "ledger.md").write_text(text, encoding="utf-8")
+        stored = {"name": "ledger", "entries": sizes, "rows": rows, "machine": machine()}
+        (arguments.out / "ledger.json").write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+
+
+def table(rows: Sequence[dict[str, object]], sizes: Sequence[int]) -> str:
+    """The page of results."""
+    heads = ["account", "charges", *(f"ms at {size:,}" for size in sizes), "last / first", "bytes per entry"]
+    lines = ["# ledger", "", "A cold charge: open, pay for a new request, close. Median of 15, on a local disk.", ""]
+    lines += [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for row in rows:
+        times: Sequence[float] = row["ms"]  # type: ignore[assignment]
+        cells = [row["account"], row["charges"], *(f"{each:.1f}" for each in times), f"{times[-1] / times[0]:.2f}"]
+        lines.append(f"| {' | '.join(map(str, [*cells, round(float(str(row['bytes'])))]))} |")
+    return "\n".join([*lines, "", f"- {machine()}", ""])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,394 @@
+"""What a stranger sees of a node, a curator and a shuffler, compared on neighboring data sets.
+
+An asker chooses every number of a question, and may choose them for one guessed record. Whatever is made of it must
+not depend on any record but through a release that was paid for. So two federations that differ in one record of one
+node are asked the same hostile questions, through every door: the node's own answer, a masked sum, a shuffler and a
+curator. Everything but the released values must be equal: the kind of every reply, its size, what every ledger
+charged, what the collectors count, and the time of a reply in whole paces. What differs is a leak at no price, which
+the mechanisms' own audits cannot see.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tacit.audit.protocol_questions import (
+    CLASSES,
+    NODES,
+    PURPOSE,
+    QUESTION_KINDS,
+    RECORDS,
+    SECRET_ROW,
+    NumberSource,
+    hostile_numbers,
+    private_samples,
+    public_samples,
+    question,
+)
+from tacit.core.account import Ceiling
+from tacit.core.errors import InvalidInput, TooFewParticipants
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.protocols import Ledger
+from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
+from tacit.core.strict_reader import decode_strict
+from tacit.federation.collector.client import Address
+from tacit.federation.collector.curator import Curator, open_curator
+from tacit.federation.collector.messages import LARGEST_BATCH, Batch, SignedMessage, Submission, SubmissionRefused
+from tacit.federation.collector.shuffler import open_shuffler, plan_batch
+from tacit.federation.collector.submission_store import COORDINATOR, SubmissionStore
+from tacit.federation.collector.tables import plan_tables
+from tacit.federation.keys import SigningIdentity, public_key
+from tacit.federation.messages import RefusalReason, Request, read_response
+from tacit.federation.node.node import Node
+from tacit.federation.node.steps import Collecting, Masking, NodeMemory
+from tacit.federation.secure_aggregation import server
+from tacit.federation.secure_aggregation.session import Session
+from tacit.ledger import open_ledger
+from tacit.ledger.policy import Rules
+from tacit.ledger.policy_file import mechanism_names
+from tacit.methods.fedmd.study import ConsensusStore
+from tacit.methods.question import table_shape
+from tacit.methods.registry import METHODS
+from tacit.private.records import Private, Records
+from tacit.students.refitted import Refitted
+from tacit.students.weighted import logistic
+from tacit.wire import ask_to_bytes
+
+__all__ = [
+    "DOORS",
+    "SETTINGS",
+    "AuditedAccount",
+    "ProtocolRow",
+    "Seen",
+    "compare",
+    "neighbors",
+    "node_with",
+    "play",
+    "records",
+]
+
+T = TypeVar("T")
+
+NAMES = ("ada", "bob", "cyd")
+VICTIM = NAMES[0]
+RUN = "audit"
+ASKING = tuple(each.name for each in METHODS.values() if each.questions)
+RULES = Rules(methods=ASKING, mechanisms=mechanism_names(), purposes=(PURPOSE,), participants=1)
+SECRET = b"s" * 32
+UNUSED = Address("http://127.0.0.1:1")
+# Long enough that a busy machine answers within one, short enough that an audit ends.
+PACE = 0.5
+TIMED, TRIES = 6, 3
+
+
+@dataclass(frozen=True)
+class AuditedAccount:
+    """What a node's account protects, and up to where; the audit plays every kind of account."""
+
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    unit: Unit = field(default_factory=Unit)
+    ceiling: str = "1000000000"
+
+    @property
+    def limit(self) -> Ceiling:
+        """The ceiling of the account."""
+        return Ceiling(self.ceiling, "1/2", unit=self.unit, adjacency=self.adjacency)
+
+
+PERSON = Unit.person("patient", 2)
+SETTINGS = {
+    "replace-one": AuditedAccount(),
+    "add/remove": AuditedAccount(Adjacency.ADD_REMOVE),
+    "persons": AuditedAccount(unit=PERSON),
+    "nearly empty": AuditedAccount(ceiling="1/10"),
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that who asks gets to see, but for the released values.
+
+    ``said`` has the kind and the size of every reply in order, ``charged`` what every ledger lost in how many
+    payments, ``counts`` what collectors tell.
+    """
+
+    said: tuple[tuple[str, int], ...]
+    charged: tuple[tuple[str, int], ...]
+    counts: str = ""
+    paces: int = 0
+
+    @property
+    def kind(self) -> str:
+        """How it ended: ``answered``, or the first refusal."""
+        return next((kind for kind, _ in self.said if kind != "answered"), "answered")
+
+
+def records(sets: bool = False) -> Records:
+    """The data set that is guessed at: every person in it has two records."""
+    samples = private_samples()
+    labels = np.arange(len(samples)) % len(CLASSES)
+    held = (np.arange(len(CLASSES)) == labels[:, None]) if sets else labels
+    return Records(samples, held, np.arange(len(samples)) // 2)
+
+
+def neighbors(account: AuditedAccount, sets: bool = False) -> Iterator[tuple[Records, Records]]:
+    """Pairs of data sets that differ in one record, by what is most likely to make a difference."""
+    own = records(sets)
+    alike = replace(own, labels=np.broadcast_to(own.labels[0], own.labels.shape).copy())
+    every = np.arange(RECORDS)
+    if account.adjacency is Adjacency.ADD_REMOVE:
+        yield own, own.take(np.delete(every, SECRET_ROW))
+        yield alike.take(every[:1]), alike.take(every[:0])
+        return
+    for value in (0.0, 1.0, 3.0, 5e-324, 1e308, -1e308, np.nan, np.inf):
+        samples = own.samples.copy()
+        samples[SECRET_ROW] = value
+        yield own, replace(own, samples=samples)
+    labels = alike.labels.copy()
+    labels[SECRET_ROW] = ~labels[SECRET_ROW] if sets else 1
+    yield alike, replace(alike, labels=labels)
+    if account.unit == PERSON:
+        # Somebody who has a third record in place of somebody who has one less.
+        persons = np.asarray(own.persons).copy()
+        persons[SECRET_ROW] = persons[0]
+        yield own, replace(own, persons=persons)
+
+
+def node_with(own: Records, account: AuditedAccount, name: str = VICTIM, pace: float = 0.0) -> Node:
+    """A node of the real kind over these records, with seeded noise: two of them draw the same."""
+    return Node(
+        name=name,
+        classes=CLASSES,
+        records=Private(own),
+        rules=RULES,
+        ledger=open_ledger("memory:", {name: account.limit}),
+        account=name,
+        room=ConsensusStore(lambda: Refitted(logistic(), len(CLASSES)), public_samples(), NodeMemory()),
+        pace=pace,
+        seed=3,
+    )
+
+
+def compare(kind: str, ask: Any, account: AuditedAccount, pair: tuple[Records, Records]) -> tuple[Seen, Seen]:  # noqa: ANN401
+    """What a stranger sees of the same question to two federations that differ in one record of one node."""
+    door = DOORS[QUESTION_KINDS[kind].door]
+    first, second = (door(ask, own, account) for own in pair)
+    return first, second
+
+
+# The doors
+
+
+def _answered(ask: Any, own: Records, account: AuditedAccount, pace: float = 0.0) -> Seen:  # noqa: ANN401
+    """The node's own answer."""
+    node = node_with(own, account, pace=pace)
+    started = time.monotonic()
+    said = _told(node, Request(RUN, 0, NODES, ask_to_bytes(ask), records=1000))[0]
+    paces = round((time.monotonic() - started) / pace) if pace else 0
+    return Seen((said,), _charged([node]), paces=paces)
+
+
+def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
+    """Every step of a masked sum, and whether there is one in the end."""
+    nodes = _nodes(own, account)
+    identities = {name: SigningIdentity.new() for name in nodes}
+    publics = {name: each.public for name, each in identities.items()}
+    nodes = {
+        name: replace(node, masking=Masking(identities[name], publics, NodeMemory())) for name, node in nodes.items()
+    }
+    session = Session(RUN, 0, ask.request, math.prod(table_shape(ask)), ask.mechanism, publics)
+    state, inbox = server.ServerState(session), dict.fromkeys(nodes, session.to_bytes())
+    said = []
+    try:
+        while state.step != "over":
+            for name, content in inbox.items():
+                asked = ask_to_bytes(ask) if state.step in ("keys", "input") else b""
+                seen, answer = _told(nodes[name], Request(RUN, 0, NODES, asked, state.step, content))
+                said.append(seen)
+                if answer is not None:
+                    state = server.accept_message(state, name, answer)
+            state, inbox = server.close(state)
+        server.result(state, ask.purpose, table_shape(ask))
+    except (TooFewParticipants, InvalidInput) as refused:
+        said.append((f"refused: {type(refused).__name__}", 0))
+    return Seen(tuple(said), _charged(nodes.values()))
+
+
+def _shuffled(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
+    """Handing in to a shuffler, what it counts, and what the coordinator collects."""
+
+    def opened_office(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
+        return open_shuffler(file, coordinator, publics)
+
+    batch = plan_batch(ask.mechanism.inner, RUN, 0, ask.request, NAMES, public_key(SECRET), RECORDS)
+    seen = _collected(ask, own, account, batch, opened_office, [])
+    # Where a client sends any number of messages, their number is part of the released value: the votes and the noise.
+    return seen if batch.each else _without_pieces(seen, batch)
+
+
+def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
+    """Handing in to a curator, what it says of the tables, and its release."""
+    ledger = open_ledger("memory:", {"curator": account.limit})
+
+    def opened_office(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
+        curator = Curator(SECRET, ledger, "curator", SeededRandomness(5))
+        return open_curator(file, coordinator, publics, curator)
+
+    batch = plan_tables(ask, RUN, 0, NAMES, public_key(SECRET), minimum=2, largest=1000)
+    return _collected(ask, own, account, batch, opened_office, [("curator", ledger)])
+
+
+DOORS: Mapping[str, Callable[..., Seen]] = {
+    "answer": _answered,
+    "masked": _masked,
+    "shuffled": _shuffled,
+    "curated": _curated,
+}
+
+
+def _collected(
+    ask: Any,  # noqa: ANN401
+    own: Records,
+    account: AuditedAccount,
+    batch: Batch,
+    open_store: Callable[[Path, bytes, Mapping[str, bytes]], SubmissionStore],
+    more: list[tuple[str, Ledger]],
+) -> Seen:
+    nodes = _nodes(own, account)
+    coordinator, identities = SigningIdentity.new(), {name: SigningIdentity.new() for name in nodes}
+    publics = {name: each.public for name, each in identities.items()}
+    said = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_store(Path(folder, "db"), coordinator.public, publics) as store,
+    ):
+
+        def called(identity: SigningIdentity, kind: str, name: str, body: bytes) -> tuple[str, int]:
+            message = SignedMessage.signed(identity, kind, batch.run, batch.round, batch.digest, name, body)
+            reply = store.handle(message.to_bytes())
+            refused = decode_strict(reply, LARGEST_BATCH, "reply").peek("refused")
+            return ("answered" if refused is None else f"refused: {refused}", len(reply))
+
+        def submit(_: Address, identity: SigningIdentity, name: str, batch: Batch, submission: Submission) -> None:
+            taken = called(identity, "submit", name, submission.to_bytes())
+            said.append(taken)
+            if taken[0] != "answered":
+                raise SubmissionRefused(taken[0].removeprefix("refused: "))  # type: ignore[arg-type]
+
+        said.append(called(coordinator, "open", COORDINATOR, batch.to_bytes()))
+        for name, node in nodes.items():
+            collecting = Collecting(identities[name], UNUSED, (UNUSED, public_key(SECRET)), publics, submit)
+            request = Request(RUN, 0, NODES, ask_to_bytes(ask), "submit", batch.to_bytes())
+            said.append(_told(replace(node, collecting=collecting), request)[0])
+        said.append(called(coordinator, "collect", COORDINATOR, b""))
+        counts = str(store.status())
+    return Seen(tuple(said), _charged(nodes.values(), more), counts.replace(batch.digest, "batch"))
+
+
+def _without_pieces(seen: Seen, batch: Batch) -> Seen:
+    """What is left to compare of a collected batch when the number of its pieces is not."""
+    (kind, size), found = seen.said[-1], re.search(r"'pieces_out': (\d+)", seen.counts)
+    pieces = int(found[1]) if found and kind == "answered" else 0
+    counts = re.sub(r"'pieces_(in|out)': \d+", "'pieces'", seen.counts)
+    return replace(seen, said=(*seen.said[:-1], (kind, size - pieces * batch.size)), counts=counts)
+
+
+def _nodes(own: Records, account: AuditedAccount) -> dict[str, Node]:
+    """Three nodes; the first has the records that are guessed at, the others what they always have."""
+    others = records(sets=own.labels.ndim == 2)
+    return {name: node_with(own if name == VICTIM else others, account, name) for name in NAMES}
+
+
+def _told(node: Node, request: Request) -> tuple[tuple[str, int], bytes | None]:
+    """The kind and the size of a node's reply, and what it said if it answered."""
+    reply = node.reply(request.to_bytes())
+    answer = read_response(reply).answer
+    if isinstance(answer, RefusalReason):
+        return (f"refused: {answer}", len(reply)), None
+    return ("answered", len(reply)), answer
+
+
+def _charged(nodes: Any, more: list[tuple[str, Ledger]] | None = None) -> tuple[tuple[str, int], ...]:  # noqa: ANN401
+    ledgers = [(node.account, node.ledger) for node in nodes] + (more or [])
+    balances = [ledger.balance(account) for account, ledger in ledgers]
+    return tuple((str(each.spent), each.payments) for each in balances)
+
+
+# The audit
+
+
+@dataclass
+class ProtocolRow:
+    """What came of the questions through one door to one kind of account."""
+
+    door: str
+    account: str
+    questions: int = 0
+    endings: Counter[str] = field(default_factory=Counter)
+    differing: list[str] = field(default_factory=list)
+
+
+def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = lambda _: None) -> list[ProtocolRow]:
+    """Ask that many hostile questions through each door, of neighboring data sets, and note what differs.
+
+    >>> rows = play(1, SeededRandomness(4))
+    >>> sum(len(row.differing) for row in rows)
+    0
+    """
+    rows, numbers, done = [], hostile_numbers(randomness), 0
+    for door in DOORS:
+        kinds = [name for name, kind in QUESTION_KINDS.items() if kind.door == door]
+        for name, account in SETTINGS.items():
+            rows.append(row := ProtocolRow(door, name))
+            for _ in range(questions):
+                kind, ask = _readable(kinds, numbers, randomness)
+                pair = _one_of(list(neighbors(account, QUESTION_KINDS[kind].sets)), randomness)
+                _note(row, kind, *compare(kind, ask, account, pair))
+                tell(done := done + 1)
+    rows.append(_timed(randomness))
+    return rows
+
+
+def _timed(randomness: Randomness) -> ProtocolRow:
+    """The time of replies in whole paces; a machine that was busy once is asked again."""
+    row, numbers = ProtocolRow("reply time", "replace-one"), hostile_numbers(randomness)
+    kinds = [name for name, kind in QUESTION_KINDS.items() if kind.door == "answer" and not kind.sets]
+    pairs = list(neighbors(AuditedAccount()))
+    for _ in range(TIMED):
+        kind, ask = _readable(kinds, numbers, randomness)
+        pair = _one_of(pairs, randomness)
+        for _ in range(TRIES):
+            first, second = (_answered(ask, own, AuditedAccount(), PACE) for own in pair)
+            if first == second:
+                break
+        _note(row, kind, first, second)
+    return row
+
+
+def _readable(kinds: list[str], numbers: NumberSource, randomness: Randomness) -> tuple[str, Any]:
+    """A question that can be read at all, of one of these kinds; what cannot be read tells nobody anything."""
+    while True:
+        kind = _one_of(kinds, randomness)
+        if (ask := question(kind, numbers)) is not None:
+            return kind, ask
+
+
+def _one_of(things: Sequence[T], randomness: Randomness) -> T:
+    return things[int(uniform_below(len(things), 1, randomness)[0])]
+
+
+def _note(row: ProtocolRow, kind: str, first: Seen, second: Seen) -> None:
+    row.questions += 1
+    row.endings[first.kind] += 1
+    if first != second:
+        row.differing.append(kind)

@@ -1,0 +1,331 @@
+"""Hostile questions: every kind that a node can be asked, with the numbers that an attacker would choose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Unit
+from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.pate import GNMax, LNMax
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
+from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.linear_hashing import LinearHashing
+from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.responses import Responses
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+from tacit.mechanisms.shuffle.shuffled import Shuffled
+from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.methods.class_sums.wire import SumAsk, sum_sensitivity
+from tacit.methods.fedmd import wire as fedmd
+from tacit.methods.fedmd.form import PredictionForm
+from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.privatekt.wire import LabelAsk
+from tacit.methods.rknn.wire import VoteAsk
+from tacit.representations.chained import Chained
+from tacit.representations.groups import ClusteringHead, MixtureShares
+from tacit.representations.handwriting import Deskewed, EvenWidth
+from tacit.representations.hog import OrientedGradients
+from tacit.representations.maps import Interpolated
+from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardised
+from tacit.wire import ask_to_bytes, read_ask
+
+__all__ = [
+    "CLASSES",
+    "HOSTILE",
+    "NODES",
+    "PURPOSE",
+    "QUESTION_KINDS",
+    "RECORDS",
+    "SECRET_ROW",
+    "WIDTH",
+    "NumberSource",
+    "hostile_numbers",
+    "private_samples",
+    "public_samples",
+    "question",
+]
+
+CLASSES = ("a", "b", "c")
+SIDE, RECORDS = 4, 12
+WIDTH = SIDE * SIDE
+QUERIES = 4
+NODES = 3
+PURPOSE = "audit"
+# The record that is guessed at, and that neighboring data sets differ in.
+SECRET_ROW = 3
+# Zeros of both signs, the smallest numbers there are, ends of ranges, and what is no number.
+HOSTILE = (
+    *(0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1e-300, 1e-45, 1e-38, 1e-30, 1e-9, 0.25, 0.5, 1.0, -1.0),
+    *(1.0000000000000002, 3.0, 255.0, 1e9, 1e18, -1e18, 1e30, -1e30, 3.4e38, 1e39, 1e300, 1.7976931348623157e308),
+    *(float("nan"), float("inf"), float("-inf")),
+)
+
+NumberSource = Callable[[], float]
+
+
+def hostile_numbers(randomness: Randomness) -> NumberSource:
+    """A source of numbers for questions: a quarter of them hostile, an eighth any 64 bits, the rest harmless.
+
+    Were more of them hostile, hardly any question could be read.
+
+    >>> numbers = hostile_numbers(SeededRandomness(1))
+    >>> [isinstance(numbers(), float) for _ in range(3)]
+    [True, True, True]
+    """
+
+    def draw() -> float:
+        match int(uniform_below(8, 1, randomness)[0]):
+            case 0 | 1:
+                return HOSTILE[int(uniform_below(len(HOSTILE), 1, randomness)[0])]
+            case 2:
+                return float(randomness.words(1).view(np.float64)[0])
+            case _:
+                return float(uniform_below(4, 1, randomness)[0])
+
+    return draw
+
+
+def public_samples() -> NDArray[np.float64]:
+    """The samples that everybody knows: small images with whole levels."""
+    return _levels(5, 8)
+
+
+def private_samples() -> NDArray[np.float64]:
+    """The samples of the data set that is guessed at."""
+    return _levels(7, RECORDS)
+
+
+def _levels(seed: int, rows: int) -> NDArray[np.float64]:
+    return uniform_below(4, rows * WIDTH, SeededRandomness(seed)).reshape(rows, WIDTH).astype(np.float64)
+
+
+def _table(numbers: NumberSource, *shape: int, kind: type = np.float64) -> NDArray[Any]:
+    """An array of numbers of which few are hostile: one is enough, and with more nothing is left to compare."""
+    made: NDArray[Any] = 1 + uniform_below(4, math.prod(shape), SeededRandomness(11)).reshape(shape).astype(kind)
+    flat = made.reshape(-1)
+    with np.errstate(all="ignore"):
+        for place in (0, len(flat) // 2, len(flat) - 1):
+            flat[place] = numbers()
+    return made
+
+
+def _near_a_record(numbers: NumberSource) -> PrincipalComponents:
+    """A projection that is 0, or nearly, on one guessed record alone."""
+    directions = np.eye(WIDTH)
+    directions[0, 0] = numbers()
+    return PrincipalComponents(private_samples()[SECRET_ROW], directions)
+
+
+def _dark(numbers: NumberSource) -> dict[str, Any]:
+    return {"shape": (SIDE, SIDE, 1), "dark": numbers(), "bright": numbers()}
+
+
+REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
+    "identity": lambda numbers: Identity(WIDTH),
+    "directions": lambda numbers: Directions(WIDTH),
+    "standardised": lambda numbers: Standardised(_table(numbers, WIDTH), _table(numbers, WIDTH)),
+    "principal": lambda numbers: PrincipalComponents(_table(numbers, WIDTH), _table(numbers, 3, WIDTH)),
+    "deskewed": lambda numbers: Deskewed(**_dark(numbers)),
+    "even-width": lambda numbers: EvenWidth((SIDE, SIDE, 1), numbers()),
+    "gradients": lambda numbers: OrientedGradients(**_dark(numbers), cell=2, bins=4),
+    "interpolated": lambda numbers: Interpolated(
+        _table(numbers, 5, WIDTH, kind=np.float32), _table(numbers, 5, 2, kind=np.float32), 2
+    ),
+    "mixture": lambda numbers: MixtureShares(
+        _table(numbers, 2, WIDTH), _table(numbers, 2, WIDTH, WIDTH), _table(numbers, 2)
+    ),
+    "head": lambda numbers: ClusteringHead(_table(numbers, 3, WIDTH), _table(numbers, 3)),
+    # The chain with which a whole record was once read: nothing is left of the guess but 0, which a range of no width
+    # turned into no number.
+    "targeted": lambda numbers: Chained((_near_a_record(numbers), Deskewed(**_dark(numbers)))),
+    "targeted gradients": lambda numbers: Chained(
+        (_near_a_record(numbers), OrientedGradients(**_dark(numbers), cell=2, bins=4))
+    ),
+    "targeted scale": lambda numbers: Chained(
+        (_near_a_record(numbers), Standardised(_table(numbers, WIDTH), _table(numbers, WIDTH)))
+    ),
+}
+WIDTHS = {
+    "principal": 3, "interpolated": 2, "mixture": 2, "head": 3, "gradients": 16, "targeted gradients": 16,
+}  # fmt: skip
+# As far as the votes of a person with two records and two labels each can move, so that every account may answer.
+MOVES = 36
+TABLES = {
+    "permute-and-flip": PermuteAndFlip.for_epsilon(1, MOVES),
+    "laplace": DiscreteLaplaceNoise.for_epsilon(1, MOVES),
+    "gaussian": DiscreteGaussianNoise(25, 2 * MOVES, unit_steps=False),
+}
+CELLS = QUERIES * len(CLASSES)
+CROWDS = {
+    "bits": UnaryEncoding(CELLS, 1, 1),
+    "collision": Collision(CELLS, 1, 1),
+    "response": GeneralizedRandomizedResponse(CELLS, 1, 1),
+    "hashing": LinearHashing(CELLS, 1, 1),
+    "local laplace": LocalLaplace(CELLS, 1, 1),
+    "subset": SubsetSelection(CELLS, 1, 1),
+}
+CLIENTS = NODES * RECORDS
+SHUFFLED = {
+    "one message": Shuffled(SingleMessage(GeneralizedRandomizedResponse(CELLS, 1, 1), CLIENTS, "1/1000"), CLIENTS),
+    "many messages": Shuffled(plan_noise_messages(2, "1/100", CELLS, CLIENTS), CLIENTS),
+}
+MASKED = DistributedLaplace(MOVES, MOVES, NODES, NODES, NODES, most=50)
+# The sums of a person with two records move twice as far; of all adjacencies replacing moves farthest.
+STEPS = 64
+LONGEST = sum_sensitivity(WIDTH, STEPS, STEPS // 2, unit=Unit.person("patient", 2))
+SUMS = {
+    "rounded gaussian": RoundedGaussianNoise(40 * STEPS, int(LONGEST.l2_squared)),
+    "gaussian": DiscreteGaussianNoise(40 * STEPS, int(LONGEST.l2_squared), unit_steps=False),
+    "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(LONGEST.l1)),
+}
+SHARES = DistributedGaussian(
+    40 * STEPS, int(LONGEST.l2_squared), len(CLASSES) * (WIDTH + 1), NODES, NODES, NODES, most=50 * STEPS
+)
+_requests = count()
+
+
+def _votes(mechanism: Any, encoder: str, numbers: NumberSource) -> VoteAsk:  # noqa: ANN401
+    queries = _table(numbers, QUERIES, WIDTHS.get(encoder, WIDTH), kind=np.float32)
+    return VoteAsk(
+        queries, REPRESENTATIONS[encoder](numbers), 1, CLASSES, "c0ffee", mechanism, PURPOSE, f"r-{next(_requests)}"
+    )
+
+
+def _set_votes(mechanism: Any, encoder: str, numbers: NumberSource) -> VoteAsk:  # noqa: ANN401
+    return replace(_votes(mechanism, encoder, numbers), labels=2)
+
+
+def _raised_votes(mechanism: Any, numbers: NumberSource) -> VoteAsk:  # noqa: ANN401
+    return replace(_votes(mechanism, "identity", numbers), query_offsets=_table(numbers, QUERIES, kind=np.float32))
+
+
+def _party_votes(mechanism: Any, encoder: str, numbers: NumberSource) -> fedmd.PartyVoteAsk:  # noqa: ANN401
+    asked = _votes(mechanism, encoder, numbers)
+    return fedmd.PartyVoteAsk(
+        asked.queries, asked.representation, len(CLASSES), asked.mechanism, "c0ffee", PURPOSE, asked.request
+    )
+
+
+def _teacher(mechanism: Any, numbers: NumberSource) -> TeacherAsk:  # noqa: ANN401
+    return TeacherAsk(_table(numbers, QUERIES, WIDTH), CLASSES, mechanism, PURPOSE, f"r-{next(_requests)}")
+
+
+def _sums(mechanism: Any, encoder: str, numbers: NumberSource) -> SumAsk:  # noqa: ANN401
+    return SumAsk(
+        representation=REPRESENTATIONS[encoder](numbers),
+        components=WIDTHS.get(encoder, WIDTH),
+        scale=numbers(),
+        radius=STEPS,
+        norm="l2",
+        count=STEPS // 2,
+        class_names=CLASSES,
+        space="c0ffee",
+        mechanism=mechanism,
+        purpose=PURPOSE,
+        request=f"r-{next(_requests)}",
+    )
+
+
+def _labels(numbers: NumberSource) -> LabelAsk:
+    sheet = RandomizedLabels(len(CLASSES), 2, 1)
+    return LabelAsk(_table(numbers, 2, WIDTH), None, sheet, (0,), PURPOSE, f"r-{next(_requests)}")
+
+
+def _predictions(kind: str, numbers: NumberSource) -> fedmd.PredictAsk:
+    form, rows = PredictionForm(kind, len(CLASSES)), np.array([0, 3, 7])
+    mechanism: Any = Responses(GeneralizedRandomizedResponse(len(CLASSES), 1, 1), len(rows))
+    if kind != "argmax":
+        mechanism = DiscreteLaplaceNoise.for_epsilon(1, int(form.sensitivity(len(rows)).l1))
+    return fedmd.PredictAsk(
+        round=1,
+        rows=rows,
+        form=form,
+        mechanism=mechanism,
+        public=fedmd.array_digest(public_samples()),
+        feedback=fedmd.Feedback(0, rows, _table(numbers, 3, len(CLASSES), kind=np.float32), logits=kind == "logits"),
+        purpose=PURPOSE,
+        request=f"r {next(_requests)} round 1",
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of question: how it is made, which door it goes through, and whether records carry sets of labels."""
+
+    make: Callable[[NumberSource], Any]
+    door: str = "answer"
+    sets: bool = False
+
+
+def _kinds() -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for encoder in REPRESENTATIONS:
+        for name, made in {**TABLES, **CROWDS}.items():
+            kinds[f"rknn {name}, {encoder}"] = Kind(partial(_votes, made, encoder))
+        kinds[f"rknn sets laplace, {encoder}"] = Kind(partial(_set_votes, TABLES["laplace"], encoder), sets=True)
+        kinds[f"fedmd votes, {encoder}"] = Kind(partial(_party_votes, TABLES["laplace"], encoder))
+        kinds[f"rknn masked, {encoder}"] = Kind(partial(_votes, MASKED, encoder), "masked")
+        for name, shuffled in SHUFFLED.items():
+            kinds[f"rknn {name}, {encoder}"] = Kind(partial(_votes, shuffled, encoder), "shuffled")
+        for name, made in TABLES.items():
+            kinds[f"rknn curated {name}, {encoder}"] = Kind(partial(_votes, made, encoder), "curated")
+        for name, noise in SUMS.items():
+            kinds[f"class sums {name}, {encoder}"] = Kind(partial(_sums, noise, encoder))
+            kinds[f"class sums curated {name}, {encoder}"] = Kind(partial(_sums, noise, encoder), "curated")
+        kinds[f"class sums masked, {encoder}"] = Kind(partial(_sums, SHARES, encoder), "masked")
+    for kind in ("argmax", "softmax", "logits"):
+        kinds[f"fedmd {kind}"] = Kind(partial(_predictions, kind))
+    pate = {
+        "lnmax": LNMax(1, QUERIES),
+        "gnmax": GNMax(40, QUERIES),
+        "permute-and-flip": PermuteAndFlip.for_epsilon(1, 2 * QUERIES),
+    }
+    for name, votes in pate.items():
+        kinds[f"pate {name}"] = Kind(partial(_teacher, votes))
+        kinds[f"pate curated {name}"] = Kind(partial(_teacher, votes), "curated")
+    return kinds | {
+        "rknn laplace, heights": Kind(partial(_raised_votes, TABLES["laplace"])),
+        "rknn sets response": Kind(
+            partial(_set_votes, GeneralizedRandomizedResponse(QUERIES * (len(CLASSES) + 2), 2, 1), "identity"),
+            sets=True,
+        ),
+        "rknn sets curated laplace": Kind(partial(_set_votes, TABLES["laplace"], "identity"), "curated", sets=True),
+        "rknn sets masked": Kind(partial(_set_votes, MASKED, "identity"), "masked", sets=True),
+        "fedmd votes masked": Kind(partial(_party_votes, MASKED, "identity"), "masked"),
+        "fedmd votes curated": Kind(partial(_party_votes, TABLES["laplace"], "identity"), "curated"),
+        "pate masked": Kind(partial(_teacher, MASKED), "masked"),
+        "privatekt": Kind(_labels),
+    }
+
+
+QUESTION_KINDS: Mapping[str, Kind] = _kinds()
+
+
+def question(kind: str, numbers: NumberSource) -> Any | None:  # noqa: ANN401
+    """A question of a kind with hostile numbers in it, as a node reads it; None where it cannot even be written.
+
+    >>> question("privatekt", lambda: 1.0) is None
+    False
+    """
+    try:
+        return read_ask(ask_to_bytes(QUESTION_KINDS[kind].make(numbers)))
+    except InvalidInput:
+        return None

@@ -1,0 +1,275 @@
+"""``tacit show``, ``report``, ``predict`` and ``export``: what a saved run is, says, and becomes elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.text import Text
+
+from tacit.cli.screen import console, show_claim
+from tacit.core.errors import InvalidInput, listed, nearest, warn_user
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.runs.record import Record
+    from tacit.runs.run import Run
+
+__all__ = ["export", "predict", "report", "show"]
+
+RUN = typer.Argument(..., help="A run folder, as 'tacit distill' writes it.", show_default=False)
+CLOSE = 1e-5
+
+
+def show(
+    run: Path = RUN,
+    as_json: bool = typer.Option(False, "--json", help="Print the run's statement as JSON, for programs."),
+) -> None:
+    """Say what a saved run is: what was labeled, by what, and what is guaranteed.
+
+    The claim is checked against the run's receipts first. Nothing is spent and the student is not loaded.
+
+    Example: tacit show first-run
+
+    Example: tacit show first-run --json
+    """
+    record = _record(run)
+    from tacit.report.summary import statement, summary_lines
+
+    said = statement(record)
+    if as_json:
+        typer.echo(json.dumps(said, indent=2, ensure_ascii=False))
+        return
+    for title, line in summary_lines(said):
+        console.print(Text.assemble((title, "bold"), f"{'':{max(1, 11 - len(title))}}{line}"), soft_wrap=True)
+    show_claim(record.claim)
+
+
+def predict(
+    run: Path = RUN,
+    file: Path = typer.Argument(
+        ..., help="Samples with the columns that the student learned from.", show_default=False
+    ),
+    out: Path = typer.Option(..., help="The table to write, .csv or .parquet; must not exist."),
+    probabilities: bool = typer.Option(False, "--probabilities", help="Write how likely each class is, too."),
+    label: str | None = typer.Option(
+        None, help="A column with the true labels: it is left out, and compared on your screen."
+    ),
+) -> None:
+    """Let a saved student label the samples of a file.
+
+    The file is read as the public one was; its columns are matched by name and differing ones are refused. Nothing is
+    spent: the student is a release. The file's rows are not part of it, and keep whatever protection they had.
+
+    Example: tacit predict first-run new.csv --out labels.csv --probabilities
+    """
+    from tacit.runs.predictions import label_columns, require_new_table, write_columns
+
+    record = _record(run)
+    require_new_table(out)
+    samples, truth = _samples(record, file, label)
+    console.print(f"[dim]{len(samples)} sample{'s' * (len(samples) != 1)} read[/dim]")
+    finished = _loaded(record)
+    student: Any = finished.student
+    if probabilities and not hasattr(student, "predict_proba"):
+        raise InvalidInput("this student knows no probabilities: leave out --probabilities")
+    found = student.predict(samples)
+    chances = _chances(finished, samples) if probabilities else None
+    simulation = bool(record.claim.simulation)
+    write_columns(out, label_columns(found, chances, finished.classes, simulation, row="row"))
+    console.print(Text.assemble(("written", "bold"), f"    {out}: {len(found)} predictions"), soft_wrap=True)
+    if truth is not None:
+        right = sum(str(one) == str(other) for one, other in zip(found.tolist(), truth.tolist(), strict=True))
+        console.print(f"{right / len(found):.1%} right; computed from the file in the clear, for your eyes")
+    if simulation:
+        warn_user("the student learned from a simulation, whose noise anyone can replay: no guarantee covers it")
+
+
+def export(
+    run: Path = RUN,
+    onnx: bool = typer.Option(False, "--onnx", help="As an ONNX model: rows in, labels and probabilities out."),
+    skops: bool = typer.Option(False, "--skops", help="As a skops file: scikit-learn students."),
+    safetensors: bool = typer.Option(False, "--safetensors", help="As safetensors: networks."),
+    out: Path | None = typer.Option(None, help="The folder to write the student and its model card into; new."),
+    labels: Path | None = typer.Option(None, help="Write the labels of the public samples: .csv or .parquet."),
+    check: Path | None = typer.Option(
+        None, help="With --onnx: samples on which the model must say what the student says."
+    ),
+) -> None:
+    """Take a student, or the labels, elsewhere.
+
+    The student comes with a model card that carries the guarantee, what it does not cover, the columns and the classes.
+
+    Example: tacit export first-run --onnx --out model --check new.csv
+
+    Example: tacit export first-run --labels labels.parquet
+    """
+    from tacit.runs.predictions import label_columns, require_new_table, write_columns
+
+    record = _record(run)
+    kinds = [name for name, given in (("onnx", onnx), ("skops", skops), ("safetensors", safetensors)) if given]
+    if len(kinds) > 1:
+        raise InvalidInput(f"--{kinds[0]} and --{kinds[1]} are two formats: choose one, and export again")
+    if not kinds and labels is None:
+        raise InvalidInput("say what to export: --onnx, --skops or --safetensors with --out, or --labels")
+    if bool(kinds) != (out is not None):
+        raise InvalidInput(
+            "a student is exported with a format and a folder: --onnx, --skops or --safetensors, and --out"
+        )
+    if check is not None and kinds != ["onnx"]:
+        raise InvalidInput("--check compares an ONNX model with the student: give --onnx, too")
+    if labels is not None:
+        require_new_table(labels)
+    if out is not None:
+        from tacit.cli.request import require_place
+
+        require_place(out)
+    if labels is not None:
+        arrays, simulation = record.arrays(), bool(record.claim.simulation)
+        known = (arrays["labels"], arrays.get("probabilities"), arrays["classes"])
+        write_columns(labels, label_columns(*known, simulation))
+        console.print(Text.assemble(("written", "bold"), f"    {labels}: {len(arrays['labels'])} labels"))
+    if out is not None:
+        _export_student(record, kinds[0], out, check)
+
+
+def report(
+    run: Path = RUN,
+    out: Path | None = typer.Option(None, help="The page to write; report.html in the run folder if left out."),
+) -> None:
+    """Write a run as one page for a person: the privacy statement first, in plain words.
+
+    The page opens offline, asks nothing of any other place, and carries the run's statement as JSON. All that is in it
+    was released, so that it may be published with the run.
+
+    Example: tacit report first-run
+    """
+    record = _record(run)
+    place = run / "report.html" if out is None else out
+    if place.suffix.lower() != ".html":
+        raise InvalidInput(f"{listed([str(place)])}: a page is written as .html")
+    if out is not None and place.exists():
+        raise InvalidInput(f"{listed([str(place)])}: exists already; choose another file")
+    if not place.absolute().parent.is_dir():
+        raise InvalidInput(f"{listed([str(place)])}: there is no such folder to write it into")
+    from tacit.report.page import report_page
+
+    place.write_text(report_page(record), encoding="utf-8")
+    console.print(Text.assemble(("written", "bold"), f"    {place}: open it in a browser"), soft_wrap=True)
+
+
+def _export_student(record: Record, kind: str, out: Path, check: Path | None) -> None:
+    from tacit.report.card import model_card
+    from tacit.report.summary import statement
+    from tacit.runs.folders import new_folder
+    from tacit.students.registry import TYPES
+
+    said, saved = statement(record), record.student.suffix.removeprefix(".")
+    if kind != "onnx" and kind != saved:
+        raise InvalidInput(f"this student is kept as {saved}: give --{saved} or --onnx")
+    name = f"{record.student.stem}.{kind}"
+    content = _as_onnx(record, said, check) if kind == "onnx" else record.student.read_bytes()
+    with new_folder(out) as folder:
+        (folder / name).write_bytes(content)
+        if record.encoder is not None:
+            (folder / record.encoder.name).write_bytes(record.encoder.read_bytes())
+        (folder / "MODEL_CARD.md").write_text(model_card(said, kind, name, TYPES), encoding="utf-8")
+        (folder / "statement.json").write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    written = ", ".join(sorted(file.name for file in out.iterdir()))
+    console.print(Text.assemble(("written", "bold"), f"    {out}/: {written}"), soft_wrap=True)
+
+
+def _as_onnx(record: Record, said: dict[str, Any], check: Path | None) -> bytes:
+    import numpy as np
+
+    from tacit.runs.onnx_export import onnx_predictions, student_to_onnx
+
+    samples = None if check is None else _samples(record, check, None)[0]
+    finished = _loaded(record)
+    notes = {
+        "guarantee": record.claim.to_json()["statement"],
+        "features": json.dumps(said["features"]),
+        "tacit": said["versions"].get("tacit", ""),
+    }
+    model = student_to_onnx(finished.student, int(finished.recipe["features"]), notes)
+    if samples is not None:
+        labels, chances = onnx_predictions(model, _numbers(finished, samples))
+        same = np.mean(labels.astype(str) == np.asarray(finished.student.predict(samples)).astype(str))
+        apart = float(np.abs(chances - finished.student.predict_proba(samples)).max())
+        console.print(
+            f"{same:.1%} of {len(labels)} labels are the student's; probabilities differ by at most {apart:.1g}"
+        )
+        if same < 1 or apart > CLOSE:
+            raise InvalidInput("the ONNX model does not say what the student says; nothing was written")
+    return model
+
+
+def _record(folder: Path) -> Record:
+    """The run's record; another name is suggested where there is no such run."""
+    from tacit.runs.record import read_record
+
+    try:
+        there = (folder / "run.json").is_file()
+    except OSError:
+        there = False
+    if not there:
+        shown = listed([str(folder)])
+        beside = (
+            [each.parent.name for each in folder.absolute().parent.glob("*/run.json")] if len(str(folder)) < 200 else []
+        )
+        meant = f"; is {listed([close])} meant?" if (close := nearest(folder.name, beside)) else ""
+        raise InvalidInput(f"{shown}: not a run folder, it has no run.json{meant}")
+    return read_record(folder)
+
+
+def _loaded(record: Record) -> Run:
+    from tacit.runs.run import load
+
+    return load(record.folder)
+
+
+def _samples(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
+    """The file's samples, if they are of the kind that the student learned from, and their labels where they are named.
+
+    An encoder, where the run has one, looks at the columns itself.
+    """
+    from tacit.core.samples import match_names
+    from tacit.datasets.table import Table
+    from tacit.datasets.tables import read_data
+
+    found = read_data(file, label)
+    wanted, shown, names = record.written["recipe"].get("features"), listed([str(file)]), record.features
+    columns: tuple[str, ...] | None = getattr(found, "columns", None)
+    placed = isinstance(found, Table) and not found.named
+    if columns is not None and names is not None and not placed:
+        try:
+            match_names(columns, names, shown, "the run")
+        except InvalidInput as error:
+            hint = "; a column with true labels is named by --label" if set(names) < set(columns) else ""
+            raise InvalidInput(f"{error}{hint}") from None
+    elif columns is not None and record.encoder is None and len(columns) != wanted:
+        raise InvalidInput(f"{shown}: has {len(columns)} features, the run's samples have {wanted}")
+    elif names is not None and placed:
+        warn_user("the file has no column names and the run does: columns are matched by place")
+    return found.frame if isinstance(found, Table) else found, found.labels
+
+
+def _numbers(run: Run, samples: Any) -> Any:  # noqa: ANN401
+    """The rows of numbers that the student itself sees."""
+    import numpy as np
+
+    from tacit.core.samples import in_order
+
+    if run.encoder is not None:
+        return run.encoder.encode(samples)
+    return np.asarray(in_order(samples, run.features, "samples", "the run"), dtype=np.float64)
+
+
+def _chances(run: Run, samples: Any) -> Any:  # noqa: ANN401
+    from tacit.runs.predictions import for_classes
+
+    found = run.student.predict_proba(samples)
+    return found if run.labels.ndim == 2 else for_classes(found, run.student.classes_, run.classes)

@@ -1,0 +1,166 @@
+"""Options that a method declares once: a frozen dataclass from which everything that reads them is generated.
+
+Each field carries its help and its limits, so that the library, the command line, the job file and the recipe of a run
+check and name the same thing in the same words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from tacit.core.errors import InvalidInput, nearest
+from tacit.core.rational import whole
+
+__all__ = ["OptionField", "Options", "build", "check", "describe", "option", "to_recipe"]
+
+
+class Options(Protocol):
+    """What a method can be told: a frozen dataclass whose fields are made by ``option``."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    # Fields that had another name, so that an error can say the new one.
+    renamed: ClassVar[Mapping[str, str]]
+
+
+Made = TypeVar("Made", bound=Options)
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """One field of the options: its name, default, help and limits. ``typed`` says that text can stand for it."""
+
+    name: str
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    typed: bool = True
+    flag: str = ""  # what a command line calls it, where the name alone says too little
+
+
+def option(
+    default: Any,  # noqa: ANN401
+    help: str,
+    *,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    typed: bool = True,
+    flag: str = "",
+) -> Any:  # noqa: ANN401
+    """A field of an options class. ``typed=False`` is for objects that no command line can name."""
+    about = {"help": help, "choices": choices, "least": least, "most": most, "typed": typed, "flag": flag}
+    return dataclasses.field(default=default, metadata=about)
+
+
+def describe(options: type[Options]) -> list[OptionField]:
+    """Every field of an options class, in order.
+
+    >>> @dataclass(frozen=True)
+    ... class Mean:
+    ...     renamed = {}
+    ...     rounds: int = option(3, "How often to ask.", least=1)
+    >>> describe(Mean)[0].help
+    'How often to ask.'
+    """
+    return [
+        OptionField(each.name, each.default, **each.metadata) for each in dataclasses.fields(options) if each.metadata
+    ]
+
+
+def check(options: Options) -> None:
+    """Refuse a field that is out of its limits; called by ``__post_init__`` of every options class.
+
+    >>> @dataclass(frozen=True)
+    ... class Mean:
+    ...     renamed = {}
+    ...     rounds: int = option(3, "How often to ask.", least=1)
+    ...     def __post_init__(self): check(self)
+    >>> Mean(0)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: rounds must be at least 1, got 0
+    """
+    for each in describe(type(options)):
+        value = getattr(options, each.name)
+        if each.choices and isinstance(value, str | None) and value != each.default and value not in each.choices:
+            raise InvalidInput(f"{each.name} must be one of {', '.join(each.choices)}, got {value!r}")
+        if each.choices and not isinstance(value, str | None):
+            raise InvalidInput(f"{each.name} must be one of {', '.join(each.choices)}, got {value!r}")
+        if value is None or (each.least is None and each.most is None):
+            continue
+        if isinstance(each.least, int):
+            for number in np.asarray(value).reshape(-1).tolist():
+                whole(number, each.name, each.least)
+        elif isinstance(value, bool) or not isinstance(value, numbers.Real) or not _within(value, each):
+            low = "" if each.least is None else f"above {each.least:g}"
+            high = "" if each.most is None else f"at most {each.most:g}"
+            raise InvalidInput(f"{each.name} must be {' and '.join(filter(None, (low, high)))}, got {value!r}")
+
+
+def _within(value: numbers.Real, each: OptionField) -> bool:
+    number = float(value)
+    above = -math.inf if each.least is None else each.least
+    return above < number <= (math.inf if each.most is None else each.most)
+
+
+def build(made: type[Made], given: Mapping[str, Any], where: str = "") -> Made:
+    """The options with these values; a name that is not one of them is refused, and the right one suggested.
+
+    >>> @dataclass(frozen=True)
+    ... class Mean:
+    ...     renamed = {"turns": "rounds"}
+    ...     rounds: int = option(3, "How often to ask.", least=1)
+    >>> build(Mean, {"turns": 2})
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: turns is called rounds now
+    >>> build(Mean, {"round": 2})
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: unknown option 'round' of Mean; did you mean 'rounds'?
+    """
+    known = [each.name for each in dataclasses.fields(made)]
+    for name in given:
+        if name in made.renamed:
+            raise InvalidInput(f"{where}{name} is called {made.renamed[name]} now")
+        if name not in known:
+            close = nearest(name, known)
+            meant = f"; did you mean {close!r}?" if close else f": it has {', '.join(known)}"
+            raise InvalidInput(f"{where}unknown option {name!r} of {made.__name__}{meant}")
+    return made(**given)
+
+
+def to_recipe(options: Options) -> dict[str, Any]:
+    """The options as JSON values, for the record of a run: objects by the name of their class.
+
+    >>> @dataclass(frozen=True)
+    ... class Mean:
+    ...     renamed = {}
+    ...     rounds: int = option(3, "How often to ask.", least=1)
+    >>> to_recipe(Mean())
+    {'rounds': 3}
+    """
+    return {each.name: _plain(getattr(options, each.name)) for each in dataclasses.fields(options)}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.integer | np.floating):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    return str(value) if isinstance(value, numbers.Number) else type(value).__name__

@@ -1,0 +1,290 @@
+"""One column of a mixed table as numbers: what public rows show of it, and a code for what they do not.
+
+Each class is fitted on public cells, encodes every cell by itself, and never fails on one: what it cannot read counts
+as missing, and a level that public rows do not have counts as none of theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats
+from tacit.core.strict_reader import StrictReader
+from tacit.datasets.frame import DATE_FORMATS, as_dates, as_levels, as_numbers, is_missing
+from tacit.datasets.table import LARGEST
+from tacit.representations.grid import snapped
+from tacit.representations.reading import SMALLEST_SCALE
+
+__all__ = ["CategoryColumn", "DateColumn", "NumberColumn", "few", "written_as"]
+
+# Values further from the public median than this many spreads are cut off there.
+LIMIT = 4.0
+# A level, or a gap, that this many public rows have gets a code; in a small table a twentieth of them.
+SHARED = 5
+MOST_LEVELS = 50
+# Of the filled-in public cells, for a column to be of dates: a typing error more or less does not matter.
+MOST_OF = 0.995
+YEAR, WEEK, DAY = 365.2425, 7.0, 1.0
+CYCLES = {"year": YEAR, "week": WEEK, "day": DAY}
+LONGEST_NAME = 1000
+
+
+def few(rows: int) -> int:
+    """How many public rows must share a value for it to get a code of its own.
+
+    >>> few(10_000), few(40), few(10)
+    (5, 2, 2)
+    """
+    return max(2, min(SHARED, rows // 20))
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A number's distance from the public median in public spreads, cut off at 4; 0 where it is missing.
+
+    A column of two values is 0 and 1. Where public rows have gaps, ``gaps`` marks them.
+
+    >>> column = NumberColumn.fit("age", np.array([20.0, 30, 40, 50, 60]))
+    >>> column.encode(np.array([40.0, 1e9, np.nan])).tolist()
+    [[0.0], [4.0], [0.0]]
+    """
+
+    taken_as: ClassVar[str] = "number"
+
+    name: str
+    center: float
+    scale: float
+    gaps: bool
+
+    @classmethod
+    def fit(cls, name: str, cells: NDArray[Any]) -> NumberColumn:
+        """Median and spread of the public cells that are numbers."""
+        values = _known(as_numbers(cells))
+        center, scale = _center_and_scale(values[~np.isnan(values)])
+        return cls(name, center, scale, bool(np.isnan(values).sum() >= few(len(values))))
+
+    @property
+    def width(self) -> int:
+        """How many features it makes."""
+        return 1 + self.gaps
+
+    def encode(self, cells: NDArray[Any]) -> Floats:
+        """One row of features per cell."""
+        return _marked(_scaled(_known(as_numbers(cells)), self.center, self.scale), self.gaps)
+
+    def unread(self, cells: NDArray[Any]) -> int:
+        """How many cells hold something that counts as missing."""
+        return int((_filled(cells) & np.isnan(_known(as_numbers(cells)))).sum())
+
+    def fields(self) -> dict[str, Any]:
+        """Its parameters."""
+        return {"name": self.name, "center": self.center, "scale": self.scale, "gaps": self.gaps}
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> NumberColumn:
+        """Read the parameters; no scale is so small that a value could become infinite."""
+        return cls(_name(fields), *_read_scale(fields), fields.flag("gaps"))
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """A feature for each level that a few public rows share, one for all other levels, one for none.
+
+    The last two are there if public rows show them. A level that no public row has is one of the others, or, where
+    public rows have none, all zeros.
+
+    >>> column = CategoryColumn.fit("sex", np.array(["f", "m"] * 10, dtype=object))
+    >>> column.levels, column.encode(np.array(["m", "x", None], dtype=object)).tolist()
+    (('f', 'm'), [[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+    """
+
+    taken_as: ClassVar[str] = "category"
+
+    name: str
+    levels: tuple[str, ...]
+    others: bool
+    gaps: bool
+
+    @classmethod
+    def fit(cls, name: str, cells: NDArray[Any]) -> CategoryColumn:
+        """The levels that at least a few public rows have, at most 50, the most frequent first to be kept."""
+        counts = Counter(as_levels(cells).tolist())
+        gaps, least = counts.pop(None, 0), few(len(cells))
+        shared = [level for level, count in counts.items() if count >= least]
+        kept = sorted(sorted(shared, key=lambda level: (-counts[level], level))[:MOST_LEVELS])
+        return cls(name, tuple(kept), len(kept) < len(counts), gaps >= least)
+
+    @property
+    def width(self) -> int:
+        """How many features it makes."""
+        return len(self.levels) + self.others + self.gaps
+
+    def encode(self, cells: NDArray[Any]) -> Floats:
+        """One row of features per cell."""
+        places = {level: place for place, level in enumerate(self.levels)}
+        other = len(self.levels) if self.others else None
+        if self.gaps:
+            places[None] = self.width - 1  # type: ignore[index]
+        found = np.zeros((len(cells), self.width), dtype=np.float32)
+        for row, level in enumerate(as_levels(cells).tolist()):
+            place = places.get(level, other if level is not None else None)
+            if place is not None:
+                found[row, place] = 1.0
+        return found
+
+    def unread(self, cells: NDArray[Any]) -> int:
+        """How many cells hold a level that has no code of its own."""
+        known = set(self.levels)
+        return sum(level is not None and level not in known for level in as_levels(cells).tolist())
+
+    def fields(self) -> dict[str, Any]:
+        """Its parameters."""
+        return {"name": self.name, "levels": list(self.levels), "others": self.others, "gaps": self.gaps}
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> CategoryColumn:
+        """Read the parameters."""
+        return cls(_name(fields), fields.texts("levels", MOST_LEVELS), fields.flag("others"), fields.flag("gaps"))
+
+
+@dataclass(frozen=True)
+class DateColumn:
+    """A date as a number, and where public dates differ in it, its place in the year, the week and the day.
+
+    >>> cells = np.array(["2024-01-01", "2024-04-01", "2024-07-01", "2024-10-01"], dtype=object)
+    >>> DateColumn.fit("seen", cells, "iso").encode(np.array(["soon"], dtype=object)).tolist()
+    [[0.0, 0.0, 0.0, 0.0, 0.0]]
+    """
+
+    taken_as: ClassVar[str] = "date"
+
+    name: str
+    written: str
+    center: float
+    scale: float
+    cycles: tuple[str, ...]
+    gaps: bool
+
+    @classmethod
+    def fit(cls, name: str, cells: NDArray[Any], written: str) -> DateColumn:
+        """Median and spread of the public dates, and the cycles that they go through."""
+        days = as_dates(cells, written)
+        known = days[~np.isnan(days)]
+        cycles = tuple(each for each, length in CYCLES.items() if _goes_through(known, length))
+        return cls(name, written, *_center_and_scale(known), cycles, bool(np.isnan(days).sum() >= few(len(days))))
+
+    @property
+    def width(self) -> int:
+        """How many features it makes."""
+        return 1 + 2 * len(self.cycles) + self.gaps
+
+    def encode(self, cells: NDArray[Any]) -> Floats:
+        """One row of features per cell."""
+        days = as_dates(cells, self.written)
+        missing = np.isnan(days)
+        parts = [np.where(missing, 0.0, _scaled(days, self.center, self.scale))]
+        for cycle in self.cycles:
+            angle = np.where(missing, 0.0, days) % CYCLES[cycle] * (2 * math.pi / CYCLES[cycle])
+            # On a grid, so that no last bit depends on how many cells are computed at once.
+            parts += [np.where(missing, 0.0, snapped(wave(angle), 20)) for wave in (np.sin, np.cos)]
+        found = np.column_stack(parts)
+        return (np.column_stack([found, missing]) if self.gaps else found).astype(np.float32)
+
+    def unread(self, cells: NDArray[Any]) -> int:
+        """How many cells hold something that counts as missing."""
+        return int((_filled(cells) & np.isnan(as_dates(cells, self.written))).sum())
+
+    def fields(self) -> dict[str, Any]:
+        """Its parameters."""
+        return {
+            "name": self.name, "written": self.written, "center": self.center, "scale": self.scale,
+            "cycles": list(self.cycles), "gaps": self.gaps,
+        }  # fmt: skip
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> DateColumn:
+        """Read the parameters; cycles and ways to write dates are the known ones."""
+        name, written = _name(fields), fields.one_of("written", DATE_FORMATS)
+        center, scale = _read_scale(fields)
+        cycles = fields.texts("cycles", len(CYCLES))
+        if not set(cycles) <= set(CYCLES):
+            raise InvalidInput(f"the {fields.what}'s cycles must be among {', '.join(CYCLES)}")
+        return cls(name, written, center, scale, cycles, fields.flag("gaps"))
+
+
+def written_as(cells: NDArray[Any]) -> str | None:
+    """How the dates of a column are written, if nearly all of its cells are dates.
+
+    >>> written_as(np.array(["31.12.2023", "01.01.2024"], dtype=object))
+    '%d.%m.%Y'
+    """
+    if cells.dtype.kind == "M":
+        return "iso"
+    filled = int(_filled(cells).sum())
+    for written in DATE_FORMATS if filled else ():
+        if (~np.isnan(as_dates(cells, written))).sum() >= MOST_OF * filled:
+            return written
+    return None
+
+
+def _filled(cells: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which cells hold something."""
+    if cells.dtype.kind in "fM":
+        return np.asarray(~(np.isnan(cells) if cells.dtype.kind == "f" else np.isnat(cells)), dtype=np.bool_)
+    return np.array([not is_missing(each) for each in cells.tolist()], dtype=np.bool_)
+
+
+def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The numbers that can be used; what is infinite or too large counts as missing."""
+    return np.where(np.abs(values) <= LARGEST, values, math.nan)
+
+
+def _center_and_scale(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Where values lie and how far they spread, whatever a few of them are."""
+    distinct = np.unique(values)
+    if len(distinct) == 0:
+        return 0.0, 1.0
+    if len(distinct) <= 2:
+        return float(distinct[0]), max(float(distinct[-1] - distinct[0]), SMALLEST_SCALE) if len(distinct) == 2 else 1.0
+    center = float(np.median(values))
+    spread = float(np.clip(values, *np.quantile(values, (0.01, 0.99))).std())
+    if spread <= abs(center) * 1e-12:
+        # Nearly all are the same: what the others are like decides.
+        spread = float(np.median(np.abs(values[values != center] - center)))
+    return center, max(spread, SMALLEST_SCALE)
+
+
+def _scaled(values: NDArray[np.float64], center: float, scale: float) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        found: NDArray[np.float64] = np.clip((values - center) / scale, -LIMIT, LIMIT)
+    return found
+
+
+def _marked(values: NDArray[np.float64], gaps: bool) -> Floats:
+    """The values with 0 for what is missing, and a mark beside it where gaps are marked."""
+    missing = np.isnan(values)
+    filled = np.where(missing, 0.0, values)
+    return np.column_stack([filled, missing] if gaps else [filled]).astype(np.float32)
+
+
+def _goes_through(days: NDArray[np.float64], length: float) -> bool:
+    """Whether the dates cover most of a cycle: four fifths of a year, several days, or several hours."""
+    if length == DAY:
+        return bool(len(days) and len(np.unique(days % 1)) > 2)
+    return bool(len(days) and np.ptp(days) >= 0.7 * length)
+
+
+def _name(fields: StrictReader) -> str:
+    return fields.text("name", LONGEST_NAME)
+
+
+def _read_scale(fields: StrictReader) -> tuple[float, float]:
+    center = fields.number("center", -LARGEST, LARGEST)
+    return center, fields.number("scale", SMALLEST_SCALE, 2 * LARGEST)

@@ -1,0 +1,175 @@
+"""What kind of data the public samples are, and the encoder that makes numbers of such samples.
+
+Only public samples are looked at, so the kind and all that follows from it cost nothing and may be written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tacit.core.codec import decode, encode
+from tacit.core.errors import InvalidInput
+from tacit.core.registry import find
+from tacit.core.samples import image_shape, pixel_side
+from tacit.core.strict_reader import StrictReader
+from tacit.datasets.frame import Frame, as_numbers, frame_of
+from tacit.datasets.image_files import ImageFiles
+from tacit.datasets.samples import is_text
+from tacit.encoders.images import ImageEncoder
+from tacit.encoders.table import TableEncoder
+from tacit.encoders.text import Components, TextEncoder
+
+__all__ = ["KINDS", "Encoder", "Recognized", "all_numbers", "read_encoder", "recognize", "write_encoder"]
+
+KINDS = {
+    "images": "images",
+    "text": "texts",
+    "mixed": "a mixed table",
+    "table": "a table of numbers",
+    "embedding": "rows of numbers of one scale",
+}
+Encoder = TableEncoder | TextEncoder | ImageEncoder | Components
+ENCODERS: dict[str, Any] = {each.name: each for each in (TableEncoder, TextEncoder, ImageEncoder, Components)}
+# Fewer columns, or columns whose spreads differ more, are a table's: ages beside incomes.
+LEAST_EMBEDDING, UNEVEN = 16, 10.0
+# The encoder's own file in a run folder, and how large it may be when it is read.
+FILE, LARGEST_FILE = "encoder.tacit", 2**28
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """The kind of the public samples, and what makes numbers of such samples where they are none yet."""
+
+    kind: str
+    encoder: Encoder | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The kind, and what is done with it, in words."""
+        return (KINDS[self.kind], *(() if self.encoder is None else self.encoder.lines))
+
+
+def recognize(
+    public: Any,  # noqa: ANN401
+    kind: str | None = None,
+    text: Sequence[str] = (),
+    categories: Sequence[str] = (),
+) -> Recognized:
+    """The kind of public samples as ``samples_of`` gives them, and their encoder, fitted on them.
+
+    ``kind`` says it, if it is known; ``text`` and ``categories`` name columns of a table.
+
+    >>> recognize(np.array(["a bad cough", "a high fever", "a cough"])).kind
+    'text'
+    >>> recognize(Frame(("age", "sex"), (np.arange(20.0), np.array(["f", "m"] * 10, dtype=object)))).kind
+    'mixed'
+    >>> recognize(np.arange(12.0).reshape(4, 3)).kind, recognize(np.zeros((4, 8, 8))).kind
+    ('table', 'images')
+    """
+    if kind is not None:
+        find(KINDS, kind, "kind")
+    if not (public.shape[0] if getattr(public, "shape", ()) else len(public)):
+        raise InvalidInput("the public part is empty")
+    if (text or categories) and not isinstance(public, Frame):
+        raise InvalidInput("text and categories name columns, and the public samples have none")
+    if isinstance(public, ImageFiles):
+        return Recognized(_only("images", kind, "image files"), ImageEncoder.fit(public))
+    if sparse.issparse(public):
+        return Recognized(_only("embedding", kind, "a sparse matrix"), Components.fit(public))
+    if is_text(public):
+        return Recognized(_only("text", kind, "texts"), TextEncoder.fit(public))
+    if isinstance(public, np.ndarray) and public.ndim == 2 and public.dtype.kind in "OUT":
+        public = frame_of(public, "public samples")
+    if isinstance(public, Frame):
+        return _recognize_frame(public, kind, text, categories)
+    rows = np.asarray(public)
+    if rows.ndim < 2 or rows.dtype.kind not in "fiub":
+        raise InvalidInput(f"public samples must be numbers, one row per sample; got {rows.dtype}{rows.shape}")
+    if kind == "mixed":
+        if rows.ndim > 2:
+            raise InvalidInput("the public samples are images; they are no mixed table")
+        return Recognized("mixed", TableEncoder.fit(frame_of(rows, "public samples")))
+    if kind == "text":
+        raise InvalidInput("the public samples are numbers and no texts")
+    if kind == "images":
+        image_shape(rows)
+    return Recognized(kind or _kind_of_numbers(rows))
+
+
+def _recognize_frame(public: Frame, kind: str | None, text: Sequence[str], categories: Sequence[str]) -> Recognized:
+    """A table with named columns: of numbers, or mixed, or of texts alone."""
+    numbers = kind in ("table", "embedding", "images") or (
+        kind is None and not text and not categories and all_numbers(public)
+    )
+    if numbers:
+        if text or categories:
+            raise InvalidInput(f"kind {kind} has neither text nor categories; leave the kind out, or name mixed")
+        rows = public.numbers().samples
+        return Recognized(kind or _kind_of_numbers(rows))
+    if kind == "text" and not text:
+        text = public.columns
+    encoder = TableEncoder.fit(public, text, categories)
+    return Recognized("mixed" if encoder.columns else "text", encoder)
+
+
+def all_numbers(public: Frame) -> bool:
+    """Whether every cell of a table is a finite number.
+
+    >>> all_numbers(Frame(("age",), (np.array([61.0, np.nan]),)))
+    False
+    """
+    cells = [public.cells] if isinstance(public.cells, np.ndarray) else map(as_numbers, public.cells)
+    return all(bool(np.isfinite(column).all()) for column in cells)
+
+
+def _only(kind: str, named: str | None, found: str) -> str:
+    if named not in (None, kind):
+        raise InvalidInput(f"the public samples are {found}; their kind is {kind}, not {named}")
+    return kind
+
+
+def _kind_of_numbers(rows: NDArray[Any]) -> str:
+    """Images, rows of one scale, or columns of different things."""
+    if rows.ndim > 2:
+        return "images"
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        # Who reads the rows refuses them: in an array of numbers nothing is missing unless it is said to be mixed.
+        return "table"
+    if pixel_side(rows) is not None:
+        return "images"
+    spreads = rows.astype(np.float64).std(axis=0)
+    spreads = spreads[spreads > 0]
+    if rows.shape[1] < LEAST_EMBEDDING or not len(spreads):
+        return "table"
+    low, high = np.quantile(spreads, (0.05, 0.95))
+    return "embedding" if high <= UNEVEN * low else "table"
+
+
+def write_encoder(encoder: Encoder, folder: Path) -> str:
+    """Write the encoder into a folder, as numbers and words alone, and return the file's name."""
+    (folder / FILE).write_bytes(encode({"encoder": encoder.name, **encoder.fields()}))
+    return FILE
+
+
+def read_encoder(file: Path) -> Encoder:
+    """The encoder in a file that ``write_encoder`` wrote. Nothing in it is executed.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = write_encoder(ImageEncoder((8, 8, 1)), folder)
+    >>> read_encoder(folder / FILE)
+    ImageEncoder(shape=(8, 8, 1))
+    """
+    if file.stat().st_size > LARGEST_FILE:
+        raise InvalidInput(f"{file}: too large for an encoder")
+    fields = StrictReader(decode(file.read_bytes()), "encoder")
+    made: Encoder = ENCODERS[fields.one_of("encoder", ENCODERS)].read(fields)
+    fields.done()
+    return made

@@ -1,1 +1,0 @@
-"""Messages without senders: sealed for the coordinator by holders, mixed by a shuffler that cannot read them."""

@@ -1,0 +1,133 @@
+"""The curator: opens the holders' tables, adds them up, and lets out what its own gate makes of the sum.
+
+It is trusted with exact counts, and is the only party that is. It has a ledger of its own and pays from it, and every
+holder has paid from its own before its table left. It looks at the question and at who has handed in, pays, and only
+then opens a table. Counts are brought into limits that its operator set, whatever the question says; what was changed,
+and what could not be opened, it tells nobody but its operator, in numbers. Below the minimum nothing is released.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput, TooFewParticipants
+from tacit.core.protocols import Integers, Ledger
+from tacit.core.randomness import Randomness
+from tacit.core.strict_reader import bytes_to_array
+from tacit.federation.collector.messages import Batch, Submission
+from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
+from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, unseal
+from tacit.federation.node.refusals import require_door
+from tacit.mechanisms.central.sealed_table import read_table, table_bytes
+from tacit.methods.question import MOST_RECORDS, TableQuestion, is_signed, table_shape
+from tacit.private.gate import Gate
+from tacit.private.records import Private
+from tacit.wire import read_ask, release_to_bytes
+
+__all__ = ["Curator", "open_curator", "read_secret"]
+
+log = logging.getLogger("tacit.curator")
+
+
+class Curator:
+    """What turns a batch of sealed tables into one release, paid for by the curator's account.
+
+    ``records`` is the most that one node may have, by the curator's own operator: it limits what a table may count.
+    """
+
+    def __init__(
+        self,
+        secret: bytes,
+        ledger: Ledger,
+        account: str,
+        randomness: Randomness | None = None,
+        records: int = MOST_RECORDS,
+    ) -> None:
+        if records < 1:
+            raise InvalidInput(f"records must be at least 1, got {records}")
+        self._secret = secret
+        self._gate = Gate(ledger, account, randomness)
+        self._records = records
+
+    @property
+    def key(self) -> bytes:
+        """What holders seal for."""
+        return public_key(self._secret)
+
+    def check(self, batch: Batch) -> TableQuestion:
+        """The question of a batch that can be released, by looking at the batch alone.
+
+        A batch for nodes with more records than this curator's own limit is refused here, before a node pays: no
+        honest node's table is ever above the limits.
+        """
+        if batch.key != self.key:
+            raise InvalidInput("the batch is sealed for another key than the curator's")
+        ask: TableQuestion = read_ask(batch.ask)
+        shape = table_shape(ask)
+        if ask.request != batch.request:
+            raise InvalidInput("the batch and its question have different requests")
+        if batch.size != OVERHEAD + table_bytes(shape):
+            raise InvalidInput("the batch has boxes of another size than a table of its question needs")
+        if batch.largest > self._records:
+            raise InvalidInput(
+                f"the batch is for nodes with up to {batch.largest} records; this curator adds up tables of nodes with "
+                f"up to {self._records}. Its operator can change node_records"
+            )
+        require_door("curate", ask)
+        ask.sensitivity(self._gate.unit, self._gate.adjacency)
+        return ask
+
+    def __call__(self, batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
+        """The release of one batch."""
+        ask = self.check(batch)
+        if len(submissions) < batch.minimum:
+            raise TooFewParticipants(f"{len(submissions)} tables came and at least {batch.minimum} must")
+        release = self._gate.release(
+            Private(submissions).map(partial(self._sum, batch, ask)),
+            lambda: np.zeros(table_shape(ask), dtype=np.int64),
+            ask.sensitivity(self._gate.unit, self._gate.adjacency),
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            f"{ask.question} {batch.digest}",
+        )
+        content = {
+            "batch": batch.digest,
+            "release": bytes_to_array(release_to_bytes(release, ask, batch.largest * len(batch.nodes))),
+            "nodes": len(submissions),
+        }
+        return SubmissionOutcome(encode(content), 1)
+
+    def _sum(self, batch: Batch, ask: TableQuestion, submissions: list[Submission]) -> Integers:
+        """The tables that can be opened, added up within this curator's limits."""
+        shape, limits = table_shape(ask), ask.most_votes(self._records)
+        # A question whose votes nothing bounds has no sensitivity over tables, and was refused.
+        assert limits is not None
+        total: Integers = np.zeros(shape, dtype=np.int64)
+        closed = 0
+        for each in submissions:
+            content = unseal(self._secret, each.pieces[0].tobytes(), batch.digest)
+            if content is None or len(content) != table_bytes(shape):
+                closed += 1
+            else:
+                total += read_table(content, shape, *limits, signed=is_signed(ask))
+        if closed:
+            # Who sealed for another key or batch did so whatever its records are. Still only the operator hears of it.
+            log.warning("%d of %d tables could not be opened and count nothing", closed, len(submissions))
+        return total
+
+
+def open_curator(file: str | Path, coordinator: bytes, nodes: Mapping[str, bytes], curator: Curator) -> SubmissionStore:
+    """The curator's store and door, for these parties and nobody else."""
+    return SubmissionStore(file, coordinator, nodes, curator, curator.check)
+
+
+def read_secret(file: str | Path) -> bytes:
+    """The curator's sealing key, in a file like an identity's."""
+    return SigningIdentity.read(file).secret

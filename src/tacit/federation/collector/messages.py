@@ -1,0 +1,273 @@
+"""What a coordinator asks a shuffler or a curator to collect, and what a holder hands in for it.
+
+Every message says which run and round it is for, what kind it is and from whom, and is signed. A message that is not
+whole, not of this run, not from who it says or not expected is refused for one of a few stated reasons, which are
+counted. None of them depends on what the message holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput, TacitError
+from tacit.core.strict_reader import bytes_to_array, decode_strict
+from tacit.federation.keys import KEY, SigningIdentity, signed_by
+
+__all__ = [
+    "ANNOUNCE",
+    "STRANGER",
+    "Batch",
+    "SignedMessage",
+    "Submission",
+    "SubmissionRefusal",
+    "SubmissionRefused",
+    "read_signed_message",
+]
+
+MOST_NODES = 10_000
+MOST_PARTICIPANTS = 10**9
+LARGEST_PIECE = 2**28
+LARGEST_BATCH = 2**29
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One collection: who hands in, sealed for whose ``key``, and when there is enough.
+
+    Each of the ``nodes`` hands in up to ``most`` pieces of ``size`` bytes, a multiple of ``block`` of them, so that
+    their number tells little. Nothing comes out before at least ``minimum`` participants are in: clients whose
+    messages are mixed, or holders whose tables are added up. A node speaks for up to ``largest`` participants, each
+    with up to ``each`` pieces (0: any number); in a table no count may be above ``largest``. ``ask`` is the question,
+    where the collector needs it.
+
+    >>> batch = Batch("run", 0, "r-1", ("ada", "bob"), b"k" * 32, minimum=2, size=64)
+    >>> Batch.read(batch.to_bytes()) == batch
+    True
+    """
+
+    run: str
+    round: int
+    request: str
+    nodes: tuple[str, ...]
+    key: bytes
+    minimum: int
+    size: int
+    most: int = 1
+    block: int = 1
+    largest: int = 1
+    each: int = 1
+    ask: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.key) != KEY:
+            raise InvalidInput(f"key must have {KEY} bytes, got {len(self.key)}")
+        if list(self.nodes) != sorted(set(self.nodes)) or not 1 <= len(self.nodes) <= MOST_NODES:
+            raise InvalidInput(f"nodes must be from 1 to {MOST_NODES} different names, sorted")
+        if self.minimum < 2:
+            raise InvalidInput(f"minimum must be at least 2, got {self.minimum}: one hides in nobody")
+        if self.block < 1 or self.most < 1 or self.most % self.block:
+            raise InvalidInput(f"most must be a multiple of the block {self.block}, got {self.most}")
+        if not self.size >= 1 or self.size * self.most > LARGEST_PIECE:
+            raise InvalidInput(f"a node's pieces must have at most {LARGEST_PIECE} bytes together")
+
+    def to_bytes(self) -> bytes:
+        """The batch as it travels."""
+        return encode(
+            {
+                "run": self.run,
+                "round": self.round,
+                "request": self.request,
+                "nodes": list(self.nodes),
+                "key": bytes_to_array(self.key),
+                "minimum": self.minimum,
+                "size": self.size,
+                "most": self.most,
+                "block": self.block,
+                "largest": self.largest,
+                "each": self.each,
+                "ask": bytes_to_array(self.ask),
+            }
+        )
+
+    @classmethod
+    def read(cls, payload: bytes) -> Batch:
+        """The batch in these bytes, checked."""
+        fields = decode_strict(payload, LARGEST_BATCH, "batch")
+        batch = cls(
+            run=fields.text("run"),
+            round=fields.integer("round", 0, 10**9),
+            request=fields.text("request"),
+            nodes=fields.texts("nodes", MOST_NODES),
+            key=fields.content("key", KEY),
+            minimum=fields.integer("minimum", 2, MOST_PARTICIPANTS),
+            size=fields.integer("size", 1, LARGEST_PIECE),
+            most=fields.integer("most", 1, LARGEST_PIECE),
+            block=fields.integer("block", 1, LARGEST_PIECE),
+            largest=fields.integer("largest", 1, 2**40),
+            each=fields.integer("each", 0, LARGEST_PIECE),
+            ask=fields.content("ask", LARGEST_BATCH),
+        )
+        fields.done()
+        return batch
+
+    @cached_property
+    def digest(self) -> str:
+        """A name that binds all of it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def blocks(self, pieces: int) -> int:
+        """This many pieces, filled up to whole blocks.
+
+        >>> Batch("run", 0, "r-1", ("ada",), b"k" * 32, 2, 64, most=32, block=8).blocks(9)
+        16
+        """
+        return -(-pieces // self.block) * self.block
+
+    @property
+    def limit(self) -> int:
+        """The most bytes that a submission may have."""
+        return self.size * self.most + 1024
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What one holder hands in: sealed pieces, one per row, and for how many participants."""
+
+    participants: int
+    pieces: NDArray[np.uint8] = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """The submission as it travels."""
+        return encode({"participants": self.participants, "pieces": self.pieces})
+
+    @classmethod
+    def read(cls, payload: bytes, batch: Batch) -> Submission:
+        """The submission in these bytes, if it is one to this batch."""
+        fields = decode_strict(payload, batch.limit, "submission")
+        participants = fields.integer("participants", 1, batch.largest)
+        pieces = fields.array("pieces", ("|u1",), (None, batch.size))
+        fields.done()
+        if not 1 <= len(pieces) <= batch.most or len(pieces) % batch.block:
+            raise InvalidInput(f"pieces must be up to {batch.most}, in blocks of {batch.block}")
+        if batch.each and len(pieces) > batch.blocks(batch.each * participants):
+            raise InvalidInput(f"pieces must be up to {batch.each} for each participant")
+        return cls(participants, pieces)
+
+
+VERSION = 1
+# An announcement says how many bytes come next; it is never the message itself.
+KINDS = ("open", "submit", "collect", "announce")
+# Where announcements go, and the bytes of a message that anybody may send without one.
+ANNOUNCE, STRANGER = "/announce", 2**16
+SIGNATURE = 64
+LONGEST_NAME = 200
+SLACK = 4096
+
+
+class SubmissionRefusal(StrEnum):
+    """Why a message is not taken."""
+
+    MALFORMED = "malformed"
+    OVERSIZED = "oversized"
+    UNKNOWN = "unknown sender"
+    FORGED = "forged"
+    FOREIGN = "no such batch"
+    UNEXPECTED = "not for this sender to send"
+    CONFLICT = "another was sent before"
+    CLOSED = "batch is closed"
+    WAITING = "too few so far"
+    SPENT = "account cannot pay"
+    FAILED = "cannot be done"
+
+
+class SubmissionRefused(TacitError):
+    """A message that is not taken; nothing was changed by it."""
+
+    def __init__(self, reason: SubmissionRefusal) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class SignedMessage:
+    """A signed message. ``batch`` is the digest of what it belongs to, which binds run, round and request.
+
+    >>> ada = SigningIdentity.new()
+    >>> message = SignedMessage.signed(ada, "submit", "run", 0, "c0ffee", "ada", b"content")
+    >>> read_signed_message(message.to_bytes(), {"ada": ada.public}, 1000) == message
+    True
+    """
+
+    kind: str
+    run: str
+    round: int
+    batch: str
+    node: str
+    body: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+    version: int = VERSION
+
+    @classmethod
+    def signed(
+        cls, identity: SigningIdentity, kind: str, run: str, round: int, batch: str, node: str, body: bytes
+    ) -> SignedMessage:
+        """The message with its sender's signature over all of it."""
+        unsigned = cls(kind, run, round, batch, node, body, b"")
+        return cls(kind, run, round, batch, node, body, identity.sign(unsigned._content()))
+
+    def to_bytes(self) -> bytes:
+        """The message as it travels."""
+        return encode({**self._fields(), "signature": bytes_to_array(self.signature)})
+
+    def genuine(self, public: bytes) -> bool:
+        """Whether the owner of this identity signed it."""
+        return signed_by(public, self._content(), self.signature)
+
+    def _fields(self) -> dict[str, object]:
+        return {
+            "version": self.version,
+            "kind": self.kind,
+            "run": self.run,
+            "round": self.round,
+            "batch": self.batch,
+            "node": self.node,
+            "body": bytes_to_array(self.body),
+        }
+
+    def _content(self) -> bytes:
+        return b"tacit envelope\0" + encode(self._fields())
+
+
+def read_signed_message(payload: bytes, identities: Mapping[str, bytes], most: int) -> SignedMessage:
+    """The message in these bytes, if one of these parties signed it and its body has at most this many bytes."""
+    if len(payload) > most + SLACK:
+        raise SubmissionRefused(SubmissionRefusal.OVERSIZED)
+    try:
+        fields = decode_strict(payload, most + SLACK, "message")
+        fields.integer("version", VERSION, VERSION)
+        message = SignedMessage(
+            kind=fields.one_of("kind", KINDS),
+            run=fields.text("run", LONGEST_NAME),
+            round=fields.integer("round", 0, 10**9),
+            batch=fields.digest("batch"),
+            node=fields.text("node", LONGEST_NAME),
+            body=fields.content("body", most),
+            signature=fields.content("signature", SIGNATURE),
+        )
+        fields.done()
+    except InvalidInput:
+        raise SubmissionRefused(SubmissionRefusal.MALFORMED) from None
+    public = identities.get(message.node)
+    if public is None:
+        raise SubmissionRefused(SubmissionRefusal.UNKNOWN)
+    if not message.genuine(public):
+        raise SubmissionRefused(SubmissionRefusal.FORGED)
+    return message

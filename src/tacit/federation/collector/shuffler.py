@@ -1,0 +1,215 @@
+"""The shuffler, and both ends of a shuffled batch: messages into equal boxes, mixed, and out of them again.
+
+A box holds a message or nothing; from outside all look alike. A holder fills its boxes up to whole blocks with empty
+ones, and so does the shuffler, so that numbers of boxes tell little. Every box is sealed with a key of its own for one
+batch: in any other it cannot be opened.
+
+The shuffler takes boxes from holders, forgets whose they are, mixes them and lets them out once. All of its rules:
+
+- A batch is opened by the coordinator. Only nodes that it names may hand in, each once; the same again changes nothing,
+  anything else from the same node is refused.
+- Nothing comes out before the batch has its minimum of participants. Then, when the coordinator collects, the batch is
+  closed: who comes later is refused.
+- A box that is there twice was copied; one of them stays. The rest is filled up with empty boxes to whole blocks and
+  put into a uniformly random order of the system's cryptographic generator.
+- What comes out is written down, and the boxes' senders are forgotten in the same step. Collected again, the batch is
+  the same to the last bit.
+- It cannot read a box. It reports how many came in and went out, and how many messages were refused and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Estimates
+from tacit.core.randomness import SystemRandomness, permutations
+from tacit.core.strict_reader import decode_strict
+from tacit.federation.collector.messages import LARGEST_BATCH, Batch, Submission
+from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
+from tacit.federation.keys import OVERHEAD, public_key, seal, unseal
+from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
+from tacit.mechanisms.shuffle.shuffled import SealedMessages, from_pieces
+from tacit.mechanisms.shuffle.single_message import SingleMessage
+
+__all__ = ["Mixed", "empty_boxes", "mixed", "open_shuffler", "plan_batch", "read_mixed", "sealed_messages"]
+
+FULL, EMPTY = b"\1", b"\0"
+
+
+def plan_batch(
+    inner: MultiMessageNoise | SingleMessage,
+    run: str,
+    round: int,
+    request: str,
+    nodes: Sequence[str],
+    key: bytes,
+    clients: int,
+    block: int = 64,
+) -> Batch:
+    """The batch for these messages from nodes that speak for at most this many ``clients`` each.
+
+    ``key`` is the public half of the coordinator's key. The minimum is what the guarantee was planned for.
+    """
+    most = most_messages(inner, clients)
+    return Batch(
+        run=run,
+        round=round,
+        request=request,
+        nodes=tuple(sorted(nodes)),
+        key=key,
+        minimum=max(2, inner.quorum),
+        size=OVERHEAD + 1 + inner.code.size,
+        most=-(-most // block) * block,
+        block=block,
+        largest=clients,
+        each=inner.messages_each or 0,
+    )
+
+
+def most_messages(inner: MultiMessageNoise | SingleMessage, clients: int) -> int:
+    """How many messages ``clients`` clients make at most, with noise out of all reach.
+
+    >>> from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+    >>> most_messages(SingleMessage(GeneralizedRandomizedResponse(10, 1, 1), 50, "1e-6"), 7)
+    7
+    """
+    if clients < 1:
+        raise InvalidInput(f"clients must be at least 1, got {clients}")
+    return inner.most_messages(clients)
+
+
+def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node: str, clients: int) -> SealedMessages:
+    """The mechanism through which a node answers for its clients; a batch that would hide them less is refused.
+
+    So is one without room for all messages that they may make: whoever asks would see whether there was much noise,
+    and what is let out would be what has little.
+    """
+    if node not in batch.nodes:
+        raise InvalidInput("the batch does not expect this node")
+    if batch.minimum < inner.quorum:
+        raise InvalidInput(f"the batch is mixed from {batch.minimum} clients on; at least {inner.quorum} must be in it")
+    if batch.size != OVERHEAD + 1 + inner.code.size:
+        raise InvalidInput("the batch has boxes of another size than these messages need")
+    room = batch.blocks(most_messages(inner, clients))
+    if clients > batch.largest or room > batch.most or batch.each != (inner.messages_each or 0):
+        raise InvalidInput(
+            f"the batch has room for {batch.most} messages of {batch.largest} clients at a node; this one needs {room} "
+            f"for {clients}, so that its noise fits whatever it comes to"
+        )
+
+    def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
+        # Who has nothing to say hands in empty boxes.
+        count = max(batch.block, batch.blocks(len(pieces)))
+        if count > batch.most:
+            # Never for as many clients as were said; others would be seen not to fit.
+            raise InvalidInput(f"the batch has room for {batch.most} messages of a node")
+        full = b"".join(seal(batch.key, FULL + piece, batch.digest) for piece in pieces)
+        rows = np.frombuffer(full, dtype=np.uint8).reshape(-1, batch.size)
+        filled = np.concatenate([rows, empty_boxes(batch, count - len(pieces))])
+        # Where the empty ones are is nobody's business either.
+        hidden: NDArray[np.uint8] = filled[permutations(1, count, SystemRandomness())[0]]
+        return hidden
+
+    return SealedMessages(inner, batch.digest, boxes)
+
+
+def empty_boxes(batch: Batch, count: int) -> NDArray[np.uint8]:
+    """This many boxes with nothing in them.
+
+    >>> empty_boxes(Batch("run", 0, "r-1", ("ada",), public_key(b"s" * 32), 2, size=60), 3).shape
+    (3, 60)
+    """
+    content = EMPTY * (batch.size - OVERHEAD)
+    made = b"".join(seal(batch.key, content, batch.digest) for _ in range(count))
+    return np.frombuffer(made, dtype=np.uint8).reshape(count, batch.size)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """What the coordinator finds in a batch, and what it leaves out: empty, spoiled, out of range."""
+
+    messages: NDArray[np.generic]
+    participants: int
+    nodes: int
+    empty: int
+    unreadable: int
+    invalid: int
+    duplicates: int
+
+    def estimates(self, inner: MultiMessageNoise | SingleMessage) -> Estimates:
+        """Counts of every cell from what arrived; refused where that is less than was planned for."""
+        # Where each client has one message, those that are left say how many took part.
+        arrived = self.participants if inner.messages_each is None else len(self.messages)
+        return inner.decode(self.messages, arrived)
+
+    @property
+    def in_words(self) -> str:
+        """How many of what there were."""
+        return (
+            f"{len(self.messages)} messages of {self.participants} clients at {self.nodes} nodes; {self.empty} empty "
+            f"boxes, {self.duplicates} copies, {self.unreadable} unreadable and {self.invalid} invalid left out"
+        )
+
+
+def read_mixed(
+    output: bytes, batch: Batch, secret: bytes, inner: MultiMessageNoise | SingleMessage, most: int = LARGEST_BATCH
+) -> Mixed:
+    """The messages in what the shuffler gave, each checked by itself: a spoiled one is left out and counted."""
+    fields = decode_strict(output, most, "mixed batch")
+    if fields.digest("batch") != batch.digest or public_key(secret) != batch.key:
+        raise InvalidInput("the mixed messages belong to another batch, or are sealed for another key")
+    pieces = fields.array("pieces", ("|u1",), (None, batch.size))
+    participants = fields.integer("participants", batch.minimum, batch.largest * len(batch.nodes))
+    nodes = fields.integer("nodes", 1, len(batch.nodes))
+    duplicates = fields.integer("duplicates", 0)
+    fields.done()
+    opened_boxes = [unseal(secret, row.tobytes(), batch.digest) for row in pieces]
+    readable = [content for content in opened_boxes if content is not None]
+    full = [content[1:] for content in readable if content[:1] == FULL]
+    rows = from_pieces(inner, full)
+    valid = inner.code.valid(rows)
+    return Mixed(
+        messages=rows[valid],
+        participants=participants,
+        nodes=nodes,
+        empty=sum(content[:1] == EMPTY for content in readable),
+        unreadable=len(opened_boxes) - len(readable) + sum(content[:1] not in (EMPTY, FULL) for content in readable),
+        invalid=int((~valid).sum()),
+        duplicates=duplicates,
+    )
+
+
+def mixed(batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
+    """All boxes of a batch in random order, without their senders."""
+    boxes = np.concatenate([each.pieces for each in submissions])
+    different = np.unique(boxes, axis=0)
+    filled = np.concatenate([different, empty_boxes(batch, batch.blocks(len(different)) - len(different))])
+    order = permutations(1, len(filled), SystemRandomness())[0]
+    content = encode(
+        {
+            "batch": batch.digest,
+            "pieces": filled[order],
+            "participants": sum(each.participants for each in submissions),
+            "nodes": len(submissions),
+            "duplicates": len(boxes) - len(different),
+        }
+    )
+    return SubmissionOutcome(content, len(filled))
+
+
+def open_shuffler(file: str | Path, coordinator: bytes, nodes: Mapping[str, bytes]) -> SubmissionStore:
+    """The shuffler with this store, for these parties and nobody else.
+
+    >>> import tempfile
+    >>> with open_shuffler(Path(tempfile.mkdtemp()) / "shuffler.db", b"c" * 32, {"ada": b"a" * 32}) as shuffler:
+    ...     shuffler.status()
+    {'batches': [], 'dropped': {}}
+    """
+    return SubmissionStore(file, coordinator, nodes, mixed)

@@ -1,0 +1,241 @@
+"""What a coordinator keeps of its nodes: how a round went, what can be true at all, and what their ledgers showed.
+
+Plausible: a node can lie about its votes, and nobody sees that. But it cannot have more votes than records, and a sum
+that lies outside what all nodes' votes and noise can come to was not made by the mechanism that was asked for. An
+honest answer is found implausible with probability below ``FAILURE``.
+
+Heads of ledgers: the place and the digest of each payment that a node showed are remembered. A node pays for a question
+after the coordinator has asked it. Its payment must therefore come behind everything that it had shown before the
+question was first asked; a retried question shows the payment it showed then. A node whose ledger was put back, or that
+runs twice from a copied folder, shows a place that is taken or lies before the last one: its answer is not taken, and
+it is named. Places and digests depend on payments, never on a record, and every receipt carries them anyway.
+
+What is not noticed: a copy that meanwhile paid others so often that its places are beyond those remembered here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from tacit.core.errors import InvalidInput, StaleLedger, TooFewParticipants
+from tacit.core.files import write_file
+from tacit.core.release import Receipt
+from tacit.methods.question import Question, TableQuestion, is_signed
+
+__all__ = ["FAILURE", "NodeHeads", "RoundPolicy", "RoundStatus", "implausible"]
+
+# How likely an honest table is refused: half of it for its total, half for all of its cells.
+FAILURE = 1e-9
+
+
+def implausible(
+    ask: Question,
+    table: Any,  # noqa: ANN401
+    records: int,
+    holders: int = 1,
+    all_records: int | None = None,
+) -> str | None:
+    """Why these counts cannot be those of ``holders`` nodes with at most ``records`` records each; None if they can.
+
+    ``all_records`` is what is known of how many they have together. Answers that are no noisy counts are not judged.
+
+    >>> from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+    >>> from tacit.methods.pate.wire import TeacherAsk
+    >>> ask = TeacherAsk(np.zeros((3, 2)), ("a", "b"), DistributedLaplace(1, 6, 4, 3, 2, 1), "votes", "r-1")
+    >>> implausible(ask, np.array([[4, 0], [2, 2], [0, 5]]), 1000, holders=4)
+    >>> implausible(ask, np.array([[4, 0], [2, 2], [0, -31060]]), 1000, holders=4)
+    'its counts total -31052, and they can total from 0 to 12 and noise of 49'
+    """
+    if ask.table_shape is None:
+        return None
+    together = records * holders
+    counted = cast(TableQuestion, ask)
+    most = counted.most_votes(together if all_records is None else min(all_records, together), holders)
+    if most is None:
+        return None
+    cell, total = most
+    mechanism: Any = ask.mechanism
+    if mechanism.noise_reach(1, holders, FAILURE) is None:
+        return None
+    if not isinstance(table, np.ndarray) or table.shape != ask.table_shape:
+        return "it is no table of the shape that was asked for"
+    cells = table.size
+    reach = math.ceil(mechanism.noise_reach(cells, holders, FAILURE / 2))
+    found = int(table.sum(dtype=object))
+    below = is_signed(ask)
+    if not -reach - below * total <= found <= total + reach:
+        return f"its counts total {found}, and they can total from {-below * total} to {total} and noise of {reach}"
+    reach = math.ceil(mechanism.noise_reach(1, holders, FAILURE / 2 / cells))
+    low, high = int(table.min()), int(table.max())
+    if low < -reach - below * cell or high > cell + reach:
+        worst = high if high > cell + reach else low
+        return f"it has a count of {worst}, and counts can be from {-below * cell} to {cell} and noise of {reach}"
+    return None
+
+
+@dataclass(frozen=True)
+class RoundPolicy:
+    """When a round is over: ``expected`` nodes are waited for, ``at_least`` must answer, until a ``deadline``.
+
+    Once enough have answered the others get ``grace`` more seconds. ``patience`` is how long nodes are waited for
+    before the first round begins; before a later one it is how long ``at_least`` are, and those that were lost get
+    their ``grace`` to come back. ``records`` is the most that one node may have, and ``all_records`` what is known of
+    how many all have together; an answer or a sum of more is not believed. ``features`` are the names of the public
+    samples' columns, where they have names; nodes with other columns refuse.
+    """
+
+    expected: int
+    at_least: int
+    deadline: float = 300.0
+    grace: float = 30.0
+    patience: float = 300.0
+    records: int = 10**7
+    all_records: int | None = None
+    features: tuple[str, ...] = ()
+
+
+@dataclass
+class RoundStatus:
+    """One round as it goes on. Of those that were dropped, some ``refused``: asked the same again, they would again.
+
+    >>> status = RoundStatus(0, asked=("north", "south"), answered=["south"])
+    >>> status.dropped["north"] = "did not answer in time"
+    >>> status.in_words
+    'round 1: 1 of 2 nodes answered; north did not answer in time'
+    """
+
+    number: int
+    asked: tuple[str, ...] = ()
+    answered: list[str] = field(default_factory=list)
+    dropped: dict[str, str] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    ignored: dict[str, int] = field(default_factory=dict)
+    step: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """What became of the round, with the name of every node that was lost."""
+        said = [f"round {self.number + 1}: {len(self.answered)} of {len(self.asked)} nodes answered"]
+        said += [f"{name} {why}" for name, why in sorted(self.dropped.items())]
+        said += [f"{count} messages ignored ({why})" for why, count in sorted(self.ignored.items())]
+        return "; ".join(said)
+
+    def ignore(self, why: str) -> None:
+        """Count a message that is not looked at."""
+        self.ignored[why] = self.ignored.get(why, 0) + 1
+
+    def require(self, at_least: int) -> None:
+        """End the run in words where too few answered; what was paid is kept at the nodes."""
+        if len(self.answered) < at_least:
+            raise TooFewParticipants(
+                f"{self.in_words}. At least {at_least} were needed. Start the run again when more nodes are there: "
+                "what was answered is kept, and nobody pays twice"
+            )
+
+
+class NodeHeads:
+    """The payments that nodes have shown, in a file that only grows, or for the length of one run without a file.
+
+    >>> from tacit.core.spend import Pure
+    >>> heads = NodeHeads()
+    >>> heads.asked("r-1")
+    >>> heads.take("north", [Receipt("north", "r-1", "labels", Pure(1), "system", 7, "ab" * 8)])
+    >>> heads.asked("r-2")
+    >>> heads.take("north", [Receipt("north", "r-2", "labels", Pure(1), "system", 6, "cd" * 8)])
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.StaleLedger: its ledger went back: it showed entry 7 before this question, and now entry 6 ...
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._last: dict[str, int] = {}
+        self._places: dict[tuple[str, int], tuple[str, str]] = {}
+        self._shown: dict[tuple[str, str], tuple[int, str]] = {}
+        # The last place of each node when a request was first asked.
+        self._floors: dict[str, Mapping[str, int]] = {}
+        if file is not None and file.exists():
+            self._read(file)
+
+    def asked(self, request: str) -> None:
+        """Note that a question is about to be asked, if it is the first time."""
+        if request not in self._floors:
+            self._floors[request] = dict(self._last)
+            self._write({"asked": request})
+
+    def take(self, name: str, receipts: Iterable[Receipt]) -> None:
+        """Note what a node shows for its answer, or refuse the answer."""
+        for receipt in receipts:
+            shown = receipt.sequence, receipt.digest
+            known = self._shown.get((name, receipt.request))
+            if known == shown:
+                continue
+            if known is not None:
+                raise StaleLedger(
+                    f"its ledger forked: entry {known[0]} paid for this question before, and now entry {shown[0]} "
+                    f"does. {self._advice(name)}"
+                )
+            floor = self._floors.get(receipt.request, {}).get(name, 0)
+            if receipt.sequence <= floor:
+                raise StaleLedger(
+                    f"its ledger went back: it showed entry {floor} before this question, and now entry "
+                    f"{receipt.sequence} pays for it. {self._advice(name)}"
+                )
+            if (name, receipt.sequence) in self._places:
+                raise StaleLedger(
+                    f"its ledger forked: entry {receipt.sequence} paid for another question before. "
+                    f"{self._advice(name)}"
+                )
+            self._note(name, receipt.request, *shown)
+            self._write({"node": name, "request": receipt.request, "sequence": shown[0], "digest": shown[1]})
+
+    def _advice(self, name: str) -> str:
+        place = (
+            ""
+            if self._file is None
+            else f"; where a new ledger was begun on purpose, take its lines out of {self._file}"
+        )
+        return f"It may spend more than its ceiling: ask the operator of {name}{place}"
+
+    def _note(self, name: str, request: str, sequence: int, digest: str) -> None:
+        self._shown[name, request] = sequence, digest
+        self._places[name, sequence] = request, digest
+        self._last[name] = max(self._last.get(name, 0), sequence)
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        """One line more, on disk before the answer is used."""
+        if self._file is None:
+            return
+        try:
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise InvalidInput(f"cannot write {self._file}: {error.strerror}") from error
+
+    def _read(self, file: Path) -> None:
+        try:
+            lines = file.read_text(encoding="utf-8").split("\n")
+            for line in lines[:-1]:
+                found = json.loads(line)
+                if "asked" in found:
+                    self._floors.setdefault(str(found["asked"]), dict(self._last))
+                else:
+                    self._note(found["node"], found["request"], int(found["sequence"]), found["digest"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise InvalidInput(
+                f"{file}: damaged; it is what this coordinator remembers of the nodes' ledgers. Restore it, or "
+                "move it away to begin anew"
+            ) from error
+        if lines[-1]:
+            # A line that a crash cut off was not counted on yet.
+            write_file(file, "\n".join([*lines[:-1], ""]).encode())

@@ -1,0 +1,114 @@
+"""A SuperNode that waits long enough for its own processes, and that can be killed and started again at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tacit.federation.flower.link import UNREGISTERED
+from tacit.federation.flower.processes import ARRAYS, be_patient, log_with_time, require_version
+from tacit.federation.node.files import private_folder
+from tacit.federation.reach import clock_trouble, seconds_ahead
+
+__all__ = ["main", "taken_up", "whole_or_not_at_all"]
+
+log = logging.getLogger("tacit.node")
+
+# Seconds between two signs of life. A SuperLink gives a node up when two of them are missing.
+HEARTBEAT = 15
+PATIENCE, PAUSE = 4.0 * HEARTBEAT, 2.0
+STRANGER = (
+    "it does not know this node's key, or has removed it. Its operator adds the node's .pub file with "
+    "`tacit federation nodes add` and starts the coordinator again"
+)
+STILL_HERE = "it still counts on the process that was here before; asking again"
+
+
+def taken_up(activate: Callable[..., Any]) -> Callable[..., Any]:
+    """Ask to be let in again while the SuperLink still counts on a process that was killed, or does not know the key.
+
+    It lets a node in only once, which is well: two processes with one key would have two ledgers. A key may be
+    registered a moment later, when the coordinator has just been started. What is the matter is written down.
+    """
+    import httpx
+    from flwr.supercore.error import ApiErrorCode, FlowerError
+
+    def again(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        end, said = time.monotonic() + PATIENCE, ""
+        while True:
+            try:
+                return activate(*arguments, **more)
+            except httpx.HTTPStatusError as error:
+                found = FlowerError.from_json(error.response.text)
+                if error.response.status_code == httpx.codes.UNAUTHORIZED:
+                    clock = clock_trouble(seconds_ahead(error.response.headers.get("Date")))
+                    log.error(
+                        "the coordinator does not let this node in: %s", clock or "it does not take its signature"
+                    )
+                    raise
+                if found is None or found.code != ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
+                    raise
+                unknown = found.public_details is not None and UNREGISTERED in found.public_details
+                words = STRANGER if unknown else STILL_HERE
+                if words != said:
+                    log.warning("the coordinator does not let this node in: %s", words)
+                    said = words
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(PAUSE)
+
+    return again
+
+
+class _RunEnded(Exception):
+    """A run ended while its message was on its way to the node."""
+
+
+def whole_or_not_at_all(pull: Callable[..., Any]) -> Callable[..., Any]:
+    """Take a message that could not be fetched for one that was never there.
+
+    Where a run ends while a late node fetches its question, Flower keeps the empty message, and a process waits for
+    its content for good. A few of them, and the node hears nothing more. Told as an ordinary failure, all is undone.
+    """
+    from flwr.supercore.run import RunNotRunningException
+
+    def telling(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:  # noqa: ANN401
+            try:
+                return call(*arguments)
+            except RunNotRunningException:
+                raise _RunEnded("its run is over") from None
+
+        return called
+
+    def pulled(**given: Any) -> Any:  # noqa: ANN401
+        fetching = {name: telling(given[name]) for name in ("pull_object", "confirm_message_received")}
+        return pull(**given | fetching)
+
+    return pulled
+
+
+def main() -> None:
+    """``flower-supernode``, on a machine that may be busy."""
+    require_version()
+    be_patient()
+    log_with_time()
+    from flwr.supercore import heartbeat
+    from flwr.supernode import fleet_http_connection, start_client_internal
+    from flwr.supernode.cli import flower_supernode
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+
+    FleetHttpClient.ActivateNode = taken_up(FleetHttpClient.ActivateNode)
+    start_client_internal._pull_and_store_message = whole_or_not_at_all(start_client_internal._pull_and_store_message)
+    heartbeat.HEARTBEAT_DEFAULT_INTERVAL = fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT
+    # This process lives as long as the node, those that answer do not: what they have read in a run ends with it.
+    with private_folder(Path(os.environ[ARRAYS])):
+        flower_supernode()
+
+
+if __name__ == "__main__":
+    main()

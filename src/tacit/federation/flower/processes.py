@@ -1,0 +1,189 @@
+"""Flower's own programs, as a federation starts them: TLS, registered keys, no telemetry, the version that was tested.
+
+Flower hands every node the app that the coordinator submitted, unpacks it and runs it. A node that is sovereign cannot
+have that: here the app's files are not even unpacked, and the app is always the installed one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tacit.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.federation.node.files import Link
+
+__all__ = [
+    "ARRAYS",
+    "be_patient",
+    "link_command",
+    "log_with_time",
+    "node_command",
+    "require_version",
+    "run_installed",
+]
+
+Command = tuple[list[str], Mapping[str, str]]
+
+VERSION = "1.41"
+# The name in the environment of a node's processes for the folder of what it has read in a run.
+ARRAYS = "TACIT_NODE_ARRAYS"
+PATIENCE = 120
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+# By a shell, because the path of an interpreter may be too long for a first line.
+PROGRAM = """#!/bin/sh
+exec '{python}' -c '{code}' "$@"
+"""
+# Flower's processes look whether their parent has a number, and a dead one that nobody has buried has one still.
+MORTAL = "from tacit.federation.processes import end_with_parent; end_with_parent(); "
+TIMED = "from tacit.federation.flower.processes import log_with_time; log_with_time(); "
+EXECUTOR = {"flower-superexec": MORTAL + TIMED + "from flwr.supercore.cli import flower_superexec; flower_superexec()"}
+# All that a node's Flower may start: the executor, and this library's own app.
+NODE_PROGRAMS = EXECUTOR | {
+    "flwr-clientapp": MORTAL + "from tacit.federation.flower.processes import run_installed; run_installed()"
+}
+# What a SuperLink starts: the executor, and a coordinator's app.
+LINK_PROGRAMS = EXECUTOR | {
+    "flwr-serverapp": MORTAL + TIMED + "from flwr.superlink.cli import flwr_serverapp; flwr_serverapp()"
+}
+
+
+def require_version() -> None:
+    """Refuse to go on without Flower, or with a version whose insides may differ from those that were tested."""
+    try:
+        found = metadata.version("flwr")
+    except metadata.PackageNotFoundError:
+        raise InvalidInput("a federation needs Flower: pip install 'tacit[federated]'") from None
+    if not found.startswith(f"{VERSION}."):
+        raise InvalidInput(f"a federation needs Flower {VERSION}, found {found}: pip install 'tacit[federated]'")
+
+
+def be_patient() -> None:
+    """Give a process that was started two minutes to report, on a busy machine; Flower's half minute is too short."""
+    from flwr.supercore.corestate import in_memory_corestate, sql_corestate
+
+    in_memory_corestate.HEARTBEAT_DEFAULT_INTERVAL = PATIENCE
+    sql_corestate.HEARTBEAT_DEFAULT_INTERVAL = PATIENCE
+
+
+def log_with_time() -> None:
+    """Give every line of this process a time, Flower's and Tacit's alike."""
+    from flwr.supercore.logger import update_console_handler
+    from uvicorn.config import LOGGING_CONFIG
+
+    from tacit.federation.logs import log_to
+
+    log_to()
+    update_console_handler(timestamps=True, colored=False)
+    # Flower's web server has lines of its own.
+    for formatter in LOGGING_CONFIG["formatters"].values():
+        formatter["fmt"] = f"%(asctime)s {formatter['fmt']}"
+        formatter["use_colors"] = False
+
+
+def environment(home: Path, path: str) -> Mapping[str, str]:
+    """The environment of a Flower process whose files are in a folder of its own.
+
+    >>> environment(Path("state"), "programs")["FLWR_TELEMETRY_ENABLED"]
+    '0'
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")}
+    return (
+        inherited
+        | QUIET
+        | {
+            "FLWR_HOME": str(home),
+            "PATH": path,
+            # One thread a process: more only get in the way of the other nodes on the machine.
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        }
+    )
+
+
+def program_folder(folder: Path, programs: Mapping[str, str]) -> Path:
+    """A folder with the programs that a Flower process starts, by their names and code.
+
+    Flower sends an app's code from the coordinator to the nodes, and a node would run whatever it is sent. With this
+    folder as its whole PATH it runs what is installed here instead.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, code in programs.items():
+        file = folder / name
+        file.write_text(PROGRAM.format(python=sys.executable, code=code), encoding="utf-8")
+        file.chmod(0o755)
+    return folder
+
+
+def link_command(keys: Path, state: Path, host: str, port: int) -> Command:
+    """A SuperLink with the certificates in a folder and its state in another.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as state:
+    ...     command, _ = link_command(Path("keys"), Path(state), "127.0.0.1", 9092)
+    >>> "--enable-supernode-auth" in command
+    True
+    """
+    programs = program_folder(state / "programs", LINK_PROGRAMS)
+    command = [
+        sys.executable, "-m", "tacit.federation.flower.link",
+        "--ssl-ca-certfile", str(keys / "authority.pem"),
+        "--ssl-certfile", str(keys / "coordinator.pem"),
+        "--ssl-keyfile", str(keys / "coordinator.key"),
+        "--enable-supernode-auth",
+        "--disable-runtime-dependency-installation",
+        "--host", host, "--port", str(port),
+        "--database", str(state / "link.db"),
+    ]  # fmt: skip
+    # The coordinator runs its own code, which may need more than these.
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return command, environment(state / "flower", path)
+
+
+def node_command(file: Path, link: Link, state: Path, port: int) -> Command:
+    """A SuperNode that answers by the node file, and can start nothing but this library's own app."""
+    programs = program_folder(state / "programs", NODE_PROGRAMS)
+    command = [
+        sys.executable, "-m", "tacit.federation.flower.node",
+        "--root-certificates", str(link.authority),
+        "--superlink", link.address,
+        "--auth-supernode-private-key", str(link.key),
+        "--node-config", f'tacit-node="{file.absolute()}"',
+        "--port", str(port),
+    ]  # fmt: skip
+    return command, {**environment(state / "flower", str(programs)), ARRAYS: str(state / "arrays")}
+
+
+def run_installed() -> None:
+    """``flwr-clientapp`` with the installed app in place of the one that was sent."""
+    require_version()
+    log_with_time()
+    # Beside this command Flower imports the one that runs a whole node, with its database and its web server: two
+    # seconds for each message, and not needed here.
+    node = "flwr.supernode.cli.flower_supernode"
+    sys.modules[node] = ModuleType(node)
+    sys.modules[node].__dict__["flower_supernode"] = None
+    from flwr.supernode.cli import flwr_clientapp
+    from flwr.supernode.runtime import run_clientapp
+
+    run_clientapp.install_from_fab = _nothing
+    run_clientapp.get_project_dir = _nothing
+    run_clientapp.install_app_dependencies = _nothing
+    run_clientapp.get_load_client_app_fn = lambda **_: _installed
+    flwr_clientapp()
+
+
+def _nothing(*_: Any, **__: Any) -> Path:  # noqa: ANN401
+    return Path()
+
+
+def _installed(*_: Any, **__: Any) -> Any:  # noqa: ANN401
+    # Imported only here: by now the process has reported that it is alive, and may take its time.
+    from tacit.federation.flower.client import app
+
+    return app

@@ -1,0 +1,200 @@
+"""Keys of the parties: what they sign and seal with, from ``cryptography``.
+
+Seals are X25519 agreements, HKDF, ChaCha20 streams and ChaCha20-Poly1305 boxes. Every key is derived for one purpose in
+one context between two parties. Nothing is used twice: a stream is read once from its beginning, and a box's key seals
+one box, so its nonce may be zero.
+
+An identity is an Ed25519 key that signs what a party sends, and the public half by which the others know it. Transport
+keys say which machine a connection comes from. These say, to every other holder and not only to the coordinator, that a
+message was made by the party it names: a coordinator that relays messages cannot make them up.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.files import write_file
+
+__all__ = [
+    "KEY",
+    "OVERHEAD",
+    "SigningIdentity",
+    "boxed",
+    "derived",
+    "public_key",
+    "seal",
+    "shared_secret",
+    "signed_by",
+    "stream",
+    "unboxed",
+    "unseal",
+]
+
+NONCE = b"\0" * 12
+ZERO_COUNTER = b"\0" * 16
+KEY = 32
+# What sealing adds: a fresh public key and a tag.
+OVERHEAD = KEY + 16
+
+
+def derived(secret: bytes, purpose: str, *context: str | bytes) -> bytes:
+    """A key of 32 bytes for one purpose in one context; each part of the context is bound with its length.
+
+    >>> derived(b"s", "mask", "a", "bc") == derived(b"s", "mask", "ab", "c")
+    False
+    """
+    parts = [purpose.encode(), *(each.encode() if isinstance(each, str) else each for each in context)]
+    info = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+    return HKDF(SHA256(), KEY, salt=b"tacit 1", info=info).derive(secret)
+
+
+# A party agrees on a key with many others by one secret of its own; making it ready costs as much as agreeing.
+@lru_cache(maxsize=16)
+def _ready(secret: bytes) -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(secret)
+
+
+def public_key(secret: bytes) -> bytes:
+    """The public half of an X25519 key."""
+    return _ready(secret).public_key().public_bytes_raw()
+
+
+def shared_secret(secret: bytes, public: bytes) -> bytes:
+    """What the owners of the two keys both know, and nobody else.
+
+    >>> ada, bob = b"a" * 32, b"b" * 32
+    >>> shared_secret(ada, public_key(bob)) == shared_secret(bob, public_key(ada))
+    True
+    """
+    try:
+        return _ready(secret).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        # A point of small order would make the agreement known to all.
+        raise InvalidInput("not a public key that can be agreed with") from None
+
+
+def stream(key: bytes, cells: int) -> NDArray[np.uint64]:
+    """This many uniform 64-bit words from the ChaCha20 stream of a key that is used for nothing else.
+
+    >>> stream(b"k" * 32, 2).shape
+    (2,)
+    """
+    cipher = Cipher(algorithms.ChaCha20(key, ZERO_COUNTER), mode=None).encryptor()
+    return np.frombuffer(cipher.update(bytes(8 * cells)), dtype="<u8").astype(np.uint64)
+
+
+def boxed(key: bytes, content: bytes, label: bytes) -> bytes:
+    """The content, sealed with a key that seals nothing else, for who knows the key and the label."""
+    return ChaCha20Poly1305(key).encrypt(NONCE, content, label)
+
+
+def unboxed(key: bytes, box: bytes, label: bytes) -> bytes | None:
+    """The content of a box, or nothing if it was not sealed with this key and label.
+
+    >>> unboxed(b"k" * 32, boxed(b"k" * 32, b"hello", b"to ada"), b"to ada")
+    b'hello'
+    >>> unboxed(b"k" * 32, boxed(b"k" * 32, b"hello", b"to ada"), b"to bob") is None
+    True
+    """
+    try:
+        return ChaCha20Poly1305(key).decrypt(NONCE, box, label)
+    except InvalidTag:
+        return None
+
+
+def seal(public: bytes, content: bytes, context: str) -> bytes:
+    """The content, sealed for who has the secret half of the key, by nobody in particular.
+
+    A fresh key is made for every box and forgotten, so not even who sealed a box can open it again.
+
+    >>> unseal(b"s" * 32, seal(public_key(b"s" * 32), b"hello", "run 1"), "run 1")
+    b'hello'
+    >>> unseal(b"s" * 32, seal(public_key(b"s" * 32), b"hello", "run 1"), "run 2") is None
+    True
+    """
+    fresh = X25519PrivateKey.generate()
+    own = fresh.public_key().public_bytes_raw()
+    try:
+        shared = fresh.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise InvalidInput("not a public key that can be sealed for") from None
+    return own + boxed(derived(shared, "seal", context, own, public), content, context.encode())
+
+
+def unseal(secret: bytes, box: bytes, context: str) -> bytes | None:
+    """What was sealed, or nothing if it was not sealed for this key and context."""
+    own = box[:KEY]
+    try:
+        shared = shared_secret(secret, own)
+    except InvalidInput:
+        return None
+    return unboxed(derived(shared, "seal", context, own, public_key(secret)), box[KEY:], context.encode())
+
+
+@dataclass(frozen=True)
+class SigningIdentity:
+    """A party's signing key. ``public`` is for everybody, ``secret`` for nobody.
+
+    >>> ada = SigningIdentity.new()
+    >>> signed_by(ada.public, b"hello", ada.sign(b"hello")), signed_by(ada.public, b"hullo", ada.sign(b"hello"))
+    (True, False)
+    >>> "secret" in repr(ada)
+    False
+    """
+
+    public: bytes
+    secret: bytes = field(repr=False, compare=False)
+
+    @classmethod
+    def new(cls) -> SigningIdentity:
+        """A fresh one, from the system's generator."""
+        return cls.from_secret(os.urandom(KEY))
+
+    @classmethod
+    def from_secret(cls, secret: bytes) -> SigningIdentity:
+        """The identity with this secret key of 32 bytes."""
+        if len(secret) != KEY:
+            raise InvalidInput(f"an identity's key has {KEY} bytes, got {len(secret)}")
+        return cls(Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw(), secret)
+
+    @classmethod
+    def read(cls, file: str | Path) -> SigningIdentity:
+        """The identity in a file of its owner's."""
+        try:
+            return cls.from_secret(bytes.fromhex(Path(file).read_text(encoding="ascii").strip()))
+        except (OSError, ValueError):
+            raise InvalidInput(f"{file}: not an identity's key; it is one line of 64 hexadecimal digits") from None
+
+    def write(self, file: str | Path) -> None:
+        """Write the secret key where only its owner can read it; a file that exists is not replaced."""
+        try:
+            write_file(Path(file), f"{self.secret.hex()}\n".encode("ascii"), private=True, replace=False)
+        except OSError as error:
+            raise InvalidInput(f"{file}: cannot be made ({error.strerror})") from None
+
+    def sign(self, message: bytes) -> bytes:
+        """A signature of 64 bytes."""
+        return Ed25519PrivateKey.from_private_bytes(self.secret).sign(message)
+
+
+def signed_by(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether the owner of this public key signed the message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

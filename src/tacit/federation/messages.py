@@ -1,0 +1,198 @@
+"""What travels around a question and an answer: which run and round it belongs to, and a refusal in closed words.
+
+A request is strict: it has exactly its fields, of exactly their types, within its size. A reply names the request that
+it answers by a few bytes of its digest, which bind run, round, step and question; all else that the coordinator knows
+stays away. What a node may say besides a release is one word of a closed list, so that no error can carry data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput
+from tacit.core.strict_reader import bytes_to_array, decode_strict
+from tacit.methods.question import MOST_RECORDS
+
+__all__ = [
+    "ANSWER",
+    "LARGEST",
+    "PASSING",
+    "REQUEST_STEPS",
+    "RefusalReason",
+    "Request",
+    "Response",
+    "digest_request",
+    "read_request",
+    "read_response",
+]
+
+ANSWER = "answer"
+# The steps of one question: its answer, those of a masked sum, to hand in where it is collected, or to take note.
+REQUEST_STEPS = (ANSWER, "keys", "shares", "input", "unmask", "submit", "learn")
+# No question or answer of any method comes near it; what is larger is not read.
+LARGEST = 1 << 28
+LONGEST_NAME = 200
+MOST = 2**31
+MOST_FEATURES = 2**20
+# A mistake is noticed by it. Whoever wants to answer another request can: the digest is no secret.
+DIGEST_BYTES = 4
+# The first byte of a reply: what follows, in which version. What is not listed is not read.
+GIVEN, REFUSED = 0x11, 0x12
+
+
+class RefusalReason(StrEnum):
+    """Why a node does not answer. None of them depends on a record."""
+
+    BUDGET = "budget"
+    METHOD = "method"
+    MECHANISM = "mechanism"
+    PURPOSE = "purpose"
+    PARTICIPANTS = "participants"
+    CLASSES = "classes"
+    CONFLICT = "conflict"
+    QUESTION = "question"
+    FAILED = "failed"
+    DELTA = "delta"
+    SIZE = "size"
+    COLLECTOR = "collector"
+    TRUST = "trust"
+    LIMIT = "limit"
+    APPROVAL = "approval"
+    COLUMNS = "columns"
+
+    @property
+    def in_words(self) -> str:
+        """The reason as a sentence."""
+        return IN_WORDS[self]
+
+
+IN_WORDS = {
+    RefusalReason.BUDGET: "its account cannot pay for this question",
+    RefusalReason.METHOD: "its policy does not allow this method",
+    RefusalReason.MECHANISM: "its policy does not allow this mechanism",
+    RefusalReason.PURPOSE: "its policy does not allow this purpose",
+    RefusalReason.PARTICIPANTS: "its policy asks for more participants",
+    RefusalReason.CLASSES: "it knows other classes",
+    RefusalReason.CONFLICT: "the request was used for another question before",
+    RefusalReason.QUESTION: "the question is not understood, or does not fit what this node has",
+    RefusalReason.FAILED: "the node failed; its operator finds why in its log",
+    RefusalReason.DELTA: "its account has too small a δ for this question, whatever it has left",
+    RefusalReason.SIZE: "the question or what would be handed in is larger than is taken",
+    RefusalReason.COLLECTOR: "the shuffler or curator that it trusts is not reached, not trusted or did not take it",
+    RefusalReason.TRUST: "its policy does not rely on this many honest others, or wants a larger share of the noise",
+    RefusalReason.LIMIT: "its policy allows no more for one question, this purpose or this day",
+    RefusalReason.COLUMNS: "its records have other columns than the public samples",
+    RefusalReason.APPROVAL: "a person at this node has not approved this job; ask again later",
+}
+# Reasons that may be gone when the same is asked again: later, on another day, or when a person has decided.
+PASSING = (RefusalReason.FAILED, RefusalReason.COLLECTOR, RefusalReason.LIMIT, RefusalReason.APPROVAL)
+# By their places they travel, so new ones go behind the others.
+WORDS = tuple(RefusalReason)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to one node: the run, the round and the step it belongs to, and how many nodes are asked.
+
+    Most questions have the one step ``answer``; where several belong together, ``content`` is what this step is about.
+    ``records`` is the most that the public believes one node to have: it sets how wide the numbers of an answer are.
+    ``features`` are the names of the public samples' columns, where they have names: a node puts its own in that order.
+
+    >>> read_request(Request("run", 0, 3, b"which?").to_bytes()).ask
+    b'which?'
+    """
+
+    run: str
+    round: int
+    participants: int
+    ask: bytes
+    step: str = ANSWER
+    content: bytes = b""
+    records: int = MOST_RECORDS
+    features: tuple[str, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """The request as it travels."""
+        return encode(
+            {
+                "run": self.run,
+                "round": self.round,
+                "step": self.step,
+                "participants": self.participants,
+                "records": self.records,
+                "features": list(self.features),
+                "ask": bytes_to_array(self.ask),
+                "content": bytes_to_array(self.content),
+            }
+        )
+
+
+def digest_request(request: bytes) -> bytes:
+    """The name of a request, by which its reply says what it is a reply to.
+
+    >>> digest_request(b"").hex()
+    'e3b0c442'
+    """
+    return hashlib.sha256(request).digest()[:DIGEST_BYTES]
+
+
+@dataclass(frozen=True)
+class Response:
+    """What came of a request: a release or a step's message as bytes, or the reason why there is none.
+
+    Five bytes, and what is said.
+
+    >>> Response(digest_request(b""), RefusalReason.BUDGET).to_bytes().hex()
+    '12e3b0c44200'
+    >>> read_response(Response(digest_request(b""), RefusalReason.BUDGET).to_bytes()).answer
+    <RefusalReason.BUDGET: 'budget'>
+    """
+
+    request_digest: bytes
+    answer: bytes | RefusalReason
+
+    def to_bytes(self) -> bytes:
+        """The reply as it travels."""
+        if isinstance(self.answer, RefusalReason):
+            return bytes([REFUSED]) + self.request_digest + bytes([WORDS.index(self.answer)])
+        return bytes([GIVEN]) + self.request_digest + self.answer
+
+
+def read_request(payload: bytes) -> Request:
+    """The request that was sent; anything else is refused."""
+    fields = decode_strict(payload, LARGEST, "request")
+    request = Request(
+        run=fields.text("run", LONGEST_NAME),
+        round=fields.integer("round", 0, MOST),
+        step=fields.one_of("step", REQUEST_STEPS),
+        participants=fields.integer("participants", 0, MOST),
+        records=fields.integer("records", 1, MOST_RECORDS),
+        features=fields.texts("features", MOST_FEATURES),
+        ask=fields.content("ask", LARGEST),
+        content=fields.content("content", LARGEST),
+    )
+    fields.done()
+    return request
+
+
+def read_response(payload: bytes) -> Response:
+    """The reply that was sent; anything else is refused.
+
+    >>> read_response(b"TACIT1 and something else")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the reply is of a form that is not known
+    """
+    if not isinstance(payload, bytes) or len(payload) > LARGEST:
+        raise InvalidInput(f"the reply must be at most {LARGEST} bytes")
+    form, request_digest, said = payload[:1], payload[1 : 1 + DIGEST_BYTES], payload[1 + DIGEST_BYTES :]
+    if form not in (bytes([GIVEN]), bytes([REFUSED])) or len(request_digest) < DIGEST_BYTES:
+        raise InvalidInput("the reply is of a form that is not known")
+    if form == bytes([GIVEN]):
+        return Response(request_digest, said)
+    if len(said) != 1 or said[0] >= len(WORDS):
+        raise InvalidInput("the reply refuses for no reason that is known")
+    return Response(request_digest, WORDS[said[0]])

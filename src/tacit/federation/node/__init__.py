@@ -1,0 +1,1 @@
+"""The node: answers questions from its own records, through its own ledger."""

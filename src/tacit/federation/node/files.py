@@ -1,0 +1,239 @@
+"""A node's own files: what its settings say, and the arrays that it reads once per run.
+
+The settings name its records, its policy and its ledger. The coordinator never sees or sets any of it.
+
+Flower starts a process for every message, and forgets it. So the arrays of a run lie in a folder that only the node's
+owner may look into, made by the process that lives as long as the node and removed with it. A message maps them into
+memory instead of reading and checking the file again. They are of one run and of one state of the file: another run, or
+a file that was changed, is read anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, RootModel
+
+from tacit.core.errors import InvalidInput
+from tacit.datasets.classes import check_classes
+from tacit.federation.settings_file import File, Key, Names, read_settings
+
+__all__ = [
+    "NAME",
+    "NODE_EXAMPLE",
+    "Link",
+    "NodeFile",
+    "RunArrays",
+    "Trusted",
+    "TrustedCurator",
+    "private_folder",
+    "read_node_file",
+    "read_peers",
+]
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"
+NODE_EXAMPLE = """\
+name = "north"                      # how the coordinator calls this node
+data = "records.csv"                # labeled private records: .csv or .npz
+label = "diagnosis"                 # or ["ill", "well"]: a column of zeros and ones for each class, for sets of labels
+classes = ["ill", "well"]           # public knowledge, in the same order everywhere
+features = ["age", "dose"]          # optional: the feature columns, which are matched by name
+policy = "policy.toml"              # ceiling, methods, mechanisms, purposes, participants
+ledger = "north.ledger"             # made from the policy at the first start, and kept
+account = "north"
+pace = 1.0                          # answers leave at multiples of this many seconds after the question
+model = "logistic"                  # the local model, for methods that train one
+public = "samples.csv"              # optional: the public samples, for methods that need them here
+identity = "north.identity"         # optional, for masked sums: signs what this node says to the others
+peers = "peers.toml"                # optional, for masked sums: the identities of all nodes, from their operators
+
+[shuffler]                          # optional: the shuffler that this node trusts to mix, from its own operator
+address = "https://shuffler.example.org:9300"
+authority = "shuffler-authority.pem"
+
+[curator]                           # optional: the curator that this node trusts with its counts
+address = "https://curator.example.org:9301"
+authority = "curator-authority.pem"
+key = "{zeros}"   # the public key that tables are sealed for
+
+[link]
+address = "coordinator.example.org:9092"
+authority = "authority.pem"         # the certificate that signs the coordinator's
+key = "north.key"                   # this node's own key; the coordinator registers north.pub
+""".replace("{zeros}", "0" * 64)
+
+
+class Link(BaseModel):
+    """How to reach the coordinator, and as whom."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    address: Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]
+    authority: File
+    key: File
+
+
+class Trusted(BaseModel):
+    """Where a shuffler or a curator is, and who vouches for it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    address: Annotated[str, Field(pattern=r"^https?://[^\s/]+:\d{1,5}$")]
+    authority: File | None = None
+
+
+class TrustedCurator(Trusted):
+    """A curator, with the public key that tables are sealed for."""
+
+    key: Key
+
+
+class NodeFile(BaseModel):
+    """What a node's file says."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    name: Annotated[str, Field(pattern=NAME)]
+    data: File
+    label: str | Names
+    classes: Annotated[Names, AfterValidator(lambda names: tuple(check_classes(names)))]
+    policy: File
+    ledger: File
+    account: str
+    features: Names | None = None
+    pace: Annotated[float, Field(ge=0, le=3600)] = 1.0
+    model: str = "logistic"
+    public: File | None = None
+    identity: File | None = None
+    peers: File | None = None
+    shuffler: Trusted | None = None
+    curator: TrustedCurator | None = None
+    link: Link | None = None
+    _home: Path = PrivateAttr(Path())
+
+    @property
+    def state(self) -> Path:
+        """The folder of what the node must remember: beside its file, under its name."""
+        return self._home / f"{self.name}.state"
+
+
+class Peers(RootModel[dict[str, Key]]):
+    """The identities of nodes by name."""
+
+
+def read_node_file(path: str | Path) -> NodeFile:
+    """What a node's file says, or an error that names each wrong field.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "node.toml"
+    >>> _ = file.write_text(NODE_EXAMPLE)
+    >>> read_node_file(file).classes
+    ('ill', 'well')
+    """
+    path = Path(path)
+    found = read_settings(path, NodeFile)
+    if not isinstance(found.label, str) and sorted(found.label) != sorted(found.classes):
+        raise InvalidInput(f"{path}: where label is a list of columns, they are the classes, one column each")
+    found._home = path.absolute().parent
+    return found
+
+
+def read_peers(path: Path) -> dict[str, bytes]:
+    """The identities of nodes by name: a TOML file with a line ``name = "64 hexadecimal digits"`` for each.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "peers.toml"
+    >>> _ = file.write_text(f'north = "{"ab" * 32}"')
+    >>> len(read_peers(file)["north"])
+    32
+    """
+    return read_settings(path, Peers, "the nodes' identities ").root
+
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class RunArrays:
+    """Arrays that are made once per ``run``; without a folder they are made each time.
+
+    >>> import tempfile
+    >>> home, made = Path(tempfile.mkdtemp()), []
+    >>> source = home / "records.csv"
+    >>> _ = source.write_text("1,2")
+    >>> def read():
+    ...     made.append("read")
+    ...     return {"samples": np.array([1.0, 2.0])}
+    >>> [RunArrays("run", home / "arrays").of(source, "as numbers", read)["samples"].tolist() for _ in range(2)]
+    [[1.0, 2.0], [1.0, 2.0]]
+    >>> made
+    ['read']
+    """
+
+    def __init__(self, run: str = "", folder: Path | None = None) -> None:
+        self._folder = folder
+        self._run = _name(run)
+
+    def of(self, source: Path, how: str, make: Callable[[], Arrays]) -> Arrays:
+        """The arrays that ``make`` makes of a file as it is now; ``how`` is all else that they depend on."""
+        if self._folder is None:
+            return make()
+        found = source.stat()
+        state = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        place = self._folder / self._run / _name(f"{source.absolute()} {state} {how}")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Two messages at once: the second waits for what the first reads.
+        with FileLock(self._folder / "lock", mode=0o600):
+            if not place.is_dir():
+                arrays = make()
+                # A disk without room for a copy does not keep a node from answering.
+                with suppress(OSError):
+                    self._forget_others()
+                    _write(place, arrays)
+                return arrays
+            # Changes to what is mapped stay in this process.
+            return {file.stem: np.asarray(np.load(file, mmap_mode="c")) for file in sorted(place.glob("*.npy"))}
+
+    def _forget_others(self) -> None:
+        assert self._folder is not None
+        for other in self._folder.iterdir():
+            if other.is_dir() and other.name != self._run:
+                shutil.rmtree(other)
+
+
+@contextmanager
+def private_folder(folder: Path) -> Iterator[None]:
+    """An empty folder that only its owner may look into, for as long as this lasts; what a crash left is removed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(place: Path, arrays: Arrays) -> None:
+    """All arrays or none."""
+    draft = place.with_suffix(".draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    draft.mkdir(mode=0o700)
+    try:
+        for name, array in arrays.items():
+            with os.fdopen(os.open(draft / f"{name}.npy", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as opened:
+                np.save(opened, array, allow_pickle=False)
+        draft.rename(place)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _name(words: str) -> str:
+    return hashlib.sha256(words.encode()).hexdigest()[:32]

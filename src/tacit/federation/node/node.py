@@ -1,0 +1,386 @@
+"""A node of a federation: one holder's records, policy and ledger, behind one function from bytes to bytes.
+
+The node is sovereign. It answers what its own policy allows and its own ledger can pay, through the gate only; of
+everything else it says one word from a closed list. Nothing that it says in a refusal depends on a record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
+from tacit.core.guarantee import Adjacency
+from tacit.core.protocols import Ledger
+from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
+from tacit.core.release import Release
+from tacit.core.samples import match_names
+from tacit.datasets.classes import class_indices, plain
+from tacit.datasets.table import Table, row_number
+from tacit.datasets.tables import read_table
+from tacit.federation.collector.client import Address
+from tacit.federation.collector.messages import Batch
+from tacit.federation.keys import SigningIdentity
+from tacit.federation.messages import LARGEST, RefusalReason, Request, Response, digest_request, read_request
+from tacit.federation.node.approvals import ApprovalRequest, Approvals
+from tacit.federation.node.files import NodeFile, RunArrays, read_peers
+from tacit.federation.node.refusals import (
+    Refused,
+    lacks_delta,
+    log_refusal,
+    mechanism_name,
+    node_side,
+    reason_for,
+    require_door,
+)
+from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
+from tacit.ledger import open_ledger, opened
+from tacit.ledger.account import covered
+from tacit.ledger.policy import Rules, read_policy, read_rules
+from tacit.mechanisms.registry import outside
+from tacit.methods.fedmd.study import ConsensusStore
+from tacit.methods.question import Notice, Question
+from tacit.methods.registry import method_of
+from tacit.private.gate import Gate
+from tacit.private.node_side import NodeContext
+from tacit.private.records import Private, Records, public_size, require_usable
+from tacit.representations.registry import admitted
+from tacit.students.refitted import Refitted
+from tacit.students.weighted import ESTIMATORS
+from tacit.wire import Price, read_ask, release_to_bytes
+
+__all__ = ["Node", "open_node", "prepare_ledger"]
+
+LONGEST_REQUEST = 1000
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node's side of every method. ``seed`` makes its noise a simulation; only tests and simulations give one.
+
+    ``answer`` is a holder's: in one process a node takes part in the local loop as it is. ``reply`` is the same over
+    a wire, and never raises.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    records: Private[Records]
+    rules: Rules
+    ledger: Ledger
+    account: str
+    model: Any = "logistic"
+    room: ConsensusStore | None = None
+    masking: Masking | None = None
+    collecting: Collecting | None = None
+    pace: float = 0.0
+    seed: int | None = None
+    participants: int | None = None
+    features: tuple[str, ...] | None = None
+    approvals: Approvals | None = None
+    run: str = ""
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and self.ledger.durable:
+            raise InvalidInput("a node with a seed is a simulation, which must not spend from a ledger that lasts")
+
+    def answer(self, ask: Question) -> Release[Any]:
+        """The release, paid for by this node's own account; else ``Refused`` with the reason."""
+        self._check(ask, "answer", self.participants)
+        return self._answer(ask)
+
+    def _answer(self, ask: Question) -> Release[Any]:
+        randomness = self._randomness(ask.request)
+        try:
+            limits = self.rules.limits if self.rules.limits.any else None
+            gate = Gate(self.ledger, self.account, randomness, limits, self._named())
+            context = NodeContext(self.classes, self.records, gate, self.model, self.room)
+            return node_side(method_of(ask)).answer(ask, context)
+        except BudgetExceeded as error:
+            lacking = lacks_delta(self.ledger, self.account, Price.of(ask).spend)
+            raise Refused(RefusalReason.DELTA if lacking else RefusalReason.BUDGET, str(error)) from None
+        except LimitExceeded as error:
+            raise Refused(RefusalReason.LIMIT, str(error)) from None
+        except RequestConflict as error:
+            raise Refused(RefusalReason.CONFLICT, str(error)) from None
+        except LedgerError:
+            # A full disk or a damaged file is nothing that the asker could ask differently.
+            raise
+        except TacitError as error:
+            raise Refused(RefusalReason.QUESTION, str(error)) from None
+
+    def conclude(self, request: str, told: Notice) -> None:
+        """Take note of what the last round of a run came to; the rounds before come with the next question."""
+        method = method_of(told)
+        if type(told) not in method.notices:
+            raise InvalidInput("the request tells nothing that a node can learn from")
+        if method.name not in self.rules.methods:
+            raise Refused(RefusalReason.METHOD)
+        learn = node_side(method).learn
+        if learn is None or self.room is None:
+            raise Refused(RefusalReason.QUESTION)
+        learn(told, request, self.room)
+
+    def reply(self, payload: bytes) -> bytes:
+        """The reply to a request, at a time that tells nothing: a whole number of paces after it came."""
+        started = time.monotonic()
+        with admitted(self.rules.representations):
+            reply = self._reply(payload).to_bytes()
+        if self.pace > 0:
+            spent = time.monotonic() - started
+            time.sleep(self.pace * np.ceil(spent / self.pace) - spent)
+        return reply
+
+    def _reply(self, payload: bytes) -> Response:
+        request_digest = digest_request(payload)
+        request: Request | None = None
+        try:
+            if len(payload) > LARGEST:
+                raise Refused(RefusalReason.SIZE, f"{len(payload)} bytes came, at most {LARGEST} are read")
+            request = read_request(payload)
+            asked = replace(
+                self, participants=request.participants, run=request.run, records=self._in_order(request.features)
+            )
+            match request.step:
+                case "answer":
+                    ask = self._read(request)
+                    return Response(request_digest, release_to_bytes(asked.answer(ask), ask, request.records))
+                case "submit":
+                    return Response(request_digest, asked._collected(request))
+                case "learn":
+                    if len(request.content) > LONGEST_REQUEST:
+                        raise InvalidInput("the request names another one with too long a name")
+                    asked.conclude(request.content.decode("utf-8", "replace"), self._read(request))
+                    return Response(request_digest, b"")
+                case _:
+                    return Response(request_digest, asked._masked(request))
+        except Exception as error:
+            log_refusal(error, request, self.rules, self.classes)
+            return Response(request_digest, reason_for(error))
+
+    def _read(self, request: Request) -> Any:  # noqa: ANN401
+        """What a request carries. Code from outside the package reads nothing before the policy names its method."""
+        return read_ask(request.ask, methods=self.rules.methods)
+
+    def _in_order(self, wanted: tuple[str, ...]) -> Private[Records]:
+        """The records with their columns as the public samples have them; refused where the names differ.
+
+        Names are public, and so is whether they are the same. Where either side has none, columns are as they stand.
+        """
+        if not wanted or self.features is None or wanted == self.features:
+            return self.records
+        try:
+            order = match_names(self.features, wanted, "this node's records", "the public samples")
+        except InvalidInput as error:
+            raise Refused(RefusalReason.COLUMNS, str(error)) from None
+        return self.records.map(lambda own: replace(own, samples=np.ascontiguousarray(own.samples[:, order])))
+
+    def _masked(self, request: Request) -> bytes:
+        """One step of a masked sum, in which this node's table leaves under masks only."""
+        if self.masking is None:
+            raise Refused(RefusalReason.MECHANISM)
+        ask = None
+        if request.ask:
+            ask = self._read(request)
+            # The session lists the members, who are checked; it is opened with the threshold of them already.
+            self._check(ask, "masked", getattr(ask.mechanism, "threshold", 0))
+        return masked_step(request, ask, self.name, self.masking, self._answer)
+
+    def _collected(self, request: Request) -> bytes:
+        """Hand in where a shuffler or a curator collects, both named in this node's own file."""
+        if self.collecting is None:
+            raise Refused(RefusalReason.MECHANISM)
+        ask, batch = self._read(request), Batch.read(request.content)
+        self._check(ask, "submit", hidden_among(ask, batch, self.collecting.peers))
+        return collected_step(request, batch, ask, self.name, self.collecting, *self._clients(), self._answer)
+
+    def _named(self) -> tuple[type, ...]:
+        """The mechanisms of other packages that this node's policy names."""
+        return tuple(kind for name, kind in outside().items() if name in self.rules.mechanisms)
+
+    def _clients(self) -> tuple[int, int]:
+        """How many records or persons this node speaks for, and how many records those have at most.
+
+        Both are public under replace-one adjacency alone.
+        """
+        unit, adjacency = self.ledger.privacy_unit(self.account)
+        if adjacency is not Adjacency.REPLACE_ONE:
+            raise Refused(RefusalReason.MECHANISM)
+        clients = public_size([self.records], unit, adjacency)
+        return clients, clients * unit.records
+
+    def _check(self, ask: Question, step: str, participants: int | None) -> None:
+        """Refuse what the node's policy does not allow, before a record is looked at.
+
+        ``participants`` is what this node found in the batch's or session's own list. A plain answer has none and hides
+        in nobody: there it is the coordinator's word, which binds nobody, and None in one process.
+        """
+        method = method_of(ask)
+        if type(ask) not in method.questions:
+            raise InvalidInput(f"a {type(ask).__name__} is told and not asked")
+        if method.name not in self.rules.methods:
+            raise Refused(RefusalReason.METHOD)
+        if mechanism_name(ask) not in self.rules.mechanisms:
+            raise Refused(RefusalReason.MECHANISM)
+        try:
+            require_door(step, ask, self._named())
+        except InvalidInput as error:
+            raise Refused(RefusalReason.MECHANISM, str(error)) from None
+        if not self.rules.covers(ask.purpose):
+            raise Refused(RefusalReason.PURPOSE)
+        if participants is not None and participants < self.rules.participants:
+            raise Refused(
+                RefusalReason.PARTICIPANTS, f"{participants} take part, allowed from {self.rules.participants} on"
+            )
+        if ask.class_names is not None and ask.class_names != self.classes:
+            raise Refused(RefusalReason.CLASSES)
+        self._check_trust(ask, step)
+        if self.rules.approval:
+            self._check_approval(ask)
+
+    def _check_trust(self, ask: Question, step: str) -> None:
+        """Refuse a guarantee that rests on more honest others, or on less noise of this node's own, than it may."""
+        most, least = self.rules.honest_others, self.rules.noise_share
+        if step == "answer" or (most is None and least is None):
+            return
+        mechanism: Any = ask.mechanism
+        relied = mechanism.reliance(self._clients()[0] if step == "submit" else 1)
+        if (most is not None and relied.others > most) or (least is not None and relied.share < least):
+            raise Refused(
+                RefusalReason.TRUST,
+                f"the guarantee rests on {relied.others} honest others and a share {relied.share} of this node's own "
+                f"noise; the policy allows {most} others and wants a share of {least}",
+            )
+
+    def _check_approval(self, ask: Question) -> None:
+        """Refuse what no person has approved; it is noted down for one to decide, and may be asked again."""
+        if self.approvals is None:
+            raise Refused(RefusalReason.APPROVAL)
+        allowed = next(each for each in self.rules.purposes if covered(ask.purpose, each))
+        spend = Price.of(ask).spend
+        if not self.approvals.allows(
+            ApprovalRequest(self.run or ask.request, ask.method, mechanism_name(ask), allowed, spend)
+        ):
+            raise Refused(RefusalReason.APPROVAL)
+
+    def _randomness(self, request: str) -> Randomness:
+        if self.seed is None:
+            return SystemRandomness()
+        # By request, so that a simulation does not depend on what was asked before, or by whom.
+        digest = hashlib.sha256(f"{self.seed} {self.name} {request}".encode()).digest()
+        return SeededRandomness(int.from_bytes(digest[:8], "little"))
+
+
+def open_node(file: NodeFile, arrays: RunArrays | None = None) -> Node:
+    """The node that its file describes, with the ledger it has; only its own operator gets to see these errors.
+
+    Where a run is known its records and public samples are read and checked once, and are in its ``arrays`` then.
+    """
+    arrays = arrays or RunArrays()
+    rules = read_rules(file.policy)
+    ledger = open_ledger(file.ledger)
+    unit, _ = ledger.privacy_unit(file.account)
+    how = repr((file.label, unit.column, file.classes, file.features))
+    found = arrays.of(file.data, how, lambda: _checked(file, unit.column))
+    return Node(
+        name=file.name,
+        classes=file.classes,
+        records=Private(Records(found["samples"], found["labels"], found.get("persons"))),
+        rules=rules,
+        ledger=ledger,
+        account=file.account,
+        model=file.model,
+        masking=_masking(file),
+        collecting=_collecting(file),
+        room=_room(file, arrays),
+        pace=file.pace,
+        approvals=Approvals(file.state / "approvals"),
+        features=tuple(map(str, found["features"])) if "features" in found else None,
+    )
+
+
+def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
+    """The records of a node's file, or an error that says what is wrong with them."""
+    table, labels = _labeled(file, person)
+    samples = table.samples
+    features = table.columns if table.named else None
+    if file.features is not None:
+        order = match_names(table.columns, file.features, str(file.data), "the node's file")
+        samples, features = samples.reshape(len(samples), -1)[:, order], file.features
+    require_usable(Private(Records(samples, labels, table.persons)), len(file.classes))
+    persons = None if table.persons is None else plain(table.persons)
+    names = None if features is None else np.array(features)
+    every = {"samples": samples, "labels": labels, "persons": persons, "features": names}
+    return {name: array for name, array in every.items() if array is not None}
+
+
+def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
+    """The records' table, and their classes; or where records have sets of labels, which classes each has."""
+    if isinstance(file.label, str):
+        table = read_table(file.data, file.label, person)
+        assert table.labels is not None
+        return table, class_indices(table.labels, np.array(file.classes), str(file.data), table.rows)
+    table = read_table(file.data, None, person)
+    if missing := [name for name in file.classes if name not in table.columns]:
+        raise InvalidInput(f"{file.data}: there is no column {missing[0]!r} for the class of this name")
+    marked = table.samples[:, [table.columns.index(name) for name in file.classes]]
+    if len(bad := np.flatnonzero(~np.isin(marked, (0, 1)).all(axis=1))):
+        row = row_number(table.rows, int(bad[0]))
+        raise InvalidInput(f"{file.data}: row {row}: a class's column must be 0 or 1")
+    kept = [place for place, name in enumerate(table.columns) if name not in file.classes]
+    if not kept:
+        raise InvalidInput(f"{file.data}: no feature columns are left beside the labels")
+    columns = tuple(table.columns[place] for place in kept)
+    return replace(table, columns=columns, samples=np.ascontiguousarray(table.samples[:, kept])), marked.astype(bool)
+
+
+def _masking(file: NodeFile) -> Masking | None:
+    """What masked sums need, where the node has set it up."""
+    if file.identity is None or file.peers is None:
+        return None
+    return Masking(SigningIdentity.read(file.identity), read_peers(file.peers), FolderMemory(file.state / "masking"))
+
+
+def _collecting(file: NodeFile) -> Collecting | None:
+    """What handing in needs, where the node trusts a shuffler or a curator."""
+    if file.identity is None or (file.shuffler is None and file.curator is None):
+        return None
+    shuffler = None if file.shuffler is None else Address(file.shuffler.address, file.shuffler.authority)
+    curator = None
+    if file.curator is not None:
+        curator = (Address(file.curator.address, file.curator.authority), file.curator.key)
+    peers = {} if file.peers is None else read_peers(file.peers)
+    return Collecting(SigningIdentity.read(file.identity), shuffler, curator, peers)
+
+
+def _room(file: NodeFile, arrays: RunArrays) -> ConsensusStore | None:
+    """What FedMD needs, where the node has the public samples and a model of a known name."""
+    public = file.public
+    if public is None or file.model not in ESTIMATORS:
+        return None
+    samples = arrays.of(public, "samples", lambda: {"samples": read_table(public).samples})["samples"]
+
+    def model() -> Refitted:
+        return Refitted(ESTIMATORS[file.model](), len(file.classes))
+
+    return ConsensusStore(model, samples, FolderMemory(file.state / "agreements"))
+
+
+def prepare_ledger(file: NodeFile, tell: Callable[[str], None] = lambda _: None) -> None:
+    """Make the ledger from the policy at the first start; afterwards apply what the operator changed in the policy."""
+    ceilings = read_policy(file.policy)
+    if file.account not in ceilings:
+        raise InvalidInput(f"{file.policy}: has no account {file.account!r}, from which this node pays")
+    if not Path(file.ledger).exists():
+        open_ledger(file.ledger, ceilings).close()
+        tell(f"made the ledger {file.ledger}")
+        return
+    with opened(file.ledger) as book:
+        for account, _, after in book.apply(ceilings):
+            tell(f"the policy changed: {account} has {after}")

@@ -1,0 +1,224 @@
+"""A holder's side of a masked sum: four steps, each a function from a state and a message to a state and a message.
+
+The state is a plain value that can be written down between two steps. It holds secrets and belongs on the holder's own
+disk. A message that comes again gets the answer it got before, byte for byte; another message for a step that is over
+is refused, whoever sends it and whatever the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput
+from tacit.core.randomness import SystemRandomness, integer_below
+from tacit.core.release import Release
+from tacit.core.strict_reader import bytes_to_array, decode_strict
+from tacit.federation.keys import SigningIdentity, boxed, derived, public_key, shared_secret, unboxed
+from tacit.federation.secure_aggregation.masks import (
+    PRIME,
+    commitment,
+    element_to_bytes,
+    masking_public,
+    own_stream,
+    pair_stream,
+    read_element,
+    split_secret,
+)
+from tacit.federation.secure_aggregation.session import (
+    Keys,
+    Session,
+    read_boxes,
+    read_question,
+    read_roster,
+    write_boxes,
+    write_input,
+    write_openings,
+)
+from tacit.mechanisms.masked.distributed_laplace import MaskedShare
+from tacit.mechanisms.masked.quorum import WIDTHS
+from tacit.wire import Price, receipt_to_bytes
+
+__all__ = ["ClientState", "announce", "masked_input", "share_secrets", "unmask"]
+
+STEPS = ("keys", "shares", "input", "unmask")
+WIDTH = 32
+LARGEST_STATE = 2**28
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """All that a holder remembers of one session. Secrets are not shown."""
+
+    session: Session
+    node: str
+    sealing: bytes = field(repr=False)
+    masking: bytes = field(repr=False)
+    seed: bytes = field(repr=False)
+    # The holder's shares of its own two secrets.
+    own: bytes = field(default=b"", repr=False)
+    heard: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    said: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    def to_bytes(self) -> bytes:
+        """The state for the holder's own disk."""
+        return encode(
+            {
+                "session": bytes_to_array(self.session.to_bytes()),
+                "node": self.node,
+                "secrets": bytes_to_array(self.sealing + self.masking + self.seed),
+                "own": bytes_to_array(self.own),
+                "heard": {step: bytes_to_array(content) for step, content in self.heard.items()},
+                "said": {step: bytes_to_array(content) for step, content in self.said.items()},
+            }
+        )
+
+    @classmethod
+    def read(cls, payload: bytes) -> ClientState:
+        """The state that was written down."""
+        fields = decode_strict(payload, LARGEST_STATE, "state")
+        session, node = Session.read(fields.content("session", LARGEST_STATE)), fields.text("node")
+        secrets = fields.content("secrets", 3 * WIDTH)
+        own = fields.content("own", 2 * WIDTH)
+        steps = [fields.nested(name) for name in ("heard", "said")]
+        heard, said = (
+            {step: each.content(step, LARGEST_STATE) for step in STEPS if each.peek(step) is not None} for each in steps
+        )
+        fields.done()
+        return cls(session, node, secrets[:WIDTH], secrets[WIDTH : 2 * WIDTH], secrets[2 * WIDTH :], own, heard, said)
+
+
+def announce(session: Session, node: str, identity: SigningIdentity) -> tuple[ClientState, bytes]:
+    """Step 1: fresh keys, whose public halves are announced under the holder's signature.
+
+    Who calls has seen that the session's identities are those its own operator knows: a coordinator that could make
+    up holders could take their noise out of the sum.
+    """
+    if session.nodes.get(node) != identity.public:
+        raise InvalidInput("this node does not take part in the session under its own identity")
+    # Keys come from the system's generator, in simulations too: they vanish from every result.
+    source = SystemRandomness()
+    sealing, masking, seed = (element_to_bytes(integer_below(PRIME, source)) for _ in range(3))
+    state = ClientState(session, node, sealing, masking, seed)
+    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session, node)
+    keys = Keys.signed(session, node, identity, *public).to_bytes()
+    return _done(state, "keys", b"", keys), keys
+
+
+def share_secrets(state: ClientState, roster: bytes) -> tuple[ClientState, bytes]:
+    """Step 2: shares of both secrets for everybody who announced keys, each sealed for its receiver."""
+    if (again := _again(state, "shares", roster)) is not None:
+        return state, again
+    session, peers = state.session, read_roster(roster, state.session)
+    _require_own_keys(state, peers)
+    source, places = SystemRandomness(), [session.place(name) for name in peers]
+    parts = [
+        split_secret(read_element(secret), session.plan.threshold, places, source)
+        for secret in (state.seed, state.masking)
+    ]
+    boxes, own = {}, b""
+    for name, *pair in zip(peers, *parts, strict=True):
+        content = b"".join(map(element_to_bytes, pair))
+        if name == state.node:
+            own = content
+        else:
+            key, label = _box_key(state, peers[name], sender=state.node)
+            boxes[name] = boxed(key, content, label)
+    sent = write_boxes(state.node, boxes, session)
+    return _done(replace(state, own=own), "shares", roster, sent), sent
+
+
+def masked_input(
+    state: ClientState, inbox: bytes, answer: Callable[[MaskedShare], Release[Any]]
+) -> tuple[ClientState, bytes]:
+    """Step 3: the table under its masks, as ``answer`` lets it out: through the gate, paid for before it is drawn.
+
+    The masks are those with everybody whose boxes came, so that they vanish in the sum, or can be computed from shares.
+    """
+    if (again := _again(state, "input", inbox)) is not None:
+        return state, again
+    mask, session = _mask(state, inbox)
+    plan = state.session.plan
+    release = answer(MaskedShare(plan, session, mask))
+    (receipt,) = release.receipts
+    paid = receipt_to_bytes(receipt, Price(state.session.request, receipt.purpose, plan.spend))
+    table = np.ascontiguousarray(release.value, dtype=np.dtype(WIDTHS[plan.bits]).newbyteorder("<"))
+    sent = write_input(state.node, paid + table.tobytes(), state.session)
+    return _done(state, "input", inbox, sent), sent
+
+
+def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
+    """Step 4: about every other holder one share, of its seed or of its key, and never of both."""
+    if (again := _again(state, "unmask", question)) is not None:
+        return state, again
+    session = state.session
+    survivors, dropped = read_question(question, session)
+    peers, (_, boxes) = (
+        read_roster(state.heard["shares"], session, seen=True),
+        read_boxes(state.heard["input"], session),
+    )
+    if state.node not in survivors or {*survivors, *dropped} != {state.node, *boxes}:
+        raise InvalidInput("the question must be about just those who sent their shares, and this node's own table")
+    openings = {}
+    for name in (*survivors, *dropped):
+        content = state.own
+        if name != state.node:
+            key, label = _box_key(state, peers[name], sender=name)
+            # A box that cannot be opened was spoiled by its sender; enough others have a share of the same secret.
+            content = unboxed(key, boxes[name], label) or b""
+        if len(content) == 2 * WIDTH:
+            openings[name] = content[:WIDTH] if name in survivors else content[WIDTH:]
+    sent = write_openings(state.node, openings, session)
+    # Nothing more can be asked in this session, so nobody who gets hold of this state later shall learn more.
+    forgotten = replace(state, sealing=b"", masking=b"", seed=b"", own=b"")
+    return _done(forgotten, "unmask", question, sent), sent
+
+
+def _mask(state: ClientState, inbox: bytes) -> tuple[NDArray[np.uint64], str]:
+    """The whole mask, and a name for everything that it depends on."""
+    session = state.session
+    peers = read_roster(state.heard["shares"], session, seen=True)
+    node, boxes = read_boxes(inbox, session)
+    if node != state.node or state.node in boxes or not set(boxes) <= set(peers):
+        raise InvalidInput("the boxes must be for this node, from others who announced keys")
+    if len(boxes) + 1 < session.plan.threshold:
+        raise InvalidInput(f"only {len(boxes) + 1} nodes sent shares; at least {session.plan.threshold} must")
+    mask = own_stream(state.seed, session, state.node)
+    for name in boxes:
+        mask = mask + pair_stream(state.masking, session, state.node, peers[name])
+    bound = [session.digest.encode(), state.node.encode(), state.heard["shares"], *map(str.encode, sorted(boxes))]
+    return mask, hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in bound)).hexdigest()
+
+
+def _box_key(state: ClientState, other: Keys, sender: str) -> tuple[bytes, bytes]:
+    """The key of the box between this node and the other, in the direction from ``sender``."""
+    receiver = other.node if sender == state.node else state.node
+    key = derived(shared_secret(state.sealing, other.sealing), "box", state.session.digest, sender, receiver)
+    return key, f"{state.session.digest} {sender} {receiver}".encode()
+
+
+def _require_own_keys(state: ClientState, peers: Mapping[str, Keys]) -> None:
+    mine = peers.get(state.node)
+    if mine is None or mine.to_bytes() != state.said["keys"]:
+        raise InvalidInput("the roster must have the keys that this node announced")
+
+
+def _again(state: ClientState, step: str, payload: bytes) -> bytes | None:
+    """What was said to the same message before; nothing for the next step, and an error for any other."""
+    if step in state.said:
+        if state.heard[step] != payload:
+            raise InvalidInput(f"this session's step {step!r} is over, and it was about something else")
+        return state.said[step]
+    if STEPS[len(state.said)] != step:
+        raise InvalidInput(f"the step {step!r} comes after {STEPS[len(state.said)]!r}")
+    return None
+
+
+def _done(state: ClientState, step: str, heard: bytes, said: bytes) -> ClientState:
+    return replace(state, heard={**state.heard, step: heard}, said={**state.said, step: said})

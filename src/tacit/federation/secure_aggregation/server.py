@@ -1,0 +1,263 @@
+"""The coordinator's side of a masked sum: collect, pass on, and take the masks off the sum of all tables.
+
+It sees public keys, sealed boxes, tables under masks, and in the end one secret of each holder: the seed of its own
+mask, or its pairwise key if its table never came. A step is closed when the coordinator says so; whoever is not in by
+then has dropped out. The state is a plain value that can be written down, so a coordinator that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput, TooFewParticipants
+from tacit.core.protocols import Integers
+from tacit.core.randomness import SystemRandomness, permutations
+from tacit.core.release import Receipt, Release, gather, restored
+from tacit.core.strict_reader import bytes_to_array, decode_strict
+from tacit.federation.secure_aggregation.masks import (
+    PRIME,
+    commitment,
+    element_to_bytes,
+    masking_public,
+    own_stream,
+    pair_stream,
+    read_element,
+    weights_at_zero,
+)
+from tacit.federation.secure_aggregation.session import (
+    Keys,
+    Session,
+    read_boxes,
+    read_input,
+    read_keys,
+    read_openings,
+    write_boxes,
+    write_question,
+    write_roster,
+)
+from tacit.mechanisms.masked.quorum import WIDTHS
+from tacit.wire import Price, read_receipt
+
+__all__ = ["STEPS", "ServerState", "accept_message", "close", "receipts_of", "result"]
+
+STEPS = ("keys", "shares", "input", "unmask")
+LARGEST_STATE = 2**32
+# Sets of holders that are tried for a secret when some gave wrong shares.
+TRIES = 1000
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """All that came so far, by step and node, and which step is open."""
+
+    session: Session
+    came: Mapping[str, Mapping[str, bytes]] = field(default_factory=lambda: {step: {} for step in STEPS}, repr=False)
+    step: str = "keys"
+
+    def to_bytes(self) -> bytes:
+        """The state for the coordinator's disk."""
+        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in STEPS}
+        return encode({"session": bytes_to_array(self.session.to_bytes()), "step": self.step, "came": came})
+
+    @classmethod
+    def read(cls, payload: bytes) -> ServerState:
+        """The state that was written down."""
+        fields = decode_strict(payload, LARGEST_STATE, "state")
+        session = Session.read(fields.content("session", LARGEST_STATE))
+        step, steps = fields.one_of("step", (*STEPS, "over")), fields.nested("came")
+        came = {}
+        for each in STEPS:
+            inner = steps.nested(each)
+            came[each] = {
+                name: inner.content(name, LARGEST_STATE) for name in session.nodes if inner.peek(name) is not None
+            }
+            inner.done()
+        steps.done()
+        fields.done()
+        return cls(session, came, step)
+
+
+def accept_message(state: ServerState, sender: str, payload: bytes) -> ServerState:
+    """The state with a node's message for the open step; anything else is refused and changes nothing.
+
+    ``sender`` is who the transport says it is. The same message again changes nothing either; another one from the
+    same node is refused, and the first stands.
+    """
+    if sender not in state.session.nodes:
+        raise InvalidInput("the sender does not take part in this session")
+    if state.step not in STEPS:
+        raise InvalidInput("the session is over")
+    earlier = {"shares": "keys", "input": "shares", "unmask": "input"}.get(state.step)
+    if earlier is not None and sender not in state.came[earlier]:
+        raise InvalidInput(f"the sender was not there for {earlier!r} and has dropped out")
+    CHECKS[state.step](state, sender, payload)
+    first = state.came[state.step].get(sender)
+    if first is not None and first != payload:
+        raise InvalidInput("the sender has sent another message for this step; the first one stands")
+    of_step = {**state.came[state.step], sender: payload}
+    return replace(state, came={**state.came, state.step: of_step})
+
+
+def _check_keys(state: ServerState, sender: str, payload: bytes) -> None:
+    if read_keys(payload, state.session).node != sender:
+        raise InvalidInput("the keys are another node's")
+
+
+def _check_boxes(state: ServerState, sender: str, payload: bytes) -> None:
+    node, boxes = read_boxes(payload, state.session)
+    if node != sender or {node, *boxes} != set(state.came["keys"]) or node in boxes:
+        raise InvalidInput("the boxes must be the sender's, one for each other node that announced keys")
+
+
+def _check_input(state: ServerState, sender: str, payload: bytes) -> None:
+    if read_input(payload, state.session)[0] != sender:
+        raise InvalidInput("the input is another node's")
+    _masked(state.session, sender, payload)
+
+
+def _check_openings(state: ServerState, sender: str, payload: bytes) -> None:
+    node, openings = read_openings(payload, state.session)
+    if node != sender or not set(openings) <= set(state.came["shares"]):
+        raise InvalidInput("the shares must be the sender's, about nodes that sent theirs")
+    for share in openings.values():
+        read_element(share)
+
+
+CHECKS: Mapping[str, Callable[[ServerState, str, bytes], None]] = {
+    "keys": _check_keys,
+    "shares": _check_boxes,
+    "input": _check_input,
+    "unmask": _check_openings,
+}
+
+
+def close(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
+    """The next step, and what to send each node that is still there; refused while too few are."""
+    session, here = state.session, state.came.get(state.step, {})
+    if len(here) < session.plan.threshold:
+        raise TooFewParticipants(
+            f"{len(here)} of {len(session.nodes)} nodes got through the step {state.step!r} of the masked sum, and at "
+            f"least {session.plan.threshold} must. Nothing was revealed; ask again when more nodes can answer"
+        )
+    match state.step:
+        case "keys":
+            roster = write_roster(here, session)
+            return replace(state, step="shares"), dict.fromkeys(here, roster)
+        case "shares":
+            sent = {name: read_boxes(payload, session)[1] for name, payload in here.items()}
+            inbox = {
+                name: write_boxes(name, {other: sent[other][name] for other in here if other != name}, session)
+                for name in here
+            }
+            return replace(state, step="input"), inbox
+        case "input":
+            dropped = [name for name in state.came["shares"] if name not in here]
+            question = write_question(list(here), dropped, session)
+            return replace(state, step="unmask"), dict.fromkeys(here, question)
+        case _:
+            return replace(state, step="over"), {}
+
+
+def result(state: ServerState, purpose: str, shape: tuple[int, ...]) -> Release[Integers]:
+    """The sum of the survivors' tables of this shape with their noise, and every receipt that paid for it."""
+    if state.step != "over":
+        raise InvalidInput(f"the masked sum is not complete: the step {state.step!r} is open")
+    inputs = [_masked(state.session, name, payload, purpose) for name, payload in state.came["input"].items()]
+    mask = _whole_mask(state)
+
+    def unmasked(tables: list[NDArray[Any]]) -> Integers:
+        total = np.zeros(state.session.cells, dtype=np.uint64)
+        for table in tables:
+            total += table.astype(np.uint64)
+        return state.session.plan.opened(total - mask).reshape(shape)
+
+    return gather(inputs).map(unmasked)
+
+
+def receipts_of(session: Session, sender: str, payload: bytes) -> tuple[Receipt, ...]:
+    """What a node shows for its masked table."""
+    return _masked(session, sender, payload).receipts
+
+
+def _masked(session: Session, sender: str, payload: bytes, purpose: str = "") -> Release[NDArray[Any]]:
+    """A node's table under its masks, with its receipt."""
+    price = Price(session.request, purpose, session.plan.spend)
+    receipt, table = read_receipt(read_input(payload, session)[1], sender, price)
+    width = np.dtype(WIDTHS[session.plan.bits]).newbyteorder("<")
+    if len(table) != session.cells * width.itemsize:
+        raise InvalidInput(f"a masked table must have {session.cells} cells of {session.plan.bits} bits")
+    return restored(np.frombuffer(table, dtype=width), [receipt.to_json()])
+
+
+def _whole_mask(state: ServerState) -> NDArray[np.uint64]:
+    """Everything that does not cancel in the sum of the survivors' tables."""
+    session, survivors = state.session, list(state.came["input"])
+    dropped = [name for name in state.came["shares"] if name not in state.came["input"]]
+    keys = {name: read_keys(payload, session, seen=True) for name, payload in state.came["keys"].items()}
+    openings = {name: read_openings(payload, session)[1] for name, payload in state.came["unmask"].items()}
+    found = _Secrets(session, openings)
+    mask = np.zeros(session.cells, dtype=np.uint64)
+    for name in survivors:
+        mask += own_stream(found.secret(name, partial(_is_seed, session, keys[name])), session, name)
+    for name in dropped:
+        secret = found.secret(name, partial(_is_masking, session, keys[name]))
+        for other in survivors:
+            # What the dropout would have added, the survivor took away.
+            mask -= pair_stream(secret, session, name, keys[other])
+    return mask
+
+
+def _is_seed(session: Session, keys: Keys, secret: bytes) -> bool:
+    return commitment(secret, session, keys.node) == keys.commitment
+
+
+def _is_masking(session: Session, keys: Keys, secret: bytes) -> bool:
+    return masking_public(secret, session, keys.node) == keys.masking
+
+
+class _Secrets:
+    """Secrets from shares: of enough holders, and of others where some gave wrong ones."""
+
+    def __init__(self, session: Session, openings: Mapping[str, Mapping[str, bytes]]) -> None:
+        self._session = session
+        self._openings = openings
+        self._weights: dict[tuple[str, ...], list[int]] = {}
+
+    def secret(self, node: str, fits: Callable[[bytes], bool]) -> bytes:
+        """A holder's secret, known to be the right one by what it announced."""
+        givers = [name for name, given in self._openings.items() if node in given]
+        for chosen in self._choices(givers):
+            if chosen not in self._weights:
+                self._weights[chosen] = weights_at_zero([self._session.place(name) for name in chosen])
+            parts = (read_element(self._openings[name][node]) for name in chosen)
+            secret = element_to_bytes(
+                sum(weight * part for weight, part in zip(self._weights[chosen], parts, strict=True)) % PRIME
+            )
+            if fits(secret):
+                # Who told the truth here probably does elsewhere; the weights for them are there already.
+                self._weights = {chosen: self._weights[chosen]}
+                return secret
+        raise TooFewParticipants(
+            "too few holders gave a true share of a secret that the masked sum needs. Nothing was revealed; ask again "
+            "without the holders that give wrong ones"
+        )
+
+    def _choices(self, givers: list[str]) -> Iterator[tuple[str, ...]]:
+        """Those who were right before, then the first ones, then all others, or some of them at random."""
+        threshold = self._session.plan.threshold
+        yield from [chosen for chosen in self._weights if set(chosen) <= set(givers)]
+        if math.comb(len(givers), threshold) <= TRIES:
+            yield from combinations(givers, threshold)
+        else:
+            yield tuple(givers[:threshold])
+            for order in permutations(TRIES, len(givers), SystemRandomness()):
+                yield tuple(givers[place] for place in sorted(order[:threshold].tolist()))

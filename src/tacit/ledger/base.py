@@ -1,0 +1,230 @@
+"""What every ledger does alike, whatever stores its entries: the payment step, what it refuses, and what it replays.
+
+A back end is a class with the storage primitives below ``LedgerBase``'s contract: a transaction, six questions about
+what is stored, and one way to append. It gets the whole ``Ledger`` protocol from them, and with it the laws.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+from tacit.core.account import Balance, Ceiling, Change, Limits, Paid, Rule, Total
+from tacit.core.errors import InvalidInput, LedgerError
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.release import Receipt
+from tacit.core.spend import Spend, spend_from_json
+from tacit.ledger.account import Standing
+from tacit.ledger.entries import Entry, EntryKind, payment, receipt_of, release, replayed, text
+
+__all__ = ["LedgerBase", "named_accounts"]
+
+
+class LedgerBase(ABC):
+    """The ``Ledger`` protocol over a store of entries."""
+
+    durable: ClassVar[bool]
+
+    # What a back end supplies. All but the first two are called inside a transaction.
+
+    @abstractmethod
+    def _transaction(self, write: bool, outcome: str = "Nothing was read.") -> AbstractContextManager[None]:
+        """See one moment of the ledger; with ``write`` alone, and all of what is appended is stored or none of it.
+
+        It is on disk, where there is one, when the block ends. ``outcome`` says for an error what did not happen.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of what is open, if anything is."""
+
+    @abstractmethod
+    def _head(self) -> tuple[int, str]:
+        """The number of entries and the last digest."""
+
+    @abstractmethod
+    def _names(self) -> Iterable[str]:
+        """Every account in the order they were opened."""
+
+    @abstractmethod
+    def _account(self, account: str) -> Standing | None:
+        """The account after its last entry, or None if there is no such account."""
+
+    @abstractmethod
+    def _payment(self, account: str, request: str) -> Entry | None:
+        """The payment for a request, or None."""
+
+    @abstractmethod
+    def _payments(self, account: str) -> Iterable[Entry]:
+        """The account's payments in the order they were made."""
+
+    @abstractmethod
+    def _release(self, paid: Entry) -> bytes | None:
+        """The release that was stored for a payment, or None."""
+
+    @abstractmethod
+    def _append(
+        self,
+        kind: EntryKind,
+        content: Mapping[str, Any],
+        standing: Standing | None = None,
+        payload: bytes | None = None,
+    ) -> Entry:
+        """Store the next entry: a payment or a ceiling with the account after it, a release with its payload."""
+
+    # The contract.
+
+    def charge(
+        self,
+        account: str,
+        spend: Spend,
+        purpose: str,
+        randomness: str,
+        request: str,
+        question: str,
+        limits: Limits | None = None,
+    ) -> Receipt:
+        """Pay once for a request; the same request and question again returns the first receipt unpaid."""
+        wanted = payment(account, spend, purpose, randomness, request, question)
+        composed: tuple[Standing, Total | None] | None = None
+        while True:
+            with self._transaction(True, "Nothing was charged."):
+                standing = self._standing(account)
+                if first := self._payment(account, request):
+                    return replayed(first, wanted)
+                # What takes seconds to compose is composed without the lock, and again if somebody paid meanwhile.
+                if standing.ceiling.rule is Rule.ADAPTIVE:
+                    composed = standing, standing.excess(spend)
+                if composed is not None and composed[0] == standing:
+                    standing.refuse(composed[1])
+                    if limits is not None:
+                        limits.require(spend, purpose, standing.ceiling.delta, lambda: self._paid_before(account))
+                    return receipt_of(self._append(EntryKind.PAYMENT, wanted, standing.paid(spend)))
+            composed = standing, standing.excess(spend)
+
+    def preflight(self, account: str, spends: Mapping[str, Spend]) -> None:
+        """Refuse now what charges for these requests would refuse, before work is done; a read that changes nothing."""
+        with self._transaction(False):
+            standing = self._standing(account)
+            coming = [spend for request, spend in spends.items() if not self._payment(account, request)]
+        standing.require_all(coming)
+
+    def stored_release(self, receipt: Receipt) -> bytes | None:
+        """The release that this payment bought, if one was stored."""
+        with self._transaction(False):
+            return self._release(self._paid_with(receipt))
+
+    def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
+        """Store what the payment bought, and return what is stored: the first one wins, always."""
+        with self._transaction(True, "The payment stands and nothing was kept or released."):
+            first = self._release(self._paid_with(receipt))
+            if first is None:
+                first = bytes(payload)
+                self._append(EntryKind.RELEASE, release(receipt.sequence, first), payload=first)
+        return first
+
+    def privacy_unit(self, account: str) -> tuple[Unit, Adjacency]:
+        """Whose privacy the account's budget counts for, and between which data sets."""
+        with self._transaction(False):
+            ceiling = self._standing(account).ceiling
+        return ceiling.unit, ceiling.adjacency
+
+    def balance(self, account: str) -> Balance:
+        """What the account has spent and what remains; a read that changes nothing."""
+        with self._transaction(False):
+            standing = self._standing(account)
+        return standing.balance
+
+    def accounts(self) -> dict[str, Ceiling]:
+        """Every account and its present ceiling, in the order they were opened."""
+        with self._transaction(False):
+            return {account: self._standing(account).ceiling for account in self._names()}
+
+    def receipts(self, account: str) -> list[Receipt]:
+        """The receipts of all payments of an account, in order."""
+        with self._transaction(False):
+            self._standing(account)
+            return list(map(receipt_of, self._payments(account)))
+
+    def verify(self) -> list[str]:
+        """What is wrong with what is stored, in words; a store that no one else can write has nothing to check."""
+        return []
+
+    def apply(self, policy: Mapping[str, Ceiling]) -> list[Change]:
+        """Append what a new or changed policy says, for the operator alone; returns before and after.
+
+        What was paid was paid for one unit and adjacency, and a sequence of charges cannot be declared planned
+        after the fact, so those hold from the first payment on. A ceiling is raised only where that is sound. The
+        account's state is computed anew from all its payments, for the orders that the new ceiling needs.
+        """
+        named = named_accounts(policy)
+        changes: list[Change] = []
+        with self._transaction(True, "The policy was not changed."):
+            if missing := [account for account in self._names() if account not in named]:
+                raise InvalidInput(
+                    f"the policy leaves out account {missing[0]!r}, which this ledger holds. Write every account; "
+                    "one that shall spend no more gets an epsilon below what it has spent."
+                )
+            for account, ceiling in named.items():
+                before = self._account(account)
+                if before is None or ceiling != before.ceiling:
+                    if before is not None:
+                        before.require_change(ceiling)
+                    changes.append((account, before.ceiling if before else None, ceiling))
+            for account, _, ceiling in changes:
+                after = self._recomputed(account, ceiling, self._head()[0] + 1)
+                self._append(EntryKind.ACCOUNT, {"account": account, **ceiling.to_json()}, after)
+        return changes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _standing(self, account: str) -> Standing:
+        standing = self._account(account)
+        if standing is None:
+            raise InvalidInput(f"account must be one of {', '.join(self._names()) or 'none'}, got {account!r}")
+        return standing
+
+    def _paid_with(self, receipt: Receipt) -> Entry:
+        paid = self._payment(receipt.account, receipt.request)
+        if paid is None or receipt_of(paid) != receipt:
+            raise LedgerError(f"the receipt for request {receipt.request!r} was not written by this ledger")
+        return paid
+
+    def _paid_before(self, account: str) -> list[Paid]:
+        """What the account paid, equal payments of one purpose and day as one group, the first payment first."""
+        groups: dict[tuple[str, str, str], int] = {}
+        for entry in self._payments(account):
+            content = entry.content
+            group = content["purpose"], content["at"][:10], json.dumps(content["spend"], sort_keys=True)
+            groups[group] = groups.get(group, 0) + 1
+        return [
+            Paid(purpose, day, spend_from_json(json.loads(spend)), count)
+            for (purpose, day, spend), count in groups.items()
+        ]
+
+    def _recomputed(self, account: str, ceiling: Ceiling, place: int) -> Standing:
+        """The account under a ceiling it did not have before, with its state computed from every payment."""
+        before, after = self._account(account), Standing(account, ceiling, place)
+        for entry in self._payments(account):
+            after = after.paid(spend_from_json(entry.content["spend"]))
+        return after if before is None else replace(after, claim=before.claim)
+
+
+def named_accounts(policy: Mapping[str, Ceiling]) -> dict[str, Ceiling]:
+    """A policy whose accounts have names that can be written down, at least one.
+
+    >>> named_accounts({"": Ceiling(1)})
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: account must be printable text on one line and not empty, got ''
+    """
+    if not policy:
+        raise InvalidInput("the policy must name at least one account")
+    return {text(account, "account"): ceiling for account, ceiling in policy.items()}

@@ -1,0 +1,289 @@
+"""The head of every ledger in a second place, so that one that was put back, copied or forked is noticed.
+
+After each commit the ledger's sequence and last digest are written into a small file in the *state folder*, which is
+not beside the ledger: ``TACIT_STATE`` names it, and by default it is ``tacit`` in the user's state folder. The file
+is signed with a key that lies there too; folder and files are for their owner only. The signature finds damage and
+files from elsewhere. It does not stop somebody who may write the folder.
+
+The ledger commits first. A crash between the two leaves a ledger that is ahead of the file; it contains the head that
+the file remembers, so nothing is wrong. A ledger that does not contain it was put back, or went another way, and a
+person must decide whether to go on with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError, StaleLedger
+from tacit.core.files import locked, write_file
+from tacit.ledger import database
+from tacit.ledger.entries import Entry, EntryKind, canonical, text
+from tacit.ledger.verify import problems
+
+__all__ = ["VARIABLE", "Head", "HeadMemory", "Heads", "accept_head", "state_folder"]
+
+VARIABLE = "TACIT_STATE"
+KEY = "heads.key"
+KEY_FORM = re.compile(b"[0-9a-f]{64}")
+
+
+def state_folder() -> Path:
+    """Where heads are kept unless a ledger is told otherwise.
+
+    >>> state_folder().is_absolute()
+    True
+    """
+    if named := os.environ.get(VARIABLE):
+        return Path(named).absolute()
+    home = Path(os.environ.get("XDG_STATE_HOME", ""))
+    # The specification asks to ignore a relative one.
+    if home.is_absolute():
+        return home / "tacit"
+    try:
+        return Path.home() / ".local" / "state" / "tacit"
+    except RuntimeError:
+        raise InvalidInput(
+            f"this user has no home folder to keep the heads of ledgers in; name a folder with {VARIABLE}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where a ledger was when it was last used: its random name, its length, its last digest, its path, and when."""
+
+    ledger: str
+    sequence: int
+    digest: str
+    path: str = ""
+    at: str = ""
+
+
+class Heads:
+    """The heads in one state folder.
+
+    >>> import tempfile
+    >>> heads = Heads(Path(tempfile.mkdtemp()) / "state")
+    >>> heads.remember(Head("c0ffee", 7, "00ff", "site.ledger"))
+    >>> heads.remembered("c0ffee").sequence
+    7
+    >>> heads.remembered("decaf") is None
+    True
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = state_folder() if folder is None else folder.absolute()
+
+    def file(self, ledger: str) -> Path:
+        """The file of one ledger's head."""
+        return self.folder / f"{ledger}.head"
+
+    def remembered(self, ledger: str) -> Head | None:
+        """The head of a ledger as it was last written here, or nothing."""
+        try:
+            text = self.file(ledger).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise LedgerError(f"cannot read the ledger's head {self.file(ledger)}: {error.strerror}") from error
+        try:
+            signed, _, signature = text.rstrip(b"\n").rpartition(b"\n")
+            if not hmac.compare_digest(signature, self._signature(signed)):
+                raise ValueError("signature")
+            head = Head(**json.loads(signed))
+            if head.ledger != ledger:
+                raise ValueError("another ledger's")
+            return head
+        except (ValueError, TypeError):
+            raise StaleLedger(
+                f"the ledger's head {self.file(ledger)} is damaged, or was signed with another key than the one in "
+                f"{self.folder}"
+            ) from None
+
+    def require_unused(self, path: Path) -> None:
+        """Refuse to begin anew where a ledger was paid from that is gone: its payments would be forgotten.
+
+        >>> import tempfile
+        >>> Heads(Path(tempfile.mkdtemp())).require_unused(Path("site.ledger"))
+        """
+        place = os.path.realpath(path)
+        for file in sorted(self.folder.glob("*.head")):
+            try:
+                head = self.remembered(file.stem)
+            except StaleLedger:
+                # Nobody knows where the ledger of a damaged head was.
+                continue
+            if head is not None and os.path.realpath(head.path) == place:
+                raise StaleLedger(
+                    f"there was a ledger at {path}, last used at {head.at} with {_counted(head.sequence)}, and it is "
+                    "gone: a new one would give back what it has spent. Nothing was created. Put its newest copy back; "
+                    f"if accounts are to begin anew here, that is for a person to decide: remove {file}."
+                )
+
+    def remember(self, head: Head, replace: bool = False) -> None:
+        """Write a head, unless a later one is there already; ``replace`` is a person's decision to put any other."""
+        stamped = Head(**{**asdict(head), "at": datetime.now(UTC).isoformat(timespec="seconds")})
+        try:
+            with self._locked():
+                # Two processes that commit one after the other may come here in the other order.
+                known = None if replace else self.remembered(head.ledger)
+                if known is None or known.sequence < head.sequence:
+                    signed = canonical(asdict(stamped)).encode()
+                    content = signed + b"\n" + self._signature(signed) + b"\n"
+                    write_file(self.file(head.ledger), content, private=True)
+        except OSError as error:
+            raise LedgerError(
+                f"cannot write the ledger's head into the folder {self.folder}: {error.strerror}. Send the same "
+                f"request again, it is paid at most once. {VARIABLE} names another folder."
+            ) from error
+
+    def _signature(self, signed: bytes) -> bytes:
+        return hmac.new(self._key(), signed, hashlib.sha256).hexdigest().encode()
+
+    def _key(self) -> bytes:
+        """The key; a missing or damaged one is a ``ValueError``, as no signature can be right then."""
+        try:
+            text = (self.folder / KEY).read_bytes()
+        except FileNotFoundError:
+            text = b""
+        except OSError as error:
+            raise LedgerError(f"cannot read the key {self.folder / KEY}: {error.strerror}") from error
+        if not KEY_FORM.fullmatch(text):
+            raise ValueError("key")
+        return bytes.fromhex(text.decode())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time, on the key, which is made when it is missing.
+
+        A damaged one is replaced: what it has signed is refused already, and is until a person accepts it.
+        """
+        if not self.folder.is_dir():
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+        with locked(self.folder / KEY) as key:
+            if not KEY_FORM.fullmatch(os.pread(key, 65, 0)):
+                os.ftruncate(key, 0)
+                os.pwrite(key, secrets.token_hex(32).encode(), 0)
+                os.fsync(key)
+            yield
+
+
+class HeadMemory:
+    """The head of one open ledger, compared with the one that was kept in the second place."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, heads: Heads) -> None:
+        self._connection = connection
+        self._path = path.absolute()
+        self._heads = heads
+        first = next(database.read(connection, "WHERE sequence = 1"), None)
+        if first is None or first.kind != EntryKind.GENESIS:
+            raise DamagedLedger(f"the ledger {path} has lost its first entry. {database.RESTORE}")
+        self._name: str = first.content["ledger"]
+        self._written: tuple[int, str] | None = None
+
+    def finding(self) -> tuple[str, Head | None] | None:
+        """What is wrong with the ledger, in words, and the head that was remembered; nothing if all is well."""
+        try:
+            head = self._heads.remembered(self._name)
+        except StaleLedger as error:
+            return str(error), None
+        count, digest = database.last(self._connection)
+        if head is None:
+            if not self._has_payments():
+                return None
+            return (
+                f"it has payments, and the state folder {self._heads.folder} has never seen it: it was copied from "
+                f"another machine or user, that folder was lost, or {VARIABLE} names another one",
+                None,
+            )
+        if (head.sequence, head.digest) == (count, digest):
+            return None
+        last = f"it was last used as {head.path} at {head.at} with {_counted(head.sequence)}"
+        if count < head.sequence:
+            return f"it has {_counted(count)}; {last}: an older copy was put back", head
+        entry = next(database.read(self._connection, "WHERE sequence = ?", (head.sequence,)), None)
+        if entry is None or entry.digest != head.digest:
+            return f"{last}, and entry {head.sequence} was another one: two copies of it were used", head
+        entry.require_whole()
+        return None
+
+    def require_at_start(self) -> None:
+        """Refuse a ledger that was put back, copied or forked when it is opened."""
+        with database.transaction(self._connection, "DEFERRED"):
+            fine = self.finding() is None
+        if not fine:
+            # Another process may have paid between two looks; while nobody else writes there is no doubt.
+            with database.transaction(self._connection):
+                self._require(self.finding())
+
+    def require(self) -> None:
+        """Refuse such a ledger before it is written, by whom holds the lock; before a first payment note its head."""
+        self._require(self.finding())
+        if self._heads.remembered(self._name) is None:
+            self.remember()
+
+    def _require(self, found: tuple[str, Head | None] | None) -> None:
+        if found is not None:
+            raise StaleLedger(
+                f"the ledger {self._path} is not the one that was last used here: {found[0]}. Nothing was charged. "
+                f"Budget may have been spent that this file does not know of. Find the newest copy; if this is the one "
+                f"to go on with, decide it with `tacit ledger accept {self._path}`, which is recorded in the ledger."
+            )
+
+    def remember(self, replace: bool = False) -> None:
+        """Write the present head into the second place, if it is not there yet."""
+        if self._connection.in_transaction:
+            count, digest = database.last(self._connection)
+        else:
+            # Head record and last entry of one moment: between two reads another process may pay.
+            with database.transaction(self._connection, "DEFERRED"):
+                count, digest = database.last(self._connection)
+        if (count, digest) != self._written or replace:
+            self._heads.remember(Head(self._name, count, digest, str(self._path)), replace)
+            self._written = count, digest
+
+    def _has_payments(self) -> bool:
+        query = "SELECT EXISTS (SELECT 1 FROM entries INDEXED BY payments_by_request WHERE kind = 'payment')"
+        return bool(self._connection.execute(query).fetchone()[0])
+
+
+def accept_head(path: str | Path, reason: str, heads: str | Path | None = None) -> Entry:
+    """Record a person's decision to go on with a ledger that was put back, copied or forked.
+
+    The ledger must verify. What was found, what was remembered and the reason are an entry of it from then on.
+    """
+    path = Path(path)
+    reason = text(reason, "reason")
+    with database.explained(path, "Nothing was written."), closing(database.connect(path)) as connection:
+        database.check_format(connection, path)
+        if wrong := next(iter(problems(connection)), None):
+            raise DamagedLedger(f"the ledger {path} is damaged: {wrong}. Nothing was accepted. {database.RESTORE}")
+        memory = HeadMemory(connection, path, Heads(None if heads is None else Path(heads)))
+        with database.transaction(connection):
+            found = memory.finding()
+            if found is None:
+                raise InvalidInput(f"there is nothing to accept: the ledger {path} is the one that was last used here")
+            finding, head = found
+            content = {
+                "finding": finding,
+                "reason": reason,
+                "remembered": None if head is None else [head.sequence, head.digest],
+            }
+            entry = database.append(connection, EntryKind.ACCEPTANCE, content)
+        memory.remember(replace=True)
+    return entry
+
+
+def _counted(entries: int) -> str:
+    return f"{entries} {'entry' if entries == 1 else 'entries'}"

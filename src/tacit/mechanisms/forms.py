@@ -1,0 +1,192 @@
+"""The forms that answers have: each says type, shape and range of a value, and how it goes into few bytes and back.
+
+The coordinator knows the question, so nothing of an answer's form travels: not its type, not its shape, not its
+range. Packing checks first, so what cannot be an answer is not sent; reading gives an answer or ``InvalidInput``.
+The range is partly the asker's to choose, so a number beyond it is sent as the nearest one within it: to refuse would
+be an answer of another kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.codec import packed_numbers, unpacked_numbers
+from tacit.core.errors import InvalidInput
+
+__all__ = [
+    "GAUSSIAN_REACH",
+    "REACH",
+    "AnswerForm",
+    "Flags",
+    "MessageCode",
+    "Messages",
+    "Numbers",
+    "PackedRows",
+    "noisy_counts",
+]
+
+# In scales of Laplace noise and in deviations of Gaussian noise: farther out it lies with a probability below e^-64.
+REACH, GAUSSIAN_REACH = 64, 12
+
+PackedRows = NDArray[np.uint8]
+
+
+class AnswerForm(Protocol):
+    """What an answer must look like."""
+
+    def require(self, value: Any) -> None:  # noqa: ANN401
+        """Refuse a value of another form."""
+        ...
+
+    def pack(self, value: Any) -> bytes:  # noqa: ANN401
+        """A value of this form as bytes."""
+        ...
+
+    def unpack(self, payload: bytes) -> Any:  # noqa: ANN401
+        """The value in these bytes, checked."""
+        ...
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Whole numbers from ``low`` to ``high`` in an array of a fixed shape; each takes as many bits as that needs.
+
+    >>> form = Numbers((2, 2), -1, 6)
+    >>> form.pack(np.array([[0, 6], [-1, 3]])).hex(), form.unpack(bytes.fromhex("3908")).tolist()
+    ('3908', [[0, 6], [-1, 3]])
+    """
+
+    shape: tuple[int, ...]
+    low: int
+    high: int
+
+    @property
+    def bits(self) -> int:
+        """What one number takes."""
+        return (self.high - self.low).bit_length()
+
+    def require(self, value: Any) -> None:  # noqa: ANN401
+        """Refuse another type, shape or range."""
+        if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != len(self.shape):
+            raise InvalidInput(f"the answer must be an array of 64-bit whole numbers with {len(self.shape)} axes")
+        if value.shape != self.shape:
+            raise InvalidInput("the answer has another shape than what was asked for")
+        if value.size and not (value.min() >= self.low and value.max() <= self.high):
+            raise InvalidInput(f"the answer must be whole numbers from {self.low} to {self.high}")
+
+    def pack(self, value: Any) -> bytes:  # noqa: ANN401
+        """How far each number lies above the lowest."""
+        if isinstance(value, np.ndarray) and value.dtype == np.int64:
+            value = np.clip(value, self.low, self.high)
+        self.require(value)
+        return packed_numbers((value.ravel() - self.low).astype(np.uint64), self.bits)
+
+    def unpack(self, payload: bytes) -> NDArray[np.int64]:
+        """The numbers."""
+        above = unpacked_numbers(payload, self.bits, prod(self.shape))
+        if above.size and int(above.max()) > self.high - self.low:
+            raise InvalidInput(f"the answer must be whole numbers from {self.low} to {self.high}")
+        return (above.astype(np.int64) + self.low).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Flags:
+    """So many times true or false.
+
+    >>> Flags(3).unpack(Flags(3).pack(np.array([True, False, True]))).tolist()
+    [True, False, True]
+    """
+
+    count: int
+
+    def require(self, value: Any) -> None:  # noqa: ANN401
+        """Refuse anything else."""
+        if not isinstance(value, np.ndarray) or value.dtype != np.bool_ or value.shape != (self.count,):
+            raise InvalidInput(f"the answer must be {self.count} times true or false")
+
+    def pack(self, value: Any) -> bytes:  # noqa: ANN401
+        """A bit each."""
+        self.require(value)
+        return packed_numbers(value.astype(np.uint64), 1)
+
+    def unpack(self, payload: bytes) -> NDArray[np.bool_]:
+        """The bits."""
+        return unpacked_numbers(payload, 1, self.count).astype(np.bool_)
+
+
+def noisy_counts(rows: int, columns: int, limit: float) -> Numbers:
+    """Counts that lie within ``limit`` of zero, noise included, but for a probability below e^-64 each.
+
+    >>> noisy_counts(4, 3, 9.5)
+    Numbers(shape=(4, 3), low=-10, high=10)
+    """
+    return Numbers((rows, columns), -int(limit) - 1, int(limit) + 1)
+
+
+class MessageCode(Protocol):
+    """How single messages of one kind go into equally few bytes, and how they are checked."""
+
+    @property
+    def dtype(self) -> type[np.generic]:
+        """The type of messages."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one message."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many bytes one message takes."""
+        ...
+
+    def pack(self, messages: NDArray[Any]) -> PackedRows:
+        """Messages as rows of bytes."""
+        ...
+
+    def unpack(self, rows: PackedRows) -> NDArray[Any]:
+        """The messages again, still to be checked: a row that no message packs to comes back as none that is valid."""
+        ...
+
+    def valid(self, messages: NDArray[Any]) -> NDArray[np.bool_]:
+        """For each message of the right type and shape, whether the mechanism can have made it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages of a crowd: at most that many, exactly that many, or where None is said any number."""
+
+    code: MessageCode
+    most: int | None
+    exactly: bool = False
+
+    def require(self, value: Any) -> None:  # noqa: ANN401
+        """Refuse what is no such message."""
+        if not isinstance(value, np.ndarray) or not value.ndim or (self.most is not None and len(value) > self.most):
+            raise InvalidInput(f"the answer must be an array of at most {self.most} messages")
+        if self.exactly and len(value) != self.most:
+            raise InvalidInput(f"the answer must have {self.most} messages")
+        code = self.code
+        if value.dtype != code.dtype or value.shape[1:] != code.shape or not code.valid(value).all():
+            raise InvalidInput("the answer must be messages such as the mechanism makes")
+
+    def pack(self, value: Any) -> bytes:  # noqa: ANN401
+        """One message behind the other."""
+        self.require(value)
+        return self.code.pack(value).tobytes()
+
+    def unpack(self, payload: bytes) -> NDArray[Any]:
+        """The messages."""
+        size = self.code.size
+        if len(payload) % size:
+            raise InvalidInput(f"the answer must be messages of {size} bytes each")
+        value = self.code.unpack(np.frombuffer(payload, dtype=np.uint8).reshape(-1, size))
+        self.require(value)
+        return value

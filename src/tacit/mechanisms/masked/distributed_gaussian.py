@@ -1,0 +1,269 @@
+"""Discrete Gaussian noise in shares, for masked sums of whole numbers that are bounded in length.
+
+A sum of discrete Gaussians is not one, but so close to one that the difference is accounted for to the last digit, as
+long as no share is small. Rounding small continuous shares instead would lose nearly all of the noise: of a hundred
+rounded shares of a total deviation of 1 a variance of .00006 is left. So shares are drawn as integers, and small ones
+are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers
+from tacit.core.randomness import Randomness
+from tacit.core.rational import Number, positive, rounded_up
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.spend import DiscreteGaussian
+from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
+from tacit.mechanisms.central.counts import count_table
+from tacit.mechanisms.central.discrete_gaussian import gaussian_integers
+from tacit.mechanisms.central.discrete_laplace import LARGEST
+from tacit.mechanisms.description import (
+    CAPACITY,
+    CELLS,
+    COUNT,
+    EXACT,
+    Checks,
+    Described,
+    NoiseLaw,
+    Parameters,
+    Reliance,
+)
+from tacit.mechanisms.forms import GAUSSIAN_REACH
+from tacit.mechanisms.masked.quorum import opened_sum, quorum_of, require_shares, sum_width
+
+__all__ = ["SMALLEST_SHARE", "DistributedGaussian", "closeness"]
+
+# The deviation of a share below which sums of shares are no Gaussian any more.
+SMALLEST_SHARE = 2
+TWO_THIRDS = Fraction(2, 3)
+
+
+def closeness(share: Fraction, shares: int) -> float:
+    """How far the log-probability of a sum of this many discrete Gaussians is from that of one, at most, everywhere.
+
+    Let X, Y be discrete Gaussians of parameters s² and t². P(X + Y = x) is e^(−x²/2(s²+t²)) times the sum over all
+    integers y of e^(−(y − cx)²/2v), v = s²t²/(s² + t²), up to a constant. By Poisson's summation that sum is a
+    constant times 1 + 2Σₘ e^(−2π²m²v)·cos(2πmcx), which lies within 1 ± η, η = 2Σₘ e^(−2π²m²v). Both laws have mass 1,
+    so their ratio lies within (1 ± η)/(1 ∓ η). Adding one share of variance σ² after another to k shares has
+    v = σ²k/(k+1), and what the first k are off by stays what it is when one more is added: logarithms add up. From
+    the second step on v is at least 2σ²/3.
+
+    >>> closeness(Fraction(2), 10) < 1e-16, closeness(Fraction(1, 2), 2) > 0.1
+    (True, True)
+    """
+
+    def step(part: float) -> float:
+        one = math.exp(-2 * (math.pi * float(share)) ** 2 * part)
+        # The terms are powers 1, 4, 9, … of the first, and below those of a geometric series of its third power.
+        eta = 2 * one / (1 - one**3)
+        return math.inf if eta >= 1 else math.log1p(eta) - math.log1p(-eta)
+
+    if shares < 2:
+        return 0.0
+    return (step(1 / 2) + (shares - 2) * step(2 / 3)) * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class DistributedGaussian(Described):
+    """Sums of ``holders`` parties with integer noise that at least ``honest`` of them make together.
+
+    Sums are shown only when at least ``threshold`` holders are in them, of whom ``threshold − honest`` may work
+    together with whoever sees the sum. A table has at most ``cells`` cells, each within ±``most`` at one holder. Sums
+    are taken modulo 2^``bits``, wide enough that they never wrap.
+
+    **Law.** Each holder adds a discrete Gaussian of parameter ``share`` to every cell.
+
+    **Spend.** ``DiscreteGaussian(sigma, squared_shift)`` of every holder's own account: ρ′ = squared_shift/2σ² of
+    concentrated privacy, where σ is a hair below √honest · share, for what sums of shares are not.
+
+    **Proof.** Take all that dishonest holders know as given. What remains has the noise of at least ``honest`` shares,
+    and adding the others' is post-processing. Let P, Q be the laws of the released table for two neighboring inputs,
+    and P₀, Q₀ those with one discrete Gaussian of variance honest · share² instead, which have the concentrated
+    privacy ρ = squared_shift/(2 · honest · share²). By ``closeness`` |ln P/P₀| and |ln Q/Q₀| are at most t everywhere,
+    t being cells times that of one cell. Let L₀ = ln P₀/Q₀. For α ≥ 2 the Rényi divergence is at most
+    αρ + t(2α − 1)/(α − 1) ≤ α(ρ + 3t/2). For α < 2 the loss ln P/Q is L₀ up to 2t, and because P and P₀ both have mass
+    1, E_P f ≤ E_P₀ f + (e^t − 1) · E_P₀ |f − 1| with f = e^((α−1)L₀), where |f − 1| ≤ (α − 1)|L₀|(1 + f). L₀ has mean ρ
+    and variance at most 2ρ under P₀, and E_P₀ f² ≤ e^(6ρ), so with Cauchy and Schwarz the divergence is at most
+    αρ + 2t + (e^t − 1)(1 + e^(3ρ))√(2ρ + ρ²). Together: ρ′ = ρ + 2t + (e^t − 1)(1 + e^(3ρ))√(2ρ + ρ²).
+
+    **Source.** P. Kairouz, Z. Liu and T. Steinke, The distributed discrete Gaussian mechanism for federated learning
+    with secure aggregation, ICML 2021, has the idea and another bound for the difference.
+
+    >>> plan = DistributedGaussian.for_budget(1, "1e-5", squared_shift=400, cells=60, holders=9, most=1000)
+    >>> plan.threshold, plan.honest, plan.bits, round(float(plan.spend.sigma), 1)
+    (6, 4, 16, 80.9)
+    """
+
+    name = "distributed-gaussian"
+    statistic = "share"
+    releases = "sealed"
+    needs_delta = True
+    parameters: ClassVar[Parameters] = {
+        "share_sigma": EXACT,
+        "squared_shift": CAPACITY,
+        "cells": CELLS,
+        "holders": COUNT,
+        "threshold": COUNT,
+        "honest": COUNT,
+        "most": CAPACITY,
+        "bits": COUNT,
+    }
+
+    share_sigma: Fraction
+    squared_shift: int
+    cells: int
+    holders: int
+    threshold: int
+    honest: int
+    most: int
+    bits: int
+
+    def __init__(
+        self,
+        share_sigma: Number,
+        squared_shift: int,
+        cells: int,
+        holders: int,
+        threshold: int,
+        honest: int,
+        most: int,
+        bits: int | None = None,
+    ) -> None:
+        share = positive(share_sigma, "share_sigma")
+        if not SMALLEST_SHARE <= share <= LARGEST:
+            raise InvalidInput(
+                f"a holder's share of the noise must have a deviation from {SMALLEST_SHARE} to 1e12, got "
+                f"{float(share):g}: sums of smaller ones hide less than it seems. Use a finer grid, or fewer holders"
+            )
+        if squared_shift < 1 or cells < 1:
+            raise InvalidInput(f"squared_shift and cells must be at least 1, got {squared_shift} and {cells}")
+        require_shares(holders, threshold, honest, most)
+        whole = {
+            "squared_shift": squared_shift, "cells": cells, "holders": holders, "threshold": threshold,
+            "honest": honest, "most": most,
+        }  # fmt: skip
+        object.__setattr__(self, "share_sigma", share)
+        for name, value in whole.items():
+            object.__setattr__(self, name, int(value))
+        object.__setattr__(self, "bits", sum_width(self._largest, holders, most, bits))
+
+    @classmethod
+    def for_budget(
+        cls,
+        epsilon: Number,
+        delta: Number,
+        squared_shift: int,
+        cells: int,
+        holders: int,
+        most: int,
+        surviving: Number = TWO_THIRDS,
+        honest: Number = TWO_THIRDS,
+    ) -> DistributedGaussian:
+        """The plan within (ε, δ) if at least that fraction of holders survives and that fraction of those is honest."""
+        # Accountants are slow to import and needed here only.
+        from tacit.accounting.calibrate import discrete_gaussian_sigma
+        from tacit.core.account import Rule
+
+        threshold, enough = quorum_of(holders, surviving, honest)
+        sigma = discrete_gaussian_sigma(epsilon, delta, squared_shift, False, 1, Rule.PLANNED)
+        share = float(sigma) / math.sqrt(enough)
+        made = cls(
+            max(rounded_up(share), Fraction(SMALLEST_SHARE)), squared_shift, cells, holders, threshold, enough, most
+        )
+        while made.spend.sigma < sigma:
+            share *= 1 + 1e-9
+            made = cls(rounded_up(share), squared_shift, cells, holders, threshold, enough, most)
+        return made
+
+    @property
+    def _largest(self) -> int:
+        """What no sum is beyond: all cells at their largest, and noise out of all reach."""
+        reach = GAUSSIAN_REACH * math.sqrt(self.holders) * float(self.share_sigma)
+        return self.holders * self.most + math.ceil(reach)
+
+    @property
+    def spend(self) -> DiscreteGaussian:
+        """What the sum costs one holder's records."""
+        variance = self.honest * self.share_sigma**2
+        rho, off = self.squared_shift / (2 * variance), self.cells * closeness(self.share_sigma, self.honest)
+        near = float(rho)
+        more = 2 * off + math.expm1(off) * (1 + math.exp(min(3 * near, 700))) * math.sqrt(2 * near + near**2)
+        # Rounded down, to nine digits below what is stated: the price is never below the truth.
+        square = self.squared_shift / (2 * (rho + Fraction(more)))
+        unit = 10**9
+        return DiscreteGaussian(Fraction(math.isqrt(math.floor(square * unit**2)), unit), self.squared_shift, False)
+
+    @property
+    def max_sensitivity(self) -> Sensitivity:
+        """How far the table of one holder may move."""
+        return Sensitivity(l2_squared=self.squared_shift)
+
+    @property
+    def in_words(self) -> str:
+        """Who is trusted with what."""
+        return (
+            f"No party is trusted alone. Sums are shown of at least {self.threshold} of {self.holders} holders, and of "
+            f"those at least {self.honest} must be honest: they add their noise and keep their keys to themselves. "
+            f"The coordinator may work together with up to {self.threshold - self.honest} others."
+        )
+
+    def variance(self, survivors: int) -> float:
+        """The variance of one cell's noise when this many holders are in the sum."""
+        return survivors * float(self.share_sigma) ** 2
+
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """The law of the noise in the sum of all holders, which has the most."""
+        variance = self.variance(self.holders)
+        return NoiseLaw("gaussian", math.sqrt(variance), variance)
+
+    def noise_reach(self, cells: int, holders: int, failure: float) -> float:
+        """A discrete Gaussian has tails no heavier than a continuous one of its parameter, and so have sums of them."""
+        return NoiseLaw("gaussian", math.sqrt(self.variance(holders)), self.variance(holders)).reach(cells, failure)
+
+    def reliance(self, clients: int) -> Reliance:
+        """Noise in shares needs ``honest`` holders, of whom the node is one."""
+        return Reliance(self.honest - 1, Fraction(1, self.honest))
+
+    def share(self, cells: int, randomness: Randomness) -> Integers:
+        """One holder's share of the noise for this many cells."""
+        if cells > self.cells:
+            raise InvalidInput(f"the noise is accounted for {self.cells} cells, the table has more")
+        return gaussian_integers(self.share_sigma, cells, randomness)
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
+        """The sum of all holders' tables with the noise of all of them, for a run in one place.
+
+        >>> from tacit.core.randomness import SeededRandomness
+        >>> DistributedGaussian(9, 2, 4, 3, 2, 2, 100).sample(np.array([[9, 0]]), SeededRandomness(1)).shape
+        (1, 2)
+        """
+        table = count_table(value)
+        noise = sum((self.share(table.size, randomness) for _ in range(self.holders)), np.zeros(table.size, np.int64))
+        return table + noise.reshape(table.shape)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """One vote moves between cells, under the noise of three honest holders: all that is counted on."""
+
+        def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            def plan(rows: int) -> DistributedGaussian:
+                return cls.for_budget(epsilon, delta, 2, 2 * rows, 3, most=1, surviving=1, honest=1)
+
+            return [rowwise(cls.name, accounted(plan(1).spend, delta), plan, MOVED, difference)]
+
+        return {cls.name: moved}
+
+    def opened(self, total: NDArray[Any]) -> Integers:
+        """The sum that is meant by a sum modulo 2^bits."""
+        return opened_sum(total, self.bits)

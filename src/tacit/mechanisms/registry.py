@@ -1,0 +1,238 @@
+"""All mechanisms by name: the package's own, and what other packages offer; and how any of them is written and read.
+
+A holder builds a mechanism itself, from code that it has: whoever asks chooses a name and numbers and nothing else.
+Other packages register mechanisms as entry points of the group ``tacit.mechanisms``. Those are found and loaded when
+they are first needed, use the spends of ``tacit.core.spend`` alone, and go through a door of a node only where its
+operator's policy names them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
+
+from tacit.core.errors import InvalidInput
+from tacit.core.spend import spend_from_json, spend_to_json
+from tacit.core.strict_reader import StrictReader
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
+from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax
+from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
+from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
+from tacit.mechanisms.description import Checks, Described, Inner, Parameter
+from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.concatenation import Concatenation
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.linear_hashing import LinearHashing
+from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.responses import Responses
+from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
+from tacit.mechanisms.shuffle.shuffled import Shuffled
+from tacit.mechanisms.shuffle.single_message import SingleMessage
+
+__all__ = [
+    "MECHANISM_GROUP",
+    "OWN",
+    "audits",
+    "described",
+    "mechanism_fields",
+    "outside",
+    "policy_name",
+    "read_mechanism",
+    "registered",
+]
+
+MECHANISM_GROUP = "tacit.mechanisms"
+T = TypeVar("T")
+log = logging.getLogger("tacit.mechanisms")
+
+OWN: tuple[type[Described], ...] = (
+    PermuteAndFlip,
+    ExponentialMechanism,
+    DiscreteLaplaceNoise,
+    DiscreteGaussianNoise,
+    RoundedGaussianNoise,
+    LNMax,
+    GNMax,
+    ConfidentScreen,
+    SubsampledGNMax,
+    UnaryEncoding,
+    GeneralizedRandomizedResponse,
+    SubsetSelection,
+    Collision,
+    LinearHashing,
+    Separation,
+    Concatenation,
+    LocalLaplace,
+    RandomizedLabels,
+    Responses,
+    SingleMessage,
+    MultiMessageNoise,
+    Shuffled,
+    DistributedLaplace,
+    DistributedGaussian,
+    SubsetSample,
+    StratifiedSample,
+)
+TRAVELING: Mapping[str, type[Described]] = {each.name: each for each in OWN if each.parameters is not None}
+
+
+def registered() -> dict[str, type[Described]]:
+    """Every mechanism that can travel, by name.
+
+    >>> registered()["permute-and-flip"].__name__
+    'PermuteAndFlip'
+    """
+    return {**TRAVELING, **outside()}
+
+
+@lru_cache(maxsize=1)
+def outside() -> Mapping[str, type[Described]]:
+    """The mechanisms that other installed packages offer, by name; what cannot be one is left out, with a warning."""
+    found: dict[str, type[Described]] = {}
+    for entry in entry_points(group=MECHANISM_GROUP):
+        try:
+            found[entry.name] = _offered(entry, found)
+        except Exception as error:
+            # Another package's mistake must not keep a node from answering; its operator reads of it.
+            log.warning("the mechanism %r of %s is left out: %s", entry.name, entry.value, error)
+    return found
+
+
+def _offered(entry: EntryPoint, before: Mapping[str, type[Described]]) -> type[Described]:
+    kind = entry.load()
+    if not isinstance(kind, type) or not issubclass(kind, Described) or not is_dataclass(kind):
+        raise InvalidInput("it is no frozen dataclass that describes itself")
+    taken = {*before, *(each.name for each in OWN), *(each.__name__ for each in OWN)}
+    if kind.name != entry.name or entry.name in taken:
+        raise InvalidInput("its name is taken, or is not the entry point's")
+    if kind.parameters is None or not all(isinstance(each, Parameter | Inner) for each in kind.parameters.values()):
+        raise InvalidInput("its parameters are not described")
+    return kind
+
+
+def described(mechanism: Any) -> Described:  # noqa: ANN401
+    """The mechanism, if its class is registered and it spends what accountants know.
+
+    >>> described("permute-and-flip")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: str is no registered mechanism
+    """
+    kind = type(mechanism)
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or (TRAVELING.get(name) is not kind and outside().get(name) is not kind):
+        raise InvalidInput(f"{kind.__name__} is no registered mechanism")
+    made: Described = mechanism
+    if kind not in OWN:
+        _require_closed_spend(made)
+    return made
+
+
+def audits() -> dict[str, Checks]:
+    """Everything that can be audited of all mechanisms, by the name of the audit.
+
+    >>> [check.claimed for check in audits()["generalized-response"](1, 0)]
+    ['ε = 1', 'unbiased']
+    """
+    return {name: checks for kind in (*OWN, *outside().values()) for name, checks in kind.audits().items()}
+
+
+def policy_name(mechanism: Any) -> str:  # noqa: ANN401
+    """What a policy calls a mechanism: the package's own by class, any other by the name it is registered under.
+
+    So no other package's class can pass for one of the package's own, whatever it is called.
+
+    >>> policy_name(PermuteAndFlip(1, 2))
+    'PermuteAndFlip'
+    """
+    kind = type(mechanism)
+    return kind.__name__ if kind in OWN else str(getattr(kind, "name", kind.__name__))
+
+
+def mechanism_fields(mechanism: Any) -> dict[str, Any]:  # noqa: ANN401
+    """The mechanism's name and parameters, as values that can be encoded.
+
+    >>> mechanism_fields(PermuteAndFlip("1/4", 2))
+    {'kind': 'permute-and-flip', 'rate': '1/4', 'row_range': 2}
+    """
+    return _written(mechanism, TRAVELING if type(mechanism) in OWN else registered())
+
+
+def read_mechanism(fields: StrictReader, kinds: Iterable[type[T]] | None = None) -> T:
+    """The mechanism that such values stand for; any other name or number is refused.
+
+    ``kinds`` are those that can be meant, where not every one can.
+
+    >>> read_mechanism(StrictReader(mechanism_fields(PermuteAndFlip("1/4", 2)), "mechanism"))
+    PermuteAndFlip(rate=Fraction(1, 4), row_range=2)
+    """
+    known: Mapping[str, type[Any]] = registered() if kinds is None else _named(kinds)
+    made: T = _read(fields, known)
+    return made
+
+
+def _named(kinds: Iterable[type[Any]]) -> dict[str, type[Any]]:
+    return {kind.name: kind for kind in kinds}
+
+
+def _inside(inner: Inner) -> dict[str, type[Any]]:
+    """What may stand in the place of such a parameter."""
+    if inner.statistic is None:
+        return _named(inner.kinds)
+    return {name: kind for name, kind in registered().items() if kind.statistic == inner.statistic}
+
+
+def _written(value: Any, known: Mapping[str, type[Any]]) -> dict[str, Any]:  # noqa: ANN401
+    kind = type(value)
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or known.get(name) is not kind:
+        raise InvalidInput(f"{kind.__name__} cannot travel as a mechanism here; what can is {', '.join(known)}")
+    written: dict[str, Any] = {"kind": name}
+    for part, how in kind.parameters.items():
+        own = getattr(value, part)
+        written[part] = _written(own, _inside(how)) if isinstance(how, Inner) else how.write(own)
+    return written
+
+
+def _read(fields: StrictReader, known: Mapping[str, type[Any]]) -> Any:  # noqa: ANN401
+    kind = known[fields.one_of("kind", known)]
+    values = {}
+    for part, how in kind.parameters.items():
+        if isinstance(how, Inner):
+            values[part] = _read(fields.nested(part), _inside(how))
+            how.check(values[part])
+        else:
+            values[part] = how.read(fields, part)
+    fields.done()
+    try:
+        made = kind(**values)
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"the {fields.what} has numbers that no such mechanism can have") from None
+    if issubclass(kind, Described) and kind not in OWN:
+        _require_closed_spend(made)
+    return made
+
+
+def _require_closed_spend(mechanism: Any) -> None:  # noqa: ANN401
+    """Refuse a spend that is none of core's own: a class from outside could claim anything of itself."""
+    try:
+        closed = spend_from_json(spend_to_json(mechanism.spend)) == mechanism.spend
+    except Exception:
+        closed = False
+    if not closed:
+        raise InvalidInput(f"{type(mechanism).__name__} does not spend what accountants know")

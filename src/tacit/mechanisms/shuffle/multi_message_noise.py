@@ -1,0 +1,325 @@
+"""Votes as anonymous messages: shares of noise and a flood that hides single messages, with a shuffler in between.
+
+Each client turns its votes into +1 and −1 messages about cells. The shuffler forgets who sent what; the
+coordinator adds up. The noise of the sums is what a trusted curator would have added, but no curator saw a vote.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Estimates, Integers
+from tacit.core.randomness import Randomness
+from tacit.core.rational import Number, exact, positive
+from tacit.core.sensitivity import ANYTHING, Sensitivity
+from tacit.core.spend import Approximate
+from tacit.mechanisms.auditing import Check, Estimator, Target
+from tacit.mechanisms.central.counts import count_table
+from tacit.mechanisms.description import CELLS, CLIENTS, EXACT, Checks, Described, Inner, Parameters, require_quorum
+from tacit.mechanisms.forms import REACH, Messages
+from tacit.mechanisms.messages import SignedCode
+from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
+from tacit.mechanisms.shuffle.noise_messages import cell_delta
+
+__all__ = ["MultiMessageNoise", "flooded"]
+
+# The mean of a flood is a number of messages per cell; how long its law takes to add up grows with it.
+LARGEST_FLOOD = 10**6
+# Standard deviations beyond which no honest holder's number of messages lies.
+DEVIATIONS = 12
+# Few clients keep an audit fast, and the claims are as tight for few as for many.
+AUDITED_CLIENTS = 3
+
+
+def _affordable(flood: NegativeBinomial) -> None:
+    if flood.shape / flood.epsilon > LARGEST_FLOOD:
+        raise InvalidInput(f"the flood must have a mean of at most {LARGEST_FLOOD} messages per cell")
+
+
+@dataclass(frozen=True)
+class MultiMessageNoise(Described):
+    """A client's half and a coordinator's half of counting votes from shuffled messages.
+
+    **Law.** A client draws, for each of d ``cells``, Z⁺ and Z⁻ ~ NB(1/(τn), e^−ε₁) and W ~ NB(r_W/(τn), e^−ε₂), and
+    sends (cell, +1) as often as its vote + Z⁺ + W and (cell, −1) as often as Z⁻ + W. The n clients' sum of a cell
+    is then its count plus discrete Laplace noise of scale 1/ε₁ (for τ = 1), because NB shares add up and W cancels.
+
+    **Spend.** ``Approximate(2cε₁ + cε₃, cδ)`` for the multiset of all messages when one client's at most c ``ones``
+    are replaced by others, with δ of ``flooding.cell_delta``. It holds against whoever sees the
+    messages after the shuffler, as long as at least τn honest clients add their shares (τ is ``share``).
+
+    **Proof.** The multiset is a function of the number of +1 and of −1 messages of each cell, and cells are
+    independent. Replacing c ones takes a vote from at most c cells, each of which loses at most ε₁, and adds one to at
+    most c others, each (ε₁ + ε₃, δ); composing them adds both up. If more than τn clients take part, their shares are
+    NB(1) and more, and what is more is independent of the votes: sending it as well is post-processing.
+
+    **Source.** B. Ghazi, R. Kumar, P. Manurangsi and R. Pagh, Private counting from anonymous messages, ICML 2020,
+    has the idea; the bound is derived in ``tacit.mechanisms.shuffle.noise_messages``.
+
+    >>> mechanism = MultiMessageNoise(cells=400, ones=1, participants=60_000, epsilon_noise="1/4", epsilon_margin="1/2",
+    ...     flood=NegativeBinomial("32.92", "0.4181"))
+    >>> float(mechanism.spend.epsilon), mechanism.spend.delta < Fraction(1, 10**6)
+    (1.0, True)
+    >>> round(mechanism.messages, 3)
+    1.893
+    """
+
+    name = "flooded-messages"
+    statistic = "messages"
+    releases = "messages"
+    parameters: ClassVar[Parameters] = {
+        "cells": CELLS,
+        "ones": CELLS,
+        "participants": CLIENTS,
+        "epsilon_noise": EXACT,
+        "epsilon_margin": EXACT,
+        "flood": Inner((NegativeBinomial,), check=_affordable),
+        "share": EXACT,
+    }
+
+    cells: int
+    ones: int
+    participants: int
+    epsilon_noise: Fraction
+    epsilon_margin: Fraction
+    flood: NegativeBinomial
+    share: Fraction
+
+    def __init__(
+        self,
+        cells: int,
+        ones: int,
+        participants: int,
+        epsilon_noise: Number,
+        epsilon_margin: Number,
+        flood: NegativeBinomial,
+        share: Number = 1,
+    ) -> None:
+        if cells < 1:
+            raise InvalidInput(f"cells must be at least 1, got {cells}")
+        if not 1 <= ones <= cells:
+            raise InvalidInput(f"ones must be in [1, {cells}], the number of cells, got {ones}")
+        if participants < 1:
+            raise InvalidInput(f"participants must be at least 1, got {participants}")
+        if not 0 < exact(share, "share") <= 1:
+            raise InvalidInput(f"share must be in (0, 1], got {share}")
+        if flood.shape < 1:
+            raise InvalidInput(f"flood must have a shape of at least 1, got {float(flood.shape):g}")
+        object.__setattr__(self, "cells", int(cells))
+        object.__setattr__(self, "ones", int(ones))
+        object.__setattr__(self, "participants", int(participants))
+        object.__setattr__(self, "epsilon_noise", positive(epsilon_noise, "epsilon_noise"))
+        object.__setattr__(self, "epsilon_margin", positive(epsilon_margin, "epsilon_margin"))
+        object.__setattr__(self, "flood", flood)
+        object.__setattr__(self, "share", exact(share, "share"))
+        # A δ of one or more, or a ratio the sampler cannot draw, is refused here and not at the first message.
+        _ = self.spend, self.noise_share
+
+    @property
+    def spend(self) -> Approximate:
+        """What all messages together cost one client, after shuffling."""
+        delta = cell_delta(self.epsilon_noise, self.epsilon_margin, self.flood.shape, self.flood.epsilon)
+        return Approximate(self.ones * (2 * self.epsilon_noise + self.epsilon_margin), self.ones * delta)
+
+    @property
+    def max_sensitivity(self) -> Sensitivity:
+        """Any votes may become any others: a client's input is at most ``ones`` cells, and that is checked."""
+        return ANYTHING
+
+    @property
+    def quorum(self) -> int:
+        """How many clients must take part for the spend to be true: τn, rounded up."""
+        return math.ceil(self.share * self.participants)
+
+    @property
+    def in_words(self) -> str:
+        """Who is trusted with what."""
+        return (
+            f"A shuffler is trusted to mix the messages of at least {self.quorum} honest clients. Should it fail, a "
+            "client's votes are in the clear for whoever sees its messages: they are hidden by the others' alone."
+        )
+
+    @property
+    def noise_share(self) -> NegativeBinomial:
+        """The law of one client's Z⁺ and Z⁻ in one cell."""
+        return NegativeBinomial(1 / (self.share * self.participants), self.epsilon_noise)
+
+    @property
+    def flood_share(self) -> NegativeBinomial:
+        """The law of one client's W in one cell."""
+        return NegativeBinomial(self.flood.shape / (self.share * self.participants), self.flood.epsilon)
+
+    @property
+    def messages(self) -> float:
+        """How many messages a client sends in the mean."""
+        return self.ones + 2 * self.cells * (self.noise_share.mean + self.flood_share.mean)
+
+    def variance(self, participants: int) -> float:
+        """The variance of a decoded count when this many clients took part."""
+        return 2 * participants * self.noise_share.variance
+
+    def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
+        """Messages of one client's cells, or of one row of cells a client: one row (cell, sign) a message, sorted.
+
+        >>> from tacit.core.randomness import SeededRandomness
+        >>> mechanism = MultiMessageNoise(2, 1, 1000, 1, 1, NegativeBinomial(20, "1/2"))
+        >>> mechanism.sample(np.array([1]), SeededRandomness(1)).tolist()
+        [[1, 1]]
+        """
+        return _ordered(np.concatenate(self.encode(np.atleast_2d(value), randomness)))
+
+    def encode(self, votes: NDArray[Any], randomness: Randomness) -> list[Integers]:
+        """The messages of many clients: one row of ``votes`` each, its cells, −1 where there are fewer.
+
+        A client's messages are sorted, so that their order tells nothing of what is vote and what is noise.
+        """
+        rows = self._checked(votes)  # (clients, at most ones)
+        clients = len(rows)
+        noise = self.noise_share.scatter(clients, 2 * self.cells, randomness)
+        flood = self.flood_share.scatter(clients, self.cells, randomness)
+        voter, column = np.nonzero(rows >= 0)
+        # A slot 2·cell + [sign is −1] names what a message says.
+        sender = np.concatenate(
+            [voter, np.repeat(noise.client, noise.size), np.repeat(np.tile(flood.client, 2), np.tile(flood.size, 2))]
+        )
+        slot = np.concatenate(
+            [
+                2 * rows[voter, column],
+                np.repeat(noise.slot, noise.size),
+                np.repeat(2 * flood.slot, flood.size),
+                np.repeat(2 * flood.slot + 1, flood.size),
+            ]
+        )
+        order = np.lexsort((slot, sender))
+        messages = np.stack([slot[order] // 2, 1 - 2 * (slot[order] % 2)], axis=1)
+        return np.split(messages, np.cumsum(np.bincount(sender, minlength=clients))[:-1])
+
+    def shuffle(self, answers: Sequence[NDArray[Any]], participants: int) -> Integers:
+        """What a shuffler lets through: all messages in sorted order, or nothing below the quorum.
+
+        Sorting is a shuffle that needs no randomness: the order says no more than which messages there are.
+
+        >>> mechanism = MultiMessageNoise(2, 1, 3, 1, 1, NegativeBinomial(20, "1/2"))
+        >>> mechanism.shuffle([np.array([[1, 1]]), np.array([[0, -1], [0, 1]])], participants=3).tolist()
+        [[0, 1], [0, -1], [1, 1]]
+        """
+        require_quorum(participants, self.quorum)
+        if not all(np.ndim(answer) == 2 and np.shape(answer)[1] == 2 for answer in answers):
+            raise InvalidInput("answers must each be rows (cell, sign)")
+        return _ordered(self._messages(np.concatenate(answers)))
+
+    def decode(self, messages: NDArray[Any], participants: int) -> Estimates:
+        """The unbiased count of votes for each cell, when this many clients took part.
+
+        >>> mechanism = MultiMessageNoise(2, 1, 1000, 1, 1, NegativeBinomial(20, "1/2"))
+        >>> mechanism.decode(np.array([[1, 1], [1, 1], [0, -1]]), participants=1000).counts.tolist()
+        [-1.0, 2.0]
+        """
+        require_quorum(participants, self.quorum)
+        checked = self._messages(messages)
+        plus = np.bincount(checked[checked[:, 1] > 0, 0], minlength=self.cells)
+        minus = np.bincount(checked[checked[:, 1] < 0, 0], minlength=self.cells)
+        return Estimates((plus - minus).astype(np.float64), np.full(self.cells, self.variance(participants)))
+
+    def _checked(self, votes: NDArray[Any]) -> Integers:
+        rows = count_table(votes)
+        if rows.ndim != 2 or not rows.size or rows.shape[1] > self.ones:
+            raise InvalidInput(f"votes must have one row per client of 1 to {self.ones} cells, got shape {rows.shape}")
+        if not (rows.min() >= -1 and rows.max() < self.cells):
+            raise InvalidInput(f"votes must be cells in [0, {self.cells}), or -1 for none")
+        ordered = np.sort(rows, axis=1)
+        if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
+            raise InvalidInput(
+                "votes must name a cell at most once per client: the spend is for cells that move by one"
+            )
+        return rows
+
+    def _messages(self, messages: NDArray[Any]) -> Integers:
+        table = count_table(messages)
+        if table.ndim != 2 or table.shape[1] != 2:
+            raise InvalidInput(f"messages must be rows (cell, sign), got shape {table.shape}")
+        if not self.code.valid(table).all():
+            raise InvalidInput(f"messages must have a cell in [0, {self.cells}) and a sign of 1 or -1")
+        return table
+
+    @property
+    def code(self) -> SignedCode:
+        """A cell and a sign."""
+        return SignedCode(self.cells)
+
+    @property
+    def messages_each(self) -> int | None:
+        """How many messages a client has at most: any number, as noise will."""
+        return None
+
+    def most_messages(self, clients: int) -> int:
+        """How many messages that many clients make at most, with noise out of all reach."""
+        noise, flood = self.noise_share, self.flood_share
+        variance = self.cells * clients * (2 * noise.variance + 4 * flood.variance)
+        scales = float(1 / noise.epsilon + 2 / flood.epsilon)
+        return math.ceil(clients * self.messages + DEVIATIONS * math.sqrt(variance) + REACH * scales)
+
+    def mixed_form(self, limit: int) -> Messages:
+        """What a shuffler lets through: any number of messages."""
+        return Messages(self.code, None)
+
+    def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
+        """Any pairs will do, if there are as many."""
+        return (self.cells, self.ones) == (queries * classes, neighbors * labels)
+
+    @classmethod
+    def audits(cls) -> Mapping[str, Checks]:
+        """Two cells and few clients, of whom one votes for the one cell or for the other."""
+
+        def arrived(epsilon: Fraction, delta: Fraction) -> list[Check]:
+            from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+
+            mechanism = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_CLIENTS)
+
+            def deviations(clients: int, randomness: Randomness) -> NDArray[np.float64]:
+                rounds = max(1, clients // AUDITED_CLIENTS)
+                seen = _arrived(mechanism, 1, rounds, randomness).sum(axis=0)
+                counts = np.array([seen[0] - seen[1], seen[2] - seen[3]])
+                spread = math.sqrt(rounds * mechanism.variance(AUDITED_CLIENTS))
+                off: NDArray[np.float64] = (counts - np.array([0.0, rounds])) / spread
+                return off
+
+            return [flooded(cls.name, mechanism, mechanism), Estimator(cls.name, deviations, cost=10)]
+
+        return {cls.name: arrived}
+
+
+def flooded(name: str, claimed: MultiMessageNoise, mechanism: MultiMessageNoise) -> Target:
+    """The client's one vote is for one cell or for the other: both noisy counts, and how many +1 the first got."""
+
+    def draw(vote: int, count: int, randomness: Randomness) -> Integers:
+        plus, minus, other_plus, other_minus = _arrived(mechanism, vote, count, randomness).T
+        return np.stack([plus - minus, other_plus - other_minus, plus], axis=1)
+
+    return Target(name, claimed.spend.epsilon, claimed.spend.delta, (0, 1), draw, cost=10)
+
+
+def _arrived(mechanism: MultiMessageNoise, vote: int, count: int, randomness: Randomness) -> Integers:
+    """What the coordinator sees of that many rounds: the number of +1 and of −1 messages of each of two cells.
+
+    One client has a vote and the others have none; messages in sorted order say no more than their numbers.
+    """
+    votes = np.full((count * AUDITED_CLIENTS, 1), -1)
+    votes[::AUDITED_CLIENTS] = vote
+    sent = mechanism.encode(votes, randomness)
+    rounds = np.repeat(np.arange(count * AUDITED_CLIENTS) // AUDITED_CLIENTS, [len(each) for each in sent])
+    messages = np.concatenate(sent)
+    slots = 2 * messages[:, 0] + (messages[:, 1] < 0)
+    return np.bincount(4 * rounds + slots, minlength=4 * count).reshape(count, 4)
+
+
+def _ordered(messages: Integers) -> Integers:
+    return messages[np.lexsort((-messages[:, 1], messages[:, 0]))]

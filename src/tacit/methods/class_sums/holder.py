@@ -1,0 +1,117 @@
+"""The side that sees records: add up encoded records per class, and let the sums out through the gate only.
+
+A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be added up. The gate
+pays, and only then are records read. From there nothing is refused: a record that cannot be encoded, is no number, or
+has no class that was asked about adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers
+from tacit.core.release import Release
+from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
+from tacit.methods.class_sums.grid import on_grid
+from tacit.methods.class_sums.wire import SumAsk
+from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.private.gate import Gate
+from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.partition import bounded, require_owned
+from tacit.private.records import Private, Records, combine, schema_of
+from tacit.representations.encoded_cache import EncodedCache
+
+__all__ = ["AT_NODE", "SUMS", "SumHolder", "class_sums"]
+
+SUMS = table_door("a holder of class sums", RECORD_SUMS, SUM_SHARES)
+
+
+class SumHolder:
+    """One account over one or more sets of records: a hospital, or a curator trusted with several.
+
+    The sums of all sets are added up before the gate, so the answer does not depend on how records are spread over
+    them. Of a person no more records are added than the account's unit has. Encodings of records are kept only where
+    the holder passes a ``cache`` of its own.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Private[Records]],
+        gate: Gate,
+        progress: Callable[[int], None] | None = None,
+        cache: EncodedCache | None = None,
+    ) -> None:
+        if not records:
+            raise InvalidInput("a holder needs at least one set of records")
+        require_owned(records, gate.unit)
+        self._records = list(records)
+        self._gate = gate
+        self._progress = progress
+        self._cache = cache
+
+    def answer(self, ask: SumAsk) -> Release[Any]:
+        """The mechanism's view of the sums, paid for."""
+        SUMS.require(ask.mechanism, self._gate.named)
+        for part in self._records:
+            schema = schema_of(part)
+            if schema.sets is not None:
+                raise InvalidInput("records carry sets of labels, and class sums take one label; nothing was charged")
+            require_encodable(ask.representation, schema.blank, ask.components)
+        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
+        sums = combine(self._records, partial(self._added, ask))
+        return self._gate.release(
+            sums,
+            lambda: np.zeros(ask.table_shape, dtype=np.int64),
+            sensitivity,
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
+
+    def _added(self, ask: SumAsk, parts: list[Records]) -> Integers:
+        total = np.zeros(ask.table_shape, dtype=np.int64)
+        for part in bounded(parts, self._gate.unit, self._gate.randomness):
+            total += class_sums(ask, part, self._cache, self._progress)
+        return total
+
+
+def class_sums(
+    ask: SumAsk,
+    records: Records,
+    cache: EncodedCache | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Integers:
+    """The exact table of these records: a row per class, a column per component and one of counts.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> ask = SumAsk(Identity(2), 2, 1.0, 10, "l2", 5, ("a", "b"), "c0ffee", None, "sums", "r-1")
+    >>> rows = np.array([[1.0, 2.0], [60.0, 80.0], [3.0, np.nan], [1.0, 1.0]])
+    >>> class_sums(ask, Records(rows, np.array([0, 0, 1, 7]))).tolist()
+    [[7, 10, 10], [0, 0, 0]]
+    """
+    table = np.zeros(ask.table_shape, dtype=np.int64)
+    done = 0
+    for chunk in encoded_chunks(ask.representation, records.samples, cache):
+        labels = records.labels[done : done + len(chunk)]
+        whole, there = on_grid(chunk, ask.scale, ask.radius, ask.norm)
+        there &= (labels >= 0) & (labels < ask.classes)
+        added = np.column_stack([whole[there], np.full(int(there.sum()), ask.count)])
+        np.add.at(table, labels[there], added)
+        done += len(chunk)
+        if progress is not None:
+            progress(done)
+    return table
+
+
+def answer_at_node(ask: SumAsk, context: NodeContext) -> Release[Any]:
+    """The answer of a node."""
+    return SumHolder([context.records], context.gate).answer(ask)
+
+
+AT_NODE = NodeSide(answer_at_node, {SumAsk: table_doors(RECORD_SUMS, "a curator of class sums", SUM_SHARES)})

@@ -1,0 +1,176 @@
+"""What crosses the boundary in class sums: a public encoding one way, a noisy sum per class the other."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.protocols import Mechanism, Representation
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.strict_reader import StrictReader
+from tacit.mechanisms.forms import AnswerForm
+from tacit.methods import question as asked
+from tacit.methods.class_sums.grid import LARGEST_RADIUS, MOST_COMPONENTS, Norm, longest_l1
+
+__all__ = ["SumAsk", "sum_sensitivity"]
+
+NORMS: tuple[Norm, ...] = ("l1", "l2")
+# Grid units per unit of a feature: beyond, squares of what float32 holds are not finite any more.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-30, 1e18
+
+
+def sum_sensitivity(
+    components: int,
+    radius: int,
+    count: int,
+    norm: Norm = "l2",
+    unit: Unit = Unit(),  # noqa: B008
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+) -> Sensitivity:
+    """How far the sums of all classes move when one privacy unit changes.
+
+    A record adds (z, c) to the row of its class: z are whole numbers no longer than R, ``radius``, in ``norm``, and c
+    is ``count``, at most R. A record that cannot be encoded, or has no such class, adds nothing: that is an input, too.
+
+    **Replace-one.** With the same label the row moves by z − z′ and the count not at all: at most 2R in L2. With
+    another label two rows move, each by (z, c): √(2(R² + c²)) ≤ 2R, because c ≤ R. From or to nothing it is √(R² + c²),
+    which is less. So Δ2 = 2R, and counts cost nothing. In L1 the other label is the worst, 2(B + c), where B bounds
+    the sum of absolute coordinates: R itself where that is the norm, and ⌊√d · R⌋ for d ``components`` in L2.
+
+    **Add/remove.** One (z, c) comes or goes: √(R² + c²) in L2, B + c in L1.
+
+    **Persons.** m records move each at most that far, and can all move in one direction: m times as far. A person with
+    fewer records than another leaves some to be compared with nothing.
+
+    A vector within R in L1 is within R in L2, so the bounds in L2 hold for both norms.
+
+    >>> sum_sensitivity(components=2, radius=10, count=10)
+    Sensitivity(l1=48, l2_squared=400, linf=20, row_range=inf)
+    >>> sum_sensitivity(components=2, radius=10, count=5, adjacency=Adjacency.ADD_REMOVE).l2_squared
+    125
+    >>> sum_sensitivity(components=2, radius=10, count=5, unit=Unit.person("patient", 3)).l2_squared
+    3600
+    """
+    if unit.holder:
+        raise InvalidInput("class sums protect records, or persons with a bounded number of them; not a whole holder")
+    if components < 1 or radius < 1 or not 0 <= count <= radius:
+        raise InvalidInput("class sums need components and a radius of at least 1, and a count from 0 to the radius")
+    absolute, times = longest_l1(radius, components, norm), unit.records
+    if adjacency is Adjacency.REPLACE_ONE:
+        l1, l2_squared, linf = 2 * (absolute + count), 4 * radius**2, 2 * radius
+    else:
+        l1, l2_squared, linf = absolute + count, radius**2 + count**2, radius
+    return Sensitivity(l1=times * l1, l2_squared=times**2 * l2_squared, linf=times * linf)
+
+
+@dataclass(frozen=True)
+class SumAsk:
+    """What do your records of each class add up to, encoded like this?
+
+    A record's features, as ``representation`` encodes it, are multiplied by ``scale``, clipped to ``radius`` in
+    ``norm`` and rounded toward zero; ``count`` stands behind them in one more column. ``class_names`` are in the order
+    of the labels' indices. The answer is what ``mechanism`` makes of the table, a row per class.
+    """
+
+    name: ClassVar[str] = "class_sums-sums"
+    method: ClassVar[str] = "class_sums"
+    may_refuse: ClassVar[bool] = False
+    signed: ClassVar[bool] = True
+
+    representation: Representation
+    components: int
+    scale: float
+    radius: int
+    norm: Norm
+    count: int
+    class_names: tuple[str, ...]
+    space: str
+    mechanism: Mechanism[Any, Any]
+    purpose: str
+    request: str
+
+    def __post_init__(self) -> None:
+        if len(self.class_names) < 2:
+            raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
+        if self.norm not in NORMS:
+            raise InvalidInput(f"norm must be one of {', '.join(NORMS)}, got {self.norm!r}")
+        if not SMALLEST_SCALE <= self.scale <= LARGEST_SCALE:
+            raise InvalidInput(f"scale must be in [{SMALLEST_SCALE:g}, {LARGEST_SCALE:g}], got {self.scale!r}")
+        if not 1 <= self.radius <= LARGEST_RADIUS or not 0 <= self.count <= self.radius:
+            raise InvalidInput(f"radius must be from 1 to {LARGEST_RADIUS}, and count from 0 to the radius")
+
+    @property
+    def question(self) -> str:
+        """A digest of what is asked, so that a retried request cannot stand for another question.
+
+        ``space`` is a digest of the public samples as they are encoded, so it stands for the representation.
+        """
+        named = (self.components, self.scale, self.radius, self.norm, self.count, self.class_names, self.space)
+        return hashlib.sha256(repr(named).encode()).hexdigest()
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self.class_names)
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """A row per class; a column per component, and one of counts."""
+        return self.classes, self.components + 1
+
+    def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
+        """What the mechanism makes of the sums of that many records."""
+        return asked.mechanism_form(self.mechanism, *self.table_shape, most_records * self.radius)
+
+    def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
+        """How far the table moves when one privacy unit changes."""
+        return sum_sensitivity(self.components, self.radius, self.count, self.norm, unit, adjacency)
+
+    def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
+        """What a cell, and what all cells can come to, up or down.
+
+        >>> from tacit.representations.scaled import Identity
+        >>> ask = SumAsk(Identity(2), 2, 1.0, 10, "l2", 5, ("a", "b"), "c0ffee", None, "sums", "r-1")
+        >>> ask.most_votes(100)
+        (1000, 1900)
+        """
+        each = longest_l1(self.radius, self.components, self.norm) + self.count
+        return records * self.radius, records * each
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        return {
+            "representation": asked.representation_fields(self.representation),
+            "components": self.components,
+            "scale": self.scale,
+            "radius": self.radius,
+            "norm": self.norm,
+            "count": self.count,
+            "names": list(self.class_names),
+            "space": self.space,
+            "mechanism": asked.mechanism_fields(self.mechanism),
+            **asked.request_fields(self),
+        }
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> SumAsk:
+        """The question that such values stand for, checked."""
+        names = fields.texts("names", asked.MOST_CLASSES)
+        components = fields.integer("components", 1, MOST_COMPONENTS)
+        asked.require_small_table(fields, len(names), components + 1)
+        radius = fields.integer("radius", 1, LARGEST_RADIUS)
+        return cls(
+            representation=asked.read_representation(fields.nested("representation")),
+            components=components,
+            scale=fields.number("scale", SMALLEST_SCALE, LARGEST_SCALE),
+            radius=radius,
+            norm="l1" if fields.one_of("norm", NORMS) == "l1" else "l2",
+            count=fields.integer("count", 0, radius),
+            class_names=names,
+            space=fields.text("space"),
+            mechanism=asked.read_mechanism(fields.nested("mechanism")),
+            **asked.read_request(fields),
+        )

@@ -1,0 +1,86 @@
+"""What FedMD can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from numpy.typing import ArrayLike
+
+from tacit.core.options import check, option
+from tacit.core.protocols import Representation
+from tacit.methods.fedmd.consensus import Weights
+from tacit.methods.fedmd.study import Schedule
+
+__all__ = ["FOR_TABLES", "MIXED", "RESPONSES", "VARIANTS", "FedMD"]
+
+VARIANTS = {
+    "rknn": "FedMD on reverse k-NN votes",
+    "response": "FedMD with randomized responses",
+    "ldp": "FedMD-LDP: predictions with noise",
+    "nfdp": "FedMD-NFDP: a fixed subset of records, no noise",
+    "np": "FedMD-NP: no privacy, all records",
+}
+# How labels may be randomized, the usual one first.
+RESPONSES = ("subset-selection", "generalized-response")
+USUAL_QUERIES = 5000
+# What a federation of different models is made of when nothing else is said, one after another.
+MIXED = ("two-convolutions", "three-convolutions", "perceptron", "two-wide-convolutions", "forest")
+# The same for tables, where a convolution has nothing to look at.
+FOR_TABLES = ("perceptron", "forest", "logistic")
+
+
+@dataclass(frozen=True)
+class FedMD:
+    """FedMD: holders with models of different kinds learn from each other's predictions on public samples.
+
+    Each holder trains on its own records; then in each of ``rounds`` rounds the holders predict ``queries`` public
+    samples, a coordinator averages, and each holder digests the consensus and revisits its records. ``kind`` says
+    what is sent of a prediction: ``argmax``, ``softmax`` or ``logits``.
+
+    Variants: ``rknn``, the default, releases reverse k-NN votes instead of predictions, ``response`` randomizes
+    labels, ``ldp`` adds noise to predictions; these three keep every holder within a total of (ε, δ). ``nfdp`` trains
+    on ``subset`` records per holder, drawn once (with or without ``replacement``, or ``per_class``); this is stability
+    and no ordinary differential privacy, and a warning says so. ``np`` protects nothing.
+    """
+
+    name: ClassVar[str] = "fedmd"
+    renamed: ClassVar[Mapping[str, str]] = {}
+
+    variant: str = option("rknn", "; ".join(f"{name}: {said}" for name, said in VARIANTS.items()) + ".",
+                          choices=tuple(VARIANTS))  # fmt: skip
+    models: Sequence[Any] | Mapping[str, Any] | None = option(
+        None,
+        "Kinds of models, which the holders get in turn: perceptron,forest; or each holder's own by its name: "
+        "north=forest,south=perceptron. Chosen by the kind of samples if left out.",
+    )
+    rounds: int = option(20, "How many rounds the holders learn from each other.", least=1)
+    queries: int | None = option(
+        None, "Public samples that a round is about; 5,000 or all of them if left out.", least=1
+    )
+    kind: str = option("argmax", "What is sent of a prediction: argmax, softmax or logits.")
+    weights: Weights = option("equal", "equal, agreement, or a number for every holder: 1,2,1.")
+    subset: int | None = option(None, "nfdp: records that a holder trains on (k).")
+    replacement: bool = option(True, "nfdp: draw the subset with replacement.")
+    per_class: bool = option(False, "nfdp: draw the subset per class.")
+    mechanism: str = option("subset-selection", "response: how labels are randomized.", choices=("auto", *RESPONSES))
+    vote_queries: int | None = option(None, "rknn: how many queries are voted on; from public figures if left out.")
+    representation: str | Representation = option("auto", "rknn: as for the method rknn.")
+    schedule: Schedule = option(Schedule(), "Epochs of training.", typed=False)
+    pretrain: int = option(5, "Epochs of pretraining on labeled public samples, where there are any.", least=0)
+    public_labels: ArrayLike | None = option(None, "Labels of the public samples, of any classes.", typed=False)
+    student: Any = option("logistic", "The coordinator's own student, which learns what the holders agreed on.")
+
+    def queries_of(self, public: int) -> int:
+        """How many of this many public samples a round is about.
+
+        >>> FedMD().queries_of(700), FedMD(queries=40).queries_of(700)
+        (700, 40)
+        """
+        return min(USUAL_QUERIES, public) if self.queries is None else self.queries
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.mechanism == "auto":
+            object.__setattr__(self, "mechanism", RESPONSES[0])

@@ -1,0 +1,276 @@
+"""FedMD's public choices: what each variant may send, how much noise that needs, and what may be claimed.
+
+The noise of predictions is for a stated total, over every query of every round. Nothing bounds how far one record moves
+a trained model, so each prediction may move over its whole public range, and all predictions of all rounds move
+together. That is the price of sharing predictions, and it is large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accounting.calibrate import gaussian_sigma, largest_pure_epsilon
+from tacit.accounting.compose import total
+from tacit.core.account import Ceiling, Rule
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Unit
+from tacit.core.protocols import Integers, Representation
+from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, whole
+from tacit.core.spend import Repeated
+from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.responses import Responses
+from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator
+from tacit.methods.fedmd.form import PredictionForm
+from tacit.methods.fedmd.options import RESPONSES, FedMD
+from tacit.methods.rknn.queries import cluster, suggest_queries
+from tacit.methods.rknn.wire import table_sensitivity
+from tacit.methods.task import Task
+from tacit.representations.chained import Chained, spectral
+from tacit.representations.hog import OrientedGradients
+from tacit.representations.registry import fit_representation
+from tacit.representations.scaled import PrincipalComponents
+
+__all__ = [
+    "DIVIDED_BY_LABEL",
+    "MODEL_STAYS",
+    "ceiling_of",
+    "check_options",
+    "gaussian_needed",
+    "laplace_needed",
+    "party_sample",
+    "prediction_noise",
+    "response_mechanism",
+    "subset_ceiling",
+    "subset_sample",
+    "unit_of",
+    "vote_coordinator",
+]
+
+
+def _positive_counts(queries: int, rounds: int) -> None:
+    for name, value in (("queries", queries), ("rounds", rounds)):
+        if value < 1:
+            raise InvalidInput(f"{name} must be at least 1, got {value}")
+
+
+def prediction_noise(
+    form: PredictionForm, queries: int, rounds: int, epsilon: Number, delta: Number = 0
+) -> DiscreteLaplaceNoise | DiscreteGaussianNoise:
+    """Integer noise for one round's table, such that all rounds together stay within (ε, δ).
+
+    With δ = 0 it is discrete Laplace at ε/R a round; otherwise discrete Gaussian, composed over the rounds.
+
+    >>> prediction_noise(PredictionForm("argmax", classes=10), queries=100, rounds=5, epsilon=1).scale
+    Fraction(1000, 1)
+    """
+    _positive_counts(queries, rounds)
+    sensitivity = form.sensitivity(queries)
+    if probability(delta, "delta") == 0:
+        return DiscreteLaplaceNoise.for_epsilon(positive(epsilon, "epsilon") / rounds, l1=int(sensitivity.l1))
+    return DiscreteGaussianNoise.for_budget(
+        epsilon,
+        delta,
+        squared_shift=int(sensitivity.l2_squared),
+        unit_steps=False,
+        repetitions=rounds,
+        rule=Rule.PLANNED,
+    )
+
+
+def response_mechanism(
+    classes: int, queries: int, rounds: int, epsilon: Number, delta: Number = 0, name: str = "subset-selection"
+) -> Responses:
+    """Randomized responses for one round's labels, such that all rounds together stay within (ε, δ).
+
+    >>> response_mechanism(10, queries=5, rounds=2, epsilon=10).local.epsilon
+    Fraction(1, 1)
+    """
+    _positive_counts(queries, rounds)
+    if name not in RESPONSES:
+        raise InvalidInput(f"mechanism must be one of {', '.join(RESPONSES)}, got {name!r}")
+    kind = SubsetSelection if name == "subset-selection" else GeneralizedRandomizedResponse
+    goal, limit = positive(epsilon, "epsilon"), probability(delta, "delta")
+    share = largest_pure_epsilon(goal, limit, queries * rounds, Rule.PLANNED)
+
+    def made(each: Fraction) -> Responses:
+        return Responses(kind(classes, 1, each), queries)
+
+    def fits(each: float) -> bool:
+        spend = made(max(share, rounded_down(each, 9))).spend
+        return total([Repeated(spend, rounds)], limit, Rule.PLANNED).epsilon <= goal
+
+    if limit == 0 or fits(float(goal)):
+        return made(share if limit == 0 else goal)
+    # What is known of a response beyond its ε may allow more than any pure mechanism would get.
+    found = bisect(fits, float(share), float(goal), tolerance=1e-6 * float(share))
+    return made(max(share, rounded_down(found, 9)))
+
+
+def laplace_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Number) -> float:
+    """The Laplace scale, in units of the prediction itself, that all queries of all rounds need for ε together.
+
+    >>> laplace_needed(PredictionForm("softmax", classes=10), queries=5000, rounds=20, epsilon=1)
+    200000.0
+    """
+    _positive_counts(queries, rounds)
+    unit = 1 if form.kind == "argmax" else form.grid
+    return float(Fraction(int(form.sensitivity(queries).l1) * rounds, unit) / positive(epsilon, "epsilon"))
+
+
+def gaussian_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Number, delta: Number) -> float:
+    """The Gaussian standard deviation, in units of the prediction, that all queries of all rounds need for (ε, δ).
+
+    All releases together are one Gaussian mechanism whose L2 sensitivity grows with the root of their number.
+
+    >>> round(gaussian_needed(PredictionForm("softmax", classes=10), queries=5000, rounds=20, epsilon=1, delta=1e-5))
+    1668
+    """
+    _positive_counts(queries, rounds)
+    unit = 1 if form.kind == "argmax" else form.grid
+    distance = math.sqrt(form.sensitivity(queries).l2_squared * rounds) / unit
+    return distance * gaussian_sigma(epsilon, exact(delta, "delta"))
+
+
+# Which variants an option means something to, and what it is where nobody gave it.
+PREDICTING = ("np", "nfdp", "ldp", "response")
+OPTIONS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
+    "epsilon": (None, ("ldp", "response", "rknn")),
+    "delta": (0, ("ldp", "response")),
+    "subset": (None, ("nfdp",)),
+    "replacement": (True, ("nfdp",)),
+    "per_class": (False, ("nfdp",)),
+    "mechanism": ("subset-selection", ("response",)),
+    "vote_queries": (None, ("rknn",)),
+    "representation": ("auto", ("rknn",)),
+    "kind": ("argmax", PREDICTING),
+    "weights": ("equal", PREDICTING),
+}
+MODEL_STAYS = (
+    "the holders' own models were trained on their records in the clear and are not covered, nor is what was measured "
+    "of them, such as accuracies; they stay with the holders, and what is covered is everything a holder sent"
+)
+DIVIDED_BY_LABEL = (
+    "it holds for the records that each made-up holder was given: they were divided by their labels, so that one other "
+    "label would have moved the records of others from holder to holder"
+)
+# A subset costs δ alone, but a ceiling has an ε; this one buys nothing else.
+NO_EPSILON = Fraction(1, 10**6)
+
+
+def check_options(options: FedMD, epsilon: Fraction | None, delta: Fraction) -> None:
+    """Refuse an option that does nothing in this variant: who gives it believes that it does something.
+
+    >>> check_options(FedMD(variant="nfdp", subset=60), Fraction(1), Fraction(0))
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: epsilon does nothing in variant nfdp: it is for ldp, response, rknn
+    """
+    given = {"epsilon": epsilon, "delta": delta} | {
+        name: getattr(options, name) for name in OPTIONS if name not in ("epsilon", "delta")
+    }
+    for name, value in given.items():
+        usual, owners = OPTIONS[name]
+        if options.variant not in owners and not (value is usual or value == usual):
+            raise InvalidInput(f"{name} does nothing in variant {options.variant}: it is for {', '.join(owners)}")
+    if epsilon is None and options.variant in OPTIONS["epsilon"][1]:
+        raise InvalidInput(f"variant {options.variant} needs epsilon, the total that a holder may spend")
+
+
+def subset_sample(
+    labels: Integers, size: int | None, replacement: bool, per_class: bool
+) -> SubsetSample | StratifiedSample:
+    """The sample that a party with these labels draws: ``size`` records, or of every class its share of them.
+
+    >>> subset_sample(np.array([0, 0, 0, 1]), 2, replacement=False, per_class=True).strata[1]
+    SubsetSample(size=1, population=1, replacement=False)
+    """
+    if size is None:
+        raise InvalidInput("subset must say how many records per party trains on (k)")
+    if not per_class:
+        return SubsetSample(size, len(labels), replacement)
+    counts = np.bincount(labels)
+    counts = counts[counts > 0]
+    sizes = np.maximum(1, np.rint(size * counts / counts.sum()).astype(np.int64))
+    return StratifiedSample(
+        tuple(SubsetSample(int(k), int(n), replacement) for k, n in zip(sizes, counts, strict=True))
+    )
+
+
+def unit_of(variant: str) -> Unit:
+    """Predictions may move in any way, so they protect a holder with all its records; votes protect one record."""
+    return Unit() if variant == "rknn" else Unit.whole_holder()
+
+
+def ceiling_of(variant: str, epsilon: Number, delta: Number) -> Ceiling:
+    """What a party of a noisy variant may spend in all."""
+    return Ceiling(positive(epsilon, "epsilon"), probability(delta, "delta"), Rule.PLANNED, unit_of(variant))
+
+
+def subset_ceiling(delta: Fraction) -> Ceiling:
+    """Just enough for one subset, ever."""
+    return Ceiling(NO_EPSILON, delta, Rule.PLANNED)
+
+
+def party_sample(
+    variant: str, labels: Integers, size: int | None, replacement: bool, per_class: bool
+) -> SubsetSample | StratifiedSample:
+    """The records that a party of ``np`` or ``nfdp`` trains on: all of them, or a subset that is none of all."""
+    if variant == "np":
+        return SubsetSample(len(labels), len(labels), replacement=False)
+    sample = subset_sample(labels, size, replacement, per_class)
+    if sample.spend.delta == 1:
+        raise InvalidInput(
+            "a party would train on every one of its records (or of a class), which protects nothing: "
+            "choose a smaller subset, or variant np"
+        )
+    return sample
+
+
+# Noise of this many standard deviations in all leads is what a vote should stand out of.
+CLEAR_LEAD = 4.25
+# Images below this side have no edges to speak of; the edges of larger ones are cut down to this many components.
+SMALLEST_IMAGE, COMPONENTS = 16, 64
+
+
+def vote_coordinator(task: Task, options: FedMD, holders: int) -> ConsensusVoteCoordinator:
+    """Queries and noise for reverse k-NN votes that are added up over the holders."""
+    count, seed = len(task.classes), task.seed or 0
+
+    def noise(asked: int) -> DiscreteLaplaceNoise:
+        return DiscreteLaplaceNoise.for_epsilon(task.budget, int(table_sensitivity(asked, count).l1))
+
+    queries = options.vote_queries
+    if queries is None:
+        # How many records holders have is public under replace-one adjacency.
+        gap = CLEAR_LEAD * math.sqrt(holders * noise(2).variance)
+        queries = suggest_queries(task.units, len(task.public), count, 1, gap)
+    queries, given = whole(queries, "vote_queries"), options.representation
+    fitted = _fitted(given, task.public, queries) if isinstance(given, str) else given
+    task.check_representation(fitted)
+    groups = cluster(fitted.encode(task.public), queries, seed)
+    return ConsensusVoteCoordinator(
+        task.public, fitted, groups.centres, groups.membership, count, noise(queries), options.rounds,
+        options.queries_of(len(task.public)), task.request, seed,
+    )  # fmt: skip
+
+
+def _fitted(name: str, public: NDArray[Any], queries: int) -> Representation:
+    """The representation of that name; ``auto`` looks at edges where samples are images, and else at all features."""
+    if name == "auto" and public.ndim > 2 and min(public.shape[1:3]) >= SMALLEST_IMAGE and len(public) > COMPONENTS:
+        return Chained.fit(
+            public,
+            OrientedGradients.fit,
+            lambda rows: PrincipalComponents.fit(rows, COMPONENTS),
+            lambda rows: spectral(rows, queries),
+        )
+    return fit_representation(name, public, queries)[1]

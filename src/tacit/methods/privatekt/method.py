@@ -1,0 +1,172 @@
+"""PrivateKT as one job: many holders answer a few queries per round, and a global model learns from the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tacit.core.errors import InvalidInput, warn_user
+from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core.options import to_recipe
+from tacit.core.protocols import Exchange, Ledger
+from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
+from tacit.core.release import refusal, silence
+from tacit.methods.privatekt.coordinator import LabelCoordinator, TaughtModel, TransferState
+from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalLearner
+from tacit.methods.privatekt.knowledge import Learner, public_draw
+from tacit.methods.privatekt.models import models
+from tacit.methods.privatekt.options import PrivateKT
+from tacit.methods.privatekt.plan import TransferPlan, plan_transfer
+from tacit.methods.student import untrained
+from tacit.methods.task import Account, Job, Nodes, Outcome, Task
+from tacit.private.gate import Gate
+from tacit.private.records import require_usable
+
+__all__ = ["LabelJob", "in_places", "prepare"]
+
+# Classifiers that people name; other names are networks.
+CLASSIFIERS = ("logistic", "forest")
+
+
+def prepare(task: Task, options: PrivateKT) -> Job:
+    """The job of teaching a global model by the holders' randomized answers."""
+    task.single_labels("privatekt").trusting(Trust.LOCAL, default=Trust.LOCAL)
+    if not (task.unit.holder or task.unit == Unit()):
+        raise InvalidInput("privatekt protects one holder with all its records; leave out the unit")
+    if task.adjacency is not Adjacency.REPLACE_ONE:
+        raise InvalidInput("privatekt tells how many holders there are: it protects them under replace-one adjacency")
+    holders = len(task.parts) if task.nodes is None else task.nodes.nodes
+    plan = plan_transfer(len(task.classes), holders, task.epsilon, task.delta, options)
+    model = untrained(options.model) if options.model in CLASSIFIERS else options.model
+    learner, local = models(model, options.local, task.public, task.classes, options.learning, task.seed or 0)
+    coordinator = LabelCoordinator(
+        task.public, learner, plan.sheet, plan.holders, plan.invited, plan.rounds, task.request, plan.most,
+        options.teaching, seed=task.seed or 0,
+    )  # fmt: skip
+    for part in task.parts:
+        require_usable(part, len(task.classes))
+    watched = Watched(coordinator, learner, task, options)
+    return LabelJob(task, options, plan, watched, learner, local)
+
+
+class Watched:
+    """The coordinator, with the global model measured on a test set every few rounds and after the last."""
+
+    def __init__(self, inner: LabelCoordinator, learner: Learner, task: Task, options: PrivateKT) -> None:
+        self._inner, self._learner, self._task, self._options = inner, learner, task, options
+        self.begin, self.ask, self.result, self.prices = inner.begin, inner.ask, inner.result, inner.prices
+        self.curve: list[tuple[int, float]] = []
+
+    def fold(self, state: TransferState, answers: Sequence[Any]) -> TransferState:
+        """The state after a round, measured if it is time."""
+        after, test = self._inner.fold(state, answers), self._task.test
+        due = after.turn % self._options.eval_every == 0 or after.turn == self._options.rounds
+        if test is not None and due:
+            guessed = self._learner.probabilities(after.model, test[0]).argmax(axis=1)
+            self.curve.append((after.turn, float(np.mean(guessed == test[1]))))
+        if after.turn > self._task.resumed:
+            self._task.observer.progress(after.turn)
+        return after
+
+
+@dataclass(frozen=True)
+class LabelJob:
+    """Rounds of randomized labels, with one account per holder."""
+
+    task: Task
+    options: PrivateKT
+    plan: TransferPlan
+    coordinator: Watched
+    learner: Learner
+    local: LocalLearner
+    unit: Unit = field(default_factory=Unit.whole_holder)
+    trust: Trust = Trust.LOCAL
+    caveats: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    holders_learn: bool = False
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """Every public choice."""
+        return {
+            "options": to_recipe(self.options),
+            "rounds": self.plan.rounds,
+            "queries_per_round": self.plan.sheet.answers,
+            "holders": self.plan.holders,
+            "invited": self.plan.invited,
+            "max_participations": self.plan.most,
+            "round_epsilon": str(self.plan.sheet.epsilon),
+            "model": type(self.learner).__name__,
+            "local": type(self.local).__name__,
+        }
+
+    def accounts(self) -> Sequence[Account]:
+        """One account per holder, each for the rounds it will be invited to."""
+        prices = self.coordinator.prices()
+        return [
+            Account(name, self.plan.ceiling, own, may_run_dry=True)
+            for name, own in zip(self.task.holders, prices, strict=True)
+        ]
+
+    def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
+        """All holders in one place, each behind its own gate."""
+        randomness = _randomness(self.task.seed, self.task.resumed)
+        return LabelCohort([
+            LabelHolder(part, Gate(ledger, account, randomness), self.local)
+            for part, (ledger, account) in zip(self.task.parts, payers, strict=True)
+        ]).answer  # fmt: skip
+
+    def over(self, nodes: Nodes) -> Exchange[Any, Any]:
+        """The nodes' answers, in the order of the invited places."""
+        return in_places(nodes.exchange) if hasattr(nodes.exchange, "places") else nodes.exchange
+
+    def exposures(self) -> Sequence[Any]:
+        """None: the receipts say what holds."""
+        return ()
+
+    def finish(self, released: TaughtModel) -> Outcome:
+        """The global model, and what it says of the public samples."""
+        if not released.learned:
+            warn_user(
+                "the answers contradict each other, so there was nothing to learn: the student always says the "
+                "commonest label. Ask more holders, or spend more in fewer rounds"
+            )
+        chances = self.learner.probabilities(released.model, self.task.public)
+        student = self.learner.finished(released.model)
+        return Outcome(
+            student=student,
+            labels=self.task.classes[chances.argmax(axis=1)],
+            probabilities=chances.astype(np.float64),
+            metrics={
+                "rounds": released.rounds,
+                "exhausted": int(released.refused.sum()),
+                "curve": self.coordinator.curve,
+            },
+            recipe={"student": type(student).__name__},
+        )
+
+
+def in_places(exchange: Any) -> Exchange[Any, Any]:  # noqa: ANN401
+    """An exchange that answers in the order of the invited places: who refuses says so, who is lost is silent.
+
+    The exchange has ``places``, the names of all nodes that were there so far, in order, ``refused``, who refused the
+    last question, and ``answers(ask, invited)`` by name. A place is empty as long as its node has never been there.
+    """
+
+    def put(ask: Any) -> list[Any]:  # noqa: ANN401
+        found = exchange.answers(ask, ask.invited)
+        refused = dict.fromkeys(exchange.refused, refusal())
+        names = dict(enumerate(exchange.places))
+        return [(found | refused).get(names.get(place, ""), silence()) for place in ask.invited]
+
+    return put
+
+
+def _randomness(seed: int | None, resumed: int) -> Randomness:
+    """System randomness; in a simulation, draws that a run which goes on does not make a second time."""
+    if seed is None:
+        return SystemRandomness()
+    return SeededRandomness(seed) if resumed == 0 else public_draw(seed, resumed, "simulated noise")

@@ -1,0 +1,218 @@
+"""What every question says of itself, and the checks that the questions have in common when they are read.
+
+A question carries its mechanism, says how far its statistic moves, what its answer looks like, and writes and reads
+itself. Whoever asks chooses every number of it, so reading checks types, shapes, ranges and sizes: a short question
+must not cost a holder more time or memory than an honest one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol, Self
+
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.protocols import Mechanism
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.strict_reader import StrictReader
+from tacit.mechanisms.forms import AnswerForm
+from tacit.mechanisms.registry import described, mechanism_fields, read_mechanism
+from tacit.representations.registry import read_representation, representation_fields
+
+__all__ = [
+    "LARGEST_VALUE",
+    "MOST_CLASSES",
+    "MOST_HOLDERS",
+    "MOST_QUERIES",
+    "MOST_RECORDS",
+    "NARROW",
+    "QUESTION_BYTES",
+    "Notice",
+    "Question",
+    "TableQuestion",
+    "is_signed",
+    "mechanism_fields",
+    "mechanism_form",
+    "read_mechanism",
+    "read_points",
+    "read_representation",
+    "read_request",
+    "read_rows",
+    "read_samples",
+    "representation_fields",
+    "request_fields",
+    "require_small_table",
+    "table_shape",
+]
+
+# The most that a question may take; who reads one may allow less.
+QUESTION_BYTES = 256 * 2**20
+MOST_RECORDS = 10**7
+MOST_CLASSES = 100_000
+MOST_QUERIES = 10**6
+MOST_HOLDERS = 10**7
+# A short question must not make a holder count votes in a table that fills its memory.
+MOST_CELLS = 2 * 10**7
+NARROW = ("<f4",)
+INTEGERS = ("<i8",)
+# Features and targets: beyond this squares of differences are not finite any more.
+LARGEST_VALUE = 1e18
+SAMPLE_TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
+
+
+class Notice(Protocol):
+    """What is told and not answered: nothing is asked of records, and nothing paid.
+
+    ``name`` is its name on the wire and begins with that of its ``method`` and a hyphen.
+    """
+
+    name: ClassVar[str]
+    method: ClassVar[str]
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        ...
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> Self:
+        """What such values stand for, checked; who wrote them is hostile."""
+        ...
+
+
+class Question(Notice, Protocol):
+    """What is asked of a holder, who answers through ``mechanism`` and pays its price under the name ``request``.
+
+    ``may_refuse`` says whether a holder that cannot pay may say so by an empty answer, and the others go on.
+    """
+
+    may_refuse: ClassVar[bool]
+
+    @property
+    def mechanism(self) -> Mechanism[Any, Any] | None:
+        """What the answer goes through; None where the holder answers from what it has released already."""
+        ...
+
+    @property
+    def request(self) -> str:
+        """The name under which it is paid for, and asked again."""
+        ...
+
+    @property
+    def purpose(self) -> str:
+        """What it is for, in words that a policy may list."""
+        ...
+
+    @property
+    def question(self) -> str:
+        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        ...
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The classes in the order of the labels' indices; None where they are only counted."""
+        ...
+
+    @property
+    def table_shape(self) -> tuple[int, int] | None:
+        """Rows and columns of the table of counts that it is about; None where it is about something else."""
+        ...
+
+    def answer_form(self, most_records: int = MOST_RECORDS) -> AnswerForm:
+        """What an answer looks like, from a holder of at most ``most_records`` records."""
+        ...
+
+    def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
+        """How far the statistic moves when one such privacy unit changes."""
+        ...
+
+
+class TableQuestion(Question, Protocol):
+    """A question that is answered from a table of counts, which may be summed over holders before it is released."""
+
+    @property
+    def mechanism(self) -> Mechanism[Any, Any]:
+        """What the table goes through."""
+        ...
+
+    def most_votes(self, records: int, holders: int = 1) -> tuple[int, int] | None:
+        """What a cell, and what all cells of ``holders`` holders with ``records`` records together can come to.
+
+        None where nothing bounds them.
+        """
+        ...
+
+
+def mechanism_form(mechanism: Any, rows: int, columns: int, limit: int) -> AnswerForm:  # noqa: ANN401
+    """What a mechanism makes of a table of counts, none of them beyond ``limit``, or of a crowd of this many.
+
+    >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+    >>> mechanism_form(PermuteAndFlip(1, 2), rows=2, columns=3, limit=9)
+    Numbers(shape=(2,), low=0, high=2)
+    """
+    return described(mechanism).answer_form(rows, columns, limit)
+
+
+def table_shape(sent: Notice) -> tuple[int, int]:
+    """Rows and columns of the table of counts that is asked for; refused where none is."""
+    shape: tuple[int, int] | None = getattr(sent, "table_shape", None)
+    if shape is None:
+        raise InvalidInput(f"{type(sent).__name__} is not answered by a table of counts")
+    return shape
+
+
+def is_signed(sent: Notice) -> bool:
+    """Whether its table is of sums, which may be below 0, and not of counts.
+
+    >>> from tacit.methods.class_sums.wire import SumAsk
+    >>> is_signed(SumAsk)
+    True
+    """
+    return bool(getattr(sent, "signed", False))
+
+
+def request_fields(question: Question) -> dict[str, str]:
+    """What every question ends with."""
+    return {"purpose": question.purpose, "request": question.request}
+
+
+def read_request(fields: StrictReader) -> dict[str, str]:
+    """The purpose and the name of the request.
+
+    >>> read_request(StrictReader({"purpose": "labels", "request": "r-1"}, "question"))
+    {'purpose': 'labels', 'request': 'r-1'}
+    """
+    return {"purpose": fields.text("purpose"), "request": fields.text("request")}
+
+
+def read_points(fields: StrictReader, name: str) -> NDArray[Any]:
+    """Points in a representation's space, one or more."""
+    found = fields.array(name, NARROW, (None, None), -LARGEST_VALUE, LARGEST_VALUE)
+    if not found.size or len(found) > MOST_QUERIES:
+        raise InvalidInput(f"the {fields.what}'s {name} must be from 1 to {MOST_QUERIES} points")
+    return found
+
+
+def read_samples(fields: StrictReader) -> NDArray[Any]:
+    """Public samples, rows of numbers or images."""
+    found = fields.array("samples", SAMPLE_TYPES)
+    if not 2 <= found.ndim <= 4 or not found.size:
+        raise InvalidInput(f"the {fields.what}'s samples must be one row or image a sample")
+    return found
+
+
+def read_rows(fields: StrictReader) -> NDArray[Any]:
+    """Places of samples among the public ones."""
+    return fields.array("rows", INTEGERS, (None,), 0, MOST_QUERIES)
+
+
+def require_small_table(fields: StrictReader, rows: int, columns: int) -> None:
+    """Refuse a table that is too large to count in.
+
+    >>> require_small_table(StrictReader({}, "question"), 10**5, 10**3)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the question must be about a table of at most 20000000 cells
+    """
+    if rows * columns > MOST_CELLS:
+        raise InvalidInput(f"the {fields.what} must be about a table of at most {MOST_CELLS} cells")

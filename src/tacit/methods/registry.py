@@ -1,0 +1,243 @@
+"""Every method by its name: the questions that belong to it, and where the code is that answers them at a node.
+
+The package's own are listed here. A package from outside adds one by an entry point of the group
+``tacit.methods``: its name is the method's, and it loads a ``Method``. Nothing of it is loaded, and none of its
+questions read, before somebody names it: a coordinator by asking its question, a node's operator in the policy.
+What sees records is named by a string and imported when a node answers, so that nothing here reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from tacit.core.errors import InvalidInput, nearest
+from tacit.core.options import Options, build, describe
+from tacit.methods.class_sums.wire import SumAsk
+from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
+from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.privatekt.wire import LabelAsk
+from tacit.methods.question import Notice, Question
+from tacit.methods.rknn.wire import VoteAsk
+
+__all__ = [
+    "AUTO",
+    "DEFAULT",
+    "GROUP",
+    "METHODS",
+    "Method",
+    "automatic",
+    "chosen_method",
+    "find_method",
+    "known_kinds",
+    "method_named",
+    "method_of",
+]
+
+GROUP = "tacit.methods"
+# Arguments of earlier versions that are no options of a method, and what says the same now.
+MOVED = {
+    "announce": "observer=tacit.Observer(plan=...)",
+    "stage": "observer=tacit.Observer(stage=...)",
+    "progress": "observer=tacit.Observer(progress=...)",
+    "person_column": "unit=tacit.Unit.person(column, records)",
+    "records_per_person": "unit=tacit.Unit.person(column, records)",
+    "alpha": "holders=tacit.Partition(holders, 'dirichlet', alpha)",
+    "keep": "checkpoint",
+    "ledgers": "ledger",
+    "names": "private, a mapping from the holders' names to their records",
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """What belongs to a method: its questions, what it tells without asking, and its side at a node.
+
+    ``node_side`` is ``module:attribute`` of a ``tacit.private.node_side.NodeSide``, ``options`` that of the class of
+    its options and ``prepare`` that of the function from a task and options to a job; a method without them is asked
+    by a coordinator of its own. A method that asks the questions of others has none itself, and no side at a node.
+    ``delta`` is what is allowed where a run says nothing.
+    """
+
+    name: str
+    questions: tuple[type[Question], ...]
+    node_side: str
+    notices: tuple[type[Notice], ...] = ()
+    options: str = ""
+    prepare: str = ""
+    delta: str = "0"
+    over_nodes: tuple[str, ...] = ("local",)  # who may be trusted with what where nodes answer
+    holders_pay: bool = False  # every holder has an account of its own
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise InvalidInput(f"a method's name must be one word of letters, digits and _, got {self.name!r}")
+        for kind in self.kinds:
+            # So the first word of a question's name says whose it is, and no package can read another's.
+            if kind.method != self.name or not kind.name.startswith(f"{self.name}-"):
+                raise InvalidInput(f"{kind.__name__} is named {kind.name!r} and belongs to {kind.method!r}")
+
+    @property
+    def kinds(self) -> tuple[type[Notice], ...]:
+        """All that is sent from a coordinator to a node."""
+        return (*self.questions, *self.notices)
+
+    def load_node_side(self) -> Any:  # noqa: ANN401
+        """What answers the questions: the private side is imported here and not before."""
+        if not self.node_side:
+            raise InvalidInput(f"method {self.name} asks the questions of other methods: name those")
+        return _loaded(self.node_side)
+
+    def load_options(self) -> type[Options]:
+        """The class of its options."""
+        made: type[Options] = _loaded(self.options)
+        return made
+
+    def load_prepare(self) -> Callable[[Any, Any], Any]:
+        """From a task and options to a job: this reaches the private side, too."""
+        prepare: Callable[[Any, Any], Any] = _loaded(self.prepare)
+        return prepare
+
+
+def _loaded(place: str) -> Any:  # noqa: ANN401
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _own(name: str, questions: tuple[type[Question], ...], options: str, **more: Any) -> Method:  # noqa: ANN401
+    home = f"tacit.methods.{name}"
+    return Method(
+        name, questions, f"{home}.holder:AT_NODE", options=f"{home}.options:{options}",
+        prepare=f"{home}.method:prepare", **more,
+    )  # fmt: skip
+
+
+# The default, and what it stands for where an option is given that only votes have.
+AUTO, DEFAULT = "auto", "rknn"
+METHODS: Mapping[str, Method] = {
+    each.name: each
+    for each in (
+        _own("rknn", (VoteAsk,), "ReverseKNN", over_nodes=("local", "masked", "shuffle", "central")),
+        Method(
+            "auto",
+            (),
+            "",
+            options="tacit.methods.auto.options:Auto",
+            prepare="tacit.methods.auto.method:prepare",
+            over_nodes=("local", "masked", "shuffle", "central"),
+        ),
+        _own("class_sums", (SumAsk,), "ClassSums", over_nodes=("local", "masked", "central")),
+        _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True),
+        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
+        _own("pate", (TeacherAsk,), "PATE", over_nodes=("local", "masked")),
+    )
+}
+
+
+def find_method(name: str) -> Method | None:
+    """The method of this name: one of the package's own, or one that an installed package adds.
+
+    >>> find_method("rknn").questions, find_method("unheard_of")
+    ((<class 'tacit.methods.rknn.wire.VoteAsk'>,), None)
+    """
+    return METHODS[name] if name in METHODS else _installed(name)
+
+
+@cache
+def _installed(name: str) -> Method | None:
+    found = list(entry_points(group=GROUP, name=name))
+    if not found:
+        return None
+    if len(found) > 1:
+        raise InvalidInput(f"{len(found)} installed packages add a method {name!r}: uninstall all but one")
+    method = found[0].load()
+    if not isinstance(method, Method) or method.name != name:
+        raise InvalidInput(f"the entry point {name!r} of {GROUP} must load a Method of that name")
+    return method
+
+
+def known_kinds(methods: Iterable[str] = ()) -> dict[str, type[Notice]]:
+    """What can be read, by its name on the wire: that of the package's own methods, and of these from outside.
+
+    >>> sorted(known_kinds())  # doctest: +NORMALIZE_WHITESPACE
+    ['class_sums-sums', 'fedmd-feedback', 'fedmd-predictions', 'fedmd-votes', 'pate-votes', 'privatekt-labels',
+     'rknn-votes']
+    """
+    found = [*METHODS.values(), *(_installed(name) for name in methods if name not in METHODS)]
+    return {kind.name: kind for method in found if method is not None for kind in method.kinds}
+
+
+def method_of(sent: Any) -> Method:  # noqa: ANN401
+    """The method that a question, or something that is told, belongs to.
+
+    >>> method_of("a question?")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: a str is no question of a known method
+    """
+    found = find_method(getattr(type(sent), "method", ""))
+    if found is None or type(sent) not in found.kinds:
+        raise InvalidInput(f"a {type(sent).__name__} is no question of a known method")
+    return found
+
+
+def method_named(name: str) -> Method:
+    """The method of that name, if it can be run by its options.
+
+    >>> method_named("pate").load_options().__name__
+    'PATE'
+    >>> method_named("pat")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: unknown method 'pat': choose one of rknn, ... did you mean 'pate'?
+    """
+    found = find_method(name)
+    if found is None or not found.prepare:
+        close = nearest(name, list(METHODS))
+        meant = f"; did you mean {close!r}?" if close else ""
+        raise InvalidInput(f"unknown method {name!r}: choose one of {', '.join(METHODS)}{meant}")
+    return found
+
+
+def automatic(given: Iterable[str]) -> str:
+    """What ``auto`` stands for where these options are given: its own plan, or reverse k-NN votes as they are told.
+
+    An option that only the plan has speaks for the plan, whatever stands beside it.
+
+    >>> automatic([]), automatic(["queries"]), automatic(["queries", "releases"])
+    ('auto', 'rknn', 'auto')
+    """
+    known, votes = ({each.name for each in describe(METHODS[name].load_options())} for name in (AUTO, DEFAULT))
+    return AUTO if known.issuperset(given) or not (known - votes).isdisjoint(given) else DEFAULT
+
+
+def chosen_method(method: str | Options, given: Mapping[str, Any]) -> tuple[Method, Options]:
+    """The method and its options, from a name with options beside it, or from an options object.
+
+    >>> chosen_method("rknn", {"neighbors": 2})[1].neighbors
+    2
+    >>> chosen_method("rknn", {"stage": print})
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: stage is given as observer=tacit.Observer(stage=...) now
+    """
+    if isinstance(method, str):
+        found = method_named(automatic(given) if method == AUTO else method)
+        options = found.load_options()
+        for moved in MOVED.keys() & given.keys() - options.renamed.keys():
+            raise InvalidInput(f"{moved} is given as {MOVED[moved]} now")
+        return found, build(options, given)
+    name = getattr(type(method), "name", None)
+    known = find_method(name) if isinstance(name, str) else None
+    if known is None or not known.options or not isinstance(method, known.load_options()):
+        raise InvalidInput(
+            f"method must be auto, one of {', '.join(METHODS)}, or an options object such as tacit.ReverseKNN(); "
+            f"got {method!r}"
+        )
+    if given:
+        raise InvalidInput(f"{', '.join(given)}: give the options in the method object, not beside it")
+    return known, method

@@ -1,0 +1,240 @@
+"""Reverse k-NN labeling as one job: planned from public knowledge, answered by holders here or by nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tacit.core.account import Ceiling, Rule
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Trust, Unit
+from tacit.core.options import to_recipe
+from tacit.core.protocols import Coordinator, Exchange, Ledger
+from tacit.core.rational import whole
+from tacit.methods.rknn.coordinator import BALANCED, Labeling, VoteCoordinator, round_requests
+from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
+from tacit.methods.rknn.multilabel import SetCoordinator, SetLabeling, plan_sets
+from tacit.methods.rknn.options import ReverseKNN
+from tacit.methods.rknn.plan import Plan, plan, record_doubts
+from tacit.methods.rknn.pooling import ROBUST, added, pooling, put_together, robustly_added
+from tacit.methods.rknn.teaching import Teacher, propagation_by
+from tacit.methods.rknn.voting_rules import NEAREST
+from tacit.methods.student import untrained
+from tacit.methods.task import Account, Job, Nodes, Outcome, Task
+from tacit.private.gate import Gate
+from tacit.private.records import inspect
+from tacit.representations.encoded_cache import EncodedCache
+from tacit.representations.student_features import require_travelling
+from tacit.students.weighted import fit_by_label
+
+__all__ = ["VoteJob", "prepare"]
+
+
+def prepare(task: Task, options: ReverseKNN) -> Job:
+    """The job of labeling this task's public samples by reverse k-NN votes."""
+    trust = task.trusting(*tuple(Trust), default=Trust.CENTRAL if task.nodes is None else Trust.LOCAL)
+    if options.robust is not None:
+        require_robust(options.robust, trust, None if task.nodes is None else task.nodes.holders)
+    if options.voting_rule not in (NEAREST, BALANCED):
+        raise InvalidInput(f"voting_rule must be {NEAREST} or {BALANCED}, got {options.voting_rule!r}")
+    student = None if isinstance(options.student, str) and options.student == "auto" else untrained(options.student)
+    if task.multilabel:
+        return _sets(task, options, trust, untrained("logistic") if student is None else student)
+    if options.max_labels is not None:
+        raise InvalidInput("max_labels is for records with sets of labels; these have one each")
+    task.observer.stage("choosing a representation and a mechanism")
+    chosen = plan(
+        task.public, len(task.classes), task.units, task.budget, task.delta, unit=task.unit,
+        adjacency=task.adjacency, trust=trust, nodes=task.nodes, method=options,
+    )  # fmt: skip
+    task.check_representation(chosen.fitted)
+    if options.labels != "hard" and options.propagation == "graph":
+        raise InvalidInput(
+            f"{options.labels} labels are those of a query's own cluster: leave out propagation, or ask for hard labels"
+        )
+    if student is None:
+        # Where neighbors tell samples apart better than planes do, they serve the student as well.
+        student = untrained("map" if chosen.representation == "spectral" else "logistic")
+    if task.nodes is not None and len(chosen.rounds) > 1 and options.vote_space != "same":
+        require_travelling(student)
+    teacher = Teacher(
+        student, task.public, task.classes, chosen.fitted, options.labels != "hard", options.label_fraction,
+        options.vote_space,
+    )  # fmt: skip
+    coordinator = VoteCoordinator(
+        task.public, chosen.fitted, [each.round for each in chosen.rounds], chosen.neighbors, task.classes,
+        task.request, propagation_by(options.propagation, task.public, chosen.fitted), teacher.revise,
+        options.voting_rule,
+    )  # fmt: skip
+    return VoteJob(task, options, chosen, coordinator, partial(_labeled, task, teacher))
+
+
+def _labeled(task: Task, teacher: Teacher, labeling: Labeling) -> Outcome:
+    trained = teacher.train(labeling)
+    return Outcome(
+        student=trained,
+        labels=task.classes[labeling.labels],
+        probabilities=labeling.probabilities,
+        arrays={
+            "queries": labeling.clusters.centres,
+            "query_labels": task.classes[labeling.query_labels],
+            "membership": labeling.clusters.membership,
+        },
+        recipe={"student": type(trained).__name__},
+    )
+
+
+def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> Job:  # noqa: ANN401
+    """The job where records have sets of labels: every label of a public sample is decided by itself."""
+    chosen, reader = plan_sets(task, options, trust)
+    task.check_representation(chosen.fitted)
+    for part in task.parts:
+        inspect([part], lambda own: _require_few_labels(own[0].labels, options.max_labels))
+    coordinator = SetCoordinator(
+        task.public, chosen.fitted, chosen.rounds[0].queries, chosen.choice.mechanism, reader, chosen.neighbors,
+        task.classes, task.request, whole(options.max_labels, "max_labels"), options.voting_rule == BALANCED,
+    )  # fmt: skip
+
+    def finish(labeling: SetLabeling) -> Outcome:
+        chances = labeling.chances[labeling.clusters.membership]
+        return Outcome(
+            student=fit_by_label(student, task.public.reshape(len(task.public), -1), chances),
+            labels=chances >= 0.5,
+            probabilities=chances,
+            arrays={
+                "queries": labeling.clusters.centres,
+                "query_labels": labeling.chances >= 0.5,
+                "membership": labeling.clusters.membership,
+            },
+            recipe={"student": type(student).__name__},
+        )
+
+    return VoteJob(task, options, chosen, coordinator, finish)
+
+
+def _require_few_labels(sets: NDArray[Any], most: int | None) -> None:
+    """The noise hides as many labels per record as were declared; of a larger set some would be left out unsaid."""
+    if most is not None and sets.sum(axis=1).max() > most:
+        raise InvalidInput(f"a private record has more than max_labels = {most} labels; cut the sets down first")
+
+
+@dataclass(frozen=True)
+class VoteJob:
+    """Votes of records, through one account here or one per node."""
+
+    task: Task
+    options: ReverseKNN
+    plan: Plan
+    coordinator: Coordinator[Any, Any, Any, Any]
+    finish: Callable[[Any], Outcome]
+    holders_learn: bool = False
+
+    @property
+    def unit(self) -> Unit:
+        """Whose privacy the payments count for."""
+        return self.plan.unit
+
+    @property
+    def trust(self) -> Trust:
+        """Who is trusted with what."""
+        return self.plan.trust
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the guarantee assumes of the others, where it rests on them."""
+        mechanism: Any = self.plan.choice.mechanism
+        if self.task.nodes is None:
+            return ()
+        if self.trust is Trust.MASKED:
+            return (mechanism.in_words.rstrip("."),)
+        if self.trust is Trust.SHUFFLE:
+            return (mechanism.inner.in_words.rstrip("."),)
+        return ()
+
+    @property
+    def doubts(self) -> Sequence[str]:
+        """Reasons to think again."""
+        if self.task.nodes is not None or self.task.multilabel:
+            return self.plan.doubts
+        return (*record_doubts(self.plan, self.task.units, self.task.delta), *self.plan.doubts)
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """Every public choice."""
+        return {
+            "method": self.options.name,
+            "options": to_recipe(self.options),
+            "mechanism": self.plan.choice.name,
+            "why": self.plan.choice.reason,
+            "queries": self.plan.queries,
+            "rounds": [
+                {"queries": each.queries, "mechanism": each.choice.name, "selection": each.selection}
+                for each in self.plan.rounds
+            ],
+            "neighbors": self.plan.neighbors,
+            "representation": self.plan.representation,
+        }
+
+    def accounts(self) -> Sequence[Account]:
+        """One account pays for every round."""
+        names = round_requests(self.task.request, len(self.plan.rounds))
+        spends = [each.choice.mechanism.spend for each in self.plan.rounds]
+        ceiling = Ceiling(self.task.budget, self.task.delta, Rule.PLANNED, self.unit, self.task.adjacency)
+        return [Account(None, ceiling, dict(zip(names, spends, strict=True)))]
+
+    def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
+        """All records behind one gate: a curator's, or those of a crowd in one place."""
+        self.task.observer.stage("choosing queries among the public samples")
+        side = VoteHolder if self.trust is Trust.CENTRAL else VoteCrowd
+        cache = None if self.options.private_cache is None else EncodedCache(self.options.private_cache)
+        gate = Gate(*payers[0], self.task.randomness)
+        holder = side(list(self.task.parts), gate, self.task.observer.progress, cache)
+
+        def put(ask: Any) -> list[Any]:  # noqa: ANN401
+            self.task.observer.stage("counting votes")
+            return [holder.answer(ask)]
+
+        return put
+
+    def over(self, nodes: Nodes) -> Exchange[Any, Any]:
+        """The nodes' answers as one."""
+        return pooling(nodes.exchange, _pool(self.trust, nodes.holders, self.options.robust))
+
+    def exposures(self) -> Sequence[Any]:
+        """None: the receipts say what holds."""
+        return ()
+
+
+def require_robust(rule: str, trust: Trust, holders: str | None = "sites") -> None:
+    """Refuse a robust rule where there is nothing to compare: it needs tables that nodes send one by one.
+
+    >>> require_robust("median", Trust.MASKED)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: robust goes with local trust and holders sites, which send tables one by one; \
+with masked trust only what all have together is seen
+    """
+    if rule not in ROBUST:
+        raise InvalidInput(f"robust must be one of {', '.join(ROBUST)}, got {rule!r}")
+    if trust is not Trust.LOCAL or holders != "sites":
+        seen = f"with {trust} trust only what all have together is seen" if trust != Trust.LOCAL else "records do not"
+        raise InvalidInput(f"robust goes with local trust and holders sites, which send tables one by one; {seen}")
+
+
+def _pool(trust: Trust, holders: str, robust: str | None) -> Callable[[list[Any]], Any]:
+    """How the answers of an exchange become one: where somebody else has put them together, there is one already."""
+    if robust is not None:
+        return partial(robustly_added, robust)
+    if trust in (Trust.CENTRAL, Trust.SHUFFLE):
+        return _only
+    return added if holders == "sites" else put_together
+
+
+def _only(answers: list[Any]) -> Any:  # noqa: ANN401
+    if len(answers) != 1:
+        raise InvalidInput(f"one answer was expected, made of all nodes' by who collects them; got {len(answers)}")
+    return answers[0]

@@ -1,0 +1,383 @@
+"""Every public choice of a run, made before a single record is looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accounting.compose import least_total, total
+from tacit.core.account import Rule
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core.options import build
+from tacit.core.protocols import Estimates, Representation
+from tacit.core.rational import Number, exact, positive, probability, whole
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.methods.rknn.choice import Choice, choose_mechanism
+from tacit.methods.rknn.coordinator import Round
+from tacit.methods.rknn.crowd_choice import choose_local, choose_shuffled
+from tacit.methods.rknn.options import ReverseKNN
+from tacit.methods.rknn.pooling import PooledReader
+from tacit.methods.rknn.posterior import Noise, calibrated_posterior
+from tacit.methods.rknn.proportions import expected_proportions
+from tacit.methods.rknn.queries import suggest_queries
+from tacit.methods.rknn.reading import CountReader, MessageReader
+from tacit.methods.rknn.selection import SELECTIONS
+from tacit.methods.rknn.wire import table_sensitivity
+from tacit.methods.task import Nodes
+from tacit.representations.registry import REPRESENTATIONS, fit_representation
+
+__all__ = ["Plan", "PlannedRound", "plan", "record_doubts", "represented"]
+
+LABELS = ("hard", "soft", "proportions")
+# Masked sums need a network of holders.
+SUPPORTED = (Trust.CENTRAL, Trust.LOCAL, Trust.SHUFFLE)
+# Below this the accountants' arithmetic runs out of range, and nobody can tell it from 0.
+SMALLEST_DELTA = Fraction(1, 10**30)
+# How many times the votes of a query its label's lead would have to be for the label to be mostly noise. On the
+# digits that come with scikit-learn labels begin to fail at about half of it.
+HOPELESS = 5
+# Halvings of the range in which the rounds' common stretch lies: to about a thousandth of the budget.
+STRETCHES = 10
+# Rows encoded at a time while distinct ones are counted.
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """One iteration: the mechanism that its share of the budget buys, how many queries, where they lie, and whether
+    answers are read as proportions.
+    """
+
+    choice: Choice
+    queries: int
+    selection: str
+    proportions: bool
+
+    @property
+    def round(self) -> Round:
+        """The round as the coordinator runs it."""
+        return Round(self.queries, self.choice.mechanism, self.choice.reader, self.selection, self.proportions)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choices, and what speaks against them: ``doubts`` are reasons to think again, in words.
+
+    All of it may be written down: what depends on how many records there are is in ``record_doubts``.
+    """
+
+    rounds: tuple[PlannedRound, ...]
+    neighbors: int
+    unit: Unit
+    adjacency: Adjacency
+    trust: Trust
+    representation: str
+    fitted: Representation
+    doubts: tuple[str, ...]
+
+    @property
+    def choice(self) -> Choice:
+        """What answers the first question."""
+        return self.rounds[0].choice
+
+    @property
+    def queries(self) -> int:
+        """How many queries the first question has."""
+        return self.rounds[0].queries
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The plan in words."""
+        said = [
+            ("mechanism", f"{self.choice.name}: {self.choice.reason}"),
+            (
+                "asking",
+                f"{self.queries} queries, each record votes for its {self.neighbors} nearest, distances by "
+                f"{self.representation}",
+            ),
+        ]
+        if len(self.rounds) > 1:
+            counts = ", ".join(str(each.queries) for each in self.rounds)
+            said.append(("rounds", f"{len(self.rounds)} share the budget, with {counts} queries; above is the first"))
+        return tuple(said)
+
+
+def plan(
+    public: NDArray[Any],
+    classes: int,
+    records: int,
+    epsilon: Number,
+    delta: Number = 0,
+    *,
+    unit: Unit | None = None,
+    adjacency: str = "replace-one",
+    trust: str = "central",
+    nodes: Nodes | None = None,
+    method: ReverseKNN | None = None,
+    **options: Any,  # noqa: ANN401
+) -> Plan:
+    """Every public choice of a run, from public knowledge alone; ``options`` are those of ``ReverseKNN``.
+
+    Over ``nodes`` with many records each, counts are noised by every node for itself or, with ``masked`` trust, in
+    shares of one noise; with ``shuffle`` trust each record's message is mixed with those of the surviving others; with
+    ``central`` trust a curator adds up exact counts.
+
+    >>> plan(np.random.default_rng(0).normal(size=(400, 64)), classes=10, records=1000, epsilon=1).queries
+    32
+    """
+    method = build(ReverseKNN, options) if method is None else method
+    unit = unit or Unit()
+    budget, slack = positive(epsilon, "epsilon"), probability(delta, "delta")
+    if 0 < slack < SMALLEST_DELTA:
+        raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {delta}")
+    if method.labels not in LABELS:
+        raise InvalidInput(f"labels must be one of {', '.join(LABELS)}, got {method.labels!r}")
+    if not isinstance(method.mechanism, str):
+        raise InvalidInput(f"mechanism must be a name, got {method.mechanism!r}")
+    neighbors = whole(method.neighbors, "neighbors")
+    if adjacency not in tuple(Adjacency):
+        raise InvalidInput(f"adjacency must be one of {', '.join(Adjacency)}, got {adjacency!r}")
+    supported = SUPPORTED if nodes is None else tuple(Trust)
+    if trust not in supported:
+        raise InvalidInput(f"trust must be one of {', '.join(supported)}, got {trust!r}")
+    replace = adjacency == Adjacency.REPLACE_ONE
+    crowd = _is_crowd(Trust(trust), nodes)
+    if crowd and (not replace or unit.records != 1):
+        raise InvalidInput(f"{trust} trust is for holders of one record each, under replace-one adjacency")
+    if nodes is not None and trust == Trust.SHUFFLE:
+        # What is planned for must come through with the nodes that are lost on the way.
+        records = max(2, int(records * exact(nodes.surviving)))
+    pools = nodes is not None and not crowd and trust != Trust.CENTRAL
+
+    def choose(asked: int, share: Fraction, stretch: Fraction = Fraction(1)) -> Choice:
+        epsilon_share, delta_share = budget * share * stretch, slack * share
+        mechanism = method.mechanism
+        try:
+            if crowd and trust == Trust.LOCAL:
+                return choose_local(records, asked, classes, neighbors, epsilon_share, mechanism)
+            if crowd:
+                return choose_shuffled(records, asked, classes, neighbors, epsilon_share, delta_share, mechanism)
+            sensitivity = table_sensitivity(asked, classes, neighbors, unit, Adjacency(adjacency))
+            counts = method.labels != "hard" or method.one_query_per_class or pools
+            choice = choose_mechanism(sensitivity, classes, epsilon_share, delta_share, mechanism, counts=counts)
+            return _pooled(choice, nodes, Trust(trust), epsilon_share) if pools and nodes is not None else choice
+        except ArithmeticError:
+            raise InvalidInput(f"no mechanism can be made for epsilon = {epsilon} and delta = {delta}") from None
+
+    if pools and trust == Trust.MASKED and method.mechanism not in ("auto", "laplace"):
+        raise InvalidInput(f"masked sums have shares of laplace noise, not {method.mechanism}")
+    parts = _shares(method.iterations, method.shares)
+    if method.one_query_per_class:
+        _require_one_to_one(method.queries, classes, method.labels, len(parts))
+    given = _each(method.queries, len(parts))
+    if method.selection not in tuple(SELECTIONS):
+        raise InvalidInput(f"selection must be one of {', '.join(sorted(SELECTIONS))}, got {method.selection!r}")
+    if None in given and not replace:
+        raise InvalidInput("say how many queries: under add-remove the number of records is private, so we cannot")
+    # The lead a label needs depends on the number of queries only when almost all of them are neighbors.
+    leads = [
+        choose(max(2 * neighbors, len(public)) if asked is None else asked, share).gap
+        for asked, share in zip(given, parts, strict=True)
+    ]
+    wanted = [
+        suggest_queries(records, len(public), classes, neighbors, gap) if asked is None else asked
+        for asked, gap in zip(given, leads, strict=True)
+    ]
+    name, fitted = represented(method.representation, public, wanted[0])
+    # Equal samples cannot be told apart, so there are no more questions than different ones.
+    distinct = _distinct(public, fitted, max(wanted))
+    for asked in given:
+        if asked is not None and distinct < asked:
+            raise InvalidInput(f"queries must be between 1 and the {distinct} distinct public samples, got {asked}")
+    if neighbors > min(distinct, *wanted):
+        raise InvalidInput(f"neighbors must be at most the {min(distinct, *wanted)} queries, got {neighbors}")
+    asked_for = [min(count, distinct) for count in wanted]
+
+    def choices(stretch: Fraction) -> list[Choice]:
+        return [choose(count, share, stretch) for count, share in zip(asked_for, parts, strict=True)]
+
+    rounds = tuple(
+        PlannedRound(
+            _read(choice, method.one_query_per_class, method.labels, nodes, Trust(trust), classes),
+            count,
+            method.selection if number else "clusters",
+            method.labels == "proportions",
+        )
+        for number, (choice, count) in enumerate(zip(_together(choices, budget, slack), asked_for, strict=True))
+    )
+    large = weakness(budget, unit)
+    doubts = () if large is None else (large,)
+    return Plan(rounds, neighbors, unit, Adjacency(adjacency), Trust(trust), name, fitted, doubts)
+
+
+def _is_crowd(trust: Trust, nodes: Nodes | None) -> bool:
+    """Whether every record answers for itself."""
+    if trust is Trust.LOCAL:
+        return nodes is None or nodes.holders == "records"
+    if trust is Trust.MASKED and nodes is not None and nodes.holders == "records":
+        raise InvalidInput("masked sums are of tables, which sites have; records answer one by one")
+    return trust is Trust.SHUFFLE
+
+
+def _pooled(choice: Choice, nodes: Nodes, trust: Trust, epsilon: Fraction) -> Choice:
+    """The choice where many nodes answer: a noise of each node's own, or under masks shares of one noise."""
+    mechanism: Any = choice.mechanism
+    if trust is not Trust.MASKED:
+        # Deviations of the sum, in those of one noise.
+        return replace_fields(choice, gap=choice.gap * math.sqrt(nodes.nodes), reader=_summed(mechanism))
+    if mechanism.noise_law is None or mechanism.noise_law.kind != "laplace":
+        raise InvalidInput("masked sums have shares of laplace noise, with delta 0")
+    shared = DistributedLaplace.for_epsilon(
+        epsilon, mechanism.l1, nodes.nodes, nodes.records, nodes.surviving, nodes.honest
+    )
+    spread = math.sqrt(1 / float(exact(nodes.surviving) * exact(nodes.honest)))
+    return replace_fields(
+        choice,
+        name="masked laplace",
+        reason=shared.in_words,
+        mechanism=shared,
+        gap=choice.gap * spread,
+        reader=_summed(shared),
+    )
+
+
+def _summed(mechanism: Any) -> PooledReader:  # noqa: ANN401
+    """Of how many nodes a masked sum is, is known when it is there; that of all of them has the most noise."""
+    law = mechanism.noise_law
+    if law is None:
+        raise InvalidInput(f"{type(mechanism).__name__} releases labels; nodes' answers are added up as counts")
+    return PooledReader(Noise(law.kind, law.scale), law.variance)
+
+
+@dataclass(frozen=True)
+class _MixedDecoder:
+    """Estimates from what came out of a shuffler, by how many it came from."""
+
+    crowd: Any
+
+    def __call__(self, mixed: Any) -> Estimates:  # noqa: ANN401
+        estimates: Estimates = mixed.estimates(self.crowd.inner)
+        return estimates
+
+
+def record_doubts(chosen: Plan, records: int, delta: Fraction) -> list[str]:
+    """What speaks against a plan once it is known how many records, or persons, there are.
+
+    For the operator's own screen: under add/remove adjacency the number is private, and so is what depends on it.
+
+    >>> public = np.random.default_rng(0).normal(size=(400, 64))
+    >>> few = record_doubts(plan(public, classes=10, records=1000, epsilon=1, queries=300), 1000, Fraction(0))
+    >>> [doubt[:24] for doubt in few]
+    ['many labels may be wrong']
+    """
+    doubts, gap = [], chosen.choice.gap
+    votes = records * chosen.unit.records * chosen.neighbors / chosen.queries
+    if gap > votes:
+        likely = "most labels will be noise" if gap > HOPELESS * votes else "many labels may be wrong"
+        doubts.append(
+            f"{likely}: to be 99 % certain a label needs a lead of {gap:.3g} votes, and a query gets "
+            f"{votes:.3g} on average. Bring more records, ask fewer queries, or spend a larger epsilon"
+        )
+    if least_total([each.choice.mechanism.spend for each in chosen.rounds], delta).delta * records >= 1:
+        doubts.append(large_delta(chosen.unit))
+    return doubts
+
+
+def _together(choices: Callable[[Fraction], list[Choice]], budget: Fraction, slack: Fraction) -> list[Choice]:
+    """The rounds' mechanisms, with as much budget each as their composition leaves within the whole.
+
+    Budgets of pure mechanisms add up. Those of several rounds of Gaussian noise come to less than their sum, so each
+    round may have more than its share. They are composed as the strictest account does it, one that lets every
+    charge depend on what came before, so that any account with this budget can pay.
+    """
+    best = choices(Fraction(1))
+    if len(best) == 1 or any(choice.name != "gaussian" for choice in best):
+        return best
+    low, high = Fraction(1), Fraction(len(best))
+    for _ in range(STRETCHES):
+        middle = (low + high) / 2
+        tried = choices(middle)
+        spent = total([choice.mechanism.spend for choice in tried], slack, Rule.ADAPTIVE)
+        if spent.epsilon <= budget and all(choice.name == "gaussian" for choice in tried):
+            low, best = middle, tried
+        else:
+            high = middle
+    return best
+
+
+def _require_one_to_one(queries: object, classes: int, labels: str, iterations: int) -> None:
+    """Each class has one query only where there are as many queries, asked about once, and counts to compare."""
+    if queries != classes or iterations != 1 or labels != "hard":
+        raise InvalidInput(
+            f"one_query_per_class gives every class one query: ask {classes} queries in one iteration for hard labels"
+        )
+
+
+def _read(
+    choice: Choice, one_query_per_class: bool, labels: str, nodes: Nodes | None, trust: Trust, classes: int
+) -> Choice:
+    """The choice, with its answers read as was asked for: one class for each query, or proportions of classes."""
+    reader = choice.reader
+    if nodes is not None and trust is Trust.SHUFFLE:
+        reader = MessageReader(_MixedDecoder(choice.mechanism), classes)
+    if not isinstance(reader, CountReader | MessageReader | PooledReader):
+        return choice
+    chances = expected_proportions if labels == "proportions" else calibrated_posterior
+    return replace_fields(
+        choice, reader=replace_fields(reader, one_query_per_class=one_query_per_class, chances=chances)
+    )
+
+
+def _shares(iterations: int, shares: Sequence[Number] | None) -> list[Fraction]:
+    """What part of the budget each iteration spends; together all of it."""
+    count = whole(iterations, "iterations")
+    if shares is None:
+        return [Fraction(1, count)] * count
+    if not isinstance(shares, Sequence | np.ndarray) or len(shares) != count:
+        raise InvalidInput(f"shares must be a list of one for each of the {count} iterations, got {shares!r}")
+    parts = [positive(share, "a share") for share in shares]
+    return [part / sum(parts) for part in parts]
+
+
+def _each(queries: int | Sequence[int] | None, iterations: int) -> list[int | None]:
+    """The number of queries that was asked for, for every iteration."""
+    if queries is None:
+        return [None] * iterations
+    if np.ndim(queries) == 0:
+        return [whole(queries, "queries")] * iterations
+    given = [whole(each, "queries") for each in np.asarray(queries).tolist()]
+    if len(given) != iterations:
+        raise InvalidInput(f"queries must be one number, or one for each of the {iterations} iterations, got {given}")
+    return list(given)
+
+
+def represented(representation: str | Representation, public: NDArray[Any], queries: int) -> tuple[str, Representation]:
+    """The representation and its name, fitted on the public samples where it was given by name."""
+    if isinstance(representation, str):
+        return fit_representation(representation, public, queries)
+    if isinstance(representation, type) or not callable(getattr(representation, "encode", None)):
+        raise InvalidInput(
+            f"representation must be auto, one of {', '.join(sorted(REPRESENTATIONS))}, or a fitted object with a "
+            f"method encode; got {representation!r}"
+        )
+    return type(representation).__name__, representation
+
+
+def _distinct(public: NDArray[Any], fitted: Representation, enough: int) -> int:
+    """How many public samples the representation tells apart, counted up to the number that is enough."""
+    seen: set[bytes] = set()
+    for start in range(0, len(public), CHUNK):
+        # Adding 0 makes equal zeros of both signs.
+        encoded = fitted.encode(public[start : start + CHUNK]) + np.float32(0)
+        seen.update(row.tobytes() for row in encoded)
+        if len(seen) >= enough:
+            return enough
+    return len(seen)

@@ -1,0 +1,64 @@
+"""A method's side at a node: which steps each of its questions is answered in, and how.
+
+A step decides who sees what. Noise in shares protects nobody without masks, and a message that hides in a crowd
+nobody without a shuffler, so each goes through its own step only, and none through the plain one. A method declares
+its steps and the mechanisms of each with its holders; what is not declared is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.core.release import Release
+from tacit.mechanisms.choices import VOTE_SHARES
+from tacit.mechanisms.door import Door, Kinds
+from tacit.private.gate import Gate
+from tacit.private.records import Private, Records
+
+__all__ = ["NodeContext", "NodeSide", "table_doors"]
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """All that a node answers one question from.
+
+    Its classes, its records, a gate that pays from its account, the name of its model or the model, and a ``store``
+    of the public samples and of what was agreed on about them, where the node has set one up.
+    """
+
+    classes: tuple[str, ...]
+    records: Private[Records]
+    gate: Gate
+    model: Any = "logistic"
+    store: Any = None
+
+
+@dataclass(frozen=True)
+class NodeSide:
+    """What a node needs of a method: the mechanisms that each question may name in each step, and what answers it.
+
+    Steps are ``answer``, a plain answer to who asks; ``masked``, a share of a masked sum; ``submit``, a box for a
+    shuffler or a curator; and ``curate``, which is the curator's own release of the sum of tables. ``learn`` takes
+    what is told and not answered, the name of the request it is about, and the node's store.
+    """
+
+    answer: Callable[[Any, NodeContext], Release[Any]]
+    doors: Mapping[type, Mapping[str, Door]]
+    learn: Callable[[Any, str, Any], None] | None = None
+
+
+def table_doors(mechanisms: Kinds, curator: str, shares: Kinds = VOTE_SHARES) -> dict[str, Door]:
+    """The steps of a table of counts: each of these mechanisms at the node or at a curator, or shares under masks.
+
+    >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+    >>> sorted(table_doors((PermuteAndFlip,), "a curator of votes"))
+    ['answer', 'curate', 'masked', 'submit']
+    """
+    return {
+        "answer": Door("a plain answer", mechanisms),
+        "masked": Door("a masked sum", shares),
+        "submit": Door("a batch", mechanisms),
+        "curate": Door(curator, mechanisms),
+    }

@@ -1,0 +1,109 @@
+"""The model card that goes with an exported student: what it is, what is guaranteed, and what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["model_card"]
+
+LOADS = {
+    "onnx": """import onnxruntime
+session = onnxruntime.InferenceSession("{file}")
+# rows: float32, (samples, {features})
+labels, probabilities = session.run(["label", "probabilities"], {{"X": rows}})""",
+    "skops": """import skops.io
+student = skops.io.load("{file}", trusted={trusted})
+labels = student.predict(rows)""",
+    "safetensors": """from pathlib import Path
+
+from tacit.students.saved import load_student
+student = load_student(Path("{file}"))
+labels = student.predict(rows)""",
+}
+ENCODES = """from pathlib import Path
+
+from tacit.encoders.kinds import read_encoder
+rows = read_encoder(Path("{encoder}")).encode(samples)  # samples as they were given to the run
+"""
+NOT_COVERED = (
+    "What is true of people in general: what the records teach about everyone, the student knows and applies to those "
+    "who were never in them.",
+    "The public samples, the list of classes, and the names of the columns.",
+    "Other releases about the same records: each adds to the cost of this one.",
+    "What is done with the predictions: a prediction about a person is information about that person.",
+)
+
+
+def model_card(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, ...] = ()) -> str:
+    """The card of a student in a file, from the run's statement, as Markdown with a head that registries read.
+
+    >>> from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
+    >>> claim = Guarantee(1, 0, Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL).to_json()
+    >>> said = {"guarantee": claim, "simulation": False, "method": "rknn", "labels": {"a": 3}, "public_samples": 3,
+    ...         "features": None, "recipe": {"features": 2}, "metrics": {}, "versions": {"tacit": "0.1"},
+    ...         "payments": [], "differential_privacy": True, "student": {"kind": "logistic", "file": "student.skops"}}
+    >>> "epsilon = 1, delta = 0" in model_card(said, "onnx", "student.onnx")
+    True
+    """
+    claim, recipe = said["guarantee"], said["recipe"]
+    features = said["features"]
+    parts = [
+        _head(said),
+        f"# {'SIMULATED: ' if said['simulation'] else ''}A student of private records\n",
+        f"A classifier ({said['student']['kind']}) trained by Tacit on {said['public_samples']} public samples, whose "
+        f"labels were released from private records by the method `{said['method']}`.\n",
+        "## What is guaranteed\n",
+        "".join(f"> {line}  \n" for line in claim["statement"].splitlines()),
+        _numbers(claim) if said["differential_privacy"] else "**This is no differential privacy.**\n",
+        "## What is not\n",
+        "".join(f"- {each}\n" for each in NOT_COVERED),
+        "## Input and output\n",
+        f"Rows of {recipe.get('features')} numbers"
+        + (f", as `{said['encoder']}` makes them of the columns" if said.get("encoder") else "")
+        + (" in this order: " + ", ".join(f"`{name}`" for name in features) if features else "")
+        + f". Classes: {', '.join(f'`{name}`' for name in said['labels'])}.\n",
+        _example(said, kind, file, trusted),
+        "## How it was made\n",
+        _table(("choice", "value"), [(name, _short(value)) for name, value in recipe.items() if name != "options"]),
+        _measured(said["metrics"]),
+        f"Made with {', '.join(f'{name} {version}' for name, version in said['versions'].items())}.\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _example(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, ...]) -> str:
+    """How to load it and ask it."""
+    first = ENCODES.format(encoder=said["encoder"]) if said.get("encoder") else ""
+    load = LOADS[kind].format(file=file, features=said["recipe"].get("features"), trusted=list(trusted))
+    return f"```python\n{first}{load}\n```\n"
+
+
+def _head(said: dict[str, Any]) -> str:
+    claim = said["guarantee"]
+    lines = ["library_name: tacit", "tags: [differential-privacy, knowledge-distillation, tabular-classification]"]
+    if "epsilon" in claim:
+        lines += [f"epsilon: {claim['epsilon']}", f"delta: {claim['delta']}"]
+    return "---\n" + "\n".join([*lines, f"simulation: {str(said['simulation']).lower()}"]) + "\n---\n"
+
+
+def _numbers(claim: dict[str, Any]) -> str:
+    rows = [
+        ("epsilon", claim["epsilon"]), ("delta", claim["delta"]), ("protects", claim["unit"]["in_words"]),
+        ("adjacency", claim["adjacency"]), ("trust", claim["trust"]), ("accountant", claim["accountant"]),
+    ]  # fmt: skip
+    return _table(("", "value"), rows)
+
+
+def _measured(metrics: dict[str, Any]) -> str:
+    numbers = [(name, _short(value)) for name, value in metrics.items() if isinstance(value, int | float | list)]
+    return _table(("measured", "value"), numbers) if numbers else ""
+
+
+def _table(heads: tuple[str, str], rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {heads[0]} | {heads[1]} |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _short(value: Any) -> str:  # noqa: ANN401
+    text = str(value).replace("|", "\\|").replace("\n", " ")
+    return text if len(text) <= 120 else text[:119] + "…"

@@ -1,0 +1,240 @@
+"""Maps of the public samples, carried over to any sample by its nearest public neighbors.
+
+A map is drawn by the samples' neighbor graph: what many short steps connect comes together, so clusters need not be
+round to be found on it. On handwritten digits twenty clusters of it are as pure as a few hundred of the features it was
+made from, so labels cost a fraction of the budget. Or by UMAP, for whom the extra is installed: purer clusters, slower.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats
+from tacit.core.samples import content_digest, row_digests
+from tacit.core.strict_reader import StrictReader
+from tacit.neighbors import nearest_queries
+from tacit.representations.grid import blocks
+from tacit.representations.reading import NARROW, parameters, read_table
+from tacit.representations.scaled import flat, narrowed, same_width
+from tacit.students.weighted import logistic
+
+__all__ = ["Interpolated", "NeighborMap", "map_student", "neighbor_graph", "spectral_map", "umap_map"]
+
+
+@dataclass(frozen=True)
+class Interpolated:
+    """A sample's place is the mean of its nearest anchors' places, the nearer the heavier.
+
+    Maps of a whole set (a neighbor graph's, UMAP's) have no formula for a new sample, and their own ways to
+    add some place each batch together, so that one sample moves another. Here a sample's place depends on it and
+    on the anchors alone: neighbors are found exactly, and the mean is taken neighbor by neighbor.
+
+    >>> line = np.array([[0.0], [1.0], [2.0], [3.0]], dtype=np.float32)
+    >>> Interpolated.fit(line, places=10 * line, neighbors=2).encode(np.array([[0.5], [2.0]])).round(1).tolist()
+    [[5.0], [20.0]]
+    """
+
+    name: ClassVar[str] = "interpolated"
+
+    anchors: Floats  # (public samples, features)
+    places: Floats  # (public samples, map's dimensions)
+    neighbors: int
+
+    @classmethod
+    def fit(cls, public: NDArray[Any], places: NDArray[Any], neighbors: int = 8) -> Interpolated:
+        """Remember the public samples and their places."""
+        anchors = narrowed(flat(public))
+        if len(places) != len(anchors) or places.ndim != 2:
+            raise InvalidInput(f"places must have a row for each of the {len(anchors)} samples, got {places.shape}")
+        if not 1 <= neighbors < len(anchors):
+            raise InvalidInput(f"neighbors must be at least 1 and below the {len(anchors)} samples, got {neighbors}")
+        return cls(anchors, places.astype(np.float32), neighbors)
+
+    fields = parameters
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> Interpolated:
+        """Read as many places as anchors, and fewer neighbors than there are."""
+        anchors = read_table(fields, "anchors", NARROW, (None, None))
+        places = read_table(fields, "places", NARROW, (len(anchors), None))
+        if len(anchors) < 2:
+            raise InvalidInput(f"the {fields.what} needs at least two anchors")
+        return cls(anchors, places, fields.integer("neighbors", 1, len(anchors) - 1))
+
+    def fitted_to(self, samples: NDArray[Any]) -> bool:
+        """Whether its anchors are these samples, in any order."""
+        rows = flat(samples)
+        return self.anchors.shape == rows.shape and _content(self.anchors) == _content(rows)
+
+    def ground(self, public: NDArray[Any]) -> NDArray[Any]:
+        """The features that the map was drawn from: distances were given up on the map."""
+        return flat(public)
+
+    def encode(self, samples: NDArray[Any]) -> Floats:
+        """One row of float32 features per sample."""
+        rows = narrowed(same_width(samples, self.anchors.shape[1]))
+        # One neighbor more than counts: its distance is where weights end, so they end without a jump.
+        near = nearest_queries(rows, self.anchors, self.neighbors + 1)
+        result = np.empty((len(rows), self.places.shape[1]), dtype=np.float32)
+        for block in blocks(len(rows)):
+            result[block] = self._mean(rows[block], near[block])
+        return result
+
+    def _mean(self, rows: Floats, near: NDArray[np.int64]) -> NDArray[np.float64]:
+        distance = np.empty(near.shape)
+        for rank in range(near.shape[1]):
+            difference = rows.astype(np.float64) - self.anchors[near[:, rank]]
+            # Over the second axis of a table whose rows lie whole in memory, numpy adds each row in the same order.
+            distance[:, rank] = (difference * difference).sum(axis=1)
+        far = distance.max(axis=1)
+        weight = np.square(1 - distance / np.where(far > 0, far, 1.0)[:, None])
+        weight[weight.max(axis=1) == 0] = 1.0  # all equally far
+        mean, total = np.zeros((len(rows), self.places.shape[1])), np.zeros((len(rows), 1))
+        for rank in range(near.shape[1]):
+            mean += weight[:, rank, None] * self.places[near[:, rank]]
+            total += weight[:, rank, None]
+        placed: NDArray[np.float64] = mean / total
+        return placed
+
+
+def _content(rows: NDArray[Any]) -> str:
+    return content_digest(row_digests(rows))
+
+
+def neighbor_graph(public: NDArray[Any], neighbors: int = 10) -> Any:  # noqa: ANN401
+    """The symmetric sparse matrix of how alike each public sample and its nearest ones are, from 0 to 1.
+
+    How near counts as near is each sample's own: the distance of its last neighbor. So dense and sparse
+    regions are equally well connected.
+
+    >>> neighbor_graph(np.array([[0.0], [1.0], [3.0]]), neighbors=1).toarray().round(2).tolist()
+    [[0.0, 0.37, 0.0], [0.37, 0.0, 0.07], [0.0, 0.07, 0.0]]
+    """
+    from scipy.sparse import csr_array
+
+    rows = flat(public).astype(np.float32)
+    if not 1 <= neighbors < len(rows):
+        raise InvalidInput(
+            f"the neighbor graph links each public sample with {neighbors} others, and there are {len(rows)} in all: "
+            "bring more, or do without the graph"
+        )
+    own = np.repeat(np.arange(len(rows)), neighbors + 1)
+    other = nearest_queries(rows, rows, neighbors + 1).ravel()
+    difference = rows[own].astype(np.float64) - rows[other]
+    squared = (difference * difference).sum(axis=1)
+    reach = np.sqrt(squared.reshape(len(rows), -1).max(axis=1))
+    scale = reach[own] * reach[other]
+    alike = np.exp(-squared / np.where(scale > 0, scale, 1.0))
+    graph = csr_array((np.where(own == other, 0.0, alike), (own, other)), shape=(len(rows), len(rows)))
+    # A link that only one end counts among its nearest is half as strong.
+    return (graph + graph.T) / 2
+
+
+def spectral_map(public: NDArray[Any], components: int = 12, neighbors: int = 10) -> Interpolated:
+    """The slowest modes of a random walk on the neighbor graph, each public sample on the unit sphere.
+
+    >>> rings = np.array([[r * np.cos(t), r * np.sin(t)] for r in (1, 3) for t in np.arange(0, 6.28, 0.1)])
+    >>> fitted = spectral_map(rings.astype(np.float32), components=2, neighbors=4)
+    >>> inner, near, outer = fitted.encode(np.array([[0.0, 1.1], [0.1, 1.1], [0.0, 2.8]]))
+    >>> bool(np.linalg.norm(inner - near) < np.linalg.norm(inner - outer))
+    True
+    """
+    from scipy.sparse import diags_array
+    from scipy.sparse.linalg import eigsh
+
+    if not 1 <= components < len(public):
+        raise InvalidInput(
+            f"components must be at least 1 and below the {len(public)} public samples, got {components}"
+        )
+    graph = neighbor_graph(public, neighbors)
+    inverse = 1 / np.sqrt(np.maximum(graph.sum(axis=1), 1e-12))
+    walk = diags_array(inverse) @ graph @ diags_array(inverse)
+    # A start that is not an eigenvector itself, and full precision: unconnected parts have equal modes, and a
+    # sloppy search finds one of them only.
+    start = np.cos(np.arange(len(public)))
+    values, slowest = eigsh(walk, components, which="LA", v0=start)
+    # Order does not matter for distances, but a fixed one makes the map repeatable.
+    slowest = slowest[:, np.argsort(-values)]
+    places = slowest / np.maximum(np.linalg.norm(slowest, axis=1, keepdims=True), 1e-12)
+    return Interpolated.fit(public, places)
+
+
+def umap_map(public: Floats, components: int = 10, neighbors: int = 10) -> Interpolated:
+    """UMAP's map of the public samples, with a fixed seed.
+
+    UMAP's own ``transform`` is never used on records: it places a whole batch at once, so that one record's place
+    depends on the others in the batch.
+
+    >>> umap_map(np.zeros((3, 2), dtype=np.float32), neighbors=5)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: neighbors must be at least 2 and below the 3 public samples, got 5
+    """
+    if not 2 <= neighbors < len(public):
+        raise InvalidInput(f"neighbors must be at least 2 and below the {len(public)} public samples, got {neighbors}")
+    if not 1 <= components < len(public) - 2:
+        raise InvalidInput(f"components must be at least 1 and below {len(public) - 2}, got {components}")
+    with warnings.catch_warnings():
+        # The library warns of its own dependencies' future changes, and that one seed means one thread.
+        warnings.simplefilter("ignore")
+        try:
+            from umap import UMAP
+        except ImportError:
+            raise InvalidInput("UMAP needs an extra: pip install 'tacit[features]'") from None
+        fitted = UMAP(neighbors, components, min_dist=0.0, random_state=0, n_jobs=1).fit(public)
+    return Interpolated.fit(public, fitted.embedding_)
+
+
+class NeighborMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A step before a scikit-learn student: draws a map of the samples it is taught, and places every other on it.
+
+    A student behind it learns which places of the map have which label, so samples between labeled ones help it
+    although nobody labeled them: half of what makes a few private labels enough.
+
+    >>> rows = np.random.default_rng(0).normal(size=(60, 5))
+    >>> NeighborMap(components=4).fit(rows).transform(rows[:3]).shape
+    (3, 4)
+    """
+
+    def __init__(self, components: int = 20, neighbors: int = 10) -> None:
+        self.components = components
+        self.neighbors = neighbors
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NeighborMap:
+        """Draw the map of these samples; one that comes several times, for soft labels, counts once."""
+        rows = np.unique(np.asarray(X, dtype=np.float32), axis=0)
+        if len(rows) <= self.neighbors + 1:
+            raise InvalidInput(
+                f"a map needs more than {self.neighbors + 1} different samples, got {len(rows)}: choose another student"
+            )
+        drawn = spectral_map(rows, min(self.components, len(rows) - 2), self.neighbors)
+        self.anchors_, self.places_, self.reach_ = drawn.anchors, drawn.places, drawn.neighbors
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Where the samples are on the map, each by itself."""
+        rows: NDArray[Any] = np.asarray(X)
+        return self.drawn.encode(rows)
+
+    @property
+    def drawn(self) -> Interpolated:
+        """The map that was drawn, as a representation."""
+        return Interpolated(np.asarray(self.anchors_), np.asarray(self.places_), int(self.reach_))
+
+
+def map_student() -> Any:  # noqa: ANN401
+    """Logistic regression on a map of the samples it is taught.
+
+    >>> [name for name, _ in map_student().steps]
+    ['map', 'standardscaler', 'logisticregression']
+    """
+    from sklearn.pipeline import Pipeline
+
+    return Pipeline([("map", NeighborMap()), *logistic().steps])

@@ -1,0 +1,209 @@
+"""Every representation by name: how one is fitted, written down for a holder, read again and asked about itself.
+
+A representation is anything with ``encode``. To be sent to a holder its class carries a ``name``, ``fields()`` and a
+strict ``read(fields)``; it may say ``fitted_to(samples)`` and ``ground(public)``. Packages add to the names by entry
+points of the group ``tacit.representations``: such a class, with ``fit(public)``, or a function of the public samples
+and the number of queries. What comes from outside is read at a holder only if the holder's policy names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Representation
+from tacit.core.registry import Registry
+from tacit.core.samples import content_digest, row_digests
+from tacit.core.strict_reader import StrictReader
+
+__all__ = [
+    "REPRESENTATIONS", "admitted", "fit_representation", "fitted_to", "ground", "read_representation",
+    "representation_fields", "suggest_representation",
+]  # fmt: skip
+
+GROUP = "tacit.representations"
+# What people can type: a class that is fitted to the public samples, or a function of them and the number of queries.
+REPRESENTATIONS = Registry("representation", GROUP, {
+    "identity": "tacit.representations.scaled:Identity",
+    "standardised": "tacit.representations.scaled:Standardised",
+    **{
+        name: f"tacit.representations.chained:{name}"
+        for name in (
+            "pca", "spectral", "groups", "gradients", "handwriting", "patches", "imagenet", "umap", "simclr", "mixture",
+            "transformed",
+        )
+    },
+})  # fmt: skip
+# What can be sent to a holder, by its class's own name.
+CLASSES = Registry("representation", GROUP, {
+    "identity": "tacit.representations.scaled:Identity",
+    "directions": "tacit.representations.scaled:Directions",
+    "standardised": "tacit.representations.scaled:Standardised",
+    "principal": "tacit.representations.scaled:PrincipalComponents",
+    "deskewed": "tacit.representations.handwriting:Deskewed",
+    "even-width": "tacit.representations.handwriting:EvenWidth",
+    "gradients": "tacit.representations.hog:OrientedGradients",
+    "patches": "tacit.representations.patches:PatchDictionary",
+    "interpolated": "tacit.representations.maps:Interpolated",
+    "mixture": "tacit.representations.groups:MixtureShares",
+    "head": "tacit.representations.groups:ClusteringHead",
+    "transformed": "tacit.representations.transformed_kmeans:TransformedShares",
+    "chained": "tacit.representations.chained:Chained",
+    "imagenet": "tacit.representations.torch_efficientnet:ImageNetFeatures [features]",
+    "student": "tacit.representations.student_features:StudentFeatures",
+    "student-odds": "tacit.representations.student_features:StudentOdds",
+})  # fmt: skip
+
+# Below this many samples a neighborhood graph is mostly gaps.
+GRAPH_SAMPLES = 100
+# Where this few features decide all distances, each must count the same.
+FEW_FEATURES = 8
+# How much larger than that of a quarter of the features the largest spread may be, for all to be of one scale.
+UNEVEN = 10
+
+_admitted: ContextVar[frozenset[str]] = ContextVar("admitted", default=frozenset())
+
+
+def fit_representation(name: str, public: NDArray[Any], queries: int) -> tuple[str, Representation]:
+    """The representation of that name, fitted to public samples and the number of queries; ``auto`` suggests a name.
+
+    >>> fit_representation("auto", np.array([[1.0, 20_000], [2.0, 50_000], [3.0, 30_000]]), 2)[0]
+    'standardised'
+    >>> fit_representation("standardized", np.eye(2), 2)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: unknown representation 'standardized': choose one of ...; is standardised meant?
+    """
+    if name == "auto":
+        name = suggest_representation(public)
+    found = REPRESENTATIONS.find(name)
+    made: Representation = found.fit(public) if hasattr(found, "fit") else found(public, queries)
+    return name, made
+
+
+def representation_fields(representation: Representation) -> dict[str, Any]:
+    """The representation's name and parameters, as values that can be encoded.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> representation_fields(Identity(4))
+    {'kind': 'identity', 'width': 4}
+    """
+    links = _links(representation)
+    if len(links) > 1:
+        return {"kind": "chained", "parts": [representation_fields(link) for link in links]}
+    made: Any = type(representation)
+    name = getattr(made, "name", None)
+    if not isinstance(name, str) or CLASSES.get(name) is not made:
+        raise InvalidInput(
+            f"{made.__name__} cannot travel to a holder: it is not among {', '.join(CLASSES)}. Choose one of these"
+        )
+    described: Any = representation
+    return {"kind": name, **described.fields()}
+
+
+def _links(representation: Representation) -> tuple[Representation, ...]:
+    """The links of a chain, and of the chains in it: a chain of chains is sent as one."""
+    parts: tuple[Representation, ...] = getattr(representation, "parts", (representation,))
+    if len(parts) == 1:
+        return (representation,)
+    inner = (getattr(part, "parts", (part,)) for part in parts)
+    return tuple(link for links in inner for part in links for link in _links(part))
+
+
+def read_representation(fields: StrictReader) -> Representation:
+    """The representation that such values stand for; anything else is refused.
+
+    >>> read_representation(StrictReader({"kind": "identity", "width": 4}, "representation"))
+    Identity(width=4)
+    """
+    kind = fields.one_of("kind", (*CLASSES.own, *sorted(_admitted.get())))
+    found = CLASSES.get(kind)
+    if found is None or getattr(found, "name", None) != kind:
+        raise InvalidInput(f"the {fields.what} {kind} is allowed here, but no installed package has it")
+    made: Representation = found.read(fields)
+    fields.done()
+    return made
+
+
+@contextmanager
+def admitted(names: Collection[str]) -> Iterator[None]:
+    """While this lasts, representations of other packages with these names are read too.
+
+    >>> with admitted(["ranks"]):
+    ...     read_representation(StrictReader({"kind": "ranks"}, "representation"))
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the representation ranks is allowed here, but no installed package has it
+    """
+    before = _admitted.set(frozenset(names))
+    try:
+        yield
+    finally:
+        _admitted.reset(before)
+
+
+def fitted_to(representation: Representation, samples: NDArray[Any]) -> bool:
+    """Whether the representation was fitted on these very samples, as far as it can say.
+
+    One that cannot may carry ``fitted_on``, the digest of the samples it was fitted on.
+
+    >>> from tacit.representations.scaled import Identity, Standardised
+    >>> rows = np.array([[0.0], [2.0]])
+    >>> fitted_to(Standardised.fit(rows), rows), fitted_to(Identity.fit(rows), rows)
+    (True, False)
+    """
+    own = getattr(representation, "fitted_to", None)
+    if own is not None:
+        return bool(own(samples))
+    digest = getattr(representation, "fitted_on", None)
+    return digest is not None and bool(digest == content_digest(row_digests(samples)))
+
+
+def ground(representation: Representation, public: NDArray[Any]) -> NDArray[Any]:
+    """The features that a map was drawn from, and of all else what it makes of the samples.
+
+    >>> from tacit.representations.scaled import Standardised
+    >>> rows = np.array([[0.0], [2.0]])
+    >>> ground(Standardised.fit(rows), rows).tolist()
+    [[-1.0], [1.0]]
+    """
+    own = getattr(representation, "ground", None)
+    found: NDArray[Any] = representation.encode(public) if own is None else own(public)
+    return found
+
+
+def suggest_representation(public: NDArray[Any]) -> str:
+    """The name of a representation that suits the public samples.
+
+    Features of one scale (pixels, counts, embeddings) keep it and are mapped by their neighborhood graph, if
+    there are enough samples for one; features of very different scales (ages beside incomes) are standardised,
+    or the largest would decide every distance alone.
+
+    >>> suggest_representation(np.random.default_rng(0).normal(size=(200, 64)))
+    'spectral'
+    >>> suggest_representation(np.array([[1.0, 20_000], [2.0, 50_000], [3.0, 30_000]]))
+    'standardised'
+    """
+    rows = public.reshape(len(public), -1).astype(np.float64)
+    spreads = rows.std(axis=0)
+    if not spreads.any():
+        raise InvalidInput("the public samples are all alike: there is nothing to tell them apart by")
+    # Relative to the largest, so that squares neither overflow nor vanish.
+    shares = (spreads / spreads.max()) ** 2
+    # How many features of equal spread would make distances as these do.
+    deciding = shares.sum() ** 2 / (shares**2).sum()
+    # The faint border of an image hardly ever leaves its background: that is not a small scale but a rare event,
+    # so only features that differ between most samples say what the scale is.
+    low, high = np.quantile(rows, (0.25, 0.75), axis=0)
+    busy = spreads[high > low]
+    uneven = len(busy) > 0 and spreads.max() > UNEVEN * np.quantile(busy, 0.25)
+    # Samples given as images are pixels of one scale, however dim most of them are.
+    if deciding <= FEW_FEATURES or (uneven and public.ndim == 2):
+        return "standardised"
+    return "spectral" if len(public) >= GRAPH_SAMPLES else "pca"

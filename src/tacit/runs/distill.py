@@ -1,0 +1,252 @@
+"""The one door: label public samples with what private records know, at a price, and train a student on them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from tacit.core.errors import InvalidInput, warn_user
+from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta
+from tacit.core.options import Options, to_recipe
+from tacit.core.protocols import Exchange, Ledger
+from tacit.core.rational import Number
+from tacit.core.release import Receipt, Release
+from tacit.encoders.kinds import KINDS, Recognized
+from tacit.methods.registry import chosen_method
+from tacit.methods.task import Job, Nodes, Observer, Outcome, Task
+from tacit.runs.drive import drive
+from tacit.runs.guarantee import CLASSES_READ, NODES_BOUND_PERSONS, SEVERAL_NODES, guarantees_from, weakest
+from tacit.runs.journal import Checkpoint
+from tacit.runs.payment import Payers, look_ahead, paying
+from tacit.runs.reading import read_given
+from tacit.runs.run import Run
+from tacit.runs.task import Holders, read_nodes_task, read_task
+from tacit.students.wrapped import for_images, with_encoder, with_names
+
+__all__ = ["distill"]
+
+
+def distill(
+    private: Any,  # noqa: ANN401
+    public: Any,  # noqa: ANN401
+    epsilon: Number | None = None,
+    *,
+    delta: Number | None = None,
+    method: str | Options = "auto",
+    classes: Iterable[Any] | None = None,
+    holders: Holders = 1,
+    persons: ArrayLike | str | None = None,
+    unit: Unit | None = None,
+    adjacency: str = "replace-one",
+    trust: str | None = None,
+    ledger: Ledger | str | Path | None = None,
+    account: str | None = None,
+    request: str | None = None,
+    checkpoint: str | Path | None = None,
+    exchange: Nodes | None = None,
+    test: tuple[ArrayLike, ArrayLike] | None = None,
+    seed: int | None = None,
+    observer: Observer | None = None,
+    data_kind: str | None = None,
+    label: str | None = None,
+    text: str | Sequence[str] | None = None,
+    categories: Sequence[str] = (),
+    **options: Any,  # noqa: ANN401
+) -> Run:
+    """Label ``public`` with what the ``private`` records (X, y) know, at a cost of (ε, δ), and train a student.
+
+    ``method`` is a name (``auto``, ``rknn``, ``class_sums``, ``privatekt``, ``fedmd``, ``pate``) with its options
+    beside it, or an options object such as ``tacit.ReverseKNN(queries=200)``. ``epsilon`` is 1 where it is left out;
+    PrivateKT and FedMD, where every holder has a total of its own, do not guess it.
+
+    The guarantee holds for one record; with ``persons``, whose each record is, and ``unit=Unit.person(column, m)`` for
+    one person of whom at most m records are used. PrivateKT and the predictions of FedMD protect a holder with all its
+    records. ``classes`` is public knowledge: where it is not given it is read off the private labels, and the guarantee
+    says so. Labels that are sets (a table of zeros and ones, or lists of classes) are decided one by one.
+
+    Samples may be arrays, data frames (pandas, polars), Arrow tables, sparse matrices, tensors, texts, image files, or
+    the path of a file or a folder of images; tables are matched by the names of their columns. ``private`` may be such
+    a table or path whose ``label`` is a column, as ``persons`` and ``holders`` may be. ``data_kind`` (images, text,
+    mixed, table, embedding) is recognized from the public samples unless it is named; what is not numbers is
+    encoded by what public samples show, and the student takes samples as they were given. ``text`` and ``categories``
+    name columns that are such.
+
+    ``holders`` is how many simulated holders the records are divided among, a ``Partition``, or one owner per record;
+    ``private`` may also be a list or mapping of every holder's (X, y). ``trust`` says who may see what: ``central`` for
+    a curator, ``local`` or ``shuffle`` for a crowd. With ``exchange`` nodes answer, no record is here, and ``private``
+    is None.
+
+    A ``ledger`` and ``account`` pay; left out, the run has a budget of its own. A run that was stopped goes on where
+    the same ``request`` is paid from the same ledger, or with ``checkpoint``, a folder that remembers it: nothing is
+    paid twice. A ``seed`` makes the run a simulation. ``test`` is measured on by methods with rounds. What gives reason
+    to think again is a ``TacitWarning``, before anything is paid.
+
+    >>> from tacit.datasets.digits import digits
+    >>> parts = digits()
+    >>> run = distill((parts.private_samples, parts.private_labels), parts.public_samples, 1.0, classes=range(10))
+    >>> run.labels.shape, run.student.predict(parts.test_samples).shape
+    ((500,), (297,))
+    >>> print(str(run.guarantee).splitlines()[0])
+    Differential privacy: epsilon = 1, delta = 0 (pure).
+    """
+    chosen, settings = chosen_method(method, options)
+    observer, delta = observer or Observer(), chosen.delta if delta is None else delta
+    if checkpoint is not None and ledger is None and seed is None and exchange is None:
+        raise InvalidInput("a run that may go on later needs a ledger file, or its payments would be forgotten")
+    kept = Checkpoint.open(checkpoint, (chosen.name, to_recipe(settings), epsilon, delta, seed), request)
+    fresh = exchange is None and request is None and checkpoint is None
+    if ledger is not None and account is not None and fresh and not chosen.holders_pay:
+        protected = unit or (Unit() if persons is None else Unit.person("person", 1))
+        look_ahead(ledger, account, protected, adjacency, epsilon)
+    name, sets = kept.request or uuid.uuid4().hex, getattr(settings, "max_labels", None) is not None
+    if exchange is not None:
+        _require_nothing_here(private, persons, ledger, account, test, seed)
+    given = read_given(
+        private, public, test=test, persons=persons, holders=holders, kind=data_kind, label=label, text=text,
+        categories=categories,
+    )  # fmt: skip
+    encoder = given.recognized.encoder
+    if exchange is None:
+        task, features = read_task(
+            given.private, given.public, epsilon, delta, classes=classes, holders=given.holders,
+            persons=given.persons, unit=_named_unit(unit, persons), adjacency=adjacency, trust=trust, request=name,
+            seed=seed, test=given.test, observer=observer, multilabel=sets,
+            raw=given.raw if given.recognized.kind in ("mixed", "text") else None,
+        )  # fmt: skip
+    else:
+        if encoder is not None:
+            raise InvalidInput(
+                f"the public samples are {KINDS[given.recognized.kind]}: nodes take tables of numbers and arrays of "
+                "images. Encode the samples by a public rule, at every node alike, or run without nodes"
+            )
+        task, features = read_nodes_task(
+            exchange, given.public, epsilon, delta, classes=classes, unit=unit, adjacency=adjacency, trust=trust,
+            request=name, multilabel=sets, observer=observer,
+        )  # fmt: skip
+    task = replace(task, kind=given.recognized.kind, blocks={} if encoder is None else encoder.blocks)
+    observer.data(given.recognized.lines)
+    job = chosen.load_prepare()(replace(task, resumed=kept.rounds, own_budget=ledger is None), settings)
+    for doubt in job.doubts:
+        warn_user(doubt)
+    if exchange is not None:
+        observer.plan(job.plan)
+        release = _asked(job, job.over(exchange), kept)
+    else:
+        with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
+            observer.plan(job.plan)
+            release = _asked(job, job.exchange(payers), kept)
+    if not release.receipts:
+        raise InvalidInput("nobody answered, so there is nothing to learn from")
+    observer.stage("training the student")
+    claims = _claims(job, task, release.receipts, () if exchange is not None else payers, classes is None)
+    return _finished(chosen.name, job, task, given.recognized, features, release, claims)
+
+
+def _finished(
+    method: str,
+    job: Job,
+    task: Task,
+    recognized: Recognized,
+    features: tuple[str, ...] | None,
+    release: Release[Any],
+    claims: Mapping[str, Any],
+) -> Run:
+    """The run, of what was released: all of it is post-processing."""
+    outcome: Outcome = release.map(job.finish).value
+    encoder, models = recognized.encoder, outcome.holder_models
+    recipe = {
+        "method": method,
+        "trust": str(job.trust),
+        **job.recipe,
+        **outcome.recipe,
+        "public_samples": len(task.public),
+        "features": int(task.public[0].size),
+        "data_kind": recognized.kind,
+        **({} if encoder is None else {"encoding": list(encoder.lines)}),
+        "randomness": _randomness(task.seed, release.receipts),
+    } | ({} if task.nodes is None else _answered(task.nodes, release.receipts))
+    student = for_images(outcome.student) if task.public.ndim > 2 else outcome.student
+    named = task.public.ndim == 2 and encoder is None
+    return Run(
+        student=with_names(student, features) if named else with_encoder(student, encoder),
+        labels=outcome.labels,
+        probabilities=outcome.probabilities,
+        classes=task.classes,
+        guarantee=weakest(claims),
+        guarantees=dict(claims),
+        receipts=release.receipts,
+        recipe=recipe,
+        metrics=dict(outcome.metrics),
+        arrays=outcome.arrays,
+        features=features if encoder is None else encoder.names,
+        holder_models=None if models is None else models.taking(features, encoder),
+        encoder=encoder,
+    )
+
+
+def _asked(job: Job, exchange: Exchange[Any, Any], kept: Checkpoint) -> Release[Any]:
+    release: Release[Any] = drive(job.coordinator, kept.around(exchange, job.holders_learn))
+    return release
+
+
+def _claims(
+    job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers | tuple[()], classes_read: bool
+) -> dict[str, Any]:
+    """What may be claimed for every account, by its receipts and by what it rests on."""
+    exposures = job.exposures()
+    if exposures:
+        said = [each.with_caveat(CLASSES_READ) if classes_read else each for each in exposures]
+        return {account: each for (_, account), each in zip(payers, said, strict=True)}
+    caveats = list(job.caveats)
+    if task.nodes is not None:
+        caveats.insert(0, SEVERAL_NODES)
+        if job.unit.column is not None:
+            caveats.append(NODES_BOUND_PERSONS)
+    elif job.trust is not Trust.CENTRAL:
+        caveats.append(ONE_PLACE)
+    if classes_read:
+        caveats.append(CLASSES_READ)
+    found = guarantees_from(
+        receipts, delta=task.delta, unit=job.unit, adjacency=task.adjacency, trust=job.trust, caveats=tuple(caveats)
+    )
+    # Under add/remove the number of records is private, and a guarantee that depends on it would tell.
+    if task.adjacency is not Adjacency.REPLACE_ONE:
+        return dict(found)
+    count = task.units if not job.unit.holder else (len(task.holders) if task.nodes is None else task.nodes.nodes)
+    return {
+        account: each.with_caveat(large_delta(job.unit)) if each.delta * count >= 1 else each
+        for account, each in found.items()
+    }
+
+
+def _named_unit(unit: Unit | None, persons: object) -> Unit | None:
+    """A column that says whose a record is names the unit, too."""
+    return Unit.person(persons, 1) if unit is None and isinstance(persons, str) else unit
+
+
+def _randomness(seed: int | None, receipts: Sequence[Receipt]) -> str:
+    """Where the noise came from: nodes have seeds of their own, of which only their receipts tell."""
+    if seed is not None:
+        return f"seed {seed} (simulation)"
+    return "seeds of the nodes (simulation)" if any(receipt.simulated for receipt in receipts) else "system"
+
+
+def _answered(nodes: Nodes, receipts: Sequence[Receipt]) -> dict[str, Any]:
+    return {
+        "nodes": nodes.nodes,
+        "holders": nodes.holders,
+        "answered": len({receipt.account for receipt in receipts}),
+    }
+
+
+def _require_nothing_here(*given: object) -> None:
+    """Over nodes records, accounts and seeds are theirs."""
+    names = ("private", "persons", "ledger", "account", "test", "seed")
+    for name, value in zip(names, given, strict=True):
+        if value is not None:
+            raise InvalidInput(f"over nodes there is no {name} here: each node has its own; leave it out")

@@ -1,0 +1,277 @@
+"""The one door as a scikit-learn estimator: parameters before records, ``public`` beside X and y, a student after."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from tacit.core.errors import InvalidInput, nearest, warn_user
+from tacit.core.guarantee import Unit, decimal
+from tacit.core.options import Options
+from tacit.core.rational import Number, positive
+from tacit.core.samples import column_names
+from tacit.ledger import opened
+from tacit.methods.registry import METHODS
+from tacit.runs.distill import distill
+from tacit.runs.predictions import for_classes
+from tacit.runs.run import Run
+from tacit.runs.task import Holders
+
+__all__ = ["PrivateDistiller"]
+
+# Metadata of ``fit`` that a pipeline or a search passes on without being asked to: without it no fit makes sense.
+PASSED_ON = {"public": True, "persons": True, "holders": True}
+TAKEN = ("fit", "predict", "predict_proba", "score")
+SCORED = "their scores, and what is chosen by them, come from held-out records in the clear and are covered by nothing"
+
+
+def _options() -> dict[str, str]:
+    """The parameters that stand for every method's options, each once, and the options' own names.
+
+    An option that is called as a classifier's method is, such as ``fit``, is a parameter with "_option" behind it.
+    """
+    names = dict.fromkeys(each.name for method in METHODS.values() for each in fields(method.load_options()))
+    return {f"{name}_option" if name in TAKEN else name: name for name in names}
+
+
+def _with_options(function: Any) -> Any:  # noqa: ANN401
+    """The constructor with every method's options in its signature, where scikit-learn looks for parameters."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    options = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _options()]
+    function.__signature__ = signature.replace(parameters=[*own, *options])
+    return function
+
+
+def _has_probabilities(estimator: PrivateDistiller) -> bool:
+    run = getattr(estimator, "run_", None)
+    return run is None or hasattr(run.student, "predict_proba")
+
+
+class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that learns from private records under differential privacy, by way of ``public`` samples.
+
+    The parameters are those of ``tacit.distill`` and the options of every method (``queries``, ``neighbors``,
+    ``student`` and so on); an option that is None is left to the method. ``method`` may be an options object instead.
+    ``fit`` needs ``public``, unlabeled samples of the same kind as ``X``; only the labels they get, at a cost of
+    (ε, δ), teach the student. Records with sets of labels (``y`` a table of zeros and ones) need ``max_labels``.
+
+    A ``ledger`` is given by its place, so that every clone pays from the same account. Cross-validation and searches
+    fit many times on the same records: without a ledger, or a ``seed`` that makes a simulation of it, they are refused.
+
+    After ``fit``: ``classes_``, ``labels_`` (of the public samples), ``guarantee_``, ``run_``, ``n_features_in_`` and,
+    where the columns have names, ``feature_names_in_``.
+
+    >>> from tacit.datasets.digits import digits
+    >>> parts = digits()
+    >>> model = PrivateDistiller(epsilon=1.0, classes=range(10))
+    >>> model = model.fit(parts.private_samples, parts.private_labels, public=parts.public_samples)
+    >>> model.predict(parts.test_samples).shape, model.predict_proba(parts.test_samples).shape, model.labels_.shape
+    ((297,), (297, 10), (500,))
+    >>> model.guarantee_.epsilon
+    Fraction(1, 1)
+    >>> PrivateDistiller(neighbours=2)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: unknown parameter 'neighbours' of PrivateDistiller; did you mean 'neighbors'?
+    """
+
+    __metadata_request__fit = PASSED_ON
+
+    @_with_options
+    def __init__(
+        self,
+        method: str | Options = "auto",
+        epsilon: Number | None = 1.0,
+        *,
+        delta: Number | None = None,
+        classes: Iterable[Any] | None = None,
+        holders: Holders = 1,
+        unit: Unit | None = None,
+        adjacency: str = "replace-one",
+        trust: str | None = None,
+        ledger: str | Path | None = None,
+        account: str | None = None,
+        seed: int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.holders = holders
+        self.unit = unit
+        self.adjacency = adjacency
+        self.trust = trust
+        self.ledger = ledger
+        self.account = account
+        self.seed = seed
+        for name in _options():
+            setattr(self, name, options.pop(name, None))
+        for name in options:
+            close = nearest(name, self._get_param_names())
+            meant = f"; did you mean {close!r}?" if close else ""
+            raise InvalidInput(f"unknown parameter {name[:80]!r} of PrivateDistiller{meant}")
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        public: ArrayLike | None = None,
+        persons: ArrayLike | None = None,
+        holders: ArrayLike | None = None,
+    ) -> PrivateDistiller:
+        """Pay, label ``public`` with what the records (X, y) know, and train a student on it.
+
+        ``persons`` says whose each record is (with ``unit``), ``holders`` who holds it.
+        """
+        if y is None:
+            raise InvalidInput("PrivateDistiller requires y to be passed, but the target y is None")
+        if public is None:
+            raise InvalidInput(
+                "fit needs public samples, which get the labels that teach the student: fit(X, y, public=...)"
+            )
+        if self.ledger is not None and not isinstance(self.ledger, str | Path):
+            raise InvalidInput("ledger must be the place of one, so that clones pay from the same account")
+        for samples, what in ((X, "X"), (public, "public")):
+            _plain_array(samples, what)
+        y = _classes_of(y)
+        if _searching():
+            self._announce_search()
+        given = {name: value for own, name in _options().items() if (value := getattr(self, own)) is not None}
+        run = distill(
+            (X, y), public, self.epsilon, delta=self.delta, method=self.method, classes=self.classes,
+            holders=self.holders if holders is None else holders, persons=persons, unit=self.unit,
+            adjacency=self.adjacency, trust=self.trust, ledger=self.ledger, account=self.account, seed=self.seed,
+            **given,
+        )  # fmt: skip
+        self.run_: Run = run
+        self.guarantee_ = run.guarantee
+        self.classes_: NDArray[Any] = run.classes if run.labels.ndim == 2 else np.unique(run.classes)
+        self.labels_: NDArray[Any] = run.labels.astype(np.int64) if run.labels.ndim == 2 else run.labels
+        self.n_features_in_ = _width(public, run)
+        if run.features is not None:
+            self.feature_names_in_ = np.array(run.features, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """One class per sample, or a row of zeros and ones where samples have sets of labels."""
+        found: NDArray[Any] = np.asarray(self._student(X, "predict"))
+        return found.astype(np.int64) if self.run_.labels.ndim == 2 else found
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """How likely each of ``classes_`` is for every sample; a class that no public sample got has probability 0."""
+        found = np.asarray(self._student(X, "predict_proba"), dtype=np.float64)
+        if self.run_.labels.ndim == 2:
+            return found
+        return for_classes(found, self.run_.student.classes_, self.classes_)
+
+    def _student(self, X: ArrayLike, ask: str) -> Any:  # noqa: ANN401
+        """What the student says of samples with the columns that it learned from."""
+        check_is_fitted(self, "run_")
+        samples = X
+        if column_names(X, "X") is None and (plain := _plain_array(X, "X")) is not None:
+            # An encoder knows gaps; a student of numbers does not.
+            if self.run_.encoder is None and plain.dtype.kind == "f" and not np.isfinite(plain).all():
+                raise InvalidInput("Input X contains NaN or infinity; PrivateDistiller takes no missing values")
+            # Says so where the columns had names in fit, and refuses another number of features.
+            validate_data(self, plain.reshape(len(plain), -1), reset=False, skip_check_array=True)
+            samples = plain
+        return getattr(self.run_.student, ask)(samples)
+
+    def _announce_search(self) -> None:
+        """Say before the first payment what every fit of a search costs; without a ledger there is no ceiling."""
+        if self.seed is not None:
+            return
+        if self.ledger is None:
+            raise InvalidInput(
+                "cross-validation and searches fit many times on the same records, and every fit is paid for: give "
+                "ledger and account, whose ceiling ends it, or seed for a simulation"
+            )
+        price = "its part" if self.epsilon is None else f"epsilon = {decimal(positive(self.epsilon, 'epsilon'))}"
+        if self.account is not None:
+            with opened(self.ledger) as book:
+                book.balance(self.account)
+        warn_user(
+            f"every fit of this search pays {price} from {str(self.ledger)[:80]}, and fits fail once it is spent "
+            f"(error_score='raise' ends the search there); {SCORED}"
+        )
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = False
+        tags.non_deterministic = self.seed is None
+        return tags
+
+
+def _plain_array(samples: Any, what: str) -> NDArray[Any] | None:  # noqa: ANN401
+    """The samples as an array of numbers with rows and features, or None where they are something else."""
+    if issparse(samples):
+        raise InvalidInput(f"{what} is sparse, and dense data is required: use {what}.toarray()")
+    array = np.asarray(samples)
+    if array.dtype.kind == "c":
+        raise InvalidInput(f"{what}: Complex data not supported")
+    if array.dtype.kind not in "fiubO":
+        return None
+    if array.ndim < 2:
+        raise InvalidInput(f"{what}: Expected 2D array, one row per sample, got {array.ndim}D. Reshape your data")
+    for size, of in ((len(array), "sample"), (int(np.prod(array.shape[1:])), "feature")):
+        if not size:
+            raise InvalidInput(
+                f"{what}: Found array with 0 {of}(s) (shape={array.shape}) while a minimum of 1 is required."
+            )
+    if array.dtype.kind == "O":
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError):
+            return None
+    return array
+
+
+def _width(public: Any, run: Run) -> int:  # noqa: ANN401
+    """How many features a sample has as it is given, not as an encoder makes it."""
+    if run.encoder is None:
+        return int(run.recipe["features"])
+    if run.features is not None:
+        return len(run.features)
+    plain = _plain_array(public, "public")
+    return 1 if plain is None else int(np.prod(plain.shape[1:]))
+
+
+def _classes_of(y: ArrayLike) -> Any:  # noqa: ANN401
+    """The labels as the door takes them: one column as a plain list, rows of zeros and ones as a table."""
+    try:
+        labels = np.asarray(y)
+    except ValueError:
+        return y  # sets of labels of different sizes
+    if labels.dtype.kind == "f" and (np.isfinite(labels) & (labels != np.floor(labels))).any():
+        raise InvalidInput("Unknown label type: continuous. PrivateDistiller is a classifier; y must be classes")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        return column_or_1d(labels, warn=True)
+    zeros_and_ones = labels.ndim == 2 and labels.dtype.kind in "biu" and np.isin(labels, (0, 1)).all()
+    return labels if zeros_and_ones else y
+
+
+def _searching() -> bool:
+    """Whether scikit-learn's model selection is calling: in its own process or in a worker's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith("sklearn.model_selection"):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False

@@ -1,0 +1,242 @@
+"""A coordinator's job: what its file says, run over the grid it is given, kept so that it can be taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.core.errors import InvalidInput, TacitError
+from tacit.core.files import write_file
+from tacit.core.guarantee import Trust, Unit
+from tacit.core.options import Options, build
+from tacit.core.samples import column_names
+from tacit.datasets.tables import read_table
+from tacit.federation.coordinator import RoundPolicy, RoundStatus
+from tacit.federation.journal import Journal
+from tacit.federation.node.files import read_peers
+from tacit.federation.settings_file import read_settings
+from tacit.methods.registry import DEFAULT, method_named
+from tacit.methods.rknn.method import require_robust
+from tacit.methods.task import Nodes
+from tacit.runs.distill import distill
+from tacit.runs.folders import new_folder
+from tacit.runs.run import Run
+
+__all__ = ["JOB_EXAMPLE", "FederationJob", "JobProgress", "conduct", "read_job", "run_job"]
+
+JOB_EXAMPLE = """\
+method = "rknn"
+public = "samples.csv"              # unlabeled public samples: .csv or .npz
+classes = ["ill", "well"]           # the same list, in the same order, at every node
+epsilon = 1.0                       # what each node spends
+records = 1000                      # how many records all nodes have, as far as the public knows
+nodes = 4                           # how many are waited for
+at_least = 3                        # how many must answer
+deadline = 300                      # seconds for a round
+grace = 30                          # seconds for the others once enough have answered
+out = "run"                         # the folder that is written
+"""
+NEEDS = {
+    "masked": ("peers",),
+    "shuffle": ("service", "identity"),
+    "central": ("service", "identity", "curator_key"),
+}
+
+
+class FederationJob(BaseModel):
+    """What a coordinator's file says. Numbers of records and nodes are public; other keys are the method's options."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    method: str = DEFAULT
+    public: str
+    classes: Annotated[list[str], Field(min_length=2)]
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    delta: Annotated[float, Field(ge=0, lt=1)] | None = None
+    records: Annotated[int, Field(ge=1)]
+    nodes: Annotated[int, Field(ge=1)]
+    at_least: Annotated[int, Field(ge=1)]
+    deadline: Annotated[float, Field(gt=0)] = 300.0
+    grace: Annotated[float, Field(ge=0)] = 30.0
+    patience: Annotated[float, Field(ge=0)] = 300.0
+    holders: Literal["sites", "records"] = "sites"
+    trust: Literal["local", "masked", "shuffle", "central"] = "local"
+    peers: str | None = None
+    service: str | None = None
+    service_authority: str | None = None
+    identity: str | None = None
+    curator_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    node_records: Annotated[int, Field(ge=1)] | None = None
+    person: str | None = None
+    records_per_person: Annotated[int, Field(ge=1)] = 1
+    adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    out: str
+
+    @property
+    def options(self) -> Options:
+        """The method's own options, from the keys that are not everybody's."""
+        return build(method_named(self.method).load_options(), self.model_extra or {})
+
+    @property
+    def terms(self) -> RoundPolicy:
+        """When a round is over."""
+        together = self.records if self.node_records is None else None
+        return RoundPolicy(self.nodes, self.at_least, self.deadline, self.grace, self.patience, self.most, together)
+
+    @property
+    def most(self) -> int:
+        """The most records that one node may have: an answer of more is not believed."""
+        return self.node_records or self.records
+
+
+def read_job(path: str | Path) -> FederationJob:
+    """What a job file says, or an error that names each wrong field; its paths are relative to it.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "job.toml"
+    >>> _ = file.write_text(JOB_EXAMPLE)
+    >>> read_job(file).at_least
+    3
+    """
+    path = Path(path)
+    found = read_settings(path, FederationJob, "the job ")
+    if found.at_least > found.nodes:
+        raise InvalidInput(f"{path}: at_least must be at most the {found.nodes} nodes, got {found.at_least}")
+    for trust, settings in NEEDS.items():
+        if found.trust == trust and (missing := [name for name in settings if getattr(found, name) is None]):
+            raise InvalidInput(f"{path}: {trust} trust needs {', '.join(missing)}")
+    try:
+        _check_method(found)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    home = path.absolute().parent
+    files = ("public", "out", "peers", "service_authority", "identity")
+    absolute = {name: str(home / value) for name in files if (value := getattr(found, name)) is not None}
+    return found.model_copy(update=absolute)
+
+
+def _check_method(job: FederationJob) -> None:
+    """Refuse what the method would refuse later, as far as the file alone tells."""
+    options: Any = job.options
+    if job.trust not in method_named(job.method).over_nodes:
+        raise InvalidInput(f"{job.method} does not go with {job.trust} trust")
+    if job.epsilon is None and getattr(options, "round_epsilon", None) is None:
+        raise InvalidInput("epsilon is missing: say what each node spends")
+    if getattr(options, "robust", None) is not None:
+        require_robust(options.robust, Trust(job.trust), job.holders)
+
+
+class JobProgress:
+    """How far a job is, in a file that others may watch: whole at every moment."""
+
+    def __init__(self, journal: Path) -> None:
+        self._file = journal / "progress.json"
+        self._turns: dict[int, dict[str, Any]] = {}
+
+    def turn(self, turn: RoundStatus) -> None:
+        """A round has moved on."""
+        self._turns[turn.number] = asdict(turn)
+        self.say("running", turn.in_words)
+
+    def say(self, state: str, message: str) -> None:
+        """What the job is at."""
+        content = {
+            "state": state,
+            "message": message,
+            "process": os.getpid(),
+            "turns": [self._turns[number] for number in sorted(self._turns)],
+        }
+        write_file(self._file, json.dumps(content).encode())
+
+
+def run_job(
+    job: FederationJob,
+    exchange: Callable[[str, Journal, Callable[[RoundStatus], None]], Any],
+    announce: Callable[[str], None] = lambda _: None,
+) -> Run:
+    """Run a job over the exchange that is made for its run, and write the run folder.
+
+    The journal lies beside the run folder. A job that comes back finds its rounds there and asks nobody again for
+    what was answered; one whose run folder is written is over.
+    """
+    out = Path(job.out)
+    journal = Journal.open(out.with_name(f"{out.name}.journal"), job.model_dump_json(exclude={"out", "patience"}))
+    progress = JobProgress(journal.folder)
+    progress.say("running", "reading the public samples")
+    try:
+        if out.exists():
+            raise InvalidInput(f"{out}: exists already; choose another out")
+        run = _distilled(job, exchange(journal.run, journal, progress.turn), journal.run)
+        with new_folder(out) as partial:
+            run.write(partial)
+    except TacitError as error:
+        progress.say("failed", str(error))
+        raise
+    except Exception as error:
+        progress.say("failed", f"{type(error).__name__}: {error}")
+        raise
+    announce(f"written {out}")
+    progress.say("done", f"written {out}")
+    return run
+
+
+# Read once: nodes are told its columns, and the method takes its rows.
+@lru_cache(maxsize=1)
+def _public(file: str) -> Any:  # noqa: ANN401
+    return read_table(file).frame
+
+
+def _distilled(job: FederationJob, exchange: Any, request: str) -> Run:  # noqa: ANN401
+    nodes = Nodes(
+        exchange, job.nodes, job.records, job.holders, Fraction(job.at_least, job.nodes),
+        deliver=getattr(exchange, "deliver", None),
+    )  # fmt: skip
+    unit = None if job.person is None else Unit.person(job.person, job.records_per_person)
+    return distill(
+        None, _public(job.public), _exact(job.epsilon), delta=_exact(job.delta), method=job.options,
+        classes=job.classes, unit=unit, adjacency=job.adjacency, trust=job.trust, request=request, exchange=nodes,
+    )  # fmt: skip
+
+
+def _exact(number: float | None) -> str | None:
+    """As it was written, not as the nearest float."""
+    return None if number is None else str(number)
+
+
+def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
+    """The server app's whole work: the job that the run's settings name, over Flower's grid."""
+    from tacit.federation.collector.client import Address
+    from tacit.federation.coordinator import NodeHeads
+    from tacit.federation.flower.collected import Collector, FlowerCollected
+    from tacit.federation.flower.secure_aggregation import FlowerMasked
+    from tacit.federation.flower.server import FlowerExchange
+    from tacit.federation.keys import SigningIdentity
+
+    job = read_job(str(settings["job"]))
+    terms = replace(job.terms, features=column_names(_public(job.public), job.public) or ())
+    # Beside the runs, so that every later job of this coordinator knows what the nodes have shown to the ones before.
+    heads = NodeHeads(Path(job.out).with_name("nodes.heads"))
+
+    def exchange(run: str, journal: Journal, tell: Callable[[RoundStatus], None]) -> Any:  # noqa: ANN401
+        match job.trust:
+            case "masked":
+                return FlowerMasked(grid, run, terms, read_peers(Path(str(job.peers))), journal, tell, heads)
+            case "shuffle" | "central":
+                collector = Collector(
+                    Address(str(job.service), job.service_authority),
+                    SigningIdentity.read(str(job.identity)),
+                    None if job.curator_key is None else bytes.fromhex(job.curator_key),
+                )
+                return FlowerCollected(grid, run, terms, collector, journal, tell, heads)
+            case _:
+                return FlowerExchange(grid, run, terms, journal, tell, heads)
+
+    run_job(job, exchange)

@@ -1,0 +1,203 @@
+"""A run's student as an ONNX model: rows of float32 in, labels and probabilities out, class names inside.
+
+scikit-learn's own estimators are converted by skl2onnx and networks by torch; the steps of ours (a map of public
+samples, a fixed projection, images as rows) have their conversion here. Whatever has none is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.representations.maps import NeighborMap
+from tacit.students.weighted import OneEachLabel
+from tacit.students.wrapped import Flatten, Projected, without_names
+
+__all__ = ["onnx_predictions", "student_to_onnx"]
+
+OPSET = {"": 18, "ai.onnx.ml": 3}
+NEEDS = "ONNX needs an extra: pip install 'tacit[export]'"
+
+
+def student_to_onnx(student: Any, features: int, notes: Mapping[str, str]) -> bytes:  # noqa: ANN401
+    """The student as an ONNX model of ``X`` (samples, features), with ``notes`` in its metadata.
+
+    It has two outputs, ``label`` and ``probabilities``, in the order of the classes that its metadata names.
+
+    >>> from tacit.students.weighted import logistic
+    >>> student = logistic().fit([[0.0], [1.0]], ["no", "yes"])
+    >>> model = student_to_onnx(student, 1, {"guarantee": "none: an example"})
+    >>> onnx_predictions(model, np.array([[0.1], [3.0]]))[0].tolist()
+    ['no', 'yes']
+    """
+    try:
+        import onnx
+    except ModuleNotFoundError:
+        raise InvalidInput(NEEDS) from None
+    student = without_names(student)
+    if isinstance(student, OneEachLabel):
+        raise InvalidInput("a student of sets of labels is several models, and ONNX holds one: export it with --skops")
+    classes = np.asarray(student.classes_)
+    model = _from_network(student) if hasattr(student, "save_tensors") else _from_sklearn(student, features)
+    if not any(each.name == "label" for each in model.graph.output):
+        _add_label(model, classes)
+    onnx.helper.set_model_props(model, {**notes, "classes": json.dumps(classes.tolist())})
+    onnx.checker.check_model(model)
+    written: bytes = model.SerializeToString()
+    return written
+
+
+def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """What an ONNX model says of samples: a label and probabilities for each."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise InvalidInput(NEEDS) from None
+    rows = np.asarray(samples, dtype=np.float32).reshape(len(samples), -1)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    label, probabilities = session.run(["label", "probabilities"], {"X": rows})
+    return np.asarray(label), np.asarray(probabilities, dtype=np.float64)
+
+
+def _from_network(student: Any) -> Any:  # noqa: ANN401
+    try:
+        from tacit.students.torch_onnx import network_to_onnx
+
+        return network_to_onnx(student.network_, student.shape_)
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"{NEEDS.partition(':')[0]} and {error.name}: pip install 'tacit[torch,export]'") from None
+
+
+def _from_sklearn(student: Any, features: int) -> Any:  # noqa: ANN401
+    try:
+        from skl2onnx import to_onnx, update_registered_converter
+        from skl2onnx.common.data_types import FloatTensorType
+        from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
+    except ModuleNotFoundError:
+        raise InvalidInput(NEEDS) from None
+    for kind, convert in ((NeighborMap, _map), (Projected, _projection), (Flatten, _same)):
+        update_registered_converter(kind, f"Tacit{kind.__name__}", _shape, convert)
+    try:
+        model = to_onnx(
+            student, initial_types=[("X", FloatTensorType([None, features]))], target_opset=OPSET,
+            options={"zipmap": False},
+        )  # fmt: skip
+    except (MissingConverter, MissingShapeCalculator, NameError, RuntimeError, NotImplementedError) as error:
+        # What it cannot convert skl2onnx tells in a page of names.
+        raise InvalidInput(
+            f"a student of type {type(student).__name__} cannot be written as ONNX ({type(error).__name__}): "
+            "export it with --skops"
+        ) from None
+    for output, name in zip(model.graph.output, ("label", "probabilities"), strict=True):
+        _rename(model, output.name, name)
+    return model
+
+
+def _rename(model: Any, before: str, after: str) -> None:  # noqa: ANN401
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [after if name == before else name for name in names]
+    for output in model.graph.output:
+        if output.name == before:
+            output.name = after
+
+
+def _add_label(model: Any, classes: NDArray[Any]) -> None:  # noqa: ANN401
+    """The likeliest class by name, beside the probabilities."""
+    from onnx import TensorProto, helper
+
+    text = classes.dtype.kind not in "iub"
+    kind = TensorProto.STRING if text else TensorProto.INT64
+    values = [str(each).encode() for each in classes] if text else classes.astype(np.int64).tolist()
+    model.graph.initializer.append(helper.make_tensor("class_names", kind, [len(classes)], values))
+    model.graph.node.append(helper.make_node("ArgMax", ["probabilities"], ["likeliest"], axis=1, keepdims=0))
+    model.graph.node.append(helper.make_node("Gather", ["class_names", "likeliest"], ["label"], axis=0))
+    model.graph.output.insert(0, helper.make_tensor_value_info("label", kind, ["samples"]))
+
+
+def _shape(operator: Any) -> None:  # noqa: ANN401
+    """How wide a step of ours makes its rows."""
+    from skl2onnx.common.data_types import FloatTensorType
+
+    step, width = operator.raw_operator, operator.inputs[0].type.shape[1]
+    if isinstance(step, NeighborMap):
+        width = np.asarray(step.places_).shape[1]
+    elif isinstance(step, Projected):
+        width = len(np.asarray(step.directions))
+    operator.outputs[0].type = FloatTensorType([None, width])
+
+
+def _same(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
+    """Rows are rows already."""
+    _Graph(scope, container).end(operator.inputs[0].full_name, operator)
+
+
+def _projection(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
+    graph, step = _Graph(scope, container), operator.raw_operator
+    rows = graph.node("Cast", operator.inputs[0].full_name, to=11)
+    centred = graph.node("Sub", rows, graph.constant(np.asarray(step.centre, dtype=np.float64)))
+    turned = graph.node("MatMul", centred, graph.constant(np.asarray(step.directions, dtype=np.float64).T))
+    graph.end(graph.node("Cast", turned, to=1), operator)
+
+
+def _map(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
+    """The mean of the nearest anchors' places, the nearer the heavier: see ``Interpolated``, in double precision."""
+    graph, drawn = _Graph(scope, container), operator.raw_operator.drawn
+    anchors, places = drawn.anchors.astype(np.float64), drawn.places.astype(np.float64)
+    rows = graph.node("Cast", operator.inputs[0].full_name, to=11)
+    square = graph.node("ReduceSumSquare", rows, graph.constant(np.array([1])), keepdims=1)
+    cross = graph.node("MatMul", rows, graph.constant(-2 * anchors.T))
+    partial = graph.node("Add", cross, graph.constant((anchors**2).sum(axis=1)[None]))
+    squared = graph.node("Max", graph.node("Add", partial, square), graph.constant(np.zeros((1, 1))))
+    distance, near = graph.nodes("TopK", 2, squared, graph.constant(np.array([drawn.neighbors + 1])), largest=0)
+    far = graph.node("ReduceMax", distance, graph.constant(np.array([1])), keepdims=1)
+    one, zero = graph.constant(np.ones((1, 1))), graph.constant(np.zeros((1, 1)))
+    scale = graph.node("Where", graph.node("Greater", far, zero), far, one)
+    rest = graph.node("Sub", one, graph.node("Div", distance, scale))
+    weight = graph.node("Mul", rest, rest)
+    # All equally far: equally heavy.
+    heaviest = graph.node("ReduceMax", weight, graph.constant(np.array([1])), keepdims=1)
+    weight = graph.node("Where", graph.node("Equal", heaviest, zero), one, weight)
+    total = graph.node("ReduceSum", weight, graph.constant(np.array([1])), keepdims=1)
+    found = graph.node("Gather", graph.constant(places), near, axis=0)  # (samples, neighbors, dimensions)
+    spread = graph.node("Unsqueeze", graph.node("Div", weight, total), graph.constant(np.array([2])))
+    mean = graph.node("ReduceSum", graph.node("Mul", found, spread), graph.constant(np.array([1])), keepdims=0)
+    graph.end(graph.node("Cast", mean, to=1), operator)
+
+
+class _Graph:
+    """Nodes of an ONNX graph, each with a name of its own."""
+
+    def __init__(self, scope: Any, container: Any) -> None:  # noqa: ANN401
+        self.scope, self.container = scope, container
+
+    def constant(self, values: NDArray[Any]) -> str:
+        """A number table of the model."""
+        from onnx import TensorProto
+
+        name: str = self.scope.get_unique_variable_name("constant")
+        kind = TensorProto.INT64 if values.dtype.kind == "i" else TensorProto.DOUBLE
+        self.container.add_initializer(name, kind, list(values.shape), values.ravel().tolist())
+        return name
+
+    def nodes(self, kind: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:  # noqa: ANN401
+        """A node with several outputs."""
+        names = [self.scope.get_unique_variable_name(kind.lower()) for _ in range(outputs)]
+        self.container.add_node(kind, list(inputs), names, op_version=OPSET[""], **attributes)
+        return names
+
+    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:  # noqa: ANN401
+        """A node with one output."""
+        return self.nodes(kind, 1, *inputs, **attributes)[0]
+
+    def end(self, name: str, operator: Any) -> None:  # noqa: ANN401
+        """What the step gives on."""
+        self.container.add_node(
+            "Identity", [name], [operator.outputs[0].full_name], op_version=OPSET[""],
+            name=self.scope.get_unique_operator_name("Identity"),
+        )  # fmt: skip

@@ -1,0 +1,155 @@
+"""Who pays for a run: accounts of the user's ledger, or of one that the run has for itself; refused before anything."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tacit.core.errors import BudgetExceeded, InvalidInput, warn_user
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.protocols import Ledger
+from tacit.core.rational import Number
+from tacit.core.spend import Pure
+from tacit.ledger import SCHEME, open_ledger, opened
+from tacit.methods.task import Account
+
+__all__ = ["Payers", "file_name", "look_ahead", "paying"]
+
+Payers = list[tuple[Ledger, str]]
+RUN_ACCOUNT = "this run"
+SIMULATED = "a seed makes a simulation, which must not spend a real budget: leave out the seed, or the ledger"
+
+
+@contextmanager
+def paying(
+    ledger: Ledger | str | Path | None,
+    account: str | None,
+    accounts: Sequence[Account],
+    unit: Unit,
+    adjacency: Adjacency,
+    simulated: bool,
+) -> Iterator[Payers]:
+    """The ledger and the account of everyone who pays: the user's own, or one of this run alone with just its budget.
+
+    Where every holder has an account of its own it is called "<account> <holder>". The ledger is a file, which is made
+    where there is none, or a folder with one ledger per holder. Whoever cannot pay to the end is found out here, before
+    anything is paid; the gate asks again.
+    """
+    several = accounts[0].holder is not None
+    names = [f"{account or 'holder'} {each.holder}" for each in accounts] if several else [account or RUN_ACCOUNT]
+    if ledger is None and account is not None and not several:
+        raise InvalidInput("an account needs a ledger: give the ledger's file too")
+    if ledger is not None and account is None and not several:
+        raise InvalidInput("say which account of the ledger pays")
+    if ledger is not None:
+        if not isinstance(ledger, str | Path) and not callable(getattr(ledger, "charge", None)):
+            raise InvalidInput(f"ledger must be a ledger or the name of its file, got {ledger!r}")
+        if simulated and (isinstance(ledger, str | Path) or ledger.durable):
+            raise InvalidInput(SIMULATED)
+    ceilings = {name: each.ceiling for name, each in zip(names, accounts, strict=True) if each.ceiling is not None}
+    if not ceilings:
+        if ledger is not None:
+            raise InvalidInput("this variant protects nothing and pays nothing: leave out the ledger")
+        yield [(book, name) for book in [open_ledger("unlimited:")] for name in names]
+        return
+    if ledger is None:
+        yield [(book, name) for book in [open_ledger("memory:", ceilings)] for name in names]
+        return
+    with ExitStack() as books:
+        payers: Payers
+        if several and isinstance(ledger, str | Path) and _is_folder(ledger):
+            Path(ledger).mkdir(parents=True, exist_ok=True)
+            payers = [
+                (books.enter_context(opened(Path(ledger) / f"{file_name(each)}.ledger", {each: ceilings[each]})), each)
+                for each in names
+            ]
+        else:
+            # Accounts of one holder each are made where there is no ledger yet; a single one is opened beforehand.
+            book = books.enter_context(opened(ledger, ceilings if several else None))
+            payers = [(book, name) for name in names]
+        _preflight(payers, accounts, unit, adjacency)
+        yield payers
+
+
+def look_ahead(
+    ledger: Ledger | str | Path,
+    account: str,
+    unit: Unit,
+    adjacency: str,
+    epsilon: Number | None,
+) -> None:
+    """Refuse what an account that is there cannot pay, before anything slow: it is asked again once prices are known.
+
+    Where δ is 0 a run costs its ε and nothing less; elsewhere an accountant has the last word, and only the unit is
+    looked at here. What is not there, or no ledger at all, is complained of later.
+
+    >>> from tacit.core.account import Ceiling
+    >>> ledger = open_ledger("memory:", {"clinic": Ceiling(1)})
+    >>> look_ahead(ledger, "clinic", Unit(), Adjacency.REPLACE_ONE, 2)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 2 ...
+    """
+    if not isinstance(ledger, str | Path):
+        if not callable(getattr(ledger, "charge", None)):
+            return
+    elif not SCHEME.match(str(ledger)) and not Path(ledger).is_file():
+        return
+    with opened(ledger) as book:
+        if account not in book.accounts():
+            return
+        _require_unit(book, account, unit, adjacency)
+        if epsilon is not None and book.balance(account).ceiling.delta == 0:
+            book.preflight(account, {f"ahead {uuid.uuid4().hex}": Pure(epsilon)})
+
+
+def _is_folder(place: str | Path) -> bool:
+    """Whether a ledger's place is a folder with one ledger per holder, which may have to be made."""
+    if isinstance(place, str) and ":" in place:
+        return False
+    return Path(place).is_dir() or not (Path(place).exists() or Path(place).suffix)
+
+
+def _preflight(payers: Payers, accounts: Sequence[Account], unit: Unit, adjacency: Adjacency) -> None:
+    """Refuse a run that an account does not carry to its end, or that it does not count for.
+
+    Of many holders that may run dry on the way, one that can pay to the end is enough.
+    """
+    short: list[tuple[str, BudgetExceeded]] = []
+    for (book, name), each in zip(payers, accounts, strict=True):
+        _require_unit(book, name, unit, adjacency)
+        try:
+            book.preflight(name, each.prices)
+        except BudgetExceeded as error:
+            if not each.may_run_dry:
+                raise
+            short.append((name, error))
+    if short and len(short) == len(payers):
+        raise short[0][1]
+    if short:
+        listed = ", ".join(name for name, _ in short[:10]) + (", ..." if len(short) > 10 else "")
+        warn_user(f"{len(short)} of {len(payers)} holders cannot pay for all rounds and will drop out: {listed}")
+
+
+def _require_unit(book: Ledger, name: str, unit: Unit, adjacency: str) -> None:
+    protected = book.privacy_unit(name)
+    if protected != (unit, adjacency):
+        raise InvalidInput(
+            f"account {name!r} counts for {protected[0].in_words} under {protected[1]}, this run protects "
+            f"{unit.in_words} under {adjacency}; ask for what the account protects"
+        )
+
+
+def file_name(account: str) -> str:
+    """A name for an account's file that every system takes; names that would look alike in it are told apart.
+
+    >>> file_name("holder 3"), file_name("north/west")
+    ('holder-3', 'north-west-d2c4fcc3')
+    """
+    plain = account.replace(" ", "-")
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", plain)[:80]
+    return safe if safe == plain and "--" not in plain else f"{safe}-{hashlib.sha256(account.encode()).hexdigest()[:8]}"

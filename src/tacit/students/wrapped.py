@@ -1,0 +1,210 @@
+"""A trained student behind a step: images as rows, a fixed projection, the names of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+
+from tacit.core.samples import in_order
+from tacit.students.weighted import OneEachLabel
+
+__all__ = [
+    "EncodedStudent",
+    "Flatten",
+    "NamedStudent",
+    "Projected",
+    "for_images",
+    "with_encoder",
+    "with_names",
+    "without_names",
+]
+
+# What has samples for its first argument; all else is the student's own affair.
+TAKE_SAMPLES = (
+    "predict_proba", "predict_log_proba", "decision_function", "features", "logits", "learn", "digest", "pretrain",
+)  # fmt: skip
+
+
+class Flatten(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """One row of features per sample, whatever shape a sample has. It learns nothing and keeps nothing.
+
+    >>> Flatten().transform(np.zeros((2, 8, 8))).shape
+    (2, 64)
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Flatten:
+        """Nothing is learned."""
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """The samples, each as one row."""
+        samples = np.asarray(X)
+        return samples.reshape(len(samples), -1)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def for_images(student: Any) -> Any:  # noqa: ANN401
+    """The trained student behind a step that makes rows of images; who takes either stays as it is.
+
+    >>> from tacit.students.weighted import logistic
+    >>> rows = np.array([[0.0, 0.0], [1.0, 1.0]])
+    >>> for_images(logistic().fit(rows, ["no", "yes"])).predict(rows.reshape(2, 2, 1)).tolist()
+    ['no', 'yes']
+    """
+    from sklearn.pipeline import Pipeline
+
+    if hasattr(student, "save_tensors") or isinstance(student, OneEachLabel):
+        return student
+    return Pipeline([("flatten", Flatten()), ("student", student)])
+
+
+class Projected(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Rows minus ``centre``, seen along ``directions`` (d, features), found on public samples once.
+
+    It keeps these arrays and is never fitted again.
+
+    >>> Projected(np.array([1.0, 1.0]), np.array([[0.0, 1.0]])).transform([[5.0, 3.0]]).tolist()
+    [[2.0]]
+    """
+
+    def __init__(self, centre: NDArray[Any], directions: NDArray[Any]) -> None:
+        self.centre = centre
+        self.directions = directions
+
+    @classmethod
+    def components(cls, public: NDArray[Any], most: int) -> Projected:
+        """The principal components of public samples, at most this many.
+
+        >>> Projected.components(np.arange(12.0).reshape(4, 3), 2).directions.shape
+        (2, 3)
+        """
+        from sklearn.decomposition import PCA
+
+        rows = public.reshape(len(public), -1)
+        found = PCA(min(most, *rows.shape), random_state=0).fit(rows)
+        return cls(found.mean_, found.components_)
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Projected:
+        """Nothing is learned."""
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """The rows along the directions."""
+        seen: NDArray[Any] = (np.asarray(X) - self.centre) @ np.asarray(self.directions).T
+        return seen
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class NamedStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A trained student behind its columns' names: a table in another order is put in order, another one refused.
+
+    What has no names is taken as it stands. ``feature_names_in_`` is scikit-learn's name for the names.
+
+    >>> from tacit.core.samples import Named
+    >>> from tacit.students.weighted import logistic
+    >>> student = NamedStudent(logistic().fit([[0.0, 9.0], [1.0, 9.0]], ["no", "yes"]), ("dose", "age"))
+    >>> student.predict(Named(np.array([[9.0, 1.0]]), ("age", "dose"))).tolist()
+    ['yes']
+    >>> student.predict(Named(np.array([[9.0, 1.0]]), ("age", "weight")))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: samples: the columns are not those of the samples that it learned from: ...
+    """
+
+    def __init__(self, student: Any, names: Sequence[str]) -> None:  # noqa: ANN401
+        self.student = student
+        self.names = names
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the columns, in the order in which the student learned from them."""
+        return np.array(list(self.names), dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many columns there are."""
+        return len(self.names)
+
+    def fit(self, X: ArrayLike, y: ArrayLike, **more: Any) -> NamedStudent:  # noqa: ANN401
+        """Train the student again, on a table with the same columns."""
+        self.student.fit(self._ordered(X), y, **more)
+        return self
+
+    def predict(self, X: ArrayLike) -> Any:  # noqa: ANN401
+        """What the student says of every sample."""
+        return self.student.predict(self._ordered(X))
+
+    def _ordered(self, samples: Any) -> Any:  # noqa: ANN401
+        found = in_order(samples, self.names, "samples", "the samples that it learned from")
+        return samples if found is samples else np.asarray(found)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        if name.startswith("__") or name in ("student", "names", "encoder"):
+            raise AttributeError(name)
+        found = getattr(self.student, name)
+        if name not in TAKE_SAMPLES:
+            return found
+        return lambda samples, *rest, **more: found(self._ordered(samples), *rest, **more)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class EncodedStudent(NamedStudent):
+    """A trained student behind the encoder of its samples: it takes tables, texts or images as they were given.
+
+    >>> from tacit.students.weighted import logistic
+    >>> class Lengths:
+    ...     names = None
+    ...     def encode(self, samples):
+    ...         return np.array([[float(len(each))] for each in samples])
+    >>> EncodedStudent(logistic().fit([[1.0], [9.0]], ["short", "long"]), Lengths()).predict(["a", "a long text"])
+    array(['short', 'long'], dtype='<U5')
+    """
+
+    def __init__(self, student: Any, encoder: Any) -> None:  # noqa: ANN401
+        self.student = student
+        self.encoder = encoder
+
+    @property
+    def names(self) -> Sequence[str]:  # type: ignore[override]
+        """The names of the columns, where there are any."""
+        return self.encoder.names or ()
+
+    def _ordered(self, samples: Any) -> Any:  # noqa: ANN401
+        return self.encoder.encode(samples)
+
+
+def with_encoder(student: Any, encoder: Any) -> Any:  # noqa: ANN401
+    """The student behind the encoder of its samples, if they have one.
+
+    >>> with_encoder("a student", None)
+    'a student'
+    """
+    return student if encoder is None else EncodedStudent(without_names(student), encoder)
+
+
+def with_names(student: Any, names: Sequence[str] | None) -> Any:  # noqa: ANN401
+    """The student behind the names of its columns, if they have any.
+
+    >>> with_names("a student", None)
+    'a student'
+    """
+    return student if names is None else NamedStudent(student, tuple(names))
+
+
+def without_names(student: Any) -> Any:  # noqa: ANN401
+    """The student itself.
+
+    >>> without_names(with_names("a student", ["age"]))
+    'a student'
+    """
+    return student.student if isinstance(student, NamedStudent) else student

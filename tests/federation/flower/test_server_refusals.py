@@ -1,0 +1,125 @@
+"""What a node does not answer, over Flower's messages: one closed word, whatever its records are."""
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs tacit[federated]")
+
+from flwr.app import Message
+
+from tacit.core.account import Ceiling
+from tacit.core.codec import encode
+from tacit.core.errors import InvalidInput
+from tacit.federation.flower.client import client_app, configured_node
+from tacit.federation.flower.server import FlowerExchange
+from tacit.federation.flower.simulated import InProcessGrid, contexts
+from tacit.federation.flower.transport import content_of, payload_of
+from tacit.federation.messages import RefusalReason, Request, read_response
+from tacit.ledger.memory import MemoryLedger
+from tacit.ledger.policy import Rules
+from tacit.wire import ask_to_bytes, read_ask, read_release
+from tests.federation.federation import RULES, nodes
+from tests.federation.flower.test_simulated import TERMS, ask, federated
+
+__all__ = ["ask"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rules": dataclasses.replace(RULES, methods=("privatekt",))}, RefusalReason.METHOD),
+        ({"rules": dataclasses.replace(RULES, mechanisms=("PermuteAndFlip",))}, RefusalReason.MECHANISM),
+        ({"rules": dataclasses.replace(RULES, purposes=("research",))}, RefusalReason.PURPOSE),
+        ({"rules": dataclasses.replace(RULES, participants=5)}, RefusalReason.PARTICIPANTS),
+        ({"classes": tuple("abcdefghij")}, RefusalReason.CLASSES),
+        ({"ledger": MemoryLedger({"site 0": Ceiling("0.5")})}, RefusalReason.BUDGET),
+        ({"ledger": None, "seed": None}, RefusalReason.FAILED),
+    ],
+)
+def test_a_node_refuses_what_its_own_policy_does_not_allow(ask, change, reason):
+    node = dataclasses.replace(nodes(4)[0], **change)
+    assert read_response(node.reply(Request("r", 0, 4, ask_to_bytes(ask)).to_bytes())).answer is reason
+
+
+def test_a_refusal_says_the_same_whatever_the_records_are(ask):
+    said = set()
+    for place in range(4):
+        node = dataclasses.replace(nodes(4)[place], name="site", rules=Rules(("fedmd",), ("x",), ("y",), 1))
+        said.add(node.reply(Request("r", 0, 4, ask_to_bytes(ask)).to_bytes()))
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"hello", encode({"run": "r"}), Request("r", 0, 4, b"no question").to_bytes(), encode([1] * 9)]
+)
+def test_a_node_is_not_upset_by_what_is_not_a_question(payload):
+    assert read_response(nodes(4)[0].reply(payload)).answer is RefusalReason.QUESTION
+
+
+def test_a_node_with_more_records_than_the_public_believes_does_not_fit_the_question():
+    crowd = {"holders": "records", "nodes": 60, "records": 60, "queries": 12}
+    asked = []
+    with pytest.raises(InterruptedError):
+        federated(lambda question: asked.append(question) or interrupted(), **crowd)
+    node = nodes(30, records=60)[0]
+    question = ask_to_bytes(asked[0])
+    # Two records send two messages; where one is the most, none can be sent, and the payment buys them later.
+    refused = node.reply(Request("r", 0, 60, question, records=1).to_bytes())
+    assert read_response(refused).answer is RefusalReason.QUESTION
+    answer = read_response(node.reply(Request("r", 0, 60, question, records=2).to_bytes())).answer
+    assert len(read_release(answer, asked[0], "site", 2).value) == 2
+    assert node.ledger.balance(node.account).payments == 1
+
+
+def interrupted():
+    raise InterruptedError
+
+
+def test_a_failure_tells_the_operator_and_nobody_else(ask, caplog):
+    def broken(self, samples):
+        raise RuntimeError(f"the secret is {samples[0].tolist()}")
+
+    node = nodes(4)[0]
+    question = read_ask(ask_to_bytes(ask))
+    with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(type(question.representation), "encode", broken)
+        sent = node.reply(Request("r", 0, 4, ask_to_bytes(ask)).to_bytes())
+    assert b"secret" not in sent
+    assert read_response(sent).answer is RefusalReason.QUESTION
+
+
+def test_a_client_app_turns_every_exception_into_one_word():
+    def nowhere(context):
+        raise OSError("/home/someone/records.csv: the patient Ada is missing")
+
+    grid = InProcessGrid(client_app(nowhere), contexts(1), keep=True)
+    message = Message(content_of(b"hello"), 1, "query.answer")
+    (reply,) = grid.send_and_receive([message], timeout=1)
+    assert read_response(payload_of(reply)).answer is RefusalReason.FAILED
+    assert b"Ada" not in payload_of(reply)
+
+
+def test_a_node_is_found_by_its_own_configuration_only():
+    context = contexts(1)[0]
+    context.node_config = {}
+    context.run_config = {"tacit-node": "/somewhere/else.toml", "simulation": "digits", "partition-id": 0}
+    with pytest.raises(KeyError):
+        configured_node(context)
+    # A node with a file of its own is no simulation, whatever a run says.
+    context.node_config = {"tacit-node": "/nowhere/node.toml", "partition-id": 0, "num-partitions": 1}
+    with pytest.raises(InvalidInput, match="cannot read"):
+        configured_node(context)
+
+
+def test_a_simulation_takes_its_parts_from_what_the_run_names():
+    there = contexts(4)
+    for context in there:
+        context.run_config = {"simulation": "digits", "seed": 7}
+    exchange = FlowerExchange(InProcessGrid(client_app(configured_node), there), "r", TERMS)
+    run = federated(exchange)
+    assert run.guarantee.simulation
+    again = FlowerExchange(InProcessGrid(client_app(configured_node), there), "r", TERMS)
+    np.testing.assert_array_equal(run.probabilities, federated(again).probabilities)

@@ -1,0 +1,56 @@
+"""What a node keeps of a FedMD run: what it was paid to learn from, and nothing else."""
+
+import numpy as np
+import pytest
+
+from tacit.core.account import Ceiling
+from tacit.core.errors import InvalidInput
+from tacit.federation.node.steps import FolderMemory, NodeMemory
+from tacit.ledger.memory import MemoryLedger
+from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.responses import Responses
+from tacit.methods.fedmd.form import PredictionForm
+from tacit.methods.fedmd.holder import RandomizedParty
+from tacit.methods.fedmd.study import ConsensusStore
+from tacit.methods.fedmd.wire import Feedback, PredictAsk, array_digest
+from tacit.private.gate import Gate
+from tacit.private.records import Private, Records
+from tacit.students.refitted import Refitted
+from tacit.students.weighted import logistic
+
+PUBLIC = np.arange(4.0)[:, None]
+ROWS = np.arange(4)
+
+
+def agreed(number):
+    return Feedback(number, ROWS, np.full((4, 2), 0.5, dtype=np.float32))
+
+
+def asked(room, gate, number):
+    feedback = agreed(number - 1) if number else None
+    form, noise = PredictionForm("argmax", 2), Responses(GeneralizedRandomizedResponse(2, 1, 1), 4)
+    ask = PredictAsk(number, ROWS, form, noise, array_digest(PUBLIC), feedback, "labels", f"run round {number}")
+    records = Private(Records(np.array([[0.0], [3.0]]), np.array([0, 1])))
+    return room.answer(ask, RandomizedParty(records, gate, room.study()).answer)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_was_agreed_on_is_kept_for_rounds_that_were_paid_for_only(folder, tmp_path):
+    """After one paid answer every further round could be told for nothing, up to a full disk."""
+    memory = FolderMemory(tmp_path / "agreements") if folder else NodeMemory()
+    room = ConsensusStore(lambda: Refitted(logistic(), 2), PUBLIC, memory)
+    gate = Gate(MemoryLedger({"clinic": Ceiling(100)}), "clinic")
+    with pytest.raises(InvalidInput, match="took no part"):
+        room.conclude("run", agreed(0))
+    for number in range(3):
+        asked(room, gate, number)
+        with pytest.raises(InvalidInput, match="took no part"):
+            room.conclude("run", agreed(number + 1))
+        room.conclude("run", agreed(number))
+        with pytest.raises(InvalidInput, match="took no part"):
+            room.conclude("run", agreed(number + 1))
+    # A round that is asked again does not take back how far the run has come.
+    asked(room, gate, 0)
+    room.conclude("run", agreed(2))
+    with pytest.raises(InvalidInput, match="took no part"):
+        room.conclude("another run", agreed(0))

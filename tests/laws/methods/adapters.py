@@ -1,0 +1,272 @@
+"""Every method in every place where it runs, behind one shape, so that a law is one test over all of them.
+
+A case is an options object and a few arguments of ``tacit.distill``. One function runs all of them in one process, one
+all of them over nodes through Flower's messages; a law knows no method.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs tacit[federated]")
+
+import tacit
+from tacit.core.account import Ceiling, Rule
+from tacit.core.guarantee import Unit
+from tacit.datasets.classes import class_indices
+from tacit.federation.coordinator import RoundPolicy
+from tacit.federation.flower.client import client_app
+from tacit.federation.flower.secure_aggregation import FlowerMasked
+from tacit.federation.flower.server import FlowerExchange
+from tacit.federation.flower.simulated import InProcessGrid, contexts
+from tacit.federation.journal import Journal
+from tacit.federation.keys import SigningIdentity
+from tacit.federation.node.node import Node
+from tacit.federation.node.steps import FolderMemory, Masking, NodeMemory
+from tacit.ledger.memory import MemoryLedger
+from tacit.ledger.policy import Rules
+from tacit.ledger.sqlite import SqliteLedger
+from tacit.methods.fedmd.study import ConsensusStore, Schedule
+from tacit.private.records import Private, Records
+from tacit.students.refitted import Refitted
+from tacit.students.weighted import logistic
+
+__all__ = ["ADAPTERS", "CLASSES", "Adapter", "Funds", "in_file"]
+
+HOLDERS = 3
+HOLDER = Unit.whole_holder()
+CLASSES = ("a", "b", "c")
+
+
+class Funds:
+    """Accounts with ceilings, in the kind of ledger that a law wants: in memory, in a file, or of a third party."""
+
+    def __init__(
+        self, ceilings: Mapping[str, Ceiling], make: Callable[[Mapping[str, Ceiling]], Any] = MemoryLedger
+    ) -> None:
+        self.ceilings = dict(ceilings)
+        self.ledger = make(ceilings)
+
+    def payments(self) -> dict[str, int]:
+        """How often each account has paid."""
+        return {account: self.ledger.balance(account).payments for account in self.ceilings}
+
+    def spent(self) -> dict[str, Fraction]:
+        """The ε that each account has paid."""
+        return {account: self.ledger.balance(account).spent.epsilon for account in self.ceilings}
+
+
+def in_file(folder: Path) -> Callable[[Mapping[str, Ceiling]], SqliteLedger]:
+    """Makes a durable ledger, as a site has it."""
+    return lambda ceilings: SqliteLedger.create(folder / "real.ledger", ceilings)
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    """One method in one place: its ``options``, and ``more`` arguments of a run.
+
+    Each of ``accounts`` pays ``payments`` times in a run. With ``delta_options`` the run spends its δ. ``magic`` is an
+    option and a value that it does not have. ``sets`` says that every record has a set of labels.
+    """
+
+    name: str
+    options: Any
+    epsilon: Any = 8
+    delta: Any = 0
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    accounts: tuple[str, ...] = ("account",)
+    payments: int = 1
+    unit: Unit = Unit()  # noqa: RUF009
+    federated: bool = False
+    sets: bool = False
+    may_run_dry: bool = False  # holders that cannot pay any more leave, and the others go on
+    budget: tuple[Any, Any] | None = None  # the account's (ε, δ) where it is not the run's
+    delta_options: Mapping[str, Any] | None = None
+    gaussian: bool = False  # whether its δ is that of Gaussian noise
+    magic: tuple[str, Any] = ("student", "magic")
+
+    def run(self, private: Any, public: Any, epsilon: Any = None, delta: Any = None, **given: Any) -> tacit.Run:
+        """The run, with the adapter's own options or with others beside them."""
+        settings = {"classes": CLASSES, "request": "r"} | {
+            name: given.pop(name) for name in ("classes", "request") if name in given
+        }
+        place = {name: given.pop(name, None) for name in ("funds", "seed", "folder")}
+        own = {each.name: getattr(self.options, each.name) for each in dataclasses.fields(self.options)}
+        # An options object, or a name with options beside it: both ways to say the same.
+        method = {"method": self.options} if not given else {"method": self.options.name, **(own | given)}
+        run = over_nodes if self.federated else in_one_process
+        return run(
+            self, private, public, self.epsilon if epsilon is None else epsilon, **place, **settings, **method,
+            delta=self.delta if delta is None else delta,
+        )  # fmt: skip
+
+    def ceiling(self, part: Fraction | int = 1) -> Ceiling:
+        """What an account needs for a run, or this part of it."""
+        epsilon, delta = self.budget or (self.epsilon, self.delta)
+        return Ceiling(Fraction(str(epsilon)) * part, Fraction(str(delta)) * part, Rule.PLANNED, self.unit)
+
+    def funds(self, part: Fraction | int = 1, **more: Any) -> Funds:
+        """Every account of the method with what a run needs, or with this part of it."""
+        return Funds(dict.fromkeys(self.accounts, self.ceiling(part)), **more)
+
+    def units(self, private: Any) -> int:
+        """How many there are of what is protected."""
+        return HOLDERS if self.unit.holder else len(private[1])
+
+
+def in_one_process(case, private, public, epsilon, *, funds, seed, folder, **given):
+    """The run of a case whose records are all here."""
+    samples, labels = private
+    paid = {} if funds is None else {"ledger": funds.ledger, "account": case.accounts[0].split()[0]}
+    return tacit.distill(
+        (samples, [{each} for each in labels] if case.sets else labels), public, epsilon, seed=seed,
+        # Each holder has each third record, and with it records of all classes.
+        holders=np.arange(len(samples)) % HOLDERS, checkpoint=folder, **paid, **case.more, **given,
+    )  # fmt: skip
+
+
+SITES = tuple(f"site {place}" for place in range(HOLDERS))
+TERMS = RoundPolicy(expected=HOLDERS, at_least=2, deadline=10, grace=0.3, patience=0.3, records=1000)
+RULES = Rules(
+    methods=("privatekt", "pate", "fedmd", "rknn", "class_sums"),
+    mechanisms=(
+        "RandomizedLabels", "DiscreteGaussianNoise", "DiscreteLaplaceNoise", "DistributedLaplace", "Responses",
+        "SubsetSelection", "GeneralizedRandomizedResponse", "RoundedGaussianNoise", "DistributedGaussian",
+    ),
+    purposes=("reverse k-NN labels", "PrivateKT labels", "PATE votes", "FedMD predictions",
+              "FedMD on reverse k-NN votes", "class sums"),
+    participants=2,
+)  # fmt: skip
+
+
+@cache
+def _identities() -> dict[str, SigningIdentity]:
+    return {name: SigningIdentity.new() for name in SITES}
+
+
+def over_nodes(case, private, public, epsilon, *, funds, seed, folder, request, **given):
+    """The run of a case over nodes that hold a part of the records each, through Flower's messages."""
+    samples, labels = private
+    known = class_indices(np.asarray(labels), np.asarray(CLASSES), "private labels")
+    known = np.eye(len(CLASSES), dtype=bool)[known] if case.sets else known
+    ledger = MemoryLedger(dict.fromkeys(SITES, Ceiling(10**6, "1/2"))) if funds is None else funds.ledger
+    peers = {name: each.public for name, each in _identities().items()}
+
+    def memory(what: str) -> Any:
+        return NodeMemory() if folder is None else FolderMemory(folder / what)
+
+    nodes = [
+        Node(
+            name, CLASSES, Private(Records(samples[place::HOLDERS], known[place::HOLDERS])), RULES, ledger, name,
+            room=ConsensusStore(lambda: Refitted(logistic(), len(CLASSES)), public, memory(f"{name} agreements")),
+            masking=Masking(_identities()[name], peers, memory(f"{name} masking")), seed=seed,
+        )
+        for place, name in enumerate(SITES)
+    ]  # fmt: skip
+    app = client_app(lambda context: nodes[context.node_config["partition-id"]])
+    grid = InProcessGrid(app, contexts(HOLDERS, SITES))
+    journal = None if folder is None else Journal.open(folder / "journal", "a recipe")
+    more = dict(case.more)
+    holders = more.pop("holders", "sites")
+    exchange: Any
+    if more.get("trust") == "masked":
+        exchange = FlowerMasked(grid, request, TERMS, peers, journal)
+    else:
+        exchange = FlowerExchange(grid, request, TERMS, journal)
+    there = tacit.Nodes(
+        exchange, nodes=HOLDERS, records=90, holders=holders, deliver=getattr(exchange, "deliver", None)
+    )
+    return tacit.distill(None, public, epsilon, exchange=there, request=request, **more, **given)
+
+
+def _in_process() -> list[Adapter]:
+    holders = {"accounts": tuple(f"holder {n}" for n in range(HOLDERS))}
+    gaussian = {"delta_options": {"mechanism": "gaussian"}, "gaussian": True}
+
+    def rknn(**options: Any) -> Any:
+        return tacit.ReverseKNN(**({"queries": 6, "student": "logistic"} | options))
+
+    def fedmd(variant: str, **options: Any) -> Any:
+        return tacit.FedMD(
+            variant=variant, rounds=2, queries=20, models=["logistic"], schedule=Schedule(1, 1, 1), **options
+        )
+
+    parties = holders | {"magic": ("models", ["magic"])}
+    return [
+        Adapter("rknn", rknn(), **gaussian),
+        Adapter("rknn soft", rknn(labels="soft"), **gaussian),
+        Adapter("rknn proportions", rknn(labels="proportions"), **gaussian),
+        Adapter("rknn two iterations", rknn(iterations=2), payments=2),
+        Adapter("rknn local", rknn(), more={"trust": "local"}),
+        Adapter("rknn shuffle", rknn(), delta="1e-6", more={"trust": "shuffle"}, delta_options={}),
+        Adapter("rknn multi-label", rknn(max_labels=1), sets=True, **gaussian),
+        Adapter("privatekt", tacit.PrivateKT(rounds=3, participation=1, model=logistic()), 60, payments=3, unit=HOLDER,
+                may_run_dry=True, delta_options={"rounds": 12}, **holders, magic=("model", "magic")),
+        Adapter("fedmd rknn", fedmd("rknn"), **parties),
+        Adapter("fedmd response", fedmd("response"), 200, payments=2, unit=HOLDER, delta_options={}, **parties),
+        Adapter("fedmd ldp", fedmd("ldp"), 200, payments=2, unit=HOLDER, delta_options={}, gaussian=True, **parties),
+        Adapter("fedmd nfdp", fedmd("nfdp", subset=5), None, budget=("1e-6", "0.2"), **parties),
+        Adapter("fedmd np", fedmd("np"), None, payments=0, budget=("1e-6", 0), **parties),
+        Adapter("class sums", tacit.ClassSums(), delta_options={}, gaussian=True),
+        Adapter("class sums, least squares", tacit.ClassSums(components=2, fit="least-squares"), delta_options={},
+                gaussian=True),
+        Adapter("auto, pure", tacit.Auto()),
+        Adapter("auto, a table", tacit.Auto(), delta="1e-5", delta_options={}, gaussian=True),
+        # Two pixels by two, whose clouds are far apart: votes in three rounds, and sums in two.
+        Adapter("auto, images", tacit.Auto(), 80, delta="1e-5", delta_options={}, gaussian=True, payments=3,
+                more={"data_kind": "images"}),
+        Adapter("auto, pure images", tacit.Auto(), 200, payments=3, more={"data_kind": "images"}),
+        Adapter("auto, sums of images", tacit.Auto(releases="sums"), 20, delta="1e-5", delta_options={}, gaussian=True,
+                payments=2, more={"data_kind": "images"}),
+        Adapter("pate", tacit.PATE(), 40, **gaussian),
+        Adapter("pate gnmax", tacit.PATE(mechanism="laplace"), 40, delta_options={"mechanism": "gnmax"},
+                gaussian=True),
+    ]  # fmt: skip
+
+
+def _over_nodes() -> list[Adapter]:
+    nodes = {"accounts": SITES, "federated": True}
+    masked = {"more": {"trust": "masked"}}
+    gaussian = {"delta_options": {"mechanism": "gaussian"}, "gaussian": True}
+
+    def rknn(**options: Any) -> Any:
+        return tacit.ReverseKNN(queries=6, **options)
+
+    def fedmd(variant: str) -> Any:
+        return tacit.FedMD(variant=variant, rounds=2, queries=20)
+
+    return [
+        Adapter("rknn sites, federated", rknn(), **nodes, **gaussian),
+        Adapter("rknn soft, federated", rknn(labels="soft"), **nodes, **gaussian),
+        Adapter("rknn proportions, federated", rknn(labels="proportions"), **nodes, **gaussian),
+        Adapter("rknn two iterations, federated", rknn(iterations=2), payments=2, **nodes),
+        Adapter("rknn records, federated", rknn(), more={"holders": "records"}, **nodes),
+        Adapter("rknn masked, federated", rknn(), **masked, **nodes),
+        Adapter("rknn multi-label, federated", rknn(max_labels=1), sets=True, **nodes, **gaussian),
+        Adapter("rknn multi-label masked, federated", rknn(max_labels=1), sets=True, **masked, **nodes),
+        Adapter("rknn two iterations masked, federated", rknn(iterations=2), payments=2, **masked, **nodes),
+        Adapter("class sums, federated", tacit.ClassSums(), 80, more={"trust": "local"}, delta_options={},
+                gaussian=True, **nodes),
+        Adapter("class sums masked, federated", tacit.ClassSums(), 80, delta_options={}, gaussian=True, **masked,
+                **nodes),
+        Adapter("auto, federated", tacit.Auto(), **nodes),
+        Adapter("auto, sums, federated", tacit.Auto(releases="sums"), 80, **masked, **nodes),
+        Adapter("pate, federated", tacit.PATE(), 200, unit=HOLDER, more={"trust": "local"}, **nodes),
+        Adapter("pate masked, federated", tacit.PATE(), 200, unit=HOLDER, **masked, **nodes),
+        Adapter("privatekt, federated", tacit.PrivateKT(rounds=3, participation=1, model="logistic"), 60, payments=3,
+                unit=HOLDER, magic=("model", "magic"), may_run_dry=True, delta_options={"rounds": 12}, **nodes),
+        Adapter("fedmd rknn, federated", fedmd("rknn"), **nodes),
+        Adapter("fedmd response, federated", fedmd("response"), 200, payments=2, unit=HOLDER, delta_options={},
+                **nodes),
+        Adapter("fedmd ldp, federated", fedmd("ldp"), 200, payments=2, unit=HOLDER, delta_options={}, gaussian=True,
+                **nodes),
+    ]  # fmt: skip
+
+
+ADAPTERS = {each.name: each for each in (*_in_process(), *_over_nodes())}

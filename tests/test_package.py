@@ -1,0 +1,97 @@
+"""What is installed: the core brings neither torch nor Flower, and wheel and sdist work in a clean environment."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# What an extra brings, and the core must not.
+HEAVY = {"torch", "flwr", "ray", "grpcio", "onnx", "onnxruntime", "umap-learn", "numba", "matplotlib", "pandas"}
+
+
+def name_of(requirement):
+    return re.match(r"[A-Za-z0-9._-]+", requirement)[0].lower().replace("_", "-")
+
+
+def core():
+    """Every package that an installation without extras brings, by what the installed packages say they need."""
+    requirements = pytest.importorskip("packaging.requirements", reason="packaging is not installed")
+    waiting = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    found = set()
+    while waiting:
+        requirement = requirements.Requirement(waiting.pop())
+        wanted = [requirement.marker is None or requirement.marker.evaluate({"extra": each})
+                  for each in ("", *requirement.extras)]  # fmt: skip
+        if any(wanted) and name_of(requirement.name) not in found:
+            found.add(name_of(requirement.name))
+            waiting += [each for each in metadata.requires(requirement.name) or [] if "extra ==" not in each]
+    return found
+
+
+def test_the_core_brings_neither_torch_nor_flower():
+    brought = core()
+    assert {"numpy", "scikit-learn", "typer"} <= brought
+    assert not brought & HEAVY
+    assert len(brought) < 45
+
+
+def test_the_extras_that_the_doctor_knows_are_those_of_the_package():
+    from tacit.cli.doctor import EXTRAS
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"all"}
+
+
+def test_every_package_of_an_extra_has_a_tested_version():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    tested = {name_of(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if line[:1].isalpha()}
+    for extra, requirements in extras.items():
+        for each in requirements:
+            assert name_of(each) in tested | {"tacit"}, (extra, each)
+
+
+def run(*command, folder):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_wheel_and_sdist_work_in_a_clean_environment(tmp_path):
+    built = tmp_path / "dist"
+    try:
+        run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path / "there",
+            "hatchling", folder=tmp_path)  # fmt: skip
+    except AssertionError:
+        pytest.skip("no package index can be reached")
+    run(sys.executable, "-m", "venv", tmp_path / "clean", folder=tmp_path)
+    python = tmp_path / "clean" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "hatchling", "build", folder=tmp_path)
+    run(python, "-m", "build", "--no-isolation", "--outdir", built, ROOT, folder=tmp_path)
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert "tacit/py.typed" in names or any(name.endswith("__init__.pyi") for name in names)
+        assert not any(name.startswith(("tests/", "benchmarks/")) for name in names)
+    for number, package in enumerate((wheel, sdist)):
+        place = tmp_path / f"installed-{number}"
+        run(sys.executable, "-m", "venv", place, folder=tmp_path)
+        run(place / "bin" / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", package,
+            folder=tmp_path)  # fmt: skip
+        assert run(place / "bin" / "tacit", "--version", folder=tmp_path).startswith("tacit ")
+        doctor = run(place / "bin" / "tacit", "doctor", folder=tmp_path)
+        assert "pip install 'tacit[torch]'" in " ".join(doctor.split())
+        installed = run(place / "bin" / "python", "-m", "pip", "list", folder=tmp_path).lower()
+        assert not any(re.search(rf"^{heavy}\s", installed, re.MULTILINE) for heavy in HEAVY)
+        example = "import tacit; p = tacit.digits(); print(tacit.distill((p.private_samples, p.private_labels), " \
+                  "p.public_samples, 1.0, classes=range(10)).guarantee)"  # fmt: skip
+        assert "epsilon = 1" in run(place / "bin" / "python", "-c", example, folder=tmp_path)
