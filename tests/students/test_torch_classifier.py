@@ -10,7 +10,7 @@ from tacit.datasets.digits import digits  # noqa: E402
 from tacit.students import torch_classifier  # noqa: E402
 from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, build  # noqa: E402
 from tacit.students.torch_classifier import TorchClassifier  # noqa: E402
-from tacit.students.torch_tensors import read_tensors, write_tensors  # noqa: E402
+from tacit.students.torch_tensors import kind_of, read_tensors, write_tensors  # noqa: E402
 from tacit.students.weighted import fit_soft  # noqa: E402
 
 PARTS = digits()
@@ -221,6 +221,33 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert torch.equal(tensors["a"], torch.arange(4))
 
 
+def test_equal_tensors_are_equal_files(tmp_path):
+    # With two entries in its head the library wrote one of two orders: all equal once in 2 ** 19 times.
+    files = [tmp_path / f"{each}.safetensors" for each in range(20)]
+    for file in files:
+        write_tensors(file, "kind", {"b": torch.ones(2), "a": torch.arange(4)}, {"n": 1, "m": "x"})
+    assert len({file.read_bytes() for file in files}) == 1
+
+
+def test_a_file_of_the_first_stage_is_still_read(tmp_path):
+    from safetensors.torch import save_file
+
+    file = tmp_path / "old.safetensors"
+    save_file({"a": torch.arange(4)}, file, metadata={"format": "kind", "words": '{"n": 1}'})
+    assert kind_of(file) == "kind"
+    assert read_tensors(file, "kind", "thing")[1] == {"n": 1}
+
+
+@pytest.mark.parametrize("entry", ["[]", "no JSON", "{}", '{"format": "kind"}'])
+def test_a_head_that_is_no_head_is_told(tmp_path, entry):
+    from safetensors.torch import save_file
+
+    file = tmp_path / "odd.safetensors"
+    save_file({"a": torch.arange(4)}, file, metadata={"tacit": entry})
+    with pytest.raises(InvalidInput, match="not a thing"):
+        read_tensors(file, "kind", "thing")
+
+
 @pytest.mark.parametrize("damage", ["kind", "cut", "missing", "words"])
 def test_tensors_that_are_not_ours_are_refused(damage, tmp_path):
     from safetensors.torch import save_file
@@ -240,10 +267,10 @@ def test_tensors_that_are_not_ours_are_refused(damage, tmp_path):
 def test_a_student_with_weights_of_another_shape_is_refused(tmp_path):
     file = tmp_path / "student.safetensors"
     TorchClassifier("linear", epochs=1).fit(X, Y).save_tensors(file)
-    tensors, words = read_tensors(file, torch_classifier.FORMAT, "student")
-    write_tensors(file, torch_classifier.FORMAT, tensors, words | {"classes": [1, 2]})
+    tensors, words = read_tensors(file, TorchClassifier.format, "student")
+    write_tensors(file, TorchClassifier.format, tensors, words | {"classes": [1, 2]})
     with pytest.raises(InvalidInput, match="not a student that can be read"):
         TorchClassifier.load_tensors(file)
-    write_tensors(file, torch_classifier.FORMAT, tensors, words | {"parameters": {"oracle": 1}})
+    write_tensors(file, TorchClassifier.format, tensors, words | {"parameters": {"oracle": 1}})
     with pytest.raises(InvalidInput, match="not a student that can be read"):
         TorchClassifier.load_tensors(file)
