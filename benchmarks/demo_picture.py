@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import tacit
-from tacit.report.picture import draw_queries
+from tacit.report.charts import draw_queries
 
 TARGET = Path(__file__).parents[1] / "docs" / "results" / "demo-queries.png"
 

@@ -32,11 +32,9 @@ import tacit
 from tacit.core.account import Ceiling
 from tacit.datasets.digits import digits
 from tacit.federation.coordinator import RoundPolicy
-from tacit.federation.flower.client import client_app
+from tacit.federation.flower.client import RULES, InProcessGrid, client_app, contexts, simulated_node
 from tacit.federation.flower.processes import QUIET
-from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import RULES, InProcessGrid, contexts, simulated_node
-from tacit.federation.flower.transport import content_of, payload_of
+from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.keys import OVERHEAD
 from tacit.federation.messages import ANSWER, Response
 from tacit.federation.node.node import Node
@@ -44,7 +42,7 @@ from tacit.ledger import open_ledger
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.private.records import Private, Records
-from tacit.runs.machine import machine
+from tacit.runs.folders import machine
 
 SIZES = (10, 100, 1000, 10_000)
 RAY_SIZES = (10, 100, 1000)

@@ -28,7 +28,7 @@ from tacit.ledger import account, database
 from tacit.ledger.entries import EntryKind, payment
 from tacit.ledger.heads import HeadMemory, Heads
 from tacit.ledger.sqlite import SqliteLedger
-from tacit.runs.machine import machine
+from tacit.runs.folders import machine
 
 ENTRIES = (10, 1000, 100_000)
 CHARGES = 15

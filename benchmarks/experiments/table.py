@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.errors import InvalidInput
-from tacit.runs.machine import machine, versions
+from tacit.runs.folders import machine, versions
 
 __all__ = ["Result", "Row", "shown", "write_result"]
 

@@ -43,11 +43,11 @@ def test_import_contracts_hold(tree):
         ("methods/rknn/wire.py", "import tacit.private.gate", "Coordinators and wires"),
         ("methods/privatekt/coordinator.py", "import tacit.methods.privatekt.holder", "Coordinators and wires"),
         ("methods/privatekt/knowledge.py", "import tacit.private.records", "Coordinators and wires"),
-        ("report/picture.py", "import tacit.private.records", "Only holders, simulations and audits"),
+        ("report/charts.py", "import tacit.private.records", "Only holders, simulations and audits"),
         ("cli/demo.py", "import tacit.private.gate", "Only holders, simulations and audits"),
         ("federation/flower/server.py", "import tacit.federation.node.node", "The coordinator's end of an exchange"),
         (
-            "federation/flower/secure_aggregation.py",
+            "federation/flower/summed.py",
             "import tacit.ledger.memory",
             "The coordinator's end of an exchange",
         ),

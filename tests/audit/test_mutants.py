@@ -4,8 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.audit.auditor import audit
-from tacit.audit.catalog import MECHANISMS, PROTOCOLS
+from tacit.audit.auditor import MECHANISMS, PROTOCOLS, audit
 from tacit.audit.mutants import MUTANTS
 from tacit.core.randomness import SeededRandomness
 

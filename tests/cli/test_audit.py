@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tacit.audit.catalog import MECHANISMS
+from tacit.audit.auditor import MECHANISMS
 from tacit.audit.mutants import MUTANTS
 from tacit.cli.audit import audit
 from tacit.cli.screen import console

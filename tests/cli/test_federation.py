@@ -6,8 +6,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.cli import main
 from tacit.core.errors import InvalidInput
-from tacit.federation.collector.service_config import read_service_config
-from tacit.federation.node.files import read_node_file, read_peers
+from tacit.federation.settings import read_node_file, read_peers, read_service_config
 from tacit.ledger.policy import read_policy, read_rules
 from tacit.runs.federation import JOB_EXAMPLE, read_job
 
@@ -124,8 +123,8 @@ def test_the_status_of_a_node_and_of_a_job(hub, tmp_path, capsys):
 
 def test_a_person_lists_approves_and_declines_jobs(tmp_path, capsys):
     from tacit.core.spend import Pure
-    from tacit.federation.node.approvals import ApprovalRequest, Approvals
-    from tacit.federation.node.files import NODE_EXAMPLE
+    from tacit.federation.node.refusals import ApprovalRequest, Approvals
+    from tacit.federation.settings import NODE_EXAMPLE
 
     file = tmp_path / "node.toml"
     file.write_text(NODE_EXAMPLE)

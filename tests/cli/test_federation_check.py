@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.cli import main
 from tacit.cli.federation_check import findings
-from tacit.cli.federation_files import new_coordinator, new_node, new_service
+from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 from tacit.federation.certificates import make_authority, make_server_certificate
 from tacit.federation.collector.service import make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
@@ -199,7 +199,7 @@ def test_an_expired_coordinator_and_a_wrong_clock_are_said(tmp_path, hub, north,
     soon = [each.words for each in findings(file) if each.state == "soon"]
     assert any("expires in 9 days" in words for words in soon)
     assert wrong(file) == {}
-    monkeypatch.setattr("tacit.federation.reach.seconds_ahead", lambda date: 400.0)
+    monkeypatch.setattr("tacit.federation.collector.client.seconds_ahead", lambda date: 400.0)
     assert "400 seconds ahead" in wrong(file)["clock"]
 
 

@@ -246,15 +246,15 @@ def test_a_skops_file_with_its_card(here):
 
 def test_a_model_that_differs_from_its_student_is_not_written(here, monkeypatch, capsys):
     pytest.importorskip("skl2onnx", reason="tacit[export] is not installed")
-    import tacit.runs.onnx_export
+    import tacit.runs.export
 
-    exact = tacit.runs.onnx_export.onnx_predictions
+    exact = tacit.runs.export.onnx_predictions
 
     def off(model, samples):
         labels, chances = exact(model, samples)
         return np.roll(labels, 1), chances
 
-    monkeypatch.setattr("tacit.runs.onnx_export.onnx_predictions", off)
+    monkeypatch.setattr("tacit.runs.export.onnx_predictions", off)
     assert run("export", "named", "--onnx", "--out", "model", "--check", "new.csv") == 2
     assert "does not say what the student says" in capsys.readouterr().err
     assert not Path("model").exists()

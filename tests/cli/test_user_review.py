@@ -9,7 +9,7 @@ import pytest
 import tacit
 from tacit.cli import main
 from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.runs.copies import warn_of_copies
+from tacit.runs.inputs import warn_of_copies
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 2, 200)

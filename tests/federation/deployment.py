@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.cli.federation_files import new_coordinator, new_node, new_service
+from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 from tacit.cli.federation_watch import linked, progress_of, submitted, watched
 from tacit.datasets.digits import digits
 from tacit.federation.flower.processes import node_command
-from tacit.federation.node.files import read_node_file
 from tacit.federation.node.node import prepare_ledger
 from tacit.federation.processes import Processes, free_port
+from tacit.federation.settings import read_node_file
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.runs.federation import read_job
 

@@ -12,10 +12,9 @@ from tacit.core.errors import InvalidInput, TacitError, TacitWarning, TooFewPart
 from tacit.core.randomness import SeededRandomness
 from tacit.datasets.digits import digits
 from tacit.federation.coordinator import FAILURE, RoundPolicy, implausible
-from tacit.federation.flower.client import client_app
-from tacit.federation.flower.secure_aggregation import FlowerMasked
+from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid, contexts
+from tacit.federation.flower.summed import FlowerMasked
 from tacit.federation.node.node import Node
 from tacit.ledger.policy import Rules
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise

@@ -211,10 +211,9 @@ def test_its_coordinator_runs_in_the_one_loop(installed):
 def test_it_runs_through_flower_and_under_masks(installed):
     pytest.importorskip("flwr", reason="needs tacit[federated]")
     from tacit.federation.coordinator import RoundPolicy
-    from tacit.federation.flower.client import client_app
-    from tacit.federation.flower.secure_aggregation import FlowerMasked
+    from tacit.federation.flower.client import InProcessGrid, client_app, contexts
     from tacit.federation.flower.server import FlowerExchange
-    from tacit.federation.flower.simulated import InProcessGrid, contexts
+    from tacit.federation.flower.summed import FlowerMasked
     from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
     from tests.federation.federation import masking_nodes
 

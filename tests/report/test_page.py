@@ -13,7 +13,7 @@ import pytest
 import tacit
 from tacit.cli import main
 from tacit.report.page import odds_bound, report_page
-from tacit.runs.record import read_record
+from tacit.runs.folders import read_record
 
 PARTS = tacit.digits()
 DIGITS = (PARTS.private_samples, PARTS.private_labels)

@@ -12,7 +12,7 @@ from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import BudgetExceeded, InvalidInput, TacitWarning
 from tacit.core.guarantee import Unit
 from tacit.datasets.digits import digits
-from tacit.federation.journal import Journal
+from tacit.federation.coordinator import Journal
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.privatekt.options import Learning, PrivateKT, Teaching

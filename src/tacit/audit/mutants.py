@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.catalog import ACCOUNT, BOTTOMLESS, RETRIES, open_account, whole_path
+from tacit.audit.auditor import ACCOUNT, BOTTOMLESS, RETRIES, open_account, whole_path
 from tacit.core.account import Ceiling, Rule
 from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Integers

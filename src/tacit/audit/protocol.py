@@ -41,12 +41,11 @@ from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.core.strict_reader import decode_strict
+from tacit.federation.collector.batches import open_shuffler, plan_batch, plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.curator import Curator, open_curator
 from tacit.federation.collector.messages import LARGEST_BATCH, Batch, SignedMessage, Submission, SubmissionRefused
-from tacit.federation.collector.shuffler import open_shuffler, plan_batch
 from tacit.federation.collector.submission_store import COORDINATOR, SubmissionStore
-from tacit.federation.collector.tables import plan_tables
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.node import Node
@@ -65,17 +64,9 @@ from tacit.students.weighted import logistic
 from tacit.wire import ask_to_bytes
 
 __all__ = [
-    "DOORS",
-    "SETTINGS",
-    "AuditedAccount",
-    "ProtocolRow",
-    "Seen",
-    "compare",
-    "neighbors",
-    "node_with",
-    "play",
+    "DOORS", "SETTINGS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with", "play",
     "records",
-]
+]  # fmt: skip
 
 T = TypeVar("T")
 

@@ -48,20 +48,9 @@ from tacit.representations.scaled import Directions, Identity, PrincipalComponen
 from tacit.wire import ask_to_bytes, read_ask
 
 __all__ = [
-    "CLASSES",
-    "HOSTILE",
-    "NODES",
-    "PURPOSE",
-    "QUESTION_KINDS",
-    "RECORDS",
-    "SECRET_ROW",
-    "WIDTH",
-    "NumberSource",
-    "hostile_numbers",
-    "private_samples",
-    "public_samples",
-    "question",
-]
+    "CLASSES", "HOSTILE", "NODES", "PURPOSE", "QUESTION_KINDS", "RECORDS", "SECRET_ROW", "WIDTH", "NumberSource",
+    "hostile_numbers", "private_samples", "public_samples", "question",
+]  # fmt: skip
 
 CLASSES = ("a", "b", "c")
 SIDE, RECORDS = 4, 12

@@ -28,8 +28,8 @@ from tacit.core.randomness import Randomness
 from tacit.core.release import Release
 from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import Spend
+from tacit.federation.collector.batches import mixed, plan_batch, read_mixed, sealed_messages
 from tacit.federation.collector.messages import Batch, Submission
-from tacit.federation.collector.shuffler import mixed, plan_batch, read_mixed, sealed_messages
 from tacit.federation.collector.submission_store import SubmissionOutcome
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.secure_aggregation import client, server

@@ -1,21 +1,87 @@
-"""All commands together, and the one place where errors become exit codes."""
+"""All commands together, and the one place where errors become exit codes.
+
+A command is imported when it is called: help that lists them reads one line for each, and nothing else.
+"""
 
 from __future__ import annotations
 
 import errno
 import sys
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
 
+import click
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
-from tacit.cli.lazy import Entry, lazy_group
-from tacit.cli.output import warnings_aloud
-from tacit.cli.screen import flowing, transliterate
+from tacit.cli.screen import flowing, transliterate, warnings_aloud
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.version import __version__
 
-__all__ = ["COMMANDS", "app", "main"]
+__all__ = ["COMMANDS", "Entry", "app", "lazy_group", "main"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command: where it is found, as ``module:attribute``, what it does in a line, and its own settings."""
+
+    place: str
+    line: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def load(self, name: str) -> click.Command:
+        """The command itself: its module is imported here and not before."""
+        module, _, attribute = self.place.partition(":")
+        found = getattr(import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            command: click.Command = get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+            alone.command(name=name, help=flowing(found.__doc__ or ""), **self.settings)(found)
+            command = get_command(alone)
+        command.name = name
+        return command
+
+
+def lazy_group(entries: dict[str, Entry]) -> type[TyperGroup]:
+    """A group of these commands, in this order.
+
+    >>> group = lazy_group({"plan": Entry("tacit.cli.plan:plan", "Say what to expect.")})(name="tacit")
+    >>> group.get_command(None, "plan").get_short_help_str()
+    'Say what to expect.'
+    """
+
+    class Lazy(TyperGroup):
+        """Knows its commands by name; loads the one that is called."""
+
+        def list_commands(self, ctx: click.Context | None) -> list[str]:
+            """Every name."""
+            return list(entries)
+
+        def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
+            """What a list of commands shows of one."""
+            return click.Command(cmd_name, help=entries[cmd_name].line) if cmd_name in entries else None
+
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            """The command that is called, or the error that suggests the nearest."""
+            name = args[0]
+            if name in entries:
+                return name, entries[name].load(name), args[1:]
+            if not ctx.resilient_parsing:
+                from tacit.core.errors import nearest
+
+                meant = f" Did you mean '{close}'?" if (close := nearest(name, entries)) else ""
+                ctx.fail(f"No such command '{name[:80]}'.{meant}")
+            return None, None, args
+
+    return Lazy
+
 
 WRONG_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ELOOP)
 
@@ -48,7 +114,7 @@ COMMANDS = {
     ),
     # All that follows is the experiments' own, their help too.
     "bench": Entry(
-        "tacit.cli.bench:bench", "Repeat the experiments of the papers and of the documentation; in a checkout only.",
+        "tacit.cli.demo:bench", "Repeat the experiments of the papers and of the documentation; in a checkout only.",
         {"add_help_option": False, "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}},
     ),
 }  # fmt: skip

@@ -120,7 +120,7 @@ def _chosen(
     mechanism: str | None, mutants: bool, epsilon: Fraction, delta: Fraction
 ) -> tuple[list[Check], list[Mutant]]:
     """What is audited under this name, and the mutants that must be caught beside it."""
-    from tacit.audit.catalog import MECHANISMS, PROTOCOLS, runnable
+    from tacit.audit.auditor import MECHANISMS, PROTOCOLS, runnable
     from tacit.audit.mutants import MUTANTS
     from tacit.core.errors import nearest
 
@@ -142,7 +142,7 @@ def _chosen(
 
 
 def _known() -> str:
-    from tacit.audit.catalog import MECHANISMS
+    from tacit.audit.auditor import MECHANISMS
     from tacit.audit.mutants import MUTANTS
 
     return (
@@ -153,7 +153,7 @@ def _known() -> str:
 
 def _audit_protocol(questions: int) -> None:
     """Ask neighboring data sets hostile questions, show what an asker saw, and fail where anything differed."""
-    from tacit.audit.catalog import runnable
+    from tacit.audit.auditor import runnable
 
     if not runnable("masked-sum"):
         raise InvalidInput("the protocol has keys and ciphers: pip install 'tacit[federated]'")

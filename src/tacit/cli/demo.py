@@ -1,7 +1,9 @@
-"""``tacit demo``: the main job on the digits that come with scikit-learn."""
+"""``tacit demo``: the main job on the digits of scikit-learn; and ``tacit bench``: the experiments of a checkout."""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,10 @@ from rich.text import Text
 
 from tacit.cli.request import require_place
 from tacit.cli.screen import console, counting, show_claim, show_plan, write_run
+from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import decimal
 
-__all__ = ["demo"]
+__all__ = ["bench", "demo"]
 
 
 def demo(
@@ -36,8 +39,7 @@ def demo(
     from tacit.report.page import report_page
     from tacit.runs.baselines import accuracy, train_directly, train_without_noise
     from tacit.runs.distill import distill
-    from tacit.runs.machine import machine
-    from tacit.runs.record import read_record
+    from tacit.runs.folders import machine, read_record
     from tacit.runs.run import Run
     from tacit.students.registry import STUDENTS
 
@@ -118,3 +120,22 @@ def _free(folder: Path) -> Path:
         free = folder.with_name(f"{folder.name}-{number}")
         number += 1
     return free
+
+
+# Beside the folder ``src`` that this package is run from, where it is run from a checkout.
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+def bench(context: typer.Context) -> None:
+    """Repeat the experiments of the papers and of the documentation; in a checkout only.
+
+    Example: tacit bench rknn --help
+    """
+    if not (BENCHMARKS / "experiments" / "commands.py").is_file():
+        raise InvalidInput(
+            "the experiments are not part of the installed package: take a checkout of Tacit's sources, run "
+            "'make setup' there, and then '.venv/bin/tacit bench'"
+        )
+    if str(BENCHMARKS) not in sys.path:
+        sys.path.append(str(BENCHMARKS))
+    importlib.import_module("experiments.commands").app(context.args, prog_name="tacit bench")

@@ -14,12 +14,10 @@ from click.core import ParameterSource
 from rich.markup import escape
 from rich.text import Text
 
-from tacit.cli.inputs import Inputs, digest, read_inputs
+from tacit.cli.inputs import Inputs, digest, read_inputs, rehearse, require_account
 from tacit.cli.method_options import flags, read_options, renamed_flags, with_options
-from tacit.cli.output import tolerate_broken_pipe
-from tacit.cli.rehearsal import rehearse, require_account
 from tacit.cli.request import RunRequest, requested, require_place
-from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, write_run
+from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, tolerate_broken_pipe, write_run
 from tacit.core.errors import InvalidInput, listed
 from tacit.core.guarantee import Unit
 from tacit.methods.registry import AUTO, METHODS, automatic, method_named

@@ -137,7 +137,7 @@ def _digits() -> Finding:
 
 
 def _benchmarks() -> Finding:
-    from tacit.cli.bench import BENCHMARKS
+    from tacit.cli.demo import BENCHMARKS
 
     if (BENCHMARKS / "experiments").is_dir():
         return Finding("benchmarks", "data", "here", "the experiments, which 'tacit bench' runs")

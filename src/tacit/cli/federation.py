@@ -13,13 +13,13 @@ from rich.text import Text
 
 from tacit.cli.federation_check import check
 from tacit.cli.federation_demo import demo
-from tacit.cli.federation_nodes import app as nodes
-from tacit.cli.federation_nodes import approve
+from tacit.cli.federation_setup import app as nodes
+from tacit.cli.federation_setup import approve
 from tacit.cli.screen import console, flowing, show_claim, show_rows
 from tacit.core.errors import InvalidInput, TacitError
 
 if TYPE_CHECKING:
-    from tacit.federation.collector.service_config import ServiceConfig
+    from tacit.federation.settings import ServiceConfig
 
 __all__ = ["app"]
 
@@ -64,7 +64,7 @@ def init(
     peers: Path | None = typer.Option(None, help="With --service: a file with the .id lines of all nodes."),
 ) -> None:
     """Make keys, certificates and files to fill in."""
-    from tacit.cli.federation_files import new_coordinator, new_node, new_service
+    from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 
     _require_flower()
     if service is not None:
@@ -94,9 +94,9 @@ def node(file: Path = typer.Argument(..., help="The node's file.", show_default=
     """Run a node."""
     from tacit.cli.federation_watch import reminded_node, require_valid
     from tacit.federation.flower.processes import node_command
-    from tacit.federation.node.files import read_node_file
     from tacit.federation.node.node import open_node, prepare_ledger
     from tacit.federation.processes import Processes, ended_by_signals, free_port, last_lines, only_process
+    from tacit.federation.settings import read_node_file
 
     _require_flower()
     settings = read_node_file(file)
@@ -189,8 +189,8 @@ Whoever runs it must not work together with the coordinator. Example: tacit fede
 )
 def shuffler(file: Path = typer.Argument(..., help="The shuffler's file.", show_default=False)) -> None:
     """Run a shuffler."""
-    from tacit.federation.collector.service_config import serve
-    from tacit.federation.collector.shuffler import open_shuffler
+    from tacit.federation.collector.batches import open_shuffler
+    from tacit.federation.collector.service import serve
 
     config = _read_service(file)
     serve(config, open_shuffler(*config.store), _say)
@@ -205,7 +205,7 @@ trusted/curator.toml""")
 def curator(file: Path = typer.Argument(..., help="The curator's file.", show_default=False)) -> None:
     """Run a curator."""
     from tacit.federation.collector.curator import Curator, open_curator, read_secret
-    from tacit.federation.collector.service_config import serve
+    from tacit.federation.collector.service import serve
     from tacit.ledger import opened
     from tacit.ledger.policy import read_policy
 
@@ -230,7 +230,7 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
     import tomllib
 
     from tacit.cli.federation_watch import progress_of
-    from tacit.federation.node.files import read_node_file
+    from tacit.federation.settings import read_node_file
     from tacit.ledger import opened
     from tacit.runs.federation import read_job
 
@@ -264,8 +264,8 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
 
 def _read_service(file: Path) -> ServiceConfig:
     """A service's file, before it is served: all that it writes is its operator's alone, and its log has times."""
-    from tacit.federation.collector.service_config import read_service_config
-    from tacit.federation.logs import log_to
+    from tacit.federation.processes import log_to
+    from tacit.federation.settings import read_service_config
 
     config = read_service_config(file)
     os.umask(0o077)

@@ -74,7 +74,7 @@ def _tried(what: str, look: Callable[[], str]) -> CheckFinding:
 def _node(file: Path) -> Iterator[CheckFinding]:
     from tacit.federation.keys import SigningIdentity
     from tacit.federation.members import read_key
-    from tacit.federation.node.files import read_node_file, read_peers
+    from tacit.federation.settings import read_node_file, read_peers
     from tacit.ledger import opened
     from tacit.ledger.policy import read_policy, read_rules
 
@@ -134,7 +134,7 @@ def _node(file: Path) -> Iterator[CheckFinding]:
 def _job(file: Path) -> Iterator[CheckFinding]:
     from tacit.federation.keys import SigningIdentity
     from tacit.federation.members import members
-    from tacit.federation.node.files import read_peers
+    from tacit.federation.settings import read_peers
     from tacit.runs.federation import read_job
 
     try:
@@ -174,7 +174,7 @@ def _job(file: Path) -> Iterator[CheckFinding]:
 
 
 def _service(file: Path) -> Iterator[CheckFinding]:
-    from tacit.federation.collector.service_config import read_service_config
+    from tacit.federation.settings import read_service_config
     from tacit.ledger import opened
 
     try:
@@ -234,7 +234,7 @@ def _certificate(what: str, file: Path) -> Iterator[CheckFinding]:
 
 
 def _reached(what: str, address: str, authority: Path | None) -> Iterator[CheckFinding]:
-    from tacit.federation.reach import clock_trouble, reach
+    from tacit.federation.collector.client import clock_trouble, reach
 
     try:
         found = reach(address, authority)

@@ -22,8 +22,8 @@ from tacit.cli.screen import console, show_claim
 
 if TYPE_CHECKING:
     from tacit.federation.collector.client import Address
-    from tacit.federation.node.files import NodeFile
     from tacit.federation.processes import Processes
+    from tacit.federation.settings import NodeFile
 
 __all__ = ["demo"]
 
@@ -171,10 +171,10 @@ def _files(
 ) -> dict[str, tuple[Path, NodeFile]]:
     from urllib.parse import urlsplit
 
-    from tacit.cli.federation_files import new_coordinator, new_node, new_service
+    from tacit.cli.federation_setup import new_coordinator, new_node, new_service
     from tacit.datasets.digits import digits
-    from tacit.federation.node.files import read_node_file
     from tacit.federation.node.node import prepare_ledger
+    from tacit.federation.settings import read_node_file
 
     parts = digits()
     classes = [str(name) for name in parts.classes]

@@ -14,24 +14,17 @@ from rich.text import Text
 
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput, TacitError
-from tacit.federation.logs import Reminder, log_to
-from tacit.federation.processes import Processes, exists, last_lines, only_process
+from tacit.federation.processes import Processes, Reminder, exists, last_lines, log_to, only_process
 
 if TYPE_CHECKING:
-    from tacit.federation.flower.control import Control
-    from tacit.federation.node.files import Link
+    from tacit.federation.flower.link import Control
+    from tacit.federation.settings import Link
     from tacit.runs.federation import FederationJob
 
 __all__ = [
-    "linked",
-    "progress_of",
-    "reminded_coordinator",
-    "reminded_node",
-    "require_valid",
-    "running",
-    "submitted",
+    "linked", "progress_of", "reminded_coordinator", "reminded_node", "require_valid", "running", "submitted",
     "watched",
-]
+]  # fmt: skip
 
 log = logging.getLogger("tacit.federation")
 
@@ -49,7 +42,7 @@ def linked(processes: Processes, keys: Path, state: Path, host: str, port: int) 
 
     There is one to a folder: a second one is refused before it touches anything.
     """
-    from tacit.federation.flower.control import Control
+    from tacit.federation.flower.link import Control
     from tacit.federation.flower.processes import link_command
     from tacit.federation.members import members
 
@@ -101,7 +94,7 @@ def reminded_coordinator(files: Sequence[Path]) -> Reminder:
 def reminded_node(link: Link, file: Path) -> Reminder:
     """What a node's operator is told once per day, here and in its log: expiry, trust, reachability, the clock."""
     from tacit.federation.certificates import expiry_warnings
-    from tacit.federation.reach import clock_trouble, reach
+    from tacit.federation.collector.client import clock_trouble, reach
 
     log_to(file)
 

@@ -15,7 +15,7 @@ from tacit.core.errors import InvalidInput, listed, nearest, warn_user
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tacit.runs.record import Record
+    from tacit.runs.folders import Record
     from tacit.runs.run import Run
 
 __all__ = ["export", "predict", "report", "show"]
@@ -37,7 +37,7 @@ def show(
     Example: tacit show first-run --json
     """
     record = _record(run)
-    from tacit.report.summary import statement, summary_lines
+    from tacit.report.card import statement, summary_lines
 
     said = statement(record)
     if as_json:
@@ -66,7 +66,7 @@ def predict(
 
     Example: tacit predict first-run new.csv --out labels.csv --probabilities
     """
-    from tacit.runs.predictions import label_columns, require_new_table, write_columns
+    from tacit.runs.export import label_columns, require_new_table, write_columns
 
     record = _record(run)
     require_new_table(out)
@@ -107,7 +107,7 @@ def export(
 
     Example: tacit export first-run --labels labels.parquet
     """
-    from tacit.runs.predictions import label_columns, require_new_table, write_columns
+    from tacit.runs.export import label_columns, require_new_table, write_columns
 
     record = _record(run)
     kinds = [name for name, given in (("onnx", onnx), ("skops", skops), ("safetensors", safetensors)) if given]
@@ -162,8 +162,7 @@ def report(
 
 
 def _export_student(record: Record, kind: str, out: Path, check: Path | None) -> None:
-    from tacit.report.card import model_card
-    from tacit.report.summary import statement
+    from tacit.report.card import model_card, statement
     from tacit.runs.folders import new_folder
     from tacit.students.registry import TYPES
 
@@ -185,7 +184,7 @@ def _export_student(record: Record, kind: str, out: Path, check: Path | None) ->
 def _as_onnx(record: Record, said: dict[str, Any], check: Path | None) -> bytes:
     import numpy as np
 
-    from tacit.runs.onnx_export import onnx_predictions, student_to_onnx
+    from tacit.runs.export import onnx_predictions, student_to_onnx
 
     samples = None if check is None else _samples(record, check, None)[0]
     finished = _loaded(record)
@@ -209,7 +208,7 @@ def _as_onnx(record: Record, said: dict[str, Any], check: Path | None) -> bytes:
 
 def _record(folder: Path) -> Record:
     """The run's record; another name is suggested where there is no such run."""
-    from tacit.runs.record import read_record
+    from tacit.runs.folders import read_record
 
     try:
         there = (folder / "run.json").is_file()
@@ -269,7 +268,7 @@ def _numbers(run: Run, samples: Any) -> Any:  # noqa: ANN401
 
 
 def _chances(run: Run, samples: Any) -> Any:  # noqa: ANN401
-    from tacit.runs.predictions import for_classes
+    from tacit.runs.export import for_classes
 
     found = run.student.predict_proba(samples)
     return found if run.labels.ndim == 2 else for_classes(found, run.student.classes_, run.classes)

@@ -1,24 +1,28 @@
-"""What commands print: the plan, the guarantee, and progress."""
+"""What commands print: the plan, the guarantee, progress, and warnings, never at the cost of the run."""
 
 from __future__ import annotations
 
 import codecs
+import errno
 import io
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, TacitError, TacitWarning
 from tacit.core.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -27,16 +31,9 @@ if TYPE_CHECKING:
     from tacit.runs.run import Run
 
 __all__ = [
-    "console",
-    "counting",
-    "flowing",
-    "show_claim",
-    "show_data",
-    "show_plan",
-    "show_rows",
-    "transliterate",
-    "write_run",
-]
+    "console", "counting", "flowing", "show_claim", "show_data", "show_plan", "show_rows", "tolerate_broken_pipe",
+    "transliterate", "warnings_aloud", "write_run",
+]  # fmt: skip
 
 console = Console()
 
@@ -135,7 +132,7 @@ def write_run(
 
     What is written has been paid for, so no failure of the picture may keep it from being written.
     """
-    from tacit.report.picture import draw_queries
+    from tacit.report.charts import draw_queries
     from tacit.runs.folders import new_folder
 
     with new_folder(folder) as partial:
@@ -155,3 +152,76 @@ def write_run(
         console.print(Text.assemble(("warning:", "yellow"), f" not kept, {each}"), soft_wrap=True)
     written = ", ".join(sorted(file.name for file in folder.iterdir()))
     console.print(Text.assemble(("written", "bold"), f"    {folder}/: {written}"), soft_wrap=True)
+
+
+@contextmanager
+def warnings_aloud() -> Iterator[None]:
+    """Print Tacit's own warnings as they come, each time, in yellow; leave those of others as they are.
+
+    They go to the error stream, with the errors: a warning may say what only the operator may know, and what is on the
+    other stream is the report of a run, which may be kept in a file and handed on.
+    """
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:  # noqa: ANN401
+        if issubclass(category, TacitWarning):
+            # Where nobody can read it, the run goes on.
+            with suppress(OSError):
+                Console(stderr=True).print(f"[yellow]warning:[/yellow] {escape(str(message))}.", soft_wrap=True)
+        else:
+            usual(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", TacitWarning)
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def tolerate_broken_pipe() -> Iterator[None]:
+    """Go on where nobody listens: a closed pipe or a full disk behind the screen must not end a run that is paid for.
+
+    A closed pipe is how ``head`` says that it has seen enough; every other failure is told once the work is done.
+    """
+    screen = Screen(sys.stdout)
+    with redirect_stdout(screen):
+        yield
+        screen.flush()
+    if screen.failed is not None and screen.failed.errno != errno.EPIPE:
+        raise TacitError(f"the run was made and written, but what it printed was lost: {screen.failed.strerror}")
+
+
+class Screen:
+    """A text stream that falls silent at the first failure to write, and remembers it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.failed: OSError | None = None
+
+    def write(self, text: str) -> int:
+        """Write, or pass over it."""
+        if self.failed is None:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._fall_silent(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or pass over it."""
+        if self.failed is None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._fall_silent(error)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._stream, name)
+
+    def _fall_silent(self, error: OSError) -> None:
+        self.failed = error
+        # What is still buffered is flushed when Python exits, and would fail there once more.
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)

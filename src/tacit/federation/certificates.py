@@ -21,21 +21,10 @@ from tacit.core.errors import InvalidInput
 from tacit.core.files import write_file
 
 __all__ = [
-    "Validity",
-    "client_context",
-    "expiry_warnings",
-    "make_authority",
-    "make_node_key",
-    "make_server_certificate",
-    "on_loopback",
-    "read_validity",
-    "renew_authority",
-    "renew_node_key",
-    "renew_server_certificate",
-    "replace_file",
-    "why_untrusted",
-    "write_private",
-]
+    "Validity", "client_context", "expiry_warnings", "make_authority", "make_node_key", "make_server_certificate",
+    "on_loopback", "read_validity", "renew_authority", "renew_node_key", "renew_server_certificate", "replace_file",
+    "why_untrusted", "write_private",
+]  # fmt: skip
 
 DAYS = 3 * 365
 WARNING = datetime.timedelta(days=30)

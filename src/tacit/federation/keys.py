@@ -30,19 +30,9 @@ from tacit.core.errors import InvalidInput
 from tacit.core.files import write_file
 
 __all__ = [
-    "KEY",
-    "OVERHEAD",
-    "SigningIdentity",
-    "boxed",
-    "derived",
-    "public_key",
-    "seal",
-    "shared_secret",
-    "signed_by",
-    "stream",
-    "unboxed",
-    "unseal",
-]
+    "KEY", "OVERHEAD", "SigningIdentity", "boxed", "derived", "public_key", "seal", "shared_secret", "signed_by",
+    "stream", "unboxed", "unseal",
+]  # fmt: skip
 
 NONCE = b"\0" * 12
 ZERO_COUNTER = b"\0" * 16

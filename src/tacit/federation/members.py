@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from tacit.core.errors import InvalidInput
 from tacit.federation.certificates import replace_file
-from tacit.federation.node.files import NAME, read_peers
+from tacit.federation.settings import NAME, read_peers
 
 __all__ = ["Member", "add_member", "fingerprint", "members", "read_key", "remove_member", "removed_members"]
 

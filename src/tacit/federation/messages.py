@@ -17,17 +17,9 @@ from tacit.core.strict_reader import bytes_to_array, decode_strict
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "ANSWER",
-    "LARGEST",
-    "PASSING",
-    "REQUEST_STEPS",
-    "RefusalReason",
-    "Request",
-    "Response",
-    "digest_request",
-    "read_request",
-    "read_response",
-]
+    "ANSWER", "LARGEST", "PASSING", "REQUEST_STEPS", "RefusalReason", "Request", "Response", "digest_request",
+    "read_request", "read_response",
+]  # fmt: skip
 
 ANSWER = "answer"
 # The steps of one question: its answer, those of a masked sum, to hand in where it is collected, or to take note.

@@ -1,15 +1,20 @@
-"""Processes that belong together: started in groups of their own, watched, and ended on every way out."""
+"""Processes that belong together: started in groups of their own, watched, ended on every way out, and logged.
+
+A log line has its time, and goes to a file or to the output of the process, for its operator.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,8 +31,8 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 __all__ = [
-    "Processes", "end_with_parent", "end_within", "ended_by_signals", "exists", "free_port", "last_lines",
-    "only_process",
+    "Processes", "Reminder", "end_with_parent", "end_within", "ended_by_signals", "exists", "failure_in_words",
+    "free_port", "last_lines", "log_to", "only_process",
 ]  # fmt: skip
 
 PATIENCE = 5.0
@@ -281,3 +286,80 @@ def end_with_parent(parent: int | None = None) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if parent is not None and os.getppid() != parent:
             os._exit(1)
+
+
+LINE = "%(asctime)sZ %(levelname)s %(name)s: %(message)s"
+DAY = 24 * 3600.0
+
+
+def log_to(file: Path | None = None, level: int = logging.INFO) -> None:
+    """Send what Tacit says in this process to a file of its owner's, or to its standard error, each line with a time.
+
+    The time is UTC. What was set up before is replaced, so that no line comes twice.
+    """
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
+        handler = logging.FileHandler(file, encoding="utf-8")
+    made = logging.Formatter(LINE, "%Y-%m-%dT%H:%M:%S")
+    made.converter = time.gmtime
+    handler.setFormatter(made)
+    logger = logging.getLogger("tacit")
+    for before in list(logger.handlers):
+        logger.removeHandler(before)
+        before.close()
+    logger.addHandler(handler)
+    logger.setLevel(level)
+
+
+def failure_in_words(error: BaseException) -> str:
+    """An error for an operator's log: words where they are Tacit's or the system's, else only its type and place.
+
+    What other libraries say may quote a cell of the records, and a log is copied to more people than the records are.
+
+    >>> failure_in_words(TacitError("the ledger is full"))
+    'TacitError: the ledger is full'
+    >>> failure_in_words(OSError(28, "No space left on device"))
+    'OSError: No space left on device'
+    >>> failure_in_words(ValueError("could not convert 'HIV positive'"))
+    'ValueError'
+    """
+    name = type(error).__name__
+    if isinstance(error, TacitError):
+        return f"{name}: {error}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{name}: {error.strerror}"
+    if type(error).__module__ == "sqlite3":
+        return f"{name}: {error}"
+    places = [f"{Path(each.filename).name}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)]
+    return f"{name} at {' < '.join(reversed(places[-5:]))}" if places else name
+
+
+class Reminder:
+    """Looks at something now and then, and says each line that it finds once per day.
+
+    >>> said = []
+    >>> reminder = Reminder(lambda: ["the certificate expires soon"], said.append, every=0.0)
+    >>> reminder.look(); reminder.look()
+    >>> said
+    ['the certificate expires soon']
+    """
+
+    def __init__(self, find: Callable[[], Iterable[str]], tell: Callable[[str], None], every: float = 3600.0) -> None:
+        self._find, self._tell, self._every = find, tell, every
+        self._next = time.monotonic()
+        self._said: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Look again, if it is time to."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + self._every
+        for line in self._find():
+            if now - self._said.get(line, -DAY) >= DAY:
+                self._said[line] = now
+                self._tell(line)

@@ -20,25 +20,9 @@ from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
 from tacit.ledger.entries import FORMAT, ORIGIN, Entry, EntryKind, following
 
 __all__ = [
-    "APPLICATION",
-    "FIRST",
-    "RESTORE",
-    "SCHEMA",
-    "append",
-    "check_format",
-    "connect",
-    "empty",
-    "explained",
-    "format_of",
-    "guards",
-    "head",
-    "last",
-    "newest",
-    "opened",
-    "read",
-    "transaction",
-    "twice",
-]
+    "APPLICATION", "FIRST", "RESTORE", "SCHEMA", "append", "check_format", "connect", "empty", "explained", "format_of",
+    "guards", "head", "last", "newest", "opened", "read", "transaction", "twice",
+]  # fmt: skip
 
 WAIT_SECONDS = 60.0
 RESTORE = (

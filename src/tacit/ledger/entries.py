@@ -22,22 +22,9 @@ from tacit.core.spend import Spend, spend_from_json, spend_to_json
 from tacit.version import __version__
 
 __all__ = [
-    "FORMAT",
-    "ORIGIN",
-    "Entry",
-    "EntryKind",
-    "Payment",
-    "canonical",
-    "entry_digest",
-    "following",
-    "genesis",
-    "payload_digest",
-    "payment",
-    "receipt_of",
-    "release",
-    "replayed",
-    "text",
-]
+    "FORMAT", "ORIGIN", "Entry", "EntryKind", "Payment", "canonical", "entry_digest", "following", "genesis",
+    "payload_digest", "payment", "receipt_of", "release", "replayed", "text",
+]  # fmt: skip
 
 FORMAT = 2
 ORIGIN = "0" * 64

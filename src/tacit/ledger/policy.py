@@ -17,12 +17,8 @@ from tacit.ledger.account import PolicyLimits, covered
 from tacit.ledger.policy_file import parsed
 
 __all__ = [
-    "Rules",
-    "parse_policy",
-    "parse_rules",
-    "read_policy",
-    "read_rules",
-]
+    "Rules", "parse_policy", "parse_rules", "read_policy", "read_rules",
+]  # fmt: skip
 
 T = TypeVar("T")
 NO_LIMITS = PolicyLimits()

@@ -18,15 +18,9 @@ from tacit.core.rational import positive, probability
 from tacit.ledger.account import Bound, PolicyLimits, covered
 
 __all__ = [
-    "IN_WORDS",
-    "KNOWN_PURPOSES",
-    "METHOD_NAMES",
-    "POLICY_EXAMPLE",
-    "RULES_EXAMPLE",
-    "PolicyFile",
-    "mechanism_names",
+    "IN_WORDS", "KNOWN_PURPOSES", "METHOD_NAMES", "POLICY_EXAMPLE", "RULES_EXAMPLE", "PolicyFile", "mechanism_names",
     "parsed",
-]
+]  # fmt: skip
 
 POLICY_EXAMPLE = """\
 [accounts.clinic]

@@ -1,18 +1,26 @@
-"""Results as charts: curves, written as a small PNG and as the JSON they were drawn from, and rows of two measures."""
+"""Results as pictures: curves with the JSON they were drawn from, rows of two measures, and queries with their labels.
+
+Of queries, samples that were given as images are drawn as images; all others as points on a map, for a picture of
+sixteen columns as four by four pixels says nothing.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.runs.run import Run
 
-__all__ = ["Chart", "Panel", "draw_chart", "draw_rows", "write_chart"]
+__all__ = ["Chart", "Panel", "draw_chart", "draw_queries", "draw_rows", "write_chart"]
 
 
 def draw_rows(
@@ -90,10 +98,10 @@ class Chart:
             "panels": [
                 {
                     "title": panel.title,
-                    "across": {panel.across: [_short(place) for place in panel.places]},
+                    "across": {panel.across: [_rounded(place) for place in panel.places]},
                     "up": panel.up,
                     "curves": {
-                        name: [_short(height) for height in query_offsets]
+                        name: [_rounded(height) for height in query_offsets]
                         for name, query_offsets in panel.curves.items()
                     },
                 }
@@ -102,7 +110,7 @@ class Chart:
         }
 
 
-def _short(number: float | None) -> float | None:
+def _rounded(number: float | None) -> float | None:
     return None if number is None else float(f"{number:.9g}")
 
 
@@ -145,3 +153,111 @@ def draw_chart(chart: Chart, picture: Path) -> Path:
     # Without the program's version in it, the file depends on the chart alone.
     figure.savefig(picture, dpi=90, metadata={"Software": None})
     return picture
+
+
+SHOWN = 60
+COLUMNS = 10
+SMALLEST_SIDE = 4
+LISTED = 30
+LONGEST = {"tile": 11, "list": 24}
+
+
+def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = False) -> None:
+    """Draw one tile per query where the samples are images (n, height, width), also in color; else a map of them.
+
+    A tile is the mean of the public samples in the query's cluster, under the label that was released. With
+    ``dark_ink`` large values are dark, as on paper; otherwise they are bright, as on a screen.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
+
+    simulation = " (SIMULATION)" if run.guarantee.simulation else ""
+    images = _images(public)
+    with warnings.catch_warnings():
+        # Class names may be in a script that the font does not have; boxes in their place are no failure.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        if images is not None:
+            shown = min(len(run.query_labels), SHOWN)
+            figure = Figure(figsize=(COLUMNS * 0.85, math.ceil(shown / COLUMNS) * 1.05 + 0.5))
+            _draw_tiles(figure, run, images, shown, "gray_r" if dark_ink else "gray")
+            part = "" if shown == len(run.query_labels) else f", {shown} of {len(run.query_labels)} shown"
+            figure.suptitle(f"Queries and the labels they got{part}{simulation}", fontsize=11)
+            figure.tight_layout()
+        else:
+            figure = Figure(figsize=(9, 5.5), layout="constrained")
+            _draw_map(figure.add_subplot(), run, public.reshape(len(public), -1).astype(np.float64))
+            figure.suptitle(
+                f"{len(run.query_labels)} queries and the labels they got, among {len(public)} public "
+                f"samples{simulation}",
+                fontsize=11,
+            )
+        figure.savefig(file, dpi=110)
+
+
+def _images(public: NDArray[Any]) -> NDArray[np.float64] | None:
+    """The samples as (n, height, width) or (n, height, width, 3) from 0 to 1, if they were given as images."""
+    images = public.astype(np.float64)
+    if images.ndim == 4 and images.shape[1] in (1, 3) and images.shape[3] not in (1, 3):
+        images = images.transpose(0, 2, 3, 1)
+    if images.ndim == 4 and images.shape[3] == 1:
+        images = images[..., 0]
+    color = images.ndim == 4 and images.shape[3] == 3
+    if not (images.ndim == 3 or color) or min(images.shape[1:3]) < SMALLEST_SIDE:
+        return None
+    low, high = images.min(), images.max()
+    scaled: NDArray[np.float64] = (images - low) / (high - low or 1)
+    return scaled
+
+
+def _draw_tiles(figure: Any, run: Run, images: NDArray[np.float64], shown: int, grays: str) -> None:  # noqa: ANN401
+    for index in range(shown):
+        axes = figure.add_subplot(math.ceil(shown / COLUMNS), COLUMNS, index + 1)
+        mine = run.membership == index
+        if mine.any():
+            axes.imshow(images[mine].mean(axis=0), cmap=grays, vmin=0, vmax=1)
+        axes.set_title(_cut(run.query_labels[index], "tile"), fontsize=10, parse_math=False)
+        axes.set_axis_off()
+
+
+def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: ANN401
+    """Public samples on their first two principal directions, and each query in the middle of its own."""
+    from matplotlib import colormaps
+
+    spread = rows.std(axis=0)
+    centered = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    if centered.shape[1] == 1:
+        centered = np.hstack([centered, np.zeros_like(centered)])
+    directions = np.linalg.svd(centered, full_matrices=False)[2][:2]
+    places = centered @ directions.T
+    if places.shape[1] == 1:
+        places = np.hstack([places, np.zeros_like(places)])
+    asked = np.array([places[run.membership == index].mean(axis=0) if (run.membership == index).any() else
+                      (np.nan, np.nan) for index in range(len(run.query_labels))])  # fmt: skip
+    names = [name for name in run.classes if (run.query_labels == name).any()]
+    few = len(names) <= 10
+    colors = colormaps["tab10"](np.arange(10)) if few else colormaps["turbo"](np.linspace(0.05, 0.95, len(names)))
+    marks = []
+    for name, color in zip(names, colors, strict=False):
+        axes.scatter(*places[run.labels == name].T, s=8, alpha=0.35, linewidths=0, color=[color])
+        mine = asked[run.query_labels == name]
+        marks.append(axes.scatter(*mine.T, s=60, color=[color], edgecolors="black", linewidths=0.8))
+    marks, listed = marks[:LISTED], [_cut(name, "list") for name in names[:LISTED]]
+    title = "label" if len(names) <= LISTED else f"label ({LISTED} of {len(names)})"
+    # Names are set afterwards: a legend leaves out those that begin with an underscore.
+    legend = axes.legend(
+        marks, ["."] * len(marks), title=title, fontsize=8, ncols=1 + (len(marks) > 15),
+        loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0,
+    )  # fmt: skip
+    for text, name in zip(legend.get_texts(), listed, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)
+    axes.set_xlabel("first principal direction of the public samples (large marks: queries)")
+    axes.set_ylabel("second")
+
+
+def _cut(name: object, place: str) -> str:
+    """A name on one line, cut where it would run into its neighbor."""
+    text = " ".join(str(name).split())
+    return text if len(text) <= LONGEST[place] else text[: LONGEST[place] - 1] + "…"

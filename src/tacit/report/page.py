@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
-from tacit.report.card import NOT_COVERED
-from tacit.report.summary import statement
-from tacit.runs.record import Record
+from tacit.report.card import NOT_COVERED, statement
+from tacit.runs.folders import Record
 
 __all__ = ["PRIORS", "odds_bound", "report_page"]
 

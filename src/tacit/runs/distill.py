@@ -19,11 +19,18 @@ from tacit.core.release import Receipt, Release
 from tacit.encoders.kinds import KINDS, Recognized
 from tacit.methods.registry import chosen_method
 from tacit.methods.task import Job, Nodes, Observer, Outcome, Task
-from tacit.runs.drive import drive
-from tacit.runs.guarantee import CLASSES_READ, NODES_BOUND_PERSONS, SEVERAL_NODES, guarantees_from, weakest
-from tacit.runs.journal import Checkpoint
-from tacit.runs.payment import Payers, look_ahead, paying
-from tacit.runs.reading import read_given
+from tacit.runs.drive import Checkpoint, drive
+from tacit.runs.inputs import read_given
+from tacit.runs.payment import (
+    CLASSES_READ,
+    NODES_BOUND_PERSONS,
+    SEVERAL_NODES,
+    Payers,
+    guarantees_from,
+    look_ahead,
+    paying,
+    weakest,
+)
 from tacit.runs.run import Run
 from tacit.runs.task import Holders, read_nodes_task, read_task
 from tacit.students.wrapped import for_images, with_encoder, with_names

@@ -24,7 +24,7 @@ from tacit.core.samples import column_names
 from tacit.ledger import opened
 from tacit.methods.registry import METHODS
 from tacit.runs.distill import distill
-from tacit.runs.predictions import for_classes
+from tacit.runs.export import for_classes
 from tacit.runs.run import Run
 from tacit.runs.task import Holders
 

@@ -19,10 +19,8 @@ from tacit.core.guarantee import Trust, Unit
 from tacit.core.options import Options, build
 from tacit.core.samples import column_names
 from tacit.datasets.tables import read_table
-from tacit.federation.coordinator import RoundPolicy, RoundStatus
-from tacit.federation.journal import Journal
-from tacit.federation.node.files import read_peers
-from tacit.federation.settings_file import read_settings
+from tacit.federation.coordinator import Journal, RoundPolicy, RoundStatus
+from tacit.federation.settings import read_peers, read_settings
 from tacit.methods.registry import DEFAULT, method_named
 from tacit.methods.rknn.method import require_robust
 from tacit.methods.task import Nodes
@@ -215,9 +213,8 @@ def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
     """The server app's whole work: the job that the run's settings name, over Flower's grid."""
     from tacit.federation.collector.client import Address
     from tacit.federation.coordinator import NodeHeads
-    from tacit.federation.flower.collected import Collector, FlowerCollected
-    from tacit.federation.flower.secure_aggregation import FlowerMasked
     from tacit.federation.flower.server import FlowerExchange
+    from tacit.federation.flower.summed import Collector, FlowerCollected, FlowerMasked
     from tacit.federation.keys import SigningIdentity
 
     job = read_job(str(settings["job"]))

@@ -1,23 +1,37 @@
-"""Who pays for a run: accounts of the user's ledger, or of one that the run has for itself; refused before anything."""
+"""Who pays for a run, and what its receipts permit to claim.
+
+A run is paid from accounts of the user's ledger, or of one that the run has for itself, and refused before anything.
+From receipts to a claim there is one function for every method, in one process and over nodes.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+from tacit.accounting.compose import least_total
+from tacit.accounting.parts import group
 from tacit.core.errors import BudgetExceeded, InvalidInput, warn_user
-from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
 from tacit.core.protocols import Ledger
-from tacit.core.rational import Number
+from tacit.core.rational import Number, whole
+from tacit.core.release import Receipt
 from tacit.core.spend import Pure
 from tacit.ledger import SCHEME, open_ledger, opened
 from tacit.methods.task import Account
 
-__all__ = ["Payers", "file_name", "look_ahead", "paying"]
+__all__ = [
+    "CLASSES_READ", "NODES_BOUND_PERSONS", "SEVERAL_NODES", "Payers", "by_account", "file_name", "group_guarantee",
+    "guarantees_from", "look_ahead", "paying", "weakest",
+]  # fmt: skip
 
 Payers = list[tuple[Ledger, str]]
 RUN_ACCOUNT = "this run"
@@ -153,3 +167,87 @@ def file_name(account: str) -> str:
     plain = account.replace(" ", "-")
     safe = re.sub(r"[^A-Za-z0-9_-]+", "-", plain)[:80]
     return safe if safe == plain and "--" not in plain else f"{safe}-{hashlib.sha256(account.encode()).hexdigest()[:8]}"
+
+
+CLASSES_READ = (
+    "the list of classes was read off the private labels, so that a class exists is not protected; "
+    "declare the classes to remove this"
+)
+SEVERAL_NODES = (
+    "it holds for what one node has: where the same record or person is at several nodes, what each of them spends "
+    "adds up"
+)
+
+NODES_BOUND_PERSONS = (
+    "it holds for persons at nodes whose own accounts protect such persons and count as many records of each: what a "
+    "node's account protects is not sent"
+)
+
+
+def by_account(receipts: Sequence[Receipt]) -> dict[str, list[Receipt]]:
+    """The receipts of every account. An account is of one holder; what the others paid is not for its records."""
+    paid: dict[str, list[Receipt]] = {}
+    for receipt in receipts:
+        paid.setdefault(receipt.account, []).append(receipt)
+    return paid
+
+
+def guarantees_from(
+    receipts: Sequence[Receipt],
+    *,
+    delta: Fraction,
+    unit: Unit,
+    adjacency: Adjacency,
+    trust: Trust,
+    caveats: tuple[str, ...] = (),
+) -> dict[str, Guarantee]:
+    """What each account that paid is guaranteed, by all that it paid.
+
+    What is pure is said to be pure, even where some δ was allowed.
+
+    >>> from tacit.core.spend import Pure
+    >>> paid = [Receipt("ada", f"r-{n}", "labels", Pure("1/4"), "system", n, "") for n in range(2)]
+    >>> given = {"unit": Unit(), "adjacency": Adjacency.REPLACE_ONE, "trust": Trust.CENTRAL}
+    >>> guarantees_from(paid, delta=Fraction(0), **given)["ada"].epsilon
+    Fraction(1, 2)
+    """
+    found = {}
+    for account, own in by_account(receipts).items():
+        spent = least_total([receipt.spend for receipt in own], delta)
+        found[account] = Guarantee(
+            epsilon=Fraction(spent.epsilon),
+            delta=spent.delta,
+            unit=unit,
+            adjacency=adjacency,
+            trust=trust,
+            accountant=spent.accountant,
+            caveats=caveats,
+            simulation=any(receipt.simulated for receipt in own),
+        )
+    return found
+
+
+def group_guarantee(claim: Guarantee, receipts: Sequence[Receipt], size: int) -> Guarantee:
+    """What the account that paid most guarantees any ``size`` of its units together, such as a family.
+
+    >>> from tacit.core.spend import Pure
+    >>> paid = [Receipt("ada", "r", "labels", Pure("1/4"), "system", 1, "")]
+    >>> given = {"unit": Unit(), "adjacency": Adjacency.REPLACE_ONE, "trust": Trust.CENTRAL}
+    >>> group_guarantee(guarantees_from(paid, delta=Fraction(0), **given)["ada"], paid, 3).epsilon
+    Fraction(3, 4)
+    """
+    count = whole(size, "size")
+    totals = [
+        least_total([group(receipt.spend, count) for receipt in own], claim.delta)
+        for own in by_account(receipts).values()
+    ]
+    spent = max(totals, key=lambda each: (each.epsilon, each.delta))
+    if spent.epsilon == math.inf:
+        raise InvalidInput(f"no epsilon is proven for {count} together at delta = {claim.delta}: allow a larger delta")
+    grouped = replace(claim, epsilon=Fraction(spent.epsilon), delta=spent.delta, accountant=spent.accountant)
+    return grouped.with_caveat(f"epsilon and delta are for any {count} of those protected together")
+
+
+def weakest(claims: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """The weakest of the accounts' claims; of those that are no differential privacy the likeliest exposure."""
+    return max(claims.values(), key=lambda each: (getattr(each, "epsilon", each.delta), each.delta))

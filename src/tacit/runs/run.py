@@ -18,12 +18,9 @@ from tacit.core.guarantee import Guarantee
 from tacit.core.release import Receipt
 from tacit.encoders.kinds import read_encoder, write_encoder
 from tacit.methods.task import HolderModels
-from tacit.runs.folders import new_folder
-from tacit.runs.guarantee import group_guarantee
-from tacit.runs.machine import versions
-from tacit.runs.payment import file_name
-from tacit.runs.predictions import label_columns, write_columns
-from tacit.runs.record import ARRAYS, FORMAT, read_record, readable
+from tacit.runs.export import label_columns, write_columns
+from tacit.runs.folders import ARRAYS, FORMAT, new_folder, read_record, readable, versions
+from tacit.runs.payment import file_name, group_guarantee
 from tacit.students.refitted import Refitted
 from tacit.students.saved import load_student, save_student
 from tacit.students.wrapped import for_images, with_encoder, with_names, without_names

@@ -19,7 +19,6 @@ from tacit.datasets.classes import class_indices
 from tacit.methods.task import Nodes, Observer, Task
 from tacit.private.partition import bounded_rows, split_by_class, split_by_dirichlet, split_by_owner, split_evenly
 from tacit.private.records import Private, Records
-from tacit.runs.copies import warn_of_copies
 from tacit.runs.inputs import (
     class_names,
     labeled,
@@ -29,6 +28,7 @@ from tacit.runs.inputs import (
     refuse_own_encoder,
     rows,
     seeded,
+    warn_of_copies,
 )
 
 __all__ = ["Holders", "Partition", "label_table", "read_nodes_task", "read_task"]

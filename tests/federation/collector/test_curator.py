@@ -17,11 +17,11 @@ from tacit.core.errors import InvalidInput, RequestConflict, ToleranceExceeded
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import SeededRandomness
 from tacit.core.sensitivity import vote_sensitivity
+from tacit.federation.collector.batches import plan_tables, read_curated, sealed_table
 from tacit.federation.collector.client import Address, collect, open_batch, submit
 from tacit.federation.collector.curator import Curator, open_curator
 from tacit.federation.collector.messages import SignedMessage, Submission, SubmissionRefusal
 from tacit.federation.collector.submission_store import COORDINATOR
-from tacit.federation.collector.tables import plan_tables, read_curated, sealed_table
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, seal
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger

@@ -12,10 +12,10 @@ from tacit.core.codec import decode
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.randomness import SeededRandomness
 from tacit.federation.collector import curator as curating
+from tacit.federation.collector.batches import plan_tables, read_curated
 from tacit.federation.collector.curator import Curator, open_curator
 from tacit.federation.collector.messages import SignedMessage, Submission, SubmissionRefusal
 from tacit.federation.collector.submission_store import COORDINATOR
-from tacit.federation.collector.tables import plan_tables, read_curated
 from tacit.federation.keys import SigningIdentity, public_key, seal
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
-from tacit.cli.federation_files import listening_address
+from tacit.cli.federation_setup import listening_address
 from tacit.core.errors import InvalidInput
 from tacit.federation.certificates import make_authority, make_server_certificate
 from tacit.federation.collector.client import Address, Unreachable, open_batch, read_status, submit

@@ -17,7 +17,7 @@ from flwr.supernode.start_client_internal import _pull_and_store_message
 
 from tacit.core.errors import InvalidInput
 from tacit.federation.flower.node import whole_or_not_at_all
-from tacit.federation.flower.transport import payload_of
+from tacit.federation.flower.server import payload_of
 
 RUN = 7
 

@@ -11,19 +11,17 @@ from tacit.accounting.compose import total
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.datasets.digits import digits
-from tacit.federation.coordinator import RoundPolicy
-from tacit.federation.flower.client import client_app
-from tacit.federation.flower.secure_aggregation import FlowerMasked
+from tacit.federation.coordinator import Journal, RoundPolicy
+from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid, contexts
-from tacit.federation.journal import Journal
-from tacit.federation.node.files import read_node_file
+from tacit.federation.flower.summed import FlowerMasked
 from tacit.federation.node.node import open_node, prepare_ledger
 from tacit.federation.node.steps import NodeMemory
+from tacit.federation.settings import read_node_file
 from tacit.ledger.policy import Rules
 from tacit.methods.fedmd.study import ConsensusStore
 from tacit.private.records import reveal
-from tacit.runs.guarantee import by_account
+from tacit.runs.payment import by_account
 from tacit.runs.run import load
 from tacit.students.refitted import Refitted
 from tacit.students.weighted import logistic

@@ -11,17 +11,15 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 from tacit.core.errors import TooFewParticipants
 from tacit.datasets.digits import digits
 from tacit.federation.collector.client import Unreachable
-from tacit.federation.coordinator import RoundPolicy
-from tacit.federation.flower import transport
-from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid
-from tacit.federation.flower.transport import FlowerTransport
-from tacit.federation.journal import Journal
+from tacit.federation.coordinator import Journal, RoundPolicy
+from tacit.federation.flower import server
+from tacit.federation.flower.client import InProcessGrid
+from tacit.federation.flower.server import FlowerExchange, FlowerTransport
 from tests.federation.federation import masking_nodes
-from tests.federation.flower.test_collected import COUNT as HANDING
-from tests.federation.flower.test_collected import Losing, hall  # noqa: F401
-from tests.federation.flower.test_secure_aggregation import Dropping, masked
 from tests.federation.flower.test_server_methods import COUNT, grid_over, there, transferred
+from tests.federation.flower.test_summed_collected import COUNT as HANDING
+from tests.federation.flower.test_summed_collected import Losing, hall  # noqa: F401
+from tests.federation.flower.test_summed_masked import Dropping, masked
 
 
 class Clock:
@@ -40,7 +38,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(transport, "time", made)
+    monkeypatch.setattr(server, "time", made)
     return made
 
 
@@ -148,7 +146,7 @@ def test_who_did_not_hand_in_is_not_asked_to_pay_for_a_batch_that_is_closed(hall
     class Dying(Losing):
         lost = frozenset({2})
 
-    collected = "tacit.federation.flower.collected.FlowerCollected._read"
+    collected = "tacit.federation.flower.summed.FlowerCollected._read"
     with monkeypatch.context() as patched:
 
         def die(*_):
@@ -174,14 +172,14 @@ def test_a_collector_that_stays_away_ends_the_run_in_words(hall, monkeypatch):  
     def away(*_):
         raise Unreachable("https://mix.example.org:9300 does not answer")
 
-    monkeypatch.setattr("tacit.federation.flower.collected.PAUSE", 0.5)
+    monkeypatch.setattr("tacit.federation.flower.summed.PAUSE", 0.5)
     monkeypatch.setattr("tests.federation.flower.test_collected.Collector", lambda *each: collector(*each, away))
     with pytest.raises(Unreachable, match=r"called for 5 seconds.*again when it is back, and nobody pays twice"):
         hall.run("central")
 
 
 def collector(address, identity, key, call):
-    from tacit.federation.flower.collected import Collector
+    from tacit.federation.flower.summed import Collector
 
     return Collector(address, identity, key, collect=call)
 

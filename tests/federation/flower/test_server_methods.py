@@ -9,13 +9,10 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.datasets.digits import digits
 from tacit.datasets.tables import read_table
-from tacit.federation.coordinator import RoundPolicy
-from tacit.federation.flower.client import client_app
-from tacit.federation.flower.secure_aggregation import FlowerMasked
-from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid, contexts
-from tacit.federation.flower.transport import payload_of
-from tacit.federation.journal import Journal
+from tacit.federation.coordinator import Journal, RoundPolicy
+from tacit.federation.flower.client import InProcessGrid, client_app, contexts
+from tacit.federation.flower.server import FlowerExchange, payload_of
+from tacit.federation.flower.summed import FlowerMasked
 from tacit.federation.messages import RefusalReason, Request, read_request, read_response
 from tacit.federation.node.steps import NodeMemory
 from tacit.ledger.policy import Rules

@@ -13,16 +13,14 @@ from flwr.app import Message
 from tacit.core.account import Ceiling
 from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput
-from tacit.federation.flower.client import client_app, configured_node
-from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid, contexts
-from tacit.federation.flower.transport import content_of, payload_of
+from tacit.federation.flower.client import InProcessGrid, client_app, configured_node, contexts
+from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.wire import ask_to_bytes, read_ask, read_release
 from tests.federation.federation import RULES, nodes
-from tests.federation.flower.test_simulated import TERMS, ask, federated
+from tests.federation.flower.test_client_simulated import TERMS, ask, federated
 
 __all__ = ["ask"]
 

@@ -15,18 +15,15 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 from tacit.core.errors import InvalidInput
 from tacit.datasets.digits import digits
 from tacit.federation.collector.client import collect
-from tacit.federation.coordinator import NodeHeads, RoundPolicy
-from tacit.federation.flower.client import client_app
-from tacit.federation.flower.collected import Collector, FlowerCollected
-from tacit.federation.flower.secure_aggregation import FlowerMasked
+from tacit.federation.coordinator import Journal, NodeHeads, RoundPolicy
+from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid, contexts
-from tacit.federation.journal import Journal
+from tacit.federation.flower.summed import Collector, FlowerCollected, FlowerMasked
 from tacit.federation.keys import public_key
 from tests.federation.federation import federated, masking_nodes, nodes
-from tests.federation.flower.test_collected import COUNT as HANDING
-from tests.federation.flower.test_collected import SECRET, open_hall
-from tests.federation.flower.test_collected import SETTINGS as COLLECTED
+from tests.federation.flower.test_summed_collected import COUNT as HANDING
+from tests.federation.flower.test_summed_collected import SECRET, open_hall
+from tests.federation.flower.test_summed_collected import SETTINGS as COLLECTED
 
 ROUNDS, COUNT = 3, 4
 TERMS = RoundPolicy(expected=COUNT, at_least=3, deadline=5, grace=0.2, patience=0.2, records=1000)

@@ -10,8 +10,8 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.account import Ceiling
 from tacit.core.guarantee import Adjacency
 from tacit.datasets.digits import digits
+from tacit.federation.collector.batches import plan_tables
 from tacit.federation.collector.client import Address
-from tacit.federation.collector.tables import plan_tables
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.steps import Collecting

@@ -13,8 +13,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.errors import InvalidInput
 from tacit.core.spend import DiscreteGaussian, Pure
 from tacit.federation.messages import RefusalReason, Request, read_response
-from tacit.federation.node.approvals import APPROVED, DECLINED, MOST_PENDING, ApprovalRequest, Approvals
-from tacit.federation.node.refusals import node_side
+from tacit.federation.node.refusals import APPROVED, DECLINED, MOST_PENDING, ApprovalRequest, Approvals, node_side
 from tacit.federation.node.steps import Masking, NodeMemory
 from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger.account import Bound, PolicyLimits

@@ -24,19 +24,19 @@ from tacit.core.account import Ceiling
 from tacit.core.codec import decode
 from tacit.core.errors import InvalidInput
 from tacit.core.spend import Approximate, Gaussian, Pure
+from tacit.federation.collector.batches import plan_batch
 from tacit.federation.collector.client import Address, Unreachable, Untrusted
 from tacit.federation.collector.messages import SignedMessage
 from tacit.federation.collector.messages import SubmissionRefusal as NotTakenBecause
 from tacit.federation.collector.messages import SubmissionRefused as NotTaken
-from tacit.federation.collector.shuffler import plan_batch
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.flower.link import telling_strangers
 from tacit.federation.flower.node import taken_up
 from tacit.federation.keys import SigningIdentity, public_key
-from tacit.federation.logs import failure_in_words
 from tacit.federation.messages import LARGEST, PASSING, RefusalReason, Request, read_response
 from tacit.federation.node.refusals import lacks_delta
 from tacit.federation.node.steps import Collecting
+from tacit.federation.processes import failure_in_words
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.ledger.sqlite import SqliteLedger
@@ -207,7 +207,7 @@ def test_a_failure_is_written_down_without_a_record(node, caplog, monkeypatch):
 
 def test_lines_have_a_time_in_every_process():
     program = (
-        "from tacit.federation.logs import log_to; import logging; log_to(); "
+        "from tacit.federation.processes import log_to; import logging; log_to(); "
         "logging.getLogger('tacit.node').info('hello'); log_to(); logging.getLogger('tacit.gate').error('once')"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -217,9 +217,8 @@ def test_lines_have_a_time_in_every_process():
 
 
 def test_a_log_is_its_owners_alone(tmp_path):
-    program = (
-        f"from tacit.federation.logs import log_to; from pathlib import Path; log_to(Path({str(tmp_path / 'l')!r}))"
-    )
+    place = str(tmp_path / "l")
+    program = f"from tacit.federation.processes import log_to; from pathlib import Path; log_to(Path({place!r}))"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     assert (tmp_path / "l").stat().st_mode & 0o777 == 0o600
 

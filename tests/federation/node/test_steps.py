@@ -8,9 +8,8 @@ import pytest
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
+from tacit.federation.collector.batches import plan_batch, plan_tables
 from tacit.federation.collector.client import Address
-from tacit.federation.collector.shuffler import plan_batch
-from tacit.federation.collector.tables import plan_tables
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.node import Node

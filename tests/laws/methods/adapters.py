@@ -20,12 +20,10 @@ import tacit
 from tacit.core.account import Ceiling, Rule
 from tacit.core.guarantee import Unit
 from tacit.datasets.classes import class_indices
-from tacit.federation.coordinator import RoundPolicy
-from tacit.federation.flower.client import client_app
-from tacit.federation.flower.secure_aggregation import FlowerMasked
+from tacit.federation.coordinator import Journal, RoundPolicy
+from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid, contexts
-from tacit.federation.journal import Journal
+from tacit.federation.flower.summed import FlowerMasked
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.node.node import Node
 from tacit.federation.node.steps import FolderMemory, Masking, NodeMemory

@@ -410,7 +410,7 @@ BAD = {
     "delta NaN": ({"delta": math.nan}, "delta"),
     "seed negative": ({"seed": -1}, "seed"),
 }
-AT_NODES = "the operator's own loader checks a node's records (tests/federation/node/test_files.py)"
+AT_NODES = "the operator's own loader checks a node's records (tests/federation/test_settings.py)"
 NODE_SEED = "the seed of a federation's noise is set at its nodes"
 
 

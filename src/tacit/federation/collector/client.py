@@ -1,11 +1,15 @@
-"""The other end of the service: hand in, open, collect, over TLS with the federation's own authority."""
+"""The other end of a connection over TLS: whether it is there and can be trusted; batches handed in and collected."""
 
 from __future__ import annotations
 
+import datetime
+import http.client
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +18,7 @@ import httpx
 
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.strict_reader import StrictReader, decode_strict
-from tacit.federation.certificates import client_context, on_loopback, why_untrusted
+from tacit.federation.certificates import Validity, client_context, on_loopback, why_untrusted
 from tacit.federation.collector.messages import (
     ANNOUNCE,
     LARGEST_BATCH,
@@ -28,7 +32,10 @@ from tacit.federation.collector.messages import (
 from tacit.federation.collector.submission_store import COORDINATOR, LENGTH
 from tacit.federation.keys import SigningIdentity
 
-__all__ = ["Address", "Unreachable", "Untrusted", "collect", "open_batch", "read_status", "submit"]
+__all__ = [
+    "Address", "Reached", "Unreachable", "Untrusted", "clock_trouble", "collect", "open_batch", "reach", "read_status",
+    "seconds_ahead", "submit",
+]  # fmt: skip
 
 # Bytes of an answer around what a batch came to.
 SLACK = 4096
@@ -139,3 +146,86 @@ def _said(address: Address, client: httpx.Client, method: str, path: str, payloa
     if response.status_code != httpx.codes.OK:
         raise Unreachable(f"{address.url} answers with status {response.status_code}")
     return bytes(content)
+
+
+# Seconds by which a clock may be ahead or behind: a SuperLink takes no signature from the future, nor an old one.
+AHEAD, BEHIND = 5.0, 300.0
+# No service has anything here, and each says when it was asked.
+_HEALTH = "/health"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What came of a connection: what is wrong, if anything, and what is known of certificate and clock.
+
+    ``trusted`` is whether who answered could show a certificate by the authority. ``ahead`` is by how many seconds
+    the clock of this machine is ahead of the other's.
+    """
+
+    trouble: str | None = None
+    trusted: bool = False
+    validity: Validity | None = None
+    ahead: float | None = None
+
+
+def reach(address: str, authority: Path | None, timeout: float = 10.0) -> Reached:
+    """Connect to ``host:port`` or a URL, as one that trusts this authority alone."""
+    parts = urlsplit(address if "//" in address else f"https://{address}")
+    host, port = parts.hostname or "", parts.port
+    if parts.scheme == "http":
+        connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    else:
+        connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=client_context(authority))
+    trusted, validity = False, None
+    try:
+        connection.connect()
+        if isinstance(connection.sock, ssl.SSLSocket):
+            trusted, validity = True, _validity(connection.sock, address)
+        connection.request("GET", _HEALTH)
+        response = connection.getresponse()
+        response.read(1024)
+        return Reached(None, trusted, validity, seconds_ahead(response.headers.get("Date")))
+    except ssl.SSLCertVerificationError as error:
+        return Reached(f"{address}: {why_untrusted(error)}")
+    except ssl.SSLError as error:
+        return Reached(f"{address}: does not speak TLS as it should ({error.reason or error})")
+    except (OSError, http.client.HTTPException) as error:
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Reached(f"{address}: cannot be reached ({said})", trusted, validity)
+    finally:
+        connection.close()
+
+
+def clock_trouble(ahead: float | None) -> str | None:
+    """What is wrong with the clock of this machine, by the other's.
+
+    >>> clock_trouble(400)
+    'the clock of this machine is 400 seconds ahead of theirs; at most 5 are tolerated'
+    >>> clock_trouble(-400)
+    'the clock of this machine is 400 seconds behind theirs; at most 300 are tolerated'
+    >>> clock_trouble(-0.5) is None
+    True
+    """
+    if ahead is None or -BEHIND <= ahead <= AHEAD:
+        return None
+    side, most = ("ahead of", AHEAD) if ahead > 0 else ("behind", BEHIND)
+    return f"the clock of this machine is {abs(ahead):.0f} seconds {side} theirs; at most {most:.0f} are tolerated"
+
+
+def seconds_ahead(date: str | None) -> float | None:
+    """By how many seconds this machine's clock is ahead of one that says this in the head of its answer."""
+    try:
+        theirs = parsedate_to_datetime(date or "")
+        # They say whole seconds.
+        return (datetime.datetime.now(datetime.UTC) - theirs).total_seconds() - 0.5
+    except (TypeError, ValueError):
+        return None
+
+
+def _validity(connected: ssl.SSLSocket, address: str) -> Validity | None:
+    shown = connected.getpeercert() or {}
+    begins, ends = shown.get("notBefore"), shown.get("notAfter")
+    if not isinstance(begins, str) or not isinstance(ends, str):
+        return None
+    times = (datetime.datetime.fromtimestamp(ssl.cert_time_to_seconds(each), datetime.UTC) for each in (begins, ends))
+    return Validity(Path(f"the certificate of {address}"), *times)

@@ -22,20 +22,16 @@ from tacit.core.strict_reader import bytes_to_array, decode_strict
 from tacit.federation.keys import KEY, SigningIdentity, signed_by
 
 __all__ = [
-    "ANNOUNCE",
-    "STRANGER",
-    "Batch",
-    "SignedMessage",
-    "Submission",
-    "SubmissionRefusal",
-    "SubmissionRefused",
+    "ANNOUNCE", "STRANGER", "Batch", "SignedMessage", "Submission", "SubmissionRefusal", "SubmissionRefused",
     "read_signed_message",
-]
+]  # fmt: skip
 
 MOST_NODES = 10_000
 MOST_PARTICIPANTS = 10**9
 LARGEST_PIECE = 2**28
 LARGEST_BATCH = 2**29
+# Bytes of a message that was announced, unless the operator says otherwise.
+MOST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)

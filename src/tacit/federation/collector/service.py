@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import signal
 import socket
 import ssl
 import threading
@@ -34,19 +35,22 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tacit.core.errors import InvalidInput
-from tacit.federation.certificates import on_loopback
-from tacit.federation.collector.messages import ANNOUNCE, STRANGER
+from tacit.federation.certificates import expiry_warnings, on_loopback, read_validity
+from tacit.federation.collector.messages import ANNOUNCE, MOST_BYTES, STRANGER
 from tacit.federation.collector.submission_store import SubmissionStore
-from tacit.federation.logs import failure_in_words
+from tacit.federation.processes import Reminder, failure_in_words
+from tacit.federation.settings import ServiceConfig
 
-__all__ = ["CONNECTIONS", "MOST_BYTES", "PER_ADDRESS", "Connection", "Connections", "Service", "make_service"]
+__all__ = [
+    "CONNECTIONS", "PER_ADDRESS", "Connection", "Connections", "Service", "make_service", "serve",
+]  # fmt: skip
 
 log = logging.getLogger("tacit.post")
 
 # Connections at a time, in all and of one address.
 CONNECTIONS, PER_ADDRESS = 64, 16
-# Bytes of a request's head, and of a body that was announced.
-HEAD, MOST_BYTES = 2**14, 64 * 2**20
+# Bytes of a request's head.
+HEAD = 2**14
 # Seconds for a stranger's whole request, handshake included; for what was announced, plus one for this many bytes.
 SECONDS, PATIENCE, PACE = 15.0, 60.0, 2**17
 # Seconds between two looks at deadlines; for requests at work when the service is told to end.
@@ -325,3 +329,31 @@ def _origin(address: str) -> str:
     if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
         return str(ip_network(f"{found}/64", strict=False))
     return str(found)
+
+
+# Seconds between two looks at the certificate.
+_HOUR = 3600.0
+
+
+def serve(
+    config: ServiceConfig, store: SubmissionStore, tell: Callable[[str], None], stop: threading.Event | None = None
+) -> None:
+    """Serve until ``stop`` is set, or the process is told to end."""
+    if config.certificate is not None and (valid := read_validity(config.certificate)).expired():
+        raise InvalidInput(
+            f"{valid.trouble()}. Renew it with `tacit federation nodes renew {config.certificate.parent}`"
+        )
+    ended = stop or threading.Event()
+    if stop is None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, lambda *_: ended.set())
+    service = make_service(config.host, config.port, store, config.certificate, config.key, config.largest)
+    reminder = Reminder(lambda: expiry_warnings([] if config.certificate is None else [config.certificate]), tell)
+    service.start()
+    host, port = service.address
+    tell(f"ready at {'http' if config.certificate is None else 'https'}://{host}:{port}")
+    reminder.look()
+    while not ended.wait(_HOUR):
+        reminder.look()
+    service.stop()
+    store.close()

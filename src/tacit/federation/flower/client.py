@@ -1,23 +1,45 @@
-"""The Flower side of a node: take a request, hand it to this machine's node, send its reply. Nothing else is sent."""
+"""The Flower side of a node, real or simulated: take a request, hand it to this machine's node, send its reply.
+
+Simulations have nodes with parts of one data set and a Flower grid without a network; they protect nobody. The nodes
+have accounts in memory and seeded noise. The grid calls client apps where messages are pushed. It keeps Flower's
+manners, so the server side cannot tell it from the real one: messages get ids, replies are pulled once, and a node that
+fails answers with Flower's own error.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
-from flwr.app import Context, Message
+import numpy as np
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+from numpy.typing import NDArray
 
+from tacit.core.account import Ceiling
+from tacit.core.errors import InvalidInput
+from tacit.datasets.digits import digits
+from tacit.datasets.tables import read_table
 from tacit.federation.flower.processes import ARRAYS
-from tacit.federation.flower.transport import MESSAGE_TYPE, content_of, payload_of
-from tacit.federation.logs import failure_in_words
+from tacit.federation.flower.server import MESSAGE_TYPE, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Response, digest_request
-from tacit.federation.node.files import RunArrays, read_node_file
 from tacit.federation.node.node import Node, open_node
+from tacit.federation.processes import failure_in_words
+from tacit.federation.settings import RunArrays, read_node_file
+from tacit.ledger import open_ledger
+from tacit.ledger.policy import Rules
+from tacit.private.records import Private, Records
 
-__all__ = ["NODE_FILE", "app", "client_app", "configured_node"]
+__all__ = ["NODE_FILE", "InProcessGrid", "app", "client_app", "configured_node", "contexts", "simulated_node"]
 
 log = logging.getLogger("tacit.node")
 
@@ -56,7 +78,7 @@ def configured_node(context: Context) -> Node:
     """
     settings = context.node_config
     if NODE_FILE not in settings and PLACE in settings:
-        from tacit.federation.flower.simulated import simulated_node
+        from tacit.federation.flower.client import simulated_node
 
         return simulated_node(int(settings[PLACE]), int(settings["num-partitions"]), context.run_config)
     folder = os.environ.get(ARRAYS)
@@ -66,3 +88,147 @@ def configured_node(context: Context) -> Node:
 
 
 app = client_app(configured_node)
+
+
+CEILING = 10**6
+RULES = Rules(
+    methods=("rknn", "privatekt", "pate", "fedmd", "class_sums"),
+    mechanisms=(
+        "RandomizedLabels",
+        "DiscreteGaussianNoise",
+        "DiscreteLaplaceNoise",
+        "PermuteAndFlip",
+        "Responses",
+        "RoundedGaussianNoise",
+        "SubsetSelection",
+    ),
+    purposes=("reverse k-NN labels", "PrivateKT labels", "PATE votes", "FedMD predictions", "class sums"),
+    participants=1,
+)
+
+
+def simulated_node(place: int, count: int, settings: Mapping[str, Any]) -> Node:
+    """The node at one of ``count`` places, with its part of the data set that the settings name.
+
+    >>> simulated_node(0, 4, {"simulation": "digits", "seed": 1}).name
+    'node 00000'
+    """
+    source, seed = str(settings.get("simulation", "")), int(settings.get("seed", 0))
+    if not source:
+        raise InvalidInput("a simulation needs data: set simulation to digits, or to an .npz file with X and y")
+    return _node(source, place, count, seed)
+
+
+# Kept for as long as the process lives: a node that is asked again remembers what it paid and said.
+@cache
+def _node(source: str, place: int, count: int, seed: int) -> Node:
+    samples, labels, classes = _data(source)
+    rows = np.arange(place, len(samples), count)
+    name = f"node {place:05d}"
+    return Node(
+        name=name,
+        classes=classes,
+        records=Private(Records(samples[rows], labels[rows])),
+        rules=RULES,
+        ledger=open_ledger("memory:", {name: Ceiling(CEILING, "1/2")}),
+        account=name,
+        seed=seed,
+    )
+
+
+@lru_cache(maxsize=2)
+def _data(source: str) -> tuple[NDArray[Any], NDArray[np.int64], tuple[str, ...]]:
+    if source == "digits":
+        parts = digits()
+        return parts.private_samples, parts.private_labels, tuple(map(str, parts.classes))
+    table = read_table(source, "y")
+    assert table.labels is not None
+    names, indices = np.unique(table.labels, return_inverse=True)
+    return table.samples, indices.astype(np.int64), tuple(map(str, names))
+
+
+# Flower's code for a client app that raised.
+RAISED = 2
+
+
+def contexts(count: int, names: Sequence[str] | None = None) -> list[Context]:
+    """One context for each of this many nodes, numbered as Flower's own simulation numbers them.
+
+    >>> [each.node_config["partition-id"] for each in contexts(2)]
+    [0, 1]
+    """
+    return [
+        Context(
+            run_id=1,
+            node_id=number + 1,
+            node_config={"partition-id": number, "num-partitions": count, "name": names[number] if names else ""},
+            state=RecordDict(),
+            run_config={},
+        )
+        for number in range(count)
+    ]
+
+
+class InProcessGrid(Grid):  # type: ignore[misc]
+    """Nodes as function calls. ``sent`` keeps every reply, for those who want to see all that nodes said."""
+
+    def __init__(self, app: ClientApp, nodes: Sequence[Context], keep: bool = False) -> None:
+        # Flower stamps messages with who sends them; in a process of its own it would have been told.
+        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+        self._app = app
+        self._nodes = {context.node_id: context for context in nodes}
+        self._replies: dict[str, Message] = {}
+        self._keep = keep
+        self.sent: list[Message] = []
+
+    def set_run(self, run: object) -> None:
+        """There is one run only."""
+
+    @property
+    def run(self) -> object:
+        """There is one run only."""
+        return None
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message, as Flower's own grids make it."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> list[int]:
+        """All nodes, always."""
+        return list(self._nodes)
+
+    def get_nodes(self) -> list[NodeInfo]:
+        """All nodes, always, with the names they were given."""
+        return [NodeInfo(node_id=node, name=context.node_config["name"]) for node, context in self._nodes.items()]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Call the client app for each message, and keep what it says until it is pulled."""
+        pushed = []
+        for message in messages:
+            identity = uuid.uuid4().hex
+            message.metadata.__dict__["_message_id"] = identity
+            try:
+                reply = self._app(message, self._nodes[message.metadata.dst_node_id])
+            except Exception as error:
+                reply = Message(Error(RAISED, f"{type(error)}:<'{error}'>"), reply_to=message)
+            self._replies[identity] = reply
+            if self._keep:
+                self.sent.append(reply)
+            pushed.append(identity)
+        return pushed
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """The replies that are there, each once."""
+        return [self._replies.pop(each) for each in list(message_ids) if each in self._replies]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Push, then pull until all are there or the time is over."""
+        waiting, found = set(self.push_messages(messages)), []
+        end = None if timeout is None else time.monotonic() + timeout
+        while waiting and (end is None or time.monotonic() < end):
+            replies = self.pull_messages(waiting)
+            waiting -= {each.metadata.reply_to_message_id for each in replies}
+            found += replies
+        return found

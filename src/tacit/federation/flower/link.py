@@ -1,4 +1,4 @@
-"""A SuperLink whose controls are for its own machine alone.
+"""A SuperLink whose controls are for its own machine alone, and telling it what to do: which nodes, which app.
 
 Flower serves nodes and controls on one port, and without accounts whoever reaches the port may start runs, whose code
 runs here, or register nodes. Here only the nodes' side is reachable from elsewhere.
@@ -6,13 +6,38 @@ runs here, or register nodes. Here only the nodes' side is reachable from elsewh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import hashlib
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import httpx
+from flwr.cli.build import build_fab_from_disk
+from flwr.common.constant import Status
+from flwr.common.serde import fab_to_proto, user_config_to_proto
+from flwr.proto.control_pb2 import (
+    ListNodesRequest,
+    ListRunsRequest,
+    RegisterNodeRequest,
+    StartRunRequest,
+    StopRunRequest,
+    UnregisterNodeRequest,
+)
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.error import ApiErrorCode, FlowerError
+from flwr.supercore.fab import Fab
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+from tacit.core.errors import InvalidInput, TacitError
 from tacit.federation.certificates import on_loopback
 from tacit.federation.flower.processes import be_patient, log_with_time, require_version
+from tacit.federation.members import Member
 
-__all__ = ["LoopbackOnly", "main", "telling_strangers"]
+__all__ = ["Control", "LoopbackOnly", "main", "telling_strangers"]
 
 OPEN = ("/v1/fleet", "/health")
 UNREGISTERED = "this key is not registered"
@@ -87,3 +112,91 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+class Control:
+    """The control side of one SuperLink, over TLS that the federation's own authority vouches for."""
+
+    def __init__(self, address: str, authority: Path) -> None:
+        self._client = ControlHttpClient.from_server_address(
+            server_address=address,
+            insecure=False,
+            root_certificates=authority.read_bytes(),
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
+        )
+
+    def wait(self, seconds: float) -> None:
+        """Come back once the SuperLink answers."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                self._client.ListNodes(ListNodesRequest())
+                return
+            except Exception as error:
+                if time.monotonic() >= end:
+                    raise TacitError(f"the SuperLink does not answer after {seconds:g} seconds ({error})") from None
+                time.sleep(0.3)
+
+    def let_in(self, listed: Sequence[Member]) -> tuple[list[str], list[str]]:
+        """Let these nodes in and nobody else; the names of those that are new, and of those that are not let in now.
+
+        The SuperLink keeps keys in a database of its own. Whoever is there and is not listed is unregistered first.
+        """
+        wanted = {public_key_to_bytes(each.key): each for each in listed}
+        known = {bytes(node.public_key): node for node in self.nodes()}
+        for key, node in known.items():
+            if key in wanted and wanted[key].name != node.name:
+                raise InvalidInput(
+                    f"{wanted[key].file}: this key was let in as {node.name!r}, and a key keeps its name. Name the "
+                    "file as before, or let the node make a new key with `tacit federation nodes renew`"
+                )
+        gone = [node for key, node in known.items() if key not in wanted]
+        for node in gone:
+            self._client.UnregisterNode(UnregisterNodeRequest(node_id=node.node_id))
+        new = [(key, each) for key, each in wanted.items() if key not in known]
+        for key, each in new:
+            try:
+                self._client.RegisterNode(RegisterNodeRequest(public_key=key, name=each.name))
+            except httpx.HTTPStatusError as error:
+                found = FlowerError.from_json(error.response.text)
+                if found is None or found.code != ApiErrorCode.PUBLIC_KEY_ALREADY_IN_USE:
+                    raise TacitError(f"{each.file}: the SuperLink does not register it ({error})") from None
+                raise InvalidInput(
+                    f"{each.file}: this key was removed before, and a removed key is not let in again. The node makes "
+                    "a new one with `tacit federation nodes renew`"
+                ) from None
+        return [each.name for _, each in new], [node.name for node in gone]
+
+    def nodes(self) -> list[Any]:
+        """The registered nodes, with their status."""
+        found = self._client.ListNodes(ListNodesRequest()).nodes_info
+        return [node for node in found if node.status != "unregistered"]
+
+    def start(self, folder: Path, settings: Mapping[str, str]) -> int:
+        """Run the app in a folder with these settings; the number of the run."""
+        with warnings.catch_warnings():
+            # Flower's own use of its libraries is not its user's to change.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            content = build_fab_from_disk(folder)
+        fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
+        request = StartRunRequest(
+            fab=fab_to_proto(fab), override_config=user_config_to_proto(dict(settings)), federation=""
+        )
+        answer = self._client.StartRun(request)
+        if not answer.HasField("run_id"):
+            raise TacitError("the SuperLink did not start the run")
+        return int(answer.run_id)
+
+    def stop_all(self) -> None:
+        """End what is left of earlier runs: a run whose process died is taken for running for minutes.
+
+        Until then its nodes wait for the rest of a message that was cut off, and hear nothing of the next run.
+        """
+        for run, found in self._client.ListRuns(ListRunsRequest()).run_dict.items():
+            if found.status.status != Status.FINISHED:
+                with contextlib.suppress(httpx.HTTPError):
+                    self._client.StopRun(StopRunRequest(run_id=run))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tacit.federation.collector.client import clock_trouble, seconds_ahead
 from tacit.federation.flower.link import UNREGISTERED
 from tacit.federation.flower.processes import ARRAYS, be_patient, log_with_time, require_version
-from tacit.federation.node.files import private_folder
-from tacit.federation.reach import clock_trouble, seconds_ahead
+from tacit.federation.settings import private_folder
 
 __all__ = ["main", "taken_up", "whole_or_not_at_all"]
 

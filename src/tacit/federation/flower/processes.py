@@ -17,17 +17,11 @@ from typing import TYPE_CHECKING, Any
 from tacit.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from tacit.federation.node.files import Link
+    from tacit.federation.settings import Link
 
 __all__ = [
-    "ARRAYS",
-    "be_patient",
-    "link_command",
-    "log_with_time",
-    "node_command",
-    "require_version",
-    "run_installed",
-]
+    "ARRAYS", "be_patient", "link_command", "log_with_time", "node_command", "require_version", "run_installed",
+]  # fmt: skip
 
 Command = tuple[list[str], Mapping[str, str]]
 
@@ -77,7 +71,7 @@ def log_with_time() -> None:
     from flwr.supercore.logger import update_console_handler
     from uvicorn.config import LOGGING_CONFIG
 
-    from tacit.federation.logs import log_to
+    from tacit.federation.processes import log_to
 
     log_to()
     update_console_handler(timestamps=True, colored=False)

@@ -29,9 +29,9 @@ from tacit.federation.collector.client import Address
 from tacit.federation.collector.messages import Batch
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.messages import LARGEST, RefusalReason, Request, Response, digest_request, read_request
-from tacit.federation.node.approvals import ApprovalRequest, Approvals
-from tacit.federation.node.files import NodeFile, RunArrays, read_peers
 from tacit.federation.node.refusals import (
+    ApprovalRequest,
+    Approvals,
     Refused,
     lacks_delta,
     log_refusal,
@@ -41,6 +41,7 @@ from tacit.federation.node.refusals import (
     require_door,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
+from tacit.federation.settings import NodeFile, RunArrays, read_peers
 from tacit.ledger import open_ledger, opened
 from tacit.ledger.account import covered
 from tacit.ledger.policy import Rules, read_policy, read_rules

@@ -22,10 +22,9 @@ from typing import Any
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.files import locked, write_file
 from tacit.core.release import Release
+from tacit.federation.collector.batches import sealed_messages, sealed_table
 from tacit.federation.collector.client import Address, Unreachable, Untrusted, submit
 from tacit.federation.collector.messages import Batch, Submission
-from tacit.federation.collector.shuffler import sealed_messages
-from tacit.federation.collector.tables import sealed_table
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.messages import Request
 from tacit.federation.secure_aggregation.client import ClientState, announce, masked_input, share_secrets, unmask

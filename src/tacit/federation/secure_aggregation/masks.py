@@ -21,17 +21,9 @@ from tacit.federation.keys import derived, public_key, shared_secret, stream
 from tacit.federation.secure_aggregation.session import Keys, Session
 
 __all__ = [
-    "PRIME",
-    "commitment",
-    "element_to_bytes",
-    "joined_secret",
-    "masking_public",
-    "own_stream",
-    "pair_stream",
-    "read_element",
-    "split_secret",
-    "weights_at_zero",
-]
+    "PRIME", "commitment", "element_to_bytes", "joined_secret", "masking_public", "own_stream", "pair_stream",
+    "read_element", "split_secret", "weights_at_zero",
+]  # fmt: skip
 
 PRIME = 2**255 - 19
 WIDTH = 32

@@ -23,20 +23,9 @@ from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.mechanisms.registry import mechanism_fields, read_mechanism
 
 __all__ = [
-    "Keys",
-    "Session",
-    "read_boxes",
-    "read_input",
-    "read_keys",
-    "read_openings",
-    "read_question",
-    "read_roster",
-    "write_boxes",
-    "write_input",
-    "write_openings",
-    "write_question",
-    "write_roster",
-]
+    "Keys", "Session", "read_boxes", "read_input", "read_keys", "read_openings", "read_question", "read_roster",
+    "write_boxes", "write_input", "write_openings", "write_question", "write_roster",
+]  # fmt: skip
 
 MOST_NODES = 10_000
 SHARES: tuple[type[DistributedLaplace | DistributedGaussian], ...] = (DistributedLaplace, DistributedGaussian)

@@ -11,16 +11,14 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 from tacit.core.account import Ceiling
 from tacit.core.errors import TacitWarning, TooFewParticipants
 from tacit.datasets.digits import digits
+from tacit.federation.collector.batches import open_shuffler
 from tacit.federation.collector.client import Address, Unreachable, read_status, submit
 from tacit.federation.collector.curator import Curator, open_curator
 from tacit.federation.collector.service import make_service
-from tacit.federation.collector.shuffler import open_shuffler
-from tacit.federation.coordinator import NodeHeads, RoundPolicy
-from tacit.federation.flower.client import client_app
-from tacit.federation.flower.collected import Collector, FlowerCollected
-from tacit.federation.flower.simulated import InProcessGrid, contexts
-from tacit.federation.flower.transport import payload_of
-from tacit.federation.journal import Journal
+from tacit.federation.coordinator import Journal, NodeHeads, RoundPolicy
+from tacit.federation.flower.client import InProcessGrid, client_app, contexts
+from tacit.federation.flower.server import payload_of
+from tacit.federation.flower.summed import Collector, FlowerCollected
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.messages import read_response
 from tacit.federation.node.steps import Collecting

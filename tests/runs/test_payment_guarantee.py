@@ -5,7 +5,7 @@ from fractions import Fraction
 from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.release import Receipt
 from tacit.core.spend import Approximate, Pure
-from tacit.runs.guarantee import guarantees_from, weakest
+from tacit.runs.payment import guarantees_from, weakest
 
 
 def test_disjoint_holders_do_not_add_up():

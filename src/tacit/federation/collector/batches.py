@@ -1,8 +1,8 @@
-"""The shuffler, and both ends of a shuffled batch: messages into equal boxes, mixed, and out of them again.
+"""Both ends of a batch, shuffled or curated, and the shuffler.
 
-A box holds a message or nothing; from outside all look alike. A holder fills its boxes up to whole blocks with empty
-ones, and so does the shuffler, so that numbers of boxes tell little. Every box is sealed with a key of its own for one
-batch: in any other it cannot be opened.
+Shuffled: messages go into equal boxes, are mixed, and come out of them again. A box holds a message or nothing; from
+outside all look alike. A holder fills its boxes up to whole blocks with empty ones, and so does the shuffler, so that
+numbers of boxes tell little. Every box is sealed with a key of its own for one batch: in any other it cannot be opened.
 
 The shuffler takes boxes from holders, forgets whose they are, mixes them and lets them out once. All of its rules:
 
@@ -15,6 +15,8 @@ The shuffler takes boxes from holders, forgets whose they are, mixes them and le
 - What comes out is written down, and the boxes' senders are forgotten in the same step. Collected again, the batch is
   the same to the last bit.
 - It cannot read a box. It reports how many came in and went out, and how many messages were refused and why.
+
+Curated: a holder hands in a sealed table, and the coordinator reads one release.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +33,22 @@ from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates
 from tacit.core.randomness import SystemRandomness, permutations
+from tacit.core.release import Release
 from tacit.core.strict_reader import decode_strict
 from tacit.federation.collector.messages import LARGEST_BATCH, Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, public_key, seal, unseal
+from tacit.mechanisms.central.sealed_table import SealedTable, table_bytes
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
 from tacit.mechanisms.shuffle.shuffled import SealedMessages, from_pieces
 from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.methods.question import Question, TableQuestion, table_shape
+from tacit.wire import ANSWER_BYTES, ask_to_bytes, read_release
 
-__all__ = ["Mixed", "empty_boxes", "mixed", "open_shuffler", "plan_batch", "read_mixed", "sealed_messages"]
+__all__ = [
+    "Mixed", "empty_boxes", "mixed", "open_shuffler", "plan_batch", "plan_tables", "read_curated", "read_mixed",
+    "sealed_messages", "sealed_table",
+]  # fmt: skip
 
 FULL, EMPTY = b"\1", b"\0"
 
@@ -213,3 +223,59 @@ def open_shuffler(file: str | Path, coordinator: bytes, nodes: Mapping[str, byte
     {'batches': [], 'dropped': {}}
     """
     return SubmissionStore(file, coordinator, nodes, mixed)
+
+
+# Who paid for a curated release; under which name it keeps its account is its own business.
+CURATOR = "curator"
+
+
+def plan_tables(
+    ask: TableQuestion,
+    run: str,
+    round: int,
+    nodes: Sequence[str],
+    key: bytes,
+    minimum: int,
+    largest: int,
+) -> Batch:
+    """The batch for a question to nodes with at most ``largest`` records each; ``key`` is the curator's public one."""
+    return Batch(
+        run=run,
+        round=round,
+        request=ask.request,
+        nodes=tuple(sorted(nodes)),
+        key=key,
+        minimum=minimum,
+        size=OVERHEAD + table_bytes(table_shape(ask)),
+        largest=largest,
+        ask=ask_to_bytes(ask),
+    )
+
+
+def sealed_table(ask: TableQuestion, batch: Batch, node: str, curator: bytes) -> SealedTable:
+    """The mechanism through which a node answers. ``curator`` is the key that the node's own operator trusts.
+
+    The key in the batch comes from the coordinator, who must not be able to read the table.
+    """
+    if batch.key != curator:
+        raise InvalidInput("the batch is sealed for another key than that of the curator this node trusts")
+    if node not in batch.nodes or batch.ask != ask_to_bytes(ask):
+        raise InvalidInput("the batch does not expect this node, or is about another question")
+    if batch.size != OVERHEAD + table_bytes(table_shape(ask)):
+        raise InvalidInput("the batch has boxes of another size than this table needs")
+
+    def boxed(content: bytes) -> NDArray[np.uint8]:
+        return np.frombuffer(seal(batch.key, content, batch.digest), dtype=np.uint8)[None]
+
+    return SealedTable(ask.mechanism, batch.digest, boxed)
+
+
+def read_curated(output: bytes, batch: Batch, ask: Question) -> tuple[Release[Any], int]:
+    """The curator's release, and how many nodes had handed in. What became of their tables it does not say."""
+    fields = decode_strict(output, LARGEST_BATCH, "curated batch")
+    if fields.digest("batch") != batch.digest:
+        raise InvalidInput("the release belongs to another batch")
+    release = read_release(fields.content("release", ANSWER_BYTES), ask, CURATOR, batch.largest * len(batch.nodes))
+    nodes = fields.integer("nodes", 1, len(batch.nodes))
+    fields.done()
+    return release, nodes

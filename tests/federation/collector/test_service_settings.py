@@ -16,13 +16,13 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.federation.certificates import make_authority, make_server_certificate
+from tacit.federation.collector.batches import plan_batch, read_mixed, sealed_messages
 from tacit.federation.collector.client import Address, Unreachable, collect, open_batch, read_status, submit
-from tacit.federation.collector.messages import Submission, SubmissionRefusal, SubmissionRefused
-from tacit.federation.collector.service import CONNECTIONS, MOST_BYTES, make_service
-from tacit.federation.collector.service_config import SERVICE_EXAMPLE, read_service_config
-from tacit.federation.collector.shuffler import plan_batch, read_mixed, sealed_messages
+from tacit.federation.collector.messages import MOST_BYTES, Submission, SubmissionRefusal, SubmissionRefused
+from tacit.federation.collector.service import CONNECTIONS, make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import SigningIdentity, public_key
+from tacit.federation.settings import SERVICE_EXAMPLE, read_service_config
 from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 

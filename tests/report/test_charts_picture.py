@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from tacit.report.picture import draw_queries
+from tacit.report.charts import draw_queries
 from tacit.runs.run import Run
 
 GENERATOR = np.random.default_rng(0)

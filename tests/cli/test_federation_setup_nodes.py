@@ -11,16 +11,16 @@ import pytest
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.cli import main
-from tacit.cli.federation_files import new_coordinator, new_node
+from tacit.cli.federation_setup import new_coordinator, new_node
 from tacit.cli.federation_watch import linked, reminded_node, running
 from tacit.core.errors import InvalidInput
 from tacit.federation.certificates import make_authority, make_server_certificate, read_validity
+from tacit.federation.collector.client import reach
 from tacit.federation.collector.service import make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.members import add_member, members, remove_member, removed_members
-from tacit.federation.node.files import Link, read_peers
 from tacit.federation.processes import Processes, free_port
-from tacit.federation.reach import reach
+from tacit.federation.settings import Link, read_peers
 
 HOLDER = """
 import sys, time

@@ -1,6 +1,6 @@
-"""A node's own files: what its settings say, and the arrays that it reads once per run.
+"""Files that an operator writes, read strictly: a node's, a service's; and the arrays that a node reads once per run.
 
-The settings name its records, its policy and its ledger. The coordinator never sees or sets any of it.
+The settings of a node name its records, its policy and its ledger. The coordinator never sees or sets any of it.
 
 Flower starts a process for every message, and forgets it. So the arrays of a run lie in a folder that only the node's
 owner may look into, made by the process that lives as long as the node and removed with it. A message maps them into
@@ -13,32 +13,114 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, RootModel
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    RootModel,
+    ValidationError,
+)
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, nearest
 from tacit.datasets.classes import check_classes
-from tacit.federation.settings_file import File, Key, Names, read_settings
+from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
+from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "NAME",
-    "NODE_EXAMPLE",
-    "Link",
-    "NodeFile",
-    "RunArrays",
-    "Trusted",
-    "TrustedCurator",
-    "private_folder",
-    "read_node_file",
-    "read_peers",
-]
+    "NAME", "NODE_EXAMPLE", "SERVICE_EXAMPLE", "File", "Key", "Link", "Names", "NodeFile", "RunArrays", "ServiceConfig",
+    "Trusted", "TrustedCurator", "private_folder", "read_node_file", "read_peers", "read_service_config",
+    "read_settings",
+]  # fmt: skip
+
+Settings = TypeVar("Settings", bound=BaseModel)
+_KEY_BYTES = 32
+
+
+def _key(value: object) -> object:
+    try:
+        found = bytes.fromhex(value) if isinstance(value, str) else b""
+    except ValueError:
+        found = b""
+    if len(found) != _KEY_BYTES:
+        raise ValueError(f"must be {2 * _KEY_BYTES} hexadecimal digits")
+    return found
+
+
+# A file, which is relative to the one that names it; a public key; names in their order.
+File = Annotated[Path, Field(strict=False)]
+Key = Annotated[bytes, BeforeValidator(_key)]
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+def read_settings(path: Path, kind: type[Settings], called: str = "") -> Settings:
+    """What the file says, checked against the fields of ``kind``; ``called`` is what the file is to its reader.
+
+    Paths in it are relative to the file, and come back as they are found from anywhere.
+
+    >>> class Server(BaseModel, extra="forbid"):
+    ...     port: int
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "server.toml"
+    >>> _ = file.write_text("port = 9092")
+    >>> read_settings(file, Server).port
+    9092
+    >>> _ = file.write_text("prot = 9092")
+    >>> read_settings(file, Server)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: ...server.toml: port: is missing; prot: is not a setting; did you mean 'port'?
+    """
+    try:
+        found = kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {called}{path}: {getattr(error, 'strerror', None) or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path}: not valid TOML: {error}") from None
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, each['loc']))}: {_in_words(each['type'], each['msg'], each['loc'], kind)}"
+            for each in error.errors()
+        ]
+        raise InvalidInput(f"{path}: {'; '.join(wrong)}") from None
+    return _placed(found, path.absolute().parent)
+
+
+def _in_words(error: str, message: str, place: Sequence[int | str], kind: type[BaseModel]) -> str:
+    if error == "missing":
+        return "is missing"
+    if error != "extra_forbidden":
+        return message.removeprefix("Value error, ")
+    for name in place[:-1]:
+        field = kind.model_fields.get(str(name))
+        within = None if field is None else field.annotation
+        kinds = [each for each in (within, *getattr(within, "__args__", ())) if isinstance(each, type)]
+        kind = next((each for each in kinds if issubclass(each, BaseModel)), kind)
+    meant = nearest(str(place[-1]), list(kind.model_fields))
+    return "is not a setting" + (f"; did you mean {meant!r}?" if meant else "")
+
+
+def _placed(found: Settings, home: Path) -> Settings:
+    """The settings with every path as seen from the folder of their file."""
+    values = {name: getattr(found, name) for name in type(found).model_fields}
+    placed = {
+        name: _placed(value, home) if isinstance(value, BaseModel) else home / value
+        for name, value in values.items()
+        if isinstance(value, BaseModel | Path)
+    }
+    return found.model_copy(update=placed)
+
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"
 NODE_EXAMPLE = """\
@@ -237,3 +319,46 @@ def _write(place: Path, arrays: Arrays) -> None:
 
 def _name(words: str) -> str:
     return hashlib.sha256(words.encode()).hexdigest()[:32]
+
+
+SERVICE_EXAMPLE = """\
+host = "0.0.0.0"
+port = 9300
+certificate = "shuffler.pem"   # signed by the federation's authority
+key = "shuffler.key"
+state = "shuffler.db"          # what is handed in is kept here until it is collected
+largest = 67108864             # bytes of a message; what is larger is not read
+coordinator = "<64 hexadecimal digits: the coordinator's public identity>"
+
+[nodes]                        # the public identity of every node that may hand in
+north = "<64 hexadecimal digits>"
+"""
+
+
+class ServiceConfig(BaseModel):
+    """A shuffler or a curator, as its operator wrote it down. A curator has the last settings too."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)]
+    certificate: File | None = None
+    key: File | None = None
+    state: File
+    coordinator: Key
+    nodes: Annotated[dict[str, Key], Field(min_length=1)]
+    largest: Annotated[int, Field(ge=1024, le=LARGEST_BATCH)] = MOST_BYTES
+    sealing: File | None = None
+    ledger: File | None = None
+    account: str | None = None
+    node_records: Annotated[int, Field(ge=1, le=MOST_RECORDS)] = MOST_RECORDS
+
+    @property
+    def store(self) -> tuple[Path, bytes, Mapping[str, bytes]]:
+        """Where it keeps what is handed in, and who may."""
+        return self.state, self.coordinator, self.nodes
+
+
+def read_service_config(path: str | Path) -> ServiceConfig:
+    """The description in a TOML file, or an error that names each wrong field."""
+    return read_settings(Path(path), ServiceConfig)

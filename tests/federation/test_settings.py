@@ -11,8 +11,8 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.datasets.digits import digits
 from tacit.federation.messages import RefusalReason, Request, read_response
-from tacit.federation.node.files import read_node_file
 from tacit.federation.node.node import open_node, prepare_ledger
+from tacit.federation.settings import read_node_file
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.private.records import reveal
 from tacit.wire import ask_to_bytes, read_release

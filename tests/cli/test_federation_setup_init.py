@@ -2,7 +2,7 @@
 
 import pytest
 
-from tacit.cli.federation_files import new_node
+from tacit.cli.federation_setup import new_node
 from tacit.core.errors import InvalidInput
 
 ADDRESS = "hub.example.org:9092"

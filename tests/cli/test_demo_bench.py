@@ -43,7 +43,7 @@ def test_wrong_use_is_named(tmp_path, monkeypatch, capsys, arguments, words):
 
 
 def test_without_a_checkout_it_is_said_where_the_experiments_are(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("tacit.cli.bench.BENCHMARKS", tmp_path / "benchmarks")
+    monkeypatch.setattr("tacit.cli.demo.BENCHMARKS", tmp_path / "benchmarks")
     assert run("--figure", "privacy") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "not part of the installed package" in said

@@ -10,16 +10,15 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.errors import InvalidInput
 from tacit.federation.coordinator import RoundPolicy
-from tacit.federation.flower.client import NODE_FILE, client_app, configured_node
+from tacit.federation.flower.client import NODE_FILE, InProcessGrid, client_app, configured_node, contexts
 from tacit.federation.flower.processes import ARRAYS
 from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid, contexts
 from tacit.federation.messages import RefusalReason, read_response
 from tacit.federation.node import node as node_module
-from tacit.federation.node.files import RunArrays, private_folder, read_node_file
 from tacit.federation.node.node import open_node, prepare_ledger
+from tacit.federation.settings import RunArrays, private_folder, read_node_file
 from tacit.private.records import reveal
-from tests.federation.node.test_files import POLICY, folder, wire_request
+from tests.federation.test_settings import POLICY, folder, wire_request
 
 __all__ = ["folder"]
 

@@ -12,12 +12,9 @@ from tacit.core.account import Ceiling
 from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.datasets.digits import digits
-from tacit.federation.coordinator import NodeHeads, RoundPolicy
-from tacit.federation.flower.client import client_app
-from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.simulated import InProcessGrid, contexts
-from tacit.federation.flower.transport import content_of, payload_of
-from tacit.federation.journal import Journal
+from tacit.federation.coordinator import Journal, NodeHeads, RoundPolicy
+from tacit.federation.flower.client import InProcessGrid, client_app, contexts
+from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Request, Response, digest_request, read_request, read_response
 from tacit.ledger.memory import MemoryLedger
 from tacit.wire import ask_to_bytes, read_ask, read_release, release_to_bytes

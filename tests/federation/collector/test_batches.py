@@ -13,8 +13,8 @@ from tacit.core.account import Ceiling
 from tacit.core.codec import decode, encode
 from tacit.core.errors import InvalidInput, RequestConflict, TooFewParticipants
 from tacit.core.randomness import SeededRandomness
+from tacit.federation.collector.batches import empty_boxes, mixed, plan_batch, read_mixed, sealed_messages
 from tacit.federation.collector.messages import Batch, Submission
-from tacit.federation.collector.shuffler import empty_boxes, mixed, plan_batch, read_mixed, sealed_messages
 from tacit.federation.keys import OVERHEAD, public_key, seal, unseal
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.local.collision import Collision

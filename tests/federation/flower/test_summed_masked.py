@@ -10,12 +10,10 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 from tacit.core.account import Ceiling
 from tacit.core.errors import TooFewParticipants
 from tacit.datasets.digits import digits
-from tacit.federation.coordinator import NodeHeads, RoundPolicy
-from tacit.federation.flower.client import client_app
-from tacit.federation.flower.secure_aggregation import FlowerMasked
-from tacit.federation.flower.simulated import InProcessGrid, contexts
-from tacit.federation.flower.transport import payload_of
-from tacit.federation.journal import Journal
+from tacit.federation.coordinator import Journal, NodeHeads, RoundPolicy
+from tacit.federation.flower.client import InProcessGrid, client_app, contexts
+from tacit.federation.flower.server import payload_of
+from tacit.federation.flower.summed import FlowerMasked
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.messages import read_request, read_response
 from tacit.federation.node.steps import FolderMemory

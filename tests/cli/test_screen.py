@@ -46,7 +46,7 @@ def test_a_picture_that_fails_costs_only_the_picture(files, monkeypatch, capsys)
         file.write_bytes(b"half a picture")
         raise RuntimeError("no ink [bold]left[/bold]")
 
-    monkeypatch.setattr("tacit.report.picture.draw_queries", broken)
+    monkeypatch.setattr("tacit.report.charts.draw_queries", broken)
     assert run(*BASE, "--classes", "ill,well", "--out", "out") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "warning: the picture of the queries could not be drawn: RuntimeError: no ink [bold]left[/bold]" in said
