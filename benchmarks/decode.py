@@ -35,12 +35,11 @@ import numpy as np
 from tacit.core.protocols import LocalMechanism
 from tacit.core.randomness import SystemRandomness
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.keyed_hash import count_hits
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 
 CLIENTS, CELLS, EPSILON = 100_000, 5_000, 1
 MANY = 1_000_000

@@ -24,7 +24,7 @@ from opendp.mod import enable_features
 from tacit.core.randomness import SystemRandomness
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 
 SHAPE = (5000, 10)
 ROWS = 200

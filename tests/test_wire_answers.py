@@ -14,16 +14,13 @@ from tacit.core.spend import (
     Pure,
 )
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
-from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.responses import Responses
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
-from tacit.methods.fedmd.form import PredictionForm
-from tacit.methods.fedmd.wire import PredictAsk
+from tacit.methods.fedmd.wire import PredictAsk, PredictionForm
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.question import MOST_RECORDS

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tacit.core.codec import MAGIC, decode, encode
 from tacit.core.errors import InvalidInput
-from tacit.methods.fedmd.form import PredictionForm
-from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
+from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk, PredictionForm
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.representations.scaled import Identity

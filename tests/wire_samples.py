@@ -9,20 +9,16 @@ from hypothesis import strategies as st
 from tacit.core.codec import MAGIC
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
+from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.responses import Responses
-from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -31,8 +27,7 @@ from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.class_sums.wire import SumAsk
-from tacit.methods.fedmd.form import PredictionForm
-from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
+from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk, PredictionForm
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.rknn.wire import VoteAsk

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
-from tacit.datasets.digits import Parts
+from tacit.datasets.splits import Parts
 
 __all__ = ["SETS", "DevelopmentSet", "read_set"]
 
@@ -54,7 +54,7 @@ def _shuffled(count: int) -> NDArray[np.int64]:
 
 
 def _digits(_: Path) -> DevelopmentSet:
-    from tacit.datasets.digits import digits
+    from tacit.datasets.splits import digits
 
     return _divided("digits", digits())
 
@@ -79,7 +79,7 @@ def _divided(name: str, parts: Parts) -> DevelopmentSet:
 
 def _cifar10(folder: Path) -> DevelopmentSet:
     """29,000 private and the 21,000 other training images public; the whole published test file is the test."""
-    from tacit.datasets.cifar10 import read_cifar10
+    from tacit.datasets.color_images import read_cifar10
 
     parts = [read_cifar10(folder / f"data_batch_{number}.bin") for number in range(1, 6)]
     images, labels = (np.concatenate([part[each] for part in parts]) for each in (0, 1))

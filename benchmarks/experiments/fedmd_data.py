@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import SeededRandomness, permutations
-from tacit.datasets.cifar10 import read_cifar10
-from tacit.datasets.idx import find_idx, read_idx
+from tacit.datasets.color_images import read_cifar10
+from tacit.datasets.mnist import find_idx, read_idx
 from tacit.private.partition import split_by_owner
 from tacit.runs.task import Partition
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from tacit.core.errors import InvalidInput
 from tacit.mechanisms.central.sampling import SubsetSample
-from tacit.methods.fedmd.form import PredictionForm
 from tacit.methods.fedmd.plan import gaussian_needed
+from tacit.methods.fedmd.wire import PredictionForm
 
 __all__ = ["PRINTED", "PrintedRow", "curves_over_parties", "curves_over_subsets", "table_two"]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from experiments.fedmd_published import curves_over_parties, curves_over_subsets, table_two
 from experiments.table import Result, Row
-from tacit.methods.fedmd.form import PredictionForm
 from tacit.methods.fedmd.plan import gaussian_needed, laplace_needed
+from tacit.methods.fedmd.wire import PredictionForm
 from tacit.report.charts import Chart, Panel
 
 __all__ = ["COMPUTED", "noise", "privacy"]

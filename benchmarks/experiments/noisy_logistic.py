@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, softmax
 
+from tacit.core.protocols import Reals
+
 __all__ = ["gaussian_parameter", "noisy_logistic", "scores"]
 
-Reals = NDArray[np.float64]
 
 STEPS, RATES, CLIPS = (10, 30, 100), (1.0, 4.0, 16.0), (0.3, 1.0)
 

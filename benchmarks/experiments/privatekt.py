@@ -20,9 +20,9 @@ from experiments.measured import Memory
 from experiments.privatekt_data import DATA, Data, Setting
 from experiments.table import Row
 from tacit.core.errors import InvalidInput
-from tacit.datasets.classes import class_indices
-from tacit.datasets.digits import Parts
-from tacit.methods.privatekt.models import models
+from tacit.datasets.splits import Parts
+from tacit.datasets.table import class_indices
+from tacit.methods.privatekt.holder import models
 from tacit.methods.privatekt.options import PrivateKT
 from tacit.methods.task import Observer
 from tacit.private.partition import split_by_dirichlet

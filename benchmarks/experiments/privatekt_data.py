@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.datasets.digits import Parts
-from tacit.datasets.medical_abstracts import medical_abstracts
-from tacit.datasets.medmnist import medmnist
-from tacit.datasets.mnist import mnist
-from tacit.datasets.splits import rows_of, split
+from tacit.datasets.mnist import medmnist, mnist
+from tacit.datasets.published import medical_abstracts
+from tacit.datasets.splits import Parts, rows_of, split
 from tacit.datasets.tables import row_marks
+from tacit.methods.encoding import EncodedCache
 from tacit.methods.privatekt.options import Learning, Teaching
-from tacit.representations.encoded_cache import EncodedCache
 
 __all__ = ["AUTHORS", "DATA", "Data", "Setting", "repartitioned"]
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Representation
-from tacit.datasets.digits import Parts
+from tacit.datasets.splits import Parts
 from tacit.representations.chained import Chained, groups
-from tacit.representations.handwriting import Deskewed, EvenWidth
-from tacit.representations.hog import OrientedGradients
+from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import spectral_map
 from tacit.representations.scaled import Directions, PrincipalComponents
 
@@ -140,7 +139,7 @@ def _handwriting(public: NDArray[Any], queries: int) -> Representation:
 
 
 def _svhn(folder: Path) -> Parts:
-    from tacit.datasets.svhn import svhn
+    from tacit.datasets.color_images import svhn
 
     parts = svhn(folder)
     return replace(
@@ -173,8 +172,8 @@ def _photographs(public: NDArray[Any], queries: int) -> Representation:
 
 
 def _cifar10(folder: Path) -> Parts:
-    from tacit.datasets.cifar10 import cifar10
-    from tacit.representations.encoded_cache import EncodedCache
+    from tacit.datasets.color_images import cifar10
+    from tacit.methods.encoding import EncodedCache
     from tacit.representations.torch_efficientnet import ImageNetFeatures
 
     parts = cifar10(folder)

@@ -15,12 +15,11 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import LocalMechanism
 from tacit.mechanisms.accuracy import error_probability
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision, published_length
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.vote_shape import VoteShape
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.report.charts import Chart, Panel
 

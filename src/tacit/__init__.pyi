@@ -20,14 +20,14 @@ from tacit.core.spend import Pure as Pure
 from tacit.core.spend import RandomizedResponse as RandomizedResponse
 from tacit.core.spend import Repeated as Repeated
 from tacit.core.spend import Subsampled as Subsampled
-from tacit.datasets.digits import digits as digits
 from tacit.datasets.published import read_published as read_published
+from tacit.datasets.splits import digits as digits
 from tacit.ledger import open_ledger as open_ledger
 from tacit.ledger.sqlite import SqliteLedger as SqliteLedger
 from tacit.methods.auto.options import Auto as Auto
 from tacit.methods.class_sums.options import ClassSums as ClassSums
+from tacit.methods.fedmd.models import Schedule as Schedule
 from tacit.methods.fedmd.options import FedMD as FedMD
-from tacit.methods.fedmd.study import Schedule as Schedule
 from tacit.methods.pate.options import PATE as PATE
 from tacit.methods.privatekt.options import Learning as Learning
 from tacit.methods.privatekt.options import PrivateKT as PrivateKT

@@ -17,11 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.core.codec import encode
+from tacit.core.codec import decode_strict, encode
 from tacit.core.errors import InvalidInput
 from tacit.core.release import Receipt, Release, refusal, restored
 from tacit.core.spend import Spend
-from tacit.core.strict_reader import decode_strict
 from tacit.methods.question import MOST_RECORDS, QUESTION_BYTES, Notice, Question
 from tacit.methods.registry import known_kinds, method_of
 
@@ -121,7 +120,7 @@ def ask_to_bytes(ask: Notice) -> bytes:
     """A question, or what is told, as bytes.
 
     >>> import numpy as np
-    >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+    >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> from tacit.representations.scaled import Identity
     >>> from tacit.methods.rknn.wire import VoteAsk
     >>> queries = np.zeros((2, 3), dtype=np.float32)

@@ -17,7 +17,7 @@ from tacit.accounting.rdp import ORDERS, curve, improved_epsilon, pure_curve, re
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.spend import Gaussian, Pure, RandomizedResponse, Repeated
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 
 DELTA = Fraction(1, 10**5)
 

@@ -42,7 +42,7 @@ def test_import_contracts_hold(tree):
         ("methods/rknn/queries.py", "import tacit.ledger.memory", "Coordinators and wires"),
         ("methods/rknn/wire.py", "import tacit.private.gate", "Coordinators and wires"),
         ("methods/privatekt/coordinator.py", "import tacit.methods.privatekt.holder", "Coordinators and wires"),
-        ("methods/privatekt/knowledge.py", "import tacit.private.records", "Coordinators and wires"),
+        ("methods/privatekt/coordinator.py", "import tacit.private.records", "Coordinators and wires"),
         ("report/charts.py", "import tacit.private.records", "Only holders, simulations and audits"),
         ("cli/demo.py", "import tacit.private.gate", "Only holders, simulations and audits"),
         ("federation/flower/server.py", "import tacit.federation.node.node", "The coordinator's end of an exchange"),
@@ -101,7 +101,7 @@ RELEASE_MAKERS = {"core/release.py", "private/gate.py"}
 ORDINARY_RANDOMNESS = {
     "core/randomness.py",
     "private/partition.py",
-    "datasets/digits.py",
+    "datasets/splits.py",
     "representations/groups.py",
     "representations/patches.py",
     "representations/transformed_kmeans.py",

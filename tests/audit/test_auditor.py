@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tacit.accounting.lower_bounds import epsilon_bounds
 from tacit.audit.auditor import Event, Grid, audit, best_event
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness, uniform_below
-from tacit.mechanisms.auditing import Estimator, Target
+from tacit.mechanisms.auditing import Estimator, Target, epsilon_bounds
 from tacit.mechanisms.registry import audits
 
 ONE = Fraction(1)

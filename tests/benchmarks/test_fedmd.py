@@ -11,7 +11,7 @@ from experiments.fedmd_figures import FIGURES
 from experiments.fedmd_theory import COMPUTED
 from experiments.measured import Memory
 from tacit.core.errors import InvalidInput
-from tacit.datasets.digits import digits
+from tacit.datasets.splits import digits
 
 PARTS = digits()
 TOY = StandIn(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.datasets.digits import digits
+from tacit.datasets.splits import digits
 
 pytest.importorskip("torch")
 

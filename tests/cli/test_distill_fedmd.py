@@ -12,7 +12,7 @@ import tacit
 from tacit.cli import main
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.fedmd.holder import SUBSET_REQUEST
-from tacit.students.saved import load_student
+from tacit.students.registry import load_student
 
 PARTS = tacit.digits()
 CLASSES = ("--classes", "0,1,2,3,4,5,6,7,8,9")

@@ -7,12 +7,10 @@ import pytest
 from scipy.io import savemat
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets import cifar10 as cifar
-from tacit.datasets import svhn as house
-from tacit.datasets.cifar10 import cifar10, read_cifar10
+from tacit.datasets import color_images
+from tacit.datasets.color_images import cifar10, read_cifar10, read_svhn, svhn
 from tacit.datasets.mnist import mnist
 from tacit.datasets.splits import LETTERS, split
-from tacit.datasets.svhn import read_svhn, svhn
 
 RANDOM = np.random.default_rng(0)
 
@@ -58,8 +56,8 @@ def test_cifar_colours_come_last_and_labels_first(tmp_path):
 
 
 def test_cifar_parts_are_disjoint_whole_and_always_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(cifar, "TEST", 10)
-    for place, name in enumerate(cifar.FILES):
+    monkeypatch.setattr(color_images, "CIFAR10_TEST", 10)
+    for place, name in enumerate(color_images.CIFAR10_FILES):
         write_cifar(tmp_path / name, numbered(100, 100 * place), np.arange(100) % 10)
     parts = cifar10(tmp_path)
     found = [numbers(each) for each in (parts.public_samples, parts.test_samples, parts.private_samples)]
@@ -113,7 +111,7 @@ def test_a_missing_batch_is_named(tmp_path):
 
 
 def test_too_few_cifar_images_are_refused(tmp_path):
-    for name in cifar.FILES:
+    for name in color_images.CIFAR10_FILES:
         write_cifar(tmp_path / name, numbered(2), [0, 1])
     with pytest.raises(InvalidInput, match="12 images are too few to keep 1000 for the test"):
         cifar10(tmp_path)
@@ -132,7 +130,7 @@ def test_svhn_images_come_first_and_its_ten_is_a_zero(tmp_path):
 
 
 def test_svhn_trains_are_private_and_the_test_file_is_split(tmp_path, monkeypatch):
-    monkeypatch.setattr(house, "TEST", 7)
+    monkeypatch.setattr(color_images, "SVHN_TEST", 7)
     write_svhn(tmp_path / "train_32x32.mat", numbered(20, 500), np.arange(500, 520) % 10 + 1)
     write_svhn(tmp_path / "test_32x32.mat", numbered(50), np.arange(50) % 10 + 1)
     parts = svhn(tmp_path)
@@ -140,7 +138,7 @@ def test_svhn_trains_are_private_and_the_test_file_is_split(tmp_path, monkeypatc
     assert len(parts.test_samples) == 7
     assert sorted(numbers(parts.test_samples) + numbers(parts.public_samples)) == list(range(50))
     assert [(number + 1) % 10 for number in numbers(parts.public_samples)] == parts.public_labels.tolist()
-    monkeypatch.setattr(house, "TEST", 50)
+    monkeypatch.setattr(color_images, "SVHN_TEST", 50)
     with pytest.raises(InvalidInput, match="50 images in the test file are too few to keep 50"):
         svhn(tmp_path)
 

@@ -9,10 +9,9 @@ import pytest
 from scipy.io import savemat
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.cifar100 import read_cifar100
-from tacit.datasets.emnist import read_emnist_idx, read_emnist_mat
-from tacit.datasets.idx import find_idx, read_idx
-from tacit.datasets.leaf import FEMNIST_CLASSES, read_leaf
+from tacit.datasets.color_images import read_cifar100
+from tacit.datasets.mnist import find_idx, read_emnist_idx, read_emnist_mat, read_idx
+from tacit.datasets.published import FEMNIST_CLASSES, read_leaf
 
 
 def write_idx(path, array, code=8, squeeze=False):

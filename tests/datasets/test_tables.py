@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.classes import class_indices, read_classes
-from tacit.datasets.digits import digits
-from tacit.datasets.table import Table
+from tacit.datasets.splits import digits
+from tacit.datasets.table import Table, class_indices, read_classes
 from tacit.datasets.tables import align, read_table
 
 
@@ -29,7 +28,7 @@ def test_a_csv_is_read_with_its_label_and_person(write):
 
 
 def test_a_csv_longer_than_one_chunk_is_read_whole(write, monkeypatch):
-    monkeypatch.setattr("tacit.datasets.delimited.ROWS_AT_A_TIME", 10)
+    monkeypatch.setattr("tacit.datasets.table_files.ROWS_AT_A_TIME", 10)
     file = write("x,y\n" + "".join(f"{i},{i % 3}\n" for i in range(25)))
     assert read_table(file).samples[:, 0].tolist() == list(range(25))
     bad = write("x,y\n" + "".join(f"{i},{i % 3}\n" for i in range(25)) + "oops,1\n")

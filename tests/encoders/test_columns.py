@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.core.codec import decode, encode
-from tacit.core.strict_reader import StrictReader
+from tacit.core.codec import StrictReader, decode, encode
 from tacit.datasets.frame import as_dates, as_levels, as_numbers, cells_of
 from tacit.encoders.columns import CategoryColumn, DateColumn, NumberColumn, few, written_as
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.codec import decode, encode
+from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.errors import InvalidInput
-from tacit.core.strict_reader import StrictReader
 from tacit.representations import registry
 from tacit.representations.chained import Chained
 from tacit.representations.registry import admitted, fit_representation, read_representation, representation_fields
@@ -134,7 +133,7 @@ def test_a_name_that_two_packages_add_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_student_of_another_package_is_not_built_from_what_was_sent(tmp_path):
-    from tacit.students.saved import load_student, save_student
+    from tacit.students.registry import load_student, save_student
 
     student = STUDENTS["centroids"]().fit(PUBLIC, np.arange(len(PUBLIC)) % 3)
     file = tmp_path / save_student(student, tmp_path)

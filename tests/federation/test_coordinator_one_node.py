@@ -10,7 +10,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.errors import InvalidInput, TacitError, TacitWarning, TooFewParticipants
 from tacit.core.randomness import SeededRandomness
-from tacit.datasets.digits import digits
+from tacit.datasets.splits import digits
 from tacit.federation.coordinator import FAILURE, RoundPolicy, implausible
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
@@ -20,11 +20,11 @@ from tacit.ledger.policy import Rules
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import GNMax, LNMax
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.privatekt.wire import LabelAsk
-from tacit.methods.rknn.pooling import PooledReader, added, robustly_added
 from tacit.methods.rknn.posterior import Noise
+from tacit.methods.rknn.reading import PooledReader, added, robustly_added
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.representations.scaled import Identity
 from tacit.runs.federation import JOB_EXAMPLE, read_job

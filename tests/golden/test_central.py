@@ -12,9 +12,8 @@ from tacit.mechanisms.accuracy import (
     randomized_response_count_error,
 )
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.sampling import SubsetSample
+from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 
 SCORES = np.array([5, 3, 4])
 

@@ -7,15 +7,13 @@ from fractions import Fraction
 
 import pytest
 
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.collision import Collision, best_length, published_length
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
-from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 
 FIGURE_SIX = VoteShape(queries=200, classes=50, neighbors=2, labels=2)

@@ -15,9 +15,9 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 import tacit
 from tacit.federation.node.steps import NodeMemory
 from tacit.ledger.policy import Rules
-from tacit.methods.fedmd.study import ConsensusStore, Schedule
-from tacit.students.refitted import Refitted
+from tacit.methods.fedmd.models import ConsensusStore, Schedule
 from tacit.students.weighted import logistic
+from tacit.students.wrapped import Refitted
 from tests.federation.federation import nodes
 from tests.local_exchange import local_exchange
 

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.noise_messages import cell_delta, least_noise_messages
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from tacit.core.sensitivity import ANYTHING, Sensitivity, vote_sensitivity
 from tacit.core.spend import Pure
 from tacit.federation.node.refusals import node_side
 from tacit.ledger.memory import MemoryLedger
-from tacit.mechanisms.central.sealed_table import SealedTable
-from tacit.mechanisms.door import Door, wrapped
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
-from tacit.mechanisms.local.responses import Responses
+from tacit.mechanisms.central.counts import SealedTable
+from tacit.mechanisms.choices import Door, wrapped
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.masked.distributed_laplace import MaskedShare
 from tacit.mechanisms.registry import registered
 from tacit.mechanisms.shuffle.shuffled import SealedMessages, Shuffled
@@ -26,9 +25,8 @@ from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.class_sums import holder as sums
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd import holder as fedmd
-from tacit.methods.fedmd.form import PredictionForm
-from tacit.methods.fedmd.study import Schedule, Study
-from tacit.methods.fedmd.wire import PartyVoteAsk, PredictAsk, array_digest
+from tacit.methods.fedmd.models import Schedule, Study
+from tacit.methods.fedmd.wire import PartyVoteAsk, PredictAsk, PredictionForm, array_digest
 from tacit.methods.pate import holder as pate
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt import holder as privatekt

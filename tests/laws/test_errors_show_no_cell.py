@@ -16,16 +16,10 @@ from scipy.io import savemat
 import tacit
 from tacit.cli import main
 from tacit.core.errors import InvalidInput, TacitError
-from tacit.datasets.cifar10 import read_cifar10
-from tacit.datasets.cifar100 import read_cifar100
-from tacit.datasets.classes import class_indices
-from tacit.datasets.emnist import read_emnist_idx, read_emnist_mat
-from tacit.datasets.idx import read_idx
-from tacit.datasets.leaf import read_leaf
-from tacit.datasets.medical_abstracts import medical_abstracts
-from tacit.datasets.medmnist import medmnist
-from tacit.datasets.mnist import mnist
-from tacit.datasets.svhn import read_svhn
+from tacit.datasets.color_images import read_cifar10, read_cifar100, read_svhn
+from tacit.datasets.mnist import medmnist, mnist, read_emnist_idx, read_emnist_mat, read_idx
+from tacit.datasets.published import medical_abstracts, read_leaf
+from tacit.datasets.table import class_indices
 from tacit.datasets.tables import read_table
 from tacit.private.records import Private, Records, require_usable
 from tacit.runs.task import label_table

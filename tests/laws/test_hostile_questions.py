@@ -26,7 +26,7 @@ from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
 from tacit.private.records import Records, reveal
 from tacit.representations.chained import Chained
-from tacit.representations.handwriting import Deskewed
+from tacit.representations.image_features import Deskewed
 from tacit.representations.scaled import PrincipalComponents
 from tacit.wire import ask_to_bytes
 

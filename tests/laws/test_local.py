@@ -25,14 +25,12 @@ from tacit.core.protocols import LocalMechanism, MessageLaw
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import ANYTHING
 from tacit.mechanisms.exact import exp
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
-from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 
 RATE = 1e-9

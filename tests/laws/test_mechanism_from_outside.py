@@ -14,19 +14,18 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.audit.auditor import audit
 from tacit.core.account import Ceiling
-from tacit.core.codec import decode, encode
+from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.core.sensitivity import Sensitivity, vote_sensitivity
 from tacit.core.spend import Pure
-from tacit.core.strict_reader import StrictReader
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.refusals import node_side
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules, parse_rules
 from tacit.ledger.policy_file import POLICY_EXAMPLE, RULES_EXAMPLE
 from tacit.mechanisms import registry
-from tacit.mechanisms.central.sealed_table import SealedTable
+from tacit.mechanisms.central.counts import SealedTable
 from tacit.mechanisms.description import EXACT, Described, Inner, Parameters
 from tacit.methods.fedmd import holder as fedmd
 from tacit.methods.pate import holder as pate

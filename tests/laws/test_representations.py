@@ -17,14 +17,12 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.digits import digits
-from tacit.methods.encoding import encoded_chunks
+from tacit.datasets.splits import digits
+from tacit.methods.encoding import digest, encoded_chunks
 from tacit.neighbors import nearest_queries
 from tacit.representations.chained import Chained
-from tacit.representations.encoded_cache import digest
 from tacit.representations.groups import ClusteringHead, MixtureShares
-from tacit.representations.handwriting import Deskewed
-from tacit.representations.hog import OrientedGradients
+from tacit.representations.image_features import Deskewed, OrientedGradients
 from tacit.representations.maps import Interpolated, spectral_map
 from tacit.representations.patches import PatchDictionary
 from tacit.representations.scaled import Identity, PrincipalComponents, Standardised
@@ -194,7 +192,7 @@ def test_another_process_encodes_the_same_bits(fitted):
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import hashlib, test_representations as laws
-from tacit.representations.encoded_cache import digest
+from tacit.methods.encoding import digest
 for name in ("chained",):
     one = laws.FITS[name](laws.PUBLIC)
     print(digest(one), hashlib.sha256(one.encode(laws.RECORDS).tobytes()).hexdigest())

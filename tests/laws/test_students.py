@@ -8,10 +8,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from tacit.core.errors import InvalidInput  # noqa: E402
-from tacit.datasets.digits import digits  # noqa: E402
+from tacit.datasets.splits import digits  # noqa: E402
 from tacit.representations.student_features import StudentFeatures  # noqa: E402
 from tacit.students import torch_classifier  # noqa: E402
-from tacit.students.saved import load_student, save_student  # noqa: E402
+from tacit.students.registry import load_student, save_student  # noqa: E402
 from tacit.students.torch_architectures import ARCHITECTURES  # noqa: E402
 from tacit.students.torch_classifier import TorchClassifier  # noqa: E402
 

@@ -19,7 +19,7 @@ from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput, TacitWarning
 from tacit.core.guarantee import PUBLIC_DATA
 from tacit.ledger.memory import MemoryLedger
-from tacit.methods.fedmd.study import Schedule
+from tacit.methods.fedmd.models import Schedule
 from tacit.methods.registry import METHODS as METHOD_NAMES
 from tacit.students.weighted import logistic
 
@@ -129,7 +129,7 @@ def _steady(content):
     return re.sub(rb'"digest": "[0-9a-f]+"|"__id__": \d+|"file": "\d+\.npy"', b"", content)
 
 
-@pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.exposure.WeakPrivacyWarning")
+@pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.plan.WeakPrivacyWarning")
 @pytest.mark.filterwarnings("ignore:all labels came out the same")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_copy_among_the_public_rows_is_told_to_the_operator_and_to_no_file(tmp_path, method):

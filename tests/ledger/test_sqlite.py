@@ -8,8 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.accounting.compose import total
-from tacit.accounting.running import TABLE
+from tacit.accounting.compose import TABLE, total
 from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError
 from tacit.core.guarantee import Adjacency, Unit

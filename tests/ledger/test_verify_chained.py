@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from tacit.accounting.running import TABLE
+from tacit.accounting.compose import TABLE
 from tacit.core.account import Ceiling
 from tacit.core.spend import Pure
 from tacit.ledger import database, entries

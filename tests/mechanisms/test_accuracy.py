@@ -13,7 +13,7 @@ from tacit.mechanisms.accuracy import (
     laplace_count_error,
     randomized_response_count_error,
 )
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 
 
 def test_the_exact_laplace_bound_fails_with_exactly_the_stated_probability():

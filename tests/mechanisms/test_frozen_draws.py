@@ -16,20 +16,17 @@ import pytest
 
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, geometric, laplace_integers
-from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
+from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 from tacit.mechanisms.exact import bernoulli_exp
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.core.codec import decode, encode
+from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.errors import InvalidInput
-from tacit.core.strict_reader import StrictReader
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.registry import mechanism_fields, read_mechanism, registered
 from tests.wire_samples import CENTRAL, FLOOD, LOCAL, OTHERS

@@ -22,7 +22,7 @@ from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules, read_rules
 from tacit.ledger.policy_file import POLICY_EXAMPLE, RULES_EXAMPLE
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.methods import registry
 from tacit.methods.fedmd.wire import Feedback
 from tacit.methods.pate.wire import TeacherAsk

@@ -12,7 +12,7 @@ from tacit.core.sensitivity import vote_sensitivity
 from tacit.core.spend import FREE
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.private.gate import Gate
 from tacit.private.records import Private

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.representations.handwriting import Deskewed
-from tacit.representations.hog import OrientedGradients
+from tacit.representations.image_features import Deskewed, OrientedGradients
 from tacit.representations.patches import PatchDictionary
 
 SIDE = 28

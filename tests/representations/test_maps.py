@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.digits import digits
+from tacit.datasets.splits import digits
+from tacit.representations.arrays import blocks, exact_bits, snapped
 from tacit.representations.chained import Chained
-from tacit.representations.grid import blocks, exact_bits, snapped
 from tacit.representations.maps import Interpolated, neighbor_graph, spectral_map
 from tacit.representations.scaled import Identity
 

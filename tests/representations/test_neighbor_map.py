@@ -3,8 +3,7 @@ import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.representations.maps import NeighborMap
-from tacit.students.registry import STUDENTS
-from tacit.students.saved import load_student, save_student
+from tacit.students.registry import STUDENTS, load_student, save_student
 from tacit.students.weighted import fit_hard, fit_soft, logistic
 
 

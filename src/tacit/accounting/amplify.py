@@ -49,9 +49,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Reals
 from tacit.core.rational import Number, bisect, exact, positive, rounded_down, rounded_up
 from tacit.core.spend import Approximate
 
@@ -67,8 +67,6 @@ __all__ = [
     "response_variation",
     "tightest",
 ]
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

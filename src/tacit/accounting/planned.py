@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from tacit.accounting.parts import Part, SpendParts
 from tacit.accounting.rdp import ORDERS, curve
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Reals
 from tacit.core.rational import exact, positive, probability
 from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
 
@@ -138,8 +139,6 @@ def smallest_epsilon(losses: NDArray[np.float64], log_mass: NDArray[np.float64],
     reached = np.flatnonzero(candidates >= np.append(losses[1:], -np.inf))
     return max(0.0, float(candidates[reached[0]]))
 
-
-Reals = NDArray[np.float64]
 
 # Convolution by fast Fourier transform in float64 is off by far less than CONVOLUTION_MARGIN, and δ must dwarf that.
 CONVOLUTION_MARGIN = 1e-13

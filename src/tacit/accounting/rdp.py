@@ -39,10 +39,10 @@ from functools import lru_cache
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.accounting.parts import Part, SpendParts
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Reals
 from tacit.core.rational import bisect
 from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
 
@@ -145,8 +145,6 @@ def rho_of(epsilon: float, delta: float) -> float:
     """
     return best_rho(order_for(epsilon, delta), delta)
 
-
-Reals = NDArray[np.float64]
 
 # Tenths up to 11 and whole numbers up to 64 where usual totals have their best order; then steps of a twentieth,
 # because an ε of one thousandth at δ = 1e-5 needs an order above twenty thousand.

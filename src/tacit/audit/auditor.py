@@ -22,16 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from tacit.accounting.lower_bounds import Counts, Reals, delta_bounds, epsilon_bounds
 from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Integers, Ledger
+from tacit.core.protocols import Integers, Ledger, Reals
 from tacit.core.randomness import Randomness, SystemRandomness
 from tacit.ledger import open_ledger
 from tacit.mechanisms import registry
-from tacit.mechanisms.auditing import Check, Estimator, Target
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.auditing import Check, Counts, Estimator, Target, delta_bounds, epsilon_bounds
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.description import Checks
 from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.wire import VoteAsk

@@ -36,17 +36,16 @@ from tacit.mechanisms.auditing import (
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, signs
 from tacit.mechanisms.central.pate import SubsampledGNMax, sampled_noise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
 from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure
+from tacit.mechanisms.central.selection import PermuteAndFlip
+from tacit.mechanisms.local.bucket_labels import Concatenation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
 from tacit.mechanisms.local.randomized_labels import RandomizedLabels
 from tacit.mechanisms.local.vote_shape import AUDITED_SHAPE, DIAGONAL
 from tacit.mechanisms.registry import audits
-from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_CLIENTS, flooded
+from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_CLIENTS, flooded, plan_noise_messages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import planned_response, sent_cells
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -36,11 +36,11 @@ from tacit.audit.protocol_questions import (
     question,
 )
 from tacit.core.account import Ceiling
+from tacit.core.codec import decode_strict
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
-from tacit.core.strict_reader import decode_strict
 from tacit.federation.collector.batches import open_shuffler, plan_batch, plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.curator import Curator, open_curator
@@ -55,12 +55,12 @@ from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger import open_ledger
 from tacit.ledger.policy import Rules
 from tacit.ledger.policy_file import mechanism_names
-from tacit.methods.fedmd.study import ConsensusStore
+from tacit.methods.fedmd.models import ConsensusStore
 from tacit.methods.question import table_shape
 from tacit.methods.registry import METHODS
 from tacit.private.records import Private, Records
-from tacit.students.refitted import Refitted
 from tacit.students.weighted import logistic
+from tacit.students.wrapped import Refitted
 from tacit.wire import ask_to_bytes
 
 __all__ = [

@@ -18,31 +18,28 @@ from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import GNMax, LNMax
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.responses import Responses
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.class_sums.wire import SumAsk, sum_sensitivity
 from tacit.methods.fedmd import wire as fedmd
-from tacit.methods.fedmd.form import PredictionForm
+from tacit.methods.fedmd.wire import PredictionForm
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.representations.chained import Chained
 from tacit.representations.groups import ClusteringHead, MixtureShares
-from tacit.representations.handwriting import Deskewed, EvenWidth
-from tacit.representations.hog import OrientedGradients
+from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardised
 from tacit.wire import ask_to_bytes, read_ask

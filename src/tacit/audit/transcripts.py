@@ -37,9 +37,8 @@ from tacit.federation.secure_aggregation.session import Session, read_input
 from tacit.ledger import open_ledger
 from tacit.mechanisms.auditing import Target
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
-from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
+from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise, plan_noise_messages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 from tacit.private.gate import Gate
 from tacit.private.records import Private
 from tacit.wire import Price, read_receipt

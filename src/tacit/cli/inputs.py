@@ -58,9 +58,8 @@ def read_inputs(
     to be ``mixed``, private ones must be, too.
     """
     from tacit.core.samples import match_names
-    from tacit.datasets.classes import class_indices, read_classes
     from tacit.datasets.frame import Frame
-    from tacit.datasets.table import Table
+    from tacit.datasets.table import Table, class_indices, read_classes
     from tacit.datasets.tables import align, read_data
     from tacit.encoders.kinds import all_numbers
 

@@ -1,13 +1,21 @@
-"""Values as bytes and back, strictly: numbers, text, lists, dictionaries and numeric arrays, nothing that runs code.
+"""Values as bytes and back, strictly, and the reading of a decoded message field by field.
 
-Whole numbers of a known range are packed in as many bits as they need, one behind the other.
+Numbers, text, lists, dictionaries and numeric arrays are encoded, nothing that runs code. Whole numbers of a known
+range are packed in as many bits as they need, one behind the other.
+
+A message comes from a machine that may be broken or hostile. Each field has a stated type and range, and what is not
+stated is refused. Nothing of it is used before it was looked at, and an error names the field and what is allowed,
+never what was sent: it could be long, or made to mislead.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import struct
+from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,10 +23,27 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["decode", "encode", "packed_bytes", "packed_numbers", "unpacked_numbers"]
+__all__ = [
+    "StrictReader",
+    "bytes_to_array",
+    "decode",
+    "decode_strict",
+    "encode",
+    "packed_bytes",
+    "packed_numbers",
+    "unpacked",
+    "unpacked_numbers",
+]
 
 MAGIC = b"TACIT1"
 TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
+# Numerator and denominator of an exact number; longer ones would make arithmetic itself slow.
+EXACT = re.compile(r"-?[0-9]{1,200}(/[1-9][0-9]{0,199})?")
+HEXADECIMAL = re.compile(r"[0-9a-f]{1,256}")
+LONGEST_TEXT = 1000
+LARGEST_INTEGER = 2**63 - 1
+# The head of a message lists what is in it; arrays are behind it and have a limit of their own.
+LARGEST_HEAD = 2**21
 
 
 def encode(value: Any) -> bytes:  # noqa: ANN401
@@ -147,3 +172,198 @@ def unpacked_numbers(payload: bytes, bits: int, count: int) -> NDArray[np.uint64
         digits = np.unpackbits(own, count=size * bits, bitorder="little").reshape(size, bits)
         numbers[start : start + size] = (digits.astype(np.uint64) << places).sum(axis=1, dtype=np.uint64)
     return numbers
+
+
+def decode_strict(payload: bytes, most: int, what: str) -> StrictReader:
+    """A message of at most this many bytes, in the one form that the encoder writes.
+
+    >>> decode_strict(encode({"answer": 7}), 1000, "note").integer("answer", 0, 9)
+    7
+    >>> decode_strict(b"hello", 1000, "note")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: not an encoded value: the first bytes are wrong
+    """
+    if not isinstance(payload, bytes):
+        raise InvalidInput(f"the {what} must be bytes")
+    if len(payload) > most:
+        raise InvalidInput(f"the {what} must be at most {most} bytes, got {len(payload)}")
+    # The size of the head stands in bytes 6 to 14; a head is expanded to objects many times its size.
+    if int.from_bytes(payload[6:14], "little") > min(LARGEST_HEAD, len(payload)):
+        raise InvalidInput(f"the {what} has a head that is too large")
+    value = decode(payload)
+    # One value has one form: two messages that differ in their bytes differ in what they say.
+    if encode(value) != payload:
+        raise InvalidInput(f"the {what} is not in the form that the encoder writes")
+    return StrictReader(value, what)
+
+
+def bytes_to_array(content: bytes) -> NDArray[np.uint8]:
+    """Bytes as the array that the encoder takes.
+
+    >>> unpacked(bytes_to_array(b"ab"))
+    b'ab'
+    """
+    return np.frombuffer(content, dtype=np.uint8)
+
+
+def unpacked(array: NDArray[np.uint8]) -> bytes:
+    """The bytes of such an array."""
+    return array.tobytes()
+
+
+class StrictReader:
+    """The fields of a message, each taken once; ``done`` refuses those that nobody asked for.
+
+    >>> fields = StrictReader({"rate": "1/4", "surprise": 1}, "mechanism")
+    >>> fields.fraction("rate")
+    Fraction(1, 4)
+    >>> fields.done()
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the mechanism has a field that is not known
+    """
+
+    def __init__(self, value: Any, what: str) -> None:  # noqa: ANN401
+        if not isinstance(value, dict):
+            raise InvalidInput(f"the {what} must be a set of named fields")
+        self._left = dict(value)
+        self.what = what
+
+    def done(self) -> None:
+        """Nothing may be left over."""
+        if self._left:
+            raise InvalidInput(f"the {self.what} has a field that is not known")
+
+    def take(self, name: str) -> Any:  # noqa: ANN401
+        """The field as it is, which must be there."""
+        if name not in self._left:
+            raise InvalidInput(f"the {self.what} needs a field {name!r}")
+        return self._left.pop(name)
+
+    def peek(self, name: str) -> Any:  # noqa: ANN401
+        """What the field says, if it is there, without taking it."""
+        return self._left.get(name)
+
+    def missing(self, name: str) -> bool:
+        """Whether the field says nothing; then it is taken."""
+        if self._left.get(name, self) is not None:
+            return False
+        del self._left[name]
+        return True
+
+    def integer(self, name: str, low: int, high: int = LARGEST_INTEGER) -> int:
+        """A whole number from ``low`` to ``high``."""
+        value = self.take(name)
+        if type(value) is not int or not low <= value <= high:
+            raise self._wrong(name, f"a whole number from {low} to {high}")
+        return value
+
+    def number(self, name: str, low: float = -math.inf, high: float = math.inf) -> float:
+        """A finite number from ``low`` to ``high``."""
+        value = self.take(name)
+        if type(value) is not float or not math.isfinite(value) or not low <= value <= high:
+            raise self._wrong(name, "a finite number" + ("" if low == -math.inf else f" from {low:g} to {high:g}"))
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self.take(name)
+        if type(value) is not bool:
+            raise self._wrong(name, "true or false")
+        return value
+
+    def text(self, name: str, longest: int = LONGEST_TEXT) -> str:
+        """Text that can be printed, and is not too long."""
+        return self._text(name, self.take(name), longest)
+
+    def texts(self, name: str, most: int) -> tuple[str, ...]:
+        """Several texts."""
+        value = self._list(name, most)
+        return tuple(self._text(name, each, LONGEST_TEXT) for each in value)
+
+    def one_of(self, name: str, allowed: Iterable[str]) -> str:
+        """One of a few words."""
+        value = self.take(name)
+        known = tuple(allowed)
+        if not isinstance(value, str) or value not in known:
+            raise self._wrong(name, f"one of {', '.join(known)}")
+        return value
+
+    def digest(self, name: str) -> str:
+        """A digest as hexadecimal digits."""
+        value = self.take(name)
+        if not isinstance(value, str) or not HEXADECIMAL.fullmatch(value):
+            raise self._wrong(name, "hexadecimal digits")
+        return value
+
+    def fraction(self, name: str) -> Fraction:
+        """An exact number, written as a fraction."""
+        value = self.take(name)
+        if not isinstance(value, str) or not EXACT.fullmatch(value) or str(Fraction(value)) != value:
+            raise self._wrong(name, "an exact number such as 3 or 1/4, in lowest terms")
+        return Fraction(value)
+
+    def integers(self, name: str, most: int, low: int, high: int = LARGEST_INTEGER) -> tuple[int, ...]:
+        """Several whole numbers."""
+        value = self._list(name, most)
+        if not all(type(each) is int and low <= each <= high for each in value):
+            raise self._wrong(name, f"whole numbers from {low} to {high}")
+        return tuple(value)
+
+    def nested(self, name: str) -> StrictReader:
+        """Fields inside a field."""
+        return StrictReader(self.take(name), f"{self.what}'s {name}")
+
+    def several(self, name: str, most: int) -> list[StrictReader]:
+        """A list of fields."""
+        return [StrictReader(each, f"{self.what}'s {name}") for each in self._list(name, most)]
+
+    def array(
+        self,
+        name: str,
+        kinds: Iterable[str],
+        shape: tuple[int | None, ...] | None = None,
+        low: float = -math.inf,
+        high: float = math.inf,
+    ) -> NDArray[Any]:
+        """An array of one of these types (as ``<f4``) and this shape (None for any length), finite and within bounds.
+
+        It is a copy that belongs to the reader.
+        """
+        value = self.take(name)
+        known = tuple(kinds)
+        if not isinstance(value, np.ndarray) or value.dtype.str not in known:
+            raise self._wrong(name, f"an array of type {' or '.join(known)}")
+        if shape is not None and (
+            value.ndim != len(shape)
+            or any(side is not None and side != length for side, length in zip(shape, value.shape, strict=True))
+        ):
+            wanted = ", ".join("any" if side is None else str(side) for side in shape)
+            raise self._wrong(name, f"an array of shape ({wanted})")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise self._wrong(name, "an array of finite numbers")
+        if value.size and (low > -math.inf or high < math.inf) and not (value.min() >= low and value.max() <= high):
+            raise self._wrong(name, f"an array of numbers from {low:g} to {high:g}")
+        return value.copy()
+
+    def content(self, name: str, most: int) -> bytes:
+        """Bytes, at most this many."""
+        value = self.array(name, ("|u1",), (None,))
+        if len(value) > most:
+            raise self._wrong(name, f"at most {most} bytes")
+        return unpacked(value)
+
+    def _list(self, name: str, most: int) -> list[Any]:
+        value = self.take(name)
+        if not isinstance(value, list) or len(value) > most:
+            raise self._wrong(name, f"a list of at most {most}")
+        return value
+
+    def _text(self, name: str, value: object, longest: int) -> str:
+        if not isinstance(value, str) or len(value) > longest or not value.isprintable():
+            raise self._wrong(name, f"printable text of at most {longest} characters")
+        return value
+
+    def _wrong(self, name: str, allowed: str) -> InvalidInput:
+        return InvalidInput(f"the {self.what}'s {name} must be {allowed}")

@@ -29,15 +29,19 @@ __all__ = [
     "LocalMechanism",
     "Mechanism",
     "MessageLaw",
+    "Reals",
     "Representation",
     "Student",
+    "Words",
 ]
 
 Floats = NDArray[np.float32]
+Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
-In = TypeVar("In", contravariant=True)
-Out = TypeVar("Out", covariant=True)
+_In = TypeVar("_In", contravariant=True)
+_Out = TypeVar("_Out", covariant=True)
 State = TypeVar("State")
 Result = TypeVar("Result", covariant=True)
 # The same words from both ends: a holder takes asks and gives answers, a coordinator the other way round.
@@ -49,7 +53,7 @@ GivenAsk = TypeVar("GivenAsk", covariant=True)
 TakenAnswer = TypeVar("TakenAnswer", contravariant=True)
 
 
-class Mechanism(Protocol[In, Out]):
+class Mechanism(Protocol[_In, _Out]):
     """Randomizes one statistic. It owns its noise parameter: the sampler and the accountant both read it."""
 
     @property
@@ -62,7 +66,7 @@ class Mechanism(Protocol[In, Out]):
         """How far the statistic may move between neighbors for ``spend`` to be true."""
         ...
 
-    def sample(self, value: In, randomness: Randomness) -> Out:
+    def sample(self, value: _In, randomness: Randomness) -> _Out:
         """One draw."""
         ...
 

@@ -11,8 +11,8 @@ from tacit.core.spend import Spend, spend_from_json, spend_to_json
 
 __all__ = ["Receipt", "Release", "Silence", "gather", "refusal", "restored", "silence"]
 
-T = TypeVar("T", covariant=True)
-U = TypeVar("U")
+_T = TypeVar("_T", covariant=True)
+_U = TypeVar("_U")
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class Release(Generic[T]):
+class Release(Generic[_T]):
     """A value that may be seen, with the receipts that paid for it.
 
     Everything done to it afterwards is post-processing and free: use ``map``, which keeps the receipts.
     Only the gate, this module and the wire codec make one; a test holds that line.
     """
 
-    value: T
+    value: _T
     receipts: tuple[Receipt, ...]
 
-    def map(self, function: Callable[[T], U]) -> Release[U]:
+    def map(self, function: Callable[[_T], _U]) -> Release[_U]:
         """The function's result, still carrying the receipts."""
         return Release(function(self.value), self.receipts)
 
@@ -96,7 +96,7 @@ def silence() -> Release[Silence]:
     return Release(Silence.LOST, ())
 
 
-def restored(value: U, receipts: Sequence[dict[str, Any]]) -> Release[U]:
+def restored(value: _U, receipts: Sequence[dict[str, Any]]) -> Release[_U]:
     """A release that was written down by a run that stopped, with its receipts as ``Receipt.to_json`` wrote them.
 
     >>> restored(3, []).value
@@ -105,7 +105,7 @@ def restored(value: U, receipts: Sequence[dict[str, Any]]) -> Release[U]:
     return Release(value, tuple(map(Receipt.from_json, receipts)))
 
 
-def gather(releases: Sequence[Release[T]]) -> Release[list[T]]:
+def gather(releases: Sequence[Release[_T]]) -> Release[list[_T]]:
     """Many releases as one release of a list, with every receipt once and in order."""
     receipts = dict.fromkeys(receipt for release in releases for receipt in release.receipts)
     return Release([release.value for release in releases], tuple(receipts))

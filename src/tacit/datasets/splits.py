@@ -1,24 +1,57 @@
-"""Which sample of a data set is private, public or for the test: fixed for good, disjoint, and kept in a file to read.
+"""Fixed private, public and test parts of a data set, and scikit-learn's bundled digits in such parts.
 
 A sample's part depends on the data set's name and the sample's place in the published file alone, by a hash: no
-generator's version can change it, and nobody chose it.
+generator's version can change it, and nobody chose it. The parts are disjoint, and kept in a file to read.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["LETTERS", "rows_of", "split", "write_split"]
+__all__ = ["LETTERS", "Parts", "digits", "rows_of", "split", "write_split"]
 
+PRIVATE, PUBLIC = 1000, 500
+SPLIT_SEED = 20260101
 LETTERS = {"private": "p", "public": "u", "test": "t"}
 WIDTH = 100  # letters a line
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A labeled data set for experiments: the public labels are for scoring only."""
+
+    private_samples: NDArray[Any]
+    private_labels: NDArray[Any]
+    public_samples: NDArray[Any]
+    public_labels: NDArray[Any]
+    test_samples: NDArray[Any]
+    test_labels: NDArray[Any]
+    classes: NDArray[Any]
+
+
+def digits() -> Parts:
+    """The 1,797 digits of 8x8 pixels: 1,000 private, 500 public, 297 for the test, always the same.
+
+    >>> parts = digits()
+    >>> len(parts.private_samples), len(parts.public_samples), len(parts.test_samples)
+    (1000, 500, 297)
+    """
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(bunch.target))
+    private, public, test = np.split(order, [PRIVATE, PRIVATE + PUBLIC])
+    X, y = bunch.data, bunch.target
+    return Parts(X[private], y[private], X[public], y[public], X[test], y[test], np.arange(10))
 
 
 def split(name: str, samples: int, sizes: Mapping[str, int]) -> str:

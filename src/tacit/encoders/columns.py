@@ -14,13 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
-from tacit.core.strict_reader import StrictReader
 from tacit.datasets.frame import DATE_FORMATS, as_dates, as_levels, as_numbers, is_missing
 from tacit.datasets.table import LARGEST
-from tacit.representations.grid import snapped
-from tacit.representations.reading import SMALLEST_SCALE
+from tacit.representations.arrays import SMALLEST_SCALE, snapped
 
 __all__ = ["CategoryColumn", "DateColumn", "NumberColumn", "few", "written_as"]
 

@@ -1,6 +1,7 @@
 """What kind of data the public samples are, and the encoder that makes numbers of such samples.
 
-Only public samples are looked at, so the kind and all that follows from it cost nothing and may be written down.
+Only public samples are looked at, so the kind and all that follows from it cost nothing and may be written down. The
+encoder of image files, arrays of one size that public images choose, is here, too.
 """
 
 from __future__ import annotations
@@ -8,25 +9,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tacit.core.codec import decode, encode
+from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.errors import InvalidInput
 from tacit.core.registry import find
-from tacit.core.samples import image_shape, pixel_side
-from tacit.core.strict_reader import StrictReader
+from tacit.core.samples import ImageShape, image_shape, pixel_side
 from tacit.datasets.frame import Frame, as_numbers, frame_of
-from tacit.datasets.image_files import ImageFiles
-from tacit.datasets.samples import is_text
-from tacit.encoders.images import ImageEncoder
+from tacit.datasets.image_files import ImageFiles, common_shape, read_images
+from tacit.datasets.samples import is_text, samples_of
 from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import Components, TextEncoder
+from tacit.representations.arrays import read_shape
 
-__all__ = ["KINDS", "Encoder", "Recognized", "all_numbers", "read_encoder", "recognize", "write_encoder"]
+__all__ = [
+    "KINDS",
+    "Encoder",
+    "ImageEncoder",
+    "Recognized",
+    "all_numbers",
+    "read_encoder",
+    "recognize",
+    "write_encoder",
+]
 
 KINDS = {
     "images": "images",
@@ -35,12 +44,76 @@ KINDS = {
     "table": "a table of numbers",
     "embedding": "rows of numbers of one scale",
 }
-Encoder = TableEncoder | TextEncoder | ImageEncoder | Components
-ENCODERS: dict[str, Any] = {each.name: each for each in (TableEncoder, TextEncoder, ImageEncoder, Components)}
 # Fewer columns, or columns whose spreads differ more, are a table's: ages beside incomes.
 LEAST_EMBEDDING, UNEVEN = 16, 10.0
 # The encoder's own file in a run folder, and how large it may be when it is read.
 FILE, LARGEST_FILE = "encoder.tacit", 2**28
+
+
+@dataclass(frozen=True)
+class ImageEncoder:
+    """Brings image files to a shape; arrays of that shape are taken as they are.
+
+    >>> ImageEncoder((8, 8, 1)).encode(np.zeros((2, 8, 8))).shape
+    (2, 8, 8)
+    """
+
+    name: ClassVar[str] = "images"
+
+    shape: ImageShape
+
+    @classmethod
+    def fit(cls, public: ImageFiles) -> ImageEncoder:
+        """The shape of public images."""
+        return cls(common_shape(public.files))
+
+    @property
+    def names(self) -> None:
+        """Pixels have no names."""
+        return None
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """How many features come from what."""
+        return {"pixels": int(np.prod(self.shape))}
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What it does, in words."""
+        height, width, channels = self.shape
+        return (f"{height}x{width} pixels, {'gray' if channels == 1 else 'color'}",)
+
+    def encode(self, samples: Any) -> NDArray[Any]:  # noqa: ANN401
+        """The images, (n, height, width) or with channels; a file that cannot be read is blank."""
+        found = samples_of(samples)
+        if isinstance(found, ImageFiles):
+            return read_images(found.files, self.shape)[0]
+        height, width, channels = self.shape
+        wanted = (height, width) if channels == 1 else self.shape
+        if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub" or found.shape[1:] != wanted:
+            raise InvalidInput(f"samples must be image files, or arrays of shape {wanted}")
+        return found
+
+    def unread(self, samples: Any) -> list[str]:  # noqa: ANN401
+        """What who loads the images should know: how many cannot be read, and which is the first."""
+        found = samples_of(samples)
+        lost = read_images(found.files, self.shape)[1] if isinstance(found, ImageFiles) else []
+        if not lost:
+            return []
+        return [f"{len(lost)} image{'s' * (len(lost) > 1)} cannot be read, the first is row {lost[0]}"]
+
+    def fields(self) -> dict[str, Any]:
+        """Its parameters."""
+        return {"shape": list(self.shape)}
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> ImageEncoder:
+        """Read the shape."""
+        return cls(read_shape(fields))
+
+
+Encoder = TableEncoder | TextEncoder | ImageEncoder | Components
+ENCODERS: dict[str, Any] = {each.name: each for each in (TableEncoder, TextEncoder, ImageEncoder, Components)}
 
 
 @dataclass(frozen=True)

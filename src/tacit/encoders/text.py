@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
-from tacit.core.strict_reader import StrictReader
 from tacit.datasets.frame import Frame, as_texts, cells_of
 from tacit.datasets.samples import samples_of
 from tacit.datasets.table import LARGEST
-from tacit.representations.grid import exact_bits, snapped
+from tacit.representations.arrays import exact_bits, snapped
 
 __all__ = ["Components", "TextEncoder", "minilm_installed", "texts_of"]
 

@@ -11,9 +11,8 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tacit.core.codec import encode
+from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.core.errors import InvalidInput
-from tacit.core.strict_reader import bytes_to_array, decode_strict
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [

@@ -34,7 +34,7 @@ from pydantic import (
 )
 
 from tacit.core.errors import InvalidInput, nearest
-from tacit.datasets.classes import check_classes
+from tacit.datasets.table import check_classes
 from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
 

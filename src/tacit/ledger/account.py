@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from tacit.accounting.running import Running
+from tacit.accounting.compose import Running
 from tacit.core.account import Balance, Ceiling, Paid, Rule, Total
 from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded
 from tacit.core.guarantee import decimal

@@ -26,9 +26,9 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Reals
 from tacit.core.rational import Number, positive
-from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 
 __all__ = [
     "CountError",
@@ -46,7 +46,6 @@ __all__ = [
 
 
 Selection = Literal["laplace", "permute-and-flip", "exponential", "gaussian"]
-Reals = NDArray[np.float64]
 
 # A noisy winner is this many units away from the largest score with a probability below 1e-17.
 REACH = 45.0

@@ -1,7 +1,11 @@
-"""How a mechanism says what to audit of it: claims as values, and the usual ways to make them.
+"""How a mechanism says what to audit of it, and what counts of an event prove about ε and δ.
 
 A claim of privacy comes with the two neighboring inputs that test it hardest, a claim of unbiased counts with clients
 to estimate from. ``tacit.audit`` draws from them and looks for an event that contradicts the claim.
+
+A mechanism is (ε, δ)-private when P₀(S) ≤ e^ε P₁(S) + δ for every event S and every two neighboring inputs. So one
+event that is frequent on the first input and rare on the second proves a lower bound on ε or δ. The two probabilities
+are bounded by Clopper and Pearson's exact intervals; each may fail with half of the error.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers, LocalMechanism, Mechanism
+from tacit.core.protocols import Integers, LocalMechanism, Mechanism, Reals
 from tacit.core.randomness import Randomness
 from tacit.core.spend import Spend
 
@@ -26,17 +30,26 @@ __all__ = [
     "SELECTED",
     "SINGLE",
     "Check",
+    "Counts",
     "Estimator",
     "Target",
     "accounted",
+    "delta_bounds",
     "difference",
+    "epsilon_bounds",
     "first_byte",
     "message_checks",
+    "proportion_above",
+    "proportion_below",
+    "provable_epsilon",
     "rowwise",
     "sent_message",
     "unbiased",
 ]
 
+Counts = Integers | Reals
+# Samples of an event in an ordinary audit.
+ORDINARY = 500_000
 PURE = Fraction(0)
 # One record changes its label: a label that is behind draws level.
 SELECTED = ((2, 0), (1, 1))
@@ -45,10 +58,68 @@ MOVED = ((1, 0), (0, 1))
 # Two clients without a cell in common, and two cells that neither has; or with one cell each.
 AUDITED_CELLS, PAIR = 6, ((0, 1), (2, 3))
 SINGLE = ((0,), (1,))
-
 Read = Callable[[NDArray[Any]], Integers]
 Encode = Callable[[NDArray[Any], Randomness], NDArray[Any]]
 Inputs = tuple[Sequence[int], Sequence[int]]
+
+
+def proportion_above(hits: Counts | int, trials: int, error: float) -> Reals:
+    """What the proportion is above, except with probability ``error``: Clopper and Pearson's lower limit.
+
+    >>> round(float(proportion_above(10, 100, 0.025)), 6), float(proportion_above(0, 100, 0.025))
+    (0.049005, 0.0)
+    """
+    from scipy.special import betaincinv  # slow to import, and only audits need it
+
+    hits = np.asarray(hits)
+    limits: Reals = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), trials - hits + 1, error))
+    return limits
+
+
+def proportion_below(hits: Counts | int, trials: int, error: float) -> Reals:
+    """What the proportion is below, except with probability ``error``: Clopper and Pearson's upper limit.
+
+    >>> round(float(proportion_below(10, 100, 0.025)), 6), float(proportion_below(100, 100, 0.025))
+    (0.176223, 1.0)
+    """
+    from scipy.special import betainccinv
+
+    hits = np.asarray(hits)
+    limits: Reals = np.where(hits == trials, 1.0, betainccinv(hits + 1, np.maximum(trials - hits, 1), error))
+    return limits
+
+
+def epsilon_bounds(hits: Counts | int, others: Counts | int, trials: int, delta: float, error: float) -> Reals:
+    """The ε that is proven at δ by an event with this many hits on one input and on the other, in ``trials`` each.
+
+    >>> round(float(epsilon_bounds(50_000, 18_394, 100_000, delta=0, error=1e-3)), 3)
+    0.968
+    """
+    frequent = proportion_above(hits, trials, error / 2) - delta
+    rare = proportion_below(others, trials, error / 2)
+    bounds: Reals = np.log(np.maximum(frequent / rare, 1.0))
+    return bounds
+
+
+def provable_epsilon(frequent: Reals, rare: Reals, delta: float = 0.0) -> Reals:
+    """The ε that an event with these probabilities on the two inputs proves in an ordinary audit: to choose inputs by.
+
+    >>> provable_epsilon(np.array([0.5, 0.0005]), np.array([0.2, 0.0001])).round(2).tolist()
+    [0.9, 0.84]
+    """
+    return epsilon_bounds(ORDINARY * frequent, ORDINARY * rare, ORDINARY, delta, 1e-4)
+
+
+def delta_bounds(hits: Counts | int, others: Counts | int, trials: int, epsilon: float, error: float) -> Reals:
+    """The δ that is proven at ε by an event with this many hits on one input and on the other, in ``trials`` each.
+
+    >>> round(float(delta_bounds(20_000, 0, 100_000, epsilon=0, error=1e-3)), 3)
+    0.196
+    """
+    frequent = proportion_above(hits, trials, error / 2)
+    rare = proportion_below(others, trials, error / 2)
+    bounds: Reals = np.maximum(frequent - np.exp(epsilon) * rare, 0.0)
+    return bounds
 
 
 @dataclass(frozen=True)

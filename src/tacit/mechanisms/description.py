@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.sensitivity import Sensitivity
-from tacit.core.strict_reader import StrictReader
 from tacit.mechanisms.auditing import Check
 from tacit.mechanisms.forms import GAUSSIAN_REACH, REACH, AnswerForm, Numbers, noisy_counts
 

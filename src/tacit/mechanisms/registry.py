@@ -15,27 +15,23 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.spend import spend_from_json, spend_to_json
-from tacit.core.strict_reader import StrictReader
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.exponential_mechanism import ExponentialMechanism
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
+from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 from tacit.mechanisms.description import Checks, Described, Inner, Parameter
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
 from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.responses import Responses
-from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
@@ -55,8 +51,8 @@ __all__ = [
 ]
 
 MECHANISM_GROUP = "tacit.mechanisms"
-T = TypeVar("T")
-log = logging.getLogger("tacit.mechanisms")
+_T = TypeVar("_T")
+_log = logging.getLogger("tacit.mechanisms")
 
 OWN: tuple[type[Described], ...] = (
     PermuteAndFlip,
@@ -107,7 +103,7 @@ def outside() -> Mapping[str, type[Described]]:
             found[entry.name] = _offered(entry, found)
         except Exception as error:
             # Another package's mistake must not keep a node from answering; its operator reads of it.
-            log.warning("the mechanism %r of %s is left out: %s", entry.name, entry.value, error)
+            _log.warning("the mechanism %r of %s is left out: %s", entry.name, entry.value, error)
     return found
 
 
@@ -171,7 +167,7 @@ def mechanism_fields(mechanism: Any) -> dict[str, Any]:  # noqa: ANN401
     return _written(mechanism, TRAVELING if type(mechanism) in OWN else registered())
 
 
-def read_mechanism(fields: StrictReader, kinds: Iterable[type[T]] | None = None) -> T:
+def read_mechanism(fields: StrictReader, kinds: Iterable[type[_T]] | None = None) -> _T:
     """The mechanism that such values stand for; any other name or number is refused.
 
     ``kinds`` are those that can be meant, where not every one can.
@@ -180,7 +176,7 @@ def read_mechanism(fields: StrictReader, kinds: Iterable[type[T]] | None = None)
     PermuteAndFlip(rate=Fraction(1, 4), row_range=2)
     """
     known: Mapping[str, type[Any]] = registered() if kinds is None else _named(kinds)
-    made: T = _read(fields, known)
+    made: _T = _read(fields, known)
     return made
 
 

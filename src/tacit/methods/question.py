@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Mechanism
 from tacit.core.sensitivity import Sensitivity
-from tacit.core.strict_reader import StrictReader
 from tacit.mechanisms.forms import AnswerForm
 from tacit.mechanisms.registry import described, mechanism_fields, read_mechanism
 from tacit.representations.registry import read_representation, representation_fields
@@ -146,7 +146,7 @@ class TableQuestion(Question, Protocol):
 def mechanism_form(mechanism: Any, rows: int, columns: int, limit: int) -> AnswerForm:  # noqa: ANN401
     """What a mechanism makes of a table of counts, none of them beyond ``limit``, or of a crowd of this many.
 
-    >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+    >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> mechanism_form(PermuteAndFlip(1, 2), rows=2, columns=3, limit=9)
     Numbers(shape=(2,), low=0, high=2)
     """

@@ -58,7 +58,7 @@ __all__ = ["Block", "Progress", "RecordBlocks", "Search", "streamed"]
 RecordBlocks = NDArray[Any] | Iterable[NDArray[Any]]
 Progress = Callable[[int], None]
 Block = tuple[int, NDArray[Any]]
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 # Each thread holds the arrays of one block; more threads than this would be paid for in memory.
 MOST_THREADS = 8
@@ -67,8 +67,8 @@ ONE_SEARCH = RLock()
 
 
 def streamed(
-    work: Callable[[int, NDArray[Any]], T], blocks: Iterator[Block], progress: Progress | None
-) -> Iterator[tuple[int, T]]:
+    work: Callable[[int, NDArray[Any]], _T], blocks: Iterator[Block], progress: Progress | None
+) -> Iterator[tuple[int, _T]]:
     """The work's results in order, each with the number of rows done so far.
 
     Several blocks are worked on at once, on as many threads as a matrix product would use.
@@ -85,7 +85,9 @@ def streamed(
         yield done, result
 
 
-def _in_order(work: Callable[[int, NDArray[Any]], T], blocks: Iterator[Block]) -> Iterator[tuple[int, NDArray[Any], T]]:
+def _in_order(
+    work: Callable[[int, NDArray[Any]], _T], blocks: Iterator[Block]
+) -> Iterator[tuple[int, NDArray[Any], _T]]:
     """Each block with its start and its result, in order."""
     opening = list(islice(blocks, 2))
     if len(opening) < 2:
@@ -96,7 +98,7 @@ def _in_order(work: Callable[[int, NDArray[Any]], T], blocks: Iterator[Block]) -
     # products too, and no core waits for another inside one.
     algebra = ThreadpoolController().select(user_api="blas")
     threads = min(MOST_THREADS, max((each["num_threads"] for each in algebra.info()), default=1))
-    waiting: deque[tuple[int, NDArray[Any], Future[T]]] = deque()
+    waiting: deque[tuple[int, NDArray[Any], Future[_T]]] = deque()
     with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(threads) as pool:
         for start, block in chain(opening, blocks):
             waiting.append((start, block, pool.submit(work, start, block)))

@@ -26,10 +26,10 @@ from tacit.private.records import Private, redact_errors, reveal
 
 __all__ = ["Gate"]
 
-In = TypeVar("In")
+_In = TypeVar("_In")
 # What is kept of a payment that bought no release; no encoded value is empty.
 NOTHING = b""
-log = logging.getLogger("tacit.gate")
+_log = logging.getLogger("tacit.gate")
 
 
 class Gate:
@@ -43,7 +43,7 @@ class Gate:
     >>> import numpy as np
     >>> from tacit.core.sensitivity import vote_sensitivity
     >>> from tacit.ledger import Ceiling, open_ledger
-    >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+    >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> gate = Gate(open_ledger("memory:", {"clinic": Ceiling(1, 0)}), "clinic")
     >>> sensitivity = vote_sensitivity(queries=2, classes=3, neighbors=1)
     >>> votes = Private(np.array([[900, 0, 0], [0, 0, 900]]))
@@ -70,10 +70,10 @@ class Gate:
 
     def release(
         self,
-        value: Private[In],
-        empty: Callable[[], In],
+        value: Private[_In],
+        empty: Callable[[], _In],
         sensitivity: Sensitivity,
-        mechanism: Mechanism[In, Any],
+        mechanism: Mechanism[_In, Any],
         purpose: str,
         request: str,
         question: str = "",
@@ -99,7 +99,7 @@ class Gate:
             )
         return Release(decode(kept), (receipt,))
 
-    def _require_calibrated(self, sensitivity: Sensitivity, mechanism: Mechanism[In, Any]) -> None:
+    def _require_calibrated(self, sensitivity: Sensitivity, mechanism: Mechanism[_In, Any]) -> None:
         """Refuse noise that was made for another statistic, by looking at the question alone."""
         name = type(mechanism).__name__
         if too_far := sensitivity.excess(mechanism.max_sensitivity):
@@ -115,16 +115,16 @@ class Gate:
         if mechanism.spend == FREE:
             raise ToleranceExceeded(f"{name} claims to cost nothing; nothing private is free")
 
-    def _drawn(self, value: Private[In], empty: Callable[[], In], mechanism: Mechanism[In, Any]) -> bytes:
+    def _drawn(self, value: Private[_In], empty: Callable[[], _In], mechanism: Mechanism[_In, Any]) -> bytes:
         """One draw, of the empty statistic where that of the records cannot be had."""
 
         @redact_errors
-        def draw(statistic: Callable[[], In]) -> bytes:
+        def draw(statistic: Callable[[], _In]) -> bytes:
             return encode(mechanism.sample(statistic(), self.randomness))
 
         drawn = draw(lambda: reveal(value))
         if drawn is None:
-            log.error("records could not be counted; the empty statistic was used")
+            _log.error("records could not be counted; the empty statistic was used")
             # It follows from the question alone, and so does its failure, or that follows from the noise.
             drawn = draw(empty)
         # A failure is kept like a release: a request that drew again could be retried until the noise is scarce.

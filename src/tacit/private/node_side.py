@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.core.release import Release
-from tacit.mechanisms.choices import VOTE_SHARES
-from tacit.mechanisms.door import Door, Kinds
+from tacit.mechanisms.choices import VOTE_SHARES, Door, Kinds
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 
@@ -52,7 +51,7 @@ class NodeSide:
 def table_doors(mechanisms: Kinds, curator: str, shares: Kinds = VOTE_SHARES) -> dict[str, Door]:
     """The steps of a table of counts: each of these mechanisms at the node or at a curator, or shares under masks.
 
-    >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+    >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> sorted(table_doors((PermuteAndFlip,), "a curator of votes"))
     ['answer', 'curate', 'masked', 'submit']
     """

@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-T = TypeVar("T")
-U = TypeVar("U")
-log = logging.getLogger("tacit.private")
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+_log = logging.getLogger("tacit.private")
 
 
-class Private(Generic[T]):
+class Private(Generic[_T]):
     """A value of the private side.
 
     >>> print(Private([1, 2, 3]))
@@ -58,20 +58,20 @@ class Private(Generic[T]):
 
     __slots__ = ("__compute",)
 
-    def __init__(self, value: T) -> None:
-        self.__compute: Callable[[], T] = lambda: value
+    def __init__(self, value: _T) -> None:
+        self.__compute: Callable[[], _T] = lambda: value
 
-    def map(self, function: Callable[[T], U]) -> Private[U]:
+    def map(self, function: Callable[[_T], _U]) -> Private[_U]:
         """What the function will make of the value once it is revealed, as private as its input."""
         return Private._later(lambda: function(self.__reveal()))
 
     @staticmethod
-    def _later(compute: Callable[[], U]) -> Private[U]:
-        made: Private[U] = Private.__new__(Private)
+    def _later(compute: Callable[[], _U]) -> Private[_U]:
+        made: Private[_U] = Private.__new__(Private)
         made.__compute = compute
         return made
 
-    def __reveal(self) -> T:
+    def __reveal(self) -> _T:
         value = self.__compute()
         # Computed once: a teacher that is asked again is not trained again.
         self.__compute = lambda: value
@@ -124,17 +124,17 @@ class Private(Generic[T]):
     __int__ = __index__ = __complex__ = __float__
 
 
-def reveal(private: Private[T]) -> T:
+def reveal(private: Private[_T]) -> _T:
     """The value itself: for the gate, after it has paid.
 
     >>> reveal(Private(2).map(lambda number: number + 1))
     3
     """
-    value: T = private._Private__reveal()  # type: ignore[attr-defined]
+    value: _T = private._Private__reveal()  # type: ignore[attr-defined]
     return value
 
 
-def inspect(values: Sequence[Private[T]], function: Callable[[list[T]], U]) -> U:
+def inspect(values: Sequence[Private[_T]], function: Callable[[list[_T]], _U]) -> _U:
     """Work on values at once, on their owner's own side: checks when records are loaded, models that stay.
 
     What it raises or returns is for the operator's own screen. Never while a question is answered.
@@ -145,7 +145,7 @@ def inspect(values: Sequence[Private[T]], function: Callable[[list[T]], U]) -> U
     return function([reveal(value) for value in values])
 
 
-def combine(values: Sequence[Private[T]], function: Callable[[list[T]], U]) -> Private[U]:
+def combine(values: Sequence[Private[_T]], function: Callable[[list[_T]], _U]) -> Private[_U]:
     """Several private values made one by a function, still private, and only once that is revealed.
 
     >>> combine([Private(1), Private(2)], sum)
@@ -154,7 +154,7 @@ def combine(values: Sequence[Private[T]], function: Callable[[list[T]], U]) -> P
     return Private._later(lambda: function([reveal(value) for value in values]))
 
 
-def redact_errors(function: Callable[P, T]) -> Callable[P, T | None]:
+def redact_errors(function: Callable[P, _T]) -> Callable[P, _T | None]:
     """Let a function of records return None where it fails, in whatever way.
 
     Whether it fails depends on records, its error is a message to whoever asked, and the words may quote a record. So
@@ -165,11 +165,11 @@ def redact_errors(function: Callable[P, T]) -> Callable[P, T | None]:
     """
 
     @wraps(function)
-    def redacted(*arguments: P.args, **options: P.kwargs) -> T | None:
+    def redacted(*arguments: P.args, **options: P.kwargs) -> _T | None:
         try:
             return function(*arguments, **options)
         except Exception as error:
-            log.error("%s cannot work on the records (%s)", function.__name__.lstrip("_"), type(error).__name__)
+            _log.error("%s cannot work on the records (%s)", function.__name__.lstrip("_"), type(error).__name__)
             return None
 
     return redacted

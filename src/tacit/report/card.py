@@ -86,7 +86,7 @@ student = skops.io.load("{file}", trusted={trusted})
 labels = student.predict(rows)""",
     "safetensors": """from pathlib import Path
 
-from tacit.students.saved import load_student
+from tacit.students.registry import load_student
 student = load_student(Path("{file}"))
 labels = student.predict(rows)""",
 }

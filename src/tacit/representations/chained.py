@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Representation
 from tacit.core.samples import content_digest, image_shape, row_digests
-from tacit.core.strict_reader import StrictReader
 from tacit.representations.groups import ClusteringHead, MixtureShares
-from tacit.representations.handwriting import Deskewed, EvenWidth
-from tacit.representations.hog import OrientedGradients
+from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import spectral_map, umap_map
 from tacit.representations.patches import PatchDictionary
 from tacit.representations.registry import read_representation, representation_fields
@@ -177,7 +176,7 @@ def groups(public: NDArray[Any], queries: int) -> Representation:
 def mixture(public: NDArray[Any], queries: int) -> Representation:
     """As many parts of a Gaussian mixture as queries, on a map that has a dimension for each.
 
-    >>> from tacit.datasets.digits import digits
+    >>> from tacit.datasets.splits import digits
     >>> rows = digits().public_samples[:200]
     >>> mixture(rows, 10).encode(rows).shape
     (200, 10)

@@ -16,17 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
-from tacit.core.strict_reader import StrictReader
+from tacit.core.protocols import Floats, Reals
 from tacit.neighbors import nearest_queries
-from tacit.representations.grid import blocks
-from tacit.representations.reading import parameters, read_table
+from tacit.representations.arrays import blocks, parameters, read_table
 from tacit.representations.scaled import flat, same_width
 
 __all__ = ["ClusteringHead", "MixtureShares", "axes", "measurable", "require_groups", "shares"]
 
-Reals = NDArray[np.float64]
 # e^−t as (1 + t/2^10)^−(2^10): a library's exponential may round by where a number stands in an array, ten
 # multiplications cannot. It is above e^−t by 5 % at t = 10, and of the same order everywhere.
 SQUARINGS = 10

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import content_digest, row_digests
-from tacit.core.strict_reader import StrictReader
 from tacit.neighbors import nearest_queries
-from tacit.representations.grid import blocks
-from tacit.representations.reading import NARROW, parameters, read_table
+from tacit.representations.arrays import NARROW, blocks, parameters, read_table
 from tacit.representations.scaled import flat, narrowed, same_width
 from tacit.students.weighted import logistic
 

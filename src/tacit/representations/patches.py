@@ -16,12 +16,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
-from tacit.core.strict_reader import StrictReader
-from tacit.representations.grid import exact_bits, snapped
-from tacit.representations.reading import parameters, read_range, read_shape, read_table
+from tacit.representations.arrays import exact_bits, parameters, read_range, read_shape, read_table, snapped
 
 __all__ = ["PatchDictionary"]
 

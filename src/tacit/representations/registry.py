@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Representation
 from tacit.core.registry import Registry
 from tacit.core.samples import content_digest, row_digests
-from tacit.core.strict_reader import StrictReader
 
 __all__ = [
     "REPRESENTATIONS", "admitted", "fit_representation", "fitted_to", "ground", "read_representation",
@@ -46,9 +46,9 @@ CLASSES = Registry("representation", GROUP, {
     "directions": "tacit.representations.scaled:Directions",
     "standardised": "tacit.representations.scaled:Standardised",
     "principal": "tacit.representations.scaled:PrincipalComponents",
-    "deskewed": "tacit.representations.handwriting:Deskewed",
-    "even-width": "tacit.representations.handwriting:EvenWidth",
-    "gradients": "tacit.representations.hog:OrientedGradients",
+    "deskewed": "tacit.representations.image_features:Deskewed",
+    "even-width": "tacit.representations.image_features:EvenWidth",
+    "gradients": "tacit.representations.image_features:OrientedGradients",
     "patches": "tacit.representations.patches:PatchDictionary",
     "interpolated": "tacit.representations.maps:Interpolated",
     "mixture": "tacit.representations.groups:MixtureShares",

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
-from tacit.core.strict_reader import StrictReader
-from tacit.representations.reading import LARGEST_VALUE, REAL, SMALLEST_SCALE, parameters, read_table
+from tacit.representations.arrays import LARGEST_VALUE, REAL, SMALLEST_SCALE, parameters, read_table
 
 __all__ = ["Directions", "Identity", "PrincipalComponents", "Standardised", "flat", "narrowed", "same_width"]
 

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader, bytes_to_array
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Representation
-from tacit.core.strict_reader import StrictReader, bytes_to_array
+from tacit.representations.arrays import REAL, read_table
 from tacit.representations.maps import NeighborMap
-from tacit.representations.reading import REAL, read_table
-from tacit.students.saved import SAFETENSORS, load_student, save_student
+from tacit.students.registry import SAFETENSORS, load_student, save_student
 
 __all__ = ["FeatureStudent", "LinearStudent", "StudentFeatures", "StudentOdds", "require_travelling"]
 

@@ -15,13 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
-from tacit.core.strict_reader import StrictReader
-from tacit.representations.grid import blocks
+from tacit.representations.arrays import LARGEST_VALUE, blocks, parameters, read_range, read_shape
 from tacit.representations.groups import axes, require_groups, shares
-from tacit.representations.reading import LARGEST_VALUE, parameters, read_range, read_shape
 
 __all__ = ["Changes", "TransformedShares"]
 

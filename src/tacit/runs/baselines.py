@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.datasets.classes import class_indices
-from tacit.datasets.digits import Parts
+from tacit.datasets.splits import Parts
+from tacit.datasets.table import class_indices
 from tacit.methods.rknn.plan import Plan
 from tacit.methods.rknn.queries import cluster, margins
 from tacit.neighbors import vote_counts

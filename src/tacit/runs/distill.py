@@ -93,7 +93,7 @@ def distill(
     paid twice. A ``seed`` makes the run a simulation. ``test`` is measured on by methods with rounds. What gives reason
     to think again is a ``TacitWarning``, before anything is paid.
 
-    >>> from tacit.datasets.digits import digits
+    >>> from tacit.datasets.splits import digits
     >>> parts = digits()
     >>> run = distill((parts.private_samples, parts.private_labels), parts.public_samples, 1.0, classes=range(10))
     >>> run.labels.shape, run.student.predict(parts.test_samples).shape

@@ -21,9 +21,9 @@ from tacit.core.errors import InvalidInput, listed, warn_user
 from tacit.core.protocols import Representation
 from tacit.core.rational import whole
 from tacit.core.samples import Named, column_names, in_order, numbered
-from tacit.datasets.classes import plain
 from tacit.datasets.frame import Frame, as_texts, frame_of
 from tacit.datasets.samples import labeled_samples, samples_of
+from tacit.datasets.table import plain
 from tacit.datasets.tables import row_marks
 from tacit.encoders.kinds import KINDS, Recognized, recognize
 from tacit.representations.registry import fitted_to

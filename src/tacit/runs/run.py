@@ -21,9 +21,8 @@ from tacit.methods.task import HolderModels
 from tacit.runs.export import label_columns, write_columns
 from tacit.runs.folders import ARRAYS, FORMAT, new_folder, read_record, readable, versions
 from tacit.runs.payment import file_name, group_guarantee
-from tacit.students.refitted import Refitted
-from tacit.students.saved import load_student, save_student
-from tacit.students.wrapped import for_images, with_encoder, with_names, without_names
+from tacit.students.registry import load_student, save_student
+from tacit.students.wrapped import Refitted, for_images, with_encoder, with_names, without_names
 
 __all__ = ["Run", "load"]
 

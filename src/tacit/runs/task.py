@@ -15,7 +15,7 @@ from tacit.core.protocols import Integers, Representation
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, positive, probability, whole
 from tacit.core.samples import column_names, in_order
-from tacit.datasets.classes import class_indices
+from tacit.datasets.table import class_indices
 from tacit.methods.task import Nodes, Observer, Task
 from tacit.private.partition import bounded_rows, split_by_class, split_by_dirichlet, split_by_owner, split_evenly
 from tacit.private.records import Private, Records

@@ -18,7 +18,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import as_images, image_shape
 from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, Network, build
-from tacit.students.torch_tensors import read_tensors, write_tensors
+from tacit.students.torch_files import read_tensors, write_tensors
 from tacit.students.torch_training import TrainingData, TrainingSchedule, train
 
 __all__ = ["TorchClassifier"]

@@ -23,10 +23,9 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import as_images, image_shape
 from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, build
-from tacit.students.torch_augmentation import augmented
 from tacit.students.torch_classifier import TorchClassifier
-from tacit.students.torch_tensors import read_tensors, write_tensors
-from tacit.students.torch_training import TrainingSchedule
+from tacit.students.torch_files import read_tensors, write_tensors
+from tacit.students.torch_training import TrainingSchedule, augmented
 
 __all__ = ["ContrastiveEncoder"]
 

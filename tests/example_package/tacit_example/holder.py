@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.core.release import Release
+from tacit.mechanisms.central.counts import SealedTable
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.sealed_table import SealedTable
-from tacit.mechanisms.door import Door
+from tacit.mechanisms.choices import Door
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
 from tacit.private.records import Records

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Mechanism
 from tacit.core.release import Release, gather
 from tacit.core.sensitivity import Sensitivity
-from tacit.core.strict_reader import StrictReader
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 from tacit.methods.registry import Method

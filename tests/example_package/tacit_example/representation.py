@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
-from tacit.core.strict_reader import StrictReader
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,14 @@ from tacit.federation.collector.batches import empty_boxes, mixed, plan_batch, r
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.keys import OVERHEAD, public_key, seal, unseal
 from tacit.ledger.memory import MemoryLedger
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
-from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.shuffled import SealedMessages, from_pieces, to_pieces
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.holder import VoteCrowd

@@ -25,10 +25,10 @@ from tacit.federation.collector.submission_store import COORDINATOR
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, seal
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
+from tacit.mechanisms.central.counts import SealedTable, read_table
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import LNMax
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.central.sealed_table import SealedTable, read_table
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt.wire import LabelAsk

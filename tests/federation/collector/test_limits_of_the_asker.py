@@ -18,9 +18,9 @@ from tacit.federation.collector.messages import SignedMessage, Submission, Submi
 from tacit.federation.collector.submission_store import COORDINATOR
 from tacit.federation.keys import SigningIdentity, public_key, seal
 from tacit.ledger.memory import MemoryLedger
+from tacit.mechanisms.central.counts import read_table
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.sealed_table import read_table
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.fedmd.wire import PartyVoteAsk
 from tacit.methods.pate.wire import TeacherAsk

@@ -23,7 +23,7 @@ from tacit.federation.collector.service import CONNECTIONS, make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.settings import SERVICE_EXAMPLE, read_service_config
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 
 SECRET = b"s" * 32

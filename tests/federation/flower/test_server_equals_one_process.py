@@ -10,7 +10,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 from tacit.accounting.compose import total
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.datasets.digits import digits
+from tacit.datasets.splits import digits
 from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
@@ -19,12 +19,12 @@ from tacit.federation.node.node import open_node, prepare_ledger
 from tacit.federation.node.steps import NodeMemory
 from tacit.federation.settings import read_node_file
 from tacit.ledger.policy import Rules
-from tacit.methods.fedmd.study import ConsensusStore
+from tacit.methods.fedmd.models import ConsensusStore
 from tacit.private.records import reveal
 from tacit.runs.payment import by_account
 from tacit.runs.run import load
-from tacit.students.refitted import Refitted
 from tacit.students.weighted import logistic
+from tacit.students.wrapped import Refitted
 from tests.federation.federation import federated, masking_nodes
 
 COUNT, PUBLIC = 5, digits().public_samples

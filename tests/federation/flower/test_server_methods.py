@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
-from tacit.datasets.digits import digits
+from tacit.datasets.splits import digits
 from tacit.datasets.tables import read_table
 from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
@@ -16,12 +16,12 @@ from tacit.federation.flower.summed import FlowerMasked
 from tacit.federation.messages import RefusalReason, Request, read_request, read_response
 from tacit.federation.node.steps import NodeMemory
 from tacit.ledger.policy import Rules
-from tacit.methods.fedmd.study import ConsensusStore
+from tacit.methods.fedmd.models import ConsensusStore
 from tacit.methods.fedmd.wire import Feedback
 from tacit.runs.federation import read_job, run_job
 from tacit.runs.run import load
-from tacit.students.refitted import Refitted
 from tacit.students.weighted import logistic
+from tacit.students.wrapped import Refitted
 from tacit.wire import ask_to_bytes, read_ask
 from tests.federation.federation import federated, masking_nodes, nodes
 from tests.local_exchange import local_exchange

@@ -9,7 +9,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
 from tacit.core.guarantee import Adjacency
-from tacit.datasets.digits import digits
+from tacit.datasets.splits import digits
 from tacit.federation.collector.batches import plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.keys import SigningIdentity, public_key
@@ -18,7 +18,7 @@ from tacit.federation.node.steps import Collecting
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.representations.scaled import Identity as Unchanged

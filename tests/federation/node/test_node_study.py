@@ -7,16 +7,14 @@ from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.federation.node.steps import FolderMemory, NodeMemory
 from tacit.ledger.memory import MemoryLedger
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
-from tacit.mechanisms.local.responses import Responses
-from tacit.methods.fedmd.form import PredictionForm
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.methods.fedmd.holder import RandomizedParty
-from tacit.methods.fedmd.study import ConsensusStore
-from tacit.methods.fedmd.wire import Feedback, PredictAsk, array_digest
+from tacit.methods.fedmd.models import ConsensusStore
+from tacit.methods.fedmd.wire import Feedback, PredictAsk, PredictionForm, array_digest
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
-from tacit.students.refitted import Refitted
 from tacit.students.weighted import logistic
+from tacit.students.wrapped import Refitted
 
 PUBLIC = np.arange(4.0)[:, None]
 ROWS = np.arange(4)

@@ -42,7 +42,7 @@ from tacit.ledger.policy import Rules
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.wire import VoteAsk

@@ -18,9 +18,9 @@ from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.wire import VoteAsk

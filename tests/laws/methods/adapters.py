@@ -19,7 +19,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 import tacit
 from tacit.core.account import Ceiling, Rule
 from tacit.core.guarantee import Unit
-from tacit.datasets.classes import class_indices
+from tacit.datasets.table import class_indices
 from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
@@ -30,10 +30,10 @@ from tacit.federation.node.steps import FolderMemory, Masking, NodeMemory
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.ledger.sqlite import SqliteLedger
-from tacit.methods.fedmd.study import ConsensusStore, Schedule
+from tacit.methods.fedmd.models import ConsensusStore, Schedule
 from tacit.private.records import Private, Records
-from tacit.students.refitted import Refitted
 from tacit.students.weighted import logistic
+from tacit.students.wrapped import Refitted
 
 __all__ = ["ADAPTERS", "CLASSES", "Adapter", "Funds", "in_file"]
 

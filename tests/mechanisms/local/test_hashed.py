@@ -8,10 +8,9 @@ import pytest
 from scipy.stats import chisquare
 
 from tacit.core.randomness import SystemRandomness
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.concatenation import Concatenation
 from tacit.mechanisms.local.keyed_hash import bucket_of, keystream_words
-from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.vote_shape import VoteShape
 
 RATE = 1e-9

@@ -8,11 +8,10 @@ from scipy.stats import chi2
 
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 
 RATE = 1e-9
 CELLS = 700

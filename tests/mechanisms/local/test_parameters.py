@@ -7,15 +7,13 @@ import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.collision import LONGEST, Collision
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import FIELD_SIZES, LinearHashing, finite_field, possible_sizes
-from tacit.mechanisms.local.local_laplace import LocalLaplace
-from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection, best_subset_size, subset_rates
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 
 FLAT = [LocalLaplace, UnaryEncoding, GeneralizedRandomizedResponse, Collision, SubsetSelection]

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import ANYTHING
-from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
+from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise, plan_noise_messages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 
 RATE = 1e-9
 FLOOD = NegativeBinomial(3, 1)

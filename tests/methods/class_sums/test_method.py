@@ -15,12 +15,18 @@ from tacit.core.spend import Gaussian, Pure
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
-from tacit.methods.class_sums.coordinator import ReleasedSums, SumCoordinator
+from tacit.methods.class_sums.coordinator import (
+    ReleasedSums,
+    SumCoordinator,
+    moments,
+    public_probabilities,
+    read_logistic,
+    read_squares,
+)
 from tacit.methods.class_sums.holder import SumHolder, class_sums
 from tacit.methods.class_sums.method import prepare
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import RADIUS, plan_sums, represented, suggest_components
-from tacit.methods.class_sums.reading import moments, public_probabilities, read_logistic, read_squares
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.task import Nodes, Task
 from tacit.private.gate import Gate

@@ -15,13 +15,10 @@ from tacit.core.randomness import SeededRandomness
 from tacit.core.spend import Pure, Repeated
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
-from tacit.mechanisms.local.responses import Responses
+from tacit.mechanisms.central.selection import PermuteAndFlip
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.methods.fedmd.consensus import agreement, as_probabilities, average, evidence, read_answer
-from tacit.methods.fedmd.coordinator import round_rows
-from tacit.methods.fedmd.form import PREDICTION_KINDS, PredictionForm, softmax
+from tacit.methods.fedmd.coordinator import agreement, as_probabilities, average, evidence, read_answer, round_rows
 from tacit.methods.fedmd.plan import (
     RESPONSES,
     gaussian_needed,
@@ -29,6 +26,7 @@ from tacit.methods.fedmd.plan import (
     prediction_noise,
     response_mechanism,
 )
+from tacit.methods.fedmd.wire import PREDICTION_KINDS, PredictionForm, softmax
 
 
 def random_scores(kind, queries, classes, seed):

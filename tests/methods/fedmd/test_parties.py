@@ -14,17 +14,14 @@ from tacit.core.spend import Stability
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
-from tacit.mechanisms.local.responses import Responses
+from tacit.mechanisms.central.selection import PermuteAndFlip
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator, PredictCoordinator, RoundState
-from tacit.methods.fedmd.exposure import Exposure
-from tacit.methods.fedmd.form import PredictionForm
 from tacit.methods.fedmd.holder import RandomizedParty, SubsetParty, VotingParty
-from tacit.methods.fedmd.plan import prediction_noise
-from tacit.methods.fedmd.study import Schedule, Study
-from tacit.methods.fedmd.wire import Feedback, PredictAsk, array_digest
+from tacit.methods.fedmd.models import Schedule, Study
+from tacit.methods.fedmd.plan import Exposure, prediction_noise
+from tacit.methods.fedmd.wire import Feedback, PredictAsk, PredictionForm, array_digest
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 from tacit.representations.scaled import Identity

@@ -20,7 +20,7 @@ from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.randomness import SeededRandomness
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.methods.pate.coordinator import TeacherCoordinator
 from tacit.methods.pate.holder import TeacherHolder, divided
 from tacit.methods.pate.wire import TeacherAsk, teacher_sensitivity

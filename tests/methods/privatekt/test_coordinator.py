@@ -10,8 +10,14 @@ from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.core.release import refusal, restored, silence
 from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.methods.privatekt.coordinator import LabelCoordinator, Teaching
-from tacit.methods.privatekt.knowledge import Lesson, choose_uncertain, entropies, targets_of
+from tacit.methods.privatekt.coordinator import (
+    LabelCoordinator,
+    Lesson,
+    Teaching,
+    choose_uncertain,
+    entropies,
+    targets_of,
+)
 from tacit.runs.drive import drive
 
 PUBLIC = np.arange(12.0)[:, None] % 3

@@ -12,13 +12,12 @@ from tacit.core.samples import content_digest, row_digests
 from tacit.core.sensitivity import Sensitivity, vote_sensitivity
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
-from tacit.mechanisms.local.separation import Separation
+from tacit.mechanisms.central.selection import PermuteAndFlip
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.vote_shape import VoteShape
-from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.shuffled import Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.holder import VoteCrowd, VoteHolder, made_up_cells

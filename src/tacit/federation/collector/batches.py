@@ -29,16 +29,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.codec import encode
+from tacit.core.codec import decode_strict, encode
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates
 from tacit.core.randomness import SystemRandomness, permutations
 from tacit.core.release import Release
-from tacit.core.strict_reader import decode_strict
 from tacit.federation.collector.messages import LARGEST_BATCH, Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, public_key, seal, unseal
-from tacit.mechanisms.central.sealed_table import SealedTable, table_bytes
+from tacit.mechanisms.central.counts import SealedTable, table_bytes
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
 from tacit.mechanisms.shuffle.shuffled import SealedMessages, from_pieces
 from tacit.mechanisms.shuffle.single_message import SingleMessage
@@ -86,7 +85,7 @@ def plan_batch(
 def most_messages(inner: MultiMessageNoise | SingleMessage, clients: int) -> int:
     """How many messages ``clients`` clients make at most, with noise out of all reach.
 
-    >>> from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+    >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> most_messages(SingleMessage(GeneralizedRandomizedResponse(10, 1, 1), 50, "1e-6"), 7)
     7
     """

@@ -15,16 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.core.codec import encode
+from tacit.core.codec import bytes_to_array, encode
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.protocols import Integers, Ledger
 from tacit.core.randomness import Randomness
-from tacit.core.strict_reader import bytes_to_array
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, unseal
 from tacit.federation.node.refusals import require_door
-from tacit.mechanisms.central.sealed_table import read_table, table_bytes
+from tacit.mechanisms.central.counts import read_table, table_bytes
 from tacit.methods.question import MOST_RECORDS, TableQuestion, is_signed, table_shape
 from tacit.private.gate import Gate
 from tacit.private.records import Private

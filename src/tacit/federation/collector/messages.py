@@ -16,9 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.codec import encode
+from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.core.errors import InvalidInput, TacitError
-from tacit.core.strict_reader import bytes_to_array, decode_strict
 from tacit.federation.keys import KEY, SigningIdentity, signed_by
 
 __all__ = [

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tacit.core.codec import encode
+from tacit.core.codec import bytes_to_array, encode
 from tacit.core.errors import BudgetExceeded, InvalidInput, TacitError, TooFewParticipants
-from tacit.core.strict_reader import bytes_to_array
 from tacit.federation.collector.messages import (
     LARGEST_BATCH,
     SLACK,

@@ -22,8 +22,7 @@ from tacit.core.protocols import Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.release import Release
 from tacit.core.samples import match_names
-from tacit.datasets.classes import class_indices, plain
-from tacit.datasets.table import Table, row_number
+from tacit.datasets.table import Table, class_indices, plain, row_number
 from tacit.datasets.tables import read_table
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.messages import Batch
@@ -46,15 +45,15 @@ from tacit.ledger import open_ledger, opened
 from tacit.ledger.account import covered
 from tacit.ledger.policy import Rules, read_policy, read_rules
 from tacit.mechanisms.registry import outside
-from tacit.methods.fedmd.study import ConsensusStore
+from tacit.methods.fedmd.models import ConsensusStore
 from tacit.methods.question import Notice, Question
 from tacit.methods.registry import method_of
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext
 from tacit.private.records import Private, Records, public_size, require_usable
 from tacit.representations.registry import admitted
-from tacit.students.refitted import Refitted
 from tacit.students.weighted import ESTIMATORS
+from tacit.students.wrapped import Refitted
 from tacit.wire import Price, read_ask, release_to_bytes
 
 __all__ = ["Node", "open_node", "prepare_ledger"]

@@ -27,8 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.accounting.compose import total
-from tacit.accounting.running import Running
+from tacit.accounting.compose import Running, total
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.files import write_file
 from tacit.core.guarantee import decimal

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.codec import encode
+from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SystemRandomness, integer_below
 from tacit.core.release import Release
-from tacit.core.strict_reader import bytes_to_array, decode_strict
 from tacit.federation.keys import SigningIdentity, boxed, derived, public_key, shared_secret, unboxed
 from tacit.federation.secure_aggregation.masks import (
     PRIME,

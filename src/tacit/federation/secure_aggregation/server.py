@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.codec import encode
+from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.protocols import Integers
 from tacit.core.randomness import SystemRandomness, permutations
 from tacit.core.release import Receipt, Release, gather, restored
-from tacit.core.strict_reader import bytes_to_array, decode_strict
 from tacit.federation.secure_aggregation.masks import (
     PRIME,
     commitment,

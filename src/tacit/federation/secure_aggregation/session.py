@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tacit.core.codec import encode
+from tacit.core.codec import StrictReader, bytes_to_array, decode_strict, encode
 from tacit.core.errors import InvalidInput
-from tacit.core.strict_reader import StrictReader, bytes_to_array, decode_strict
 from tacit.federation.keys import SigningIdentity, signed_by
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace

@@ -18,14 +18,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.lower_bounds import provable_epsilon
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
 from tacit.core.rational import Number, exact, rounded_up
 from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Repeated, Subsampled
-from tacit.mechanisms.auditing import MOVED, PURE, Check, Target, accounted, difference, rowwise
+from tacit.mechanisms.auditing import MOVED, PURE, Check, Target, accounted, difference, provable_epsilon, rowwise
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise

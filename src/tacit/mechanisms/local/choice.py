@@ -8,11 +8,10 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import LocalMechanism
 from tacit.core.rational import Number
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.linear_hashing import LinearHashing, possible_sizes
-from tacit.mechanisms.local.local_laplace import LocalLaplace
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.mechanisms.local.unary_encoding import UnaryEncoding
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 
 __all__ = ["Alternative", "LocalChoice", "choose"]
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Integers, Words
 from tacit.core.randomness import Randomness
 from tacit.mechanisms.local.clients import chunks
 
@@ -37,7 +37,6 @@ COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
 DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
 Seeds = NDArray[np.uint64]
-Words = NDArray[np.uint64]
 
 
 def fresh_seeds(count: int, randomness: Randomness) -> Seeds:

@@ -31,7 +31,7 @@ from tacit.mechanisms.local.clients import (
     one_client,
 )
 from tacit.mechanisms.local.collision import collision_rates, hash_blankets
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.messages import IndexCode
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Integers, Words
 from tacit.core.randomness import Randomness
 from tacit.mechanisms.exact import exp, precision
 from tacit.mechanisms.local.clients import chunks, client_rows
 
 __all__ = [
-    "Words",
     "column_sums",
     "dyadic_words",
     "get_bits",
@@ -36,8 +35,6 @@ __all__ = [
 WORD = 64
 # Sums of single bits stay within a byte for this many rows, and byte sums are the fastest there are.
 BYTE_ROWS = 255
-
-Words = NDArray[np.uint64]
 
 
 def row_words(columns: int) -> int:

@@ -26,7 +26,7 @@ from tacit.core.spend import Repeated
 from tacit.mechanisms.auditing import PURE, Check, Target
 from tacit.mechanisms.description import CELLS, EXACT, Checks, Described, Parameters
 from tacit.mechanisms.forms import Numbers
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 
 __all__ = ["RandomizedLabels"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers, MessageLaw
+from tacit.core.protocols import Estimates, Integers, MessageLaw, Words
 from tacit.core.randomness import Randomness, permutations, uniform_below
 from tacit.core.rational import Number
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, first_byte, message_checks
@@ -34,7 +34,6 @@ from tacit.mechanisms.local.clients import (
     one_client,
 )
 from tacit.mechanisms.local.packed_bits import (
-    Words,
     column_sums,
     dyadic_words,
     get_bits,

@@ -1,7 +1,11 @@
-"""Votes as anonymous messages: shares of noise and a flood that hides single messages, with a shuffler in between.
+"""Votes as anonymous messages: shares of noise, and noise messages that hide single ones, through a shuffler.
 
-Each client turns its votes into +1 and −1 messages about cells. The shuffler forgets who sent what; the
-coordinator adds up. The noise of the sums is what a trusted curator would have added, but no curator saw a vote.
+Each client turns its votes into +1 and −1 messages about cells. The shuffler forgets who sent what; the coordinator
+adds up. The noise of the sums is what a trusted curator would have added, but no curator saw a vote.
+
+A fraction φ of ε pays for the noise messages, the rest for the noise of the sums, whose scale is 2c/((1−φ)ε). A small φ
+means counts nearly as good as a trusted curator's and many messages; a large one the reverse, until the noise itself
+takes over.
 """
 
 from __future__ import annotations
@@ -10,10 +14,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers
@@ -27,9 +32,9 @@ from tacit.mechanisms.description import CELLS, CLIENTS, EXACT, Checks, Describe
 from tacit.mechanisms.forms import REACH, Messages
 from tacit.mechanisms.messages import SignedCode
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
-from tacit.mechanisms.shuffle.noise_messages import cell_delta
+from tacit.mechanisms.shuffle.noise_messages import cell_delta, least_noise_messages
 
-__all__ = ["MultiMessageNoise", "flooded"]
+__all__ = ["MultiMessageNoise", "flooded", "plan_noise_messages"]
 
 # The mean of a flood is a number of messages per cell; how long its law takes to add up grows with it.
 LARGEST_FLOOD = 10**6
@@ -37,6 +42,8 @@ LARGEST_FLOOD = 10**6
 DEVIATIONS = 12
 # Few clients keep an audit fast, and the claims are as tight for few as for many.
 AUDITED_CLIENTS = 3
+# A scale 11 % above the trusted curator's, for about six times the fewest messages.
+LEAST_NOISE = Fraction(1, 10)
 
 
 def _affordable(flood: NegativeBinomial) -> None:
@@ -280,7 +287,6 @@ class MultiMessageNoise(Described):
         """Two cells and few clients, of whom one votes for the one cell or for the other."""
 
         def arrived(epsilon: Fraction, delta: Fraction) -> list[Check]:
-            from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
 
             mechanism = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_CLIENTS)
 
@@ -323,3 +329,52 @@ def _arrived(mechanism: MultiMessageNoise, vote: int, count: int, randomness: Ra
 
 def _ordered(messages: Integers) -> Integers:
     return messages[np.lexsort((-messages[:, 1], messages[:, 0]))]
+
+
+def plan_noise_messages(
+    epsilon: Number,
+    delta: Number,
+    cells: int,
+    participants: int,
+    ones: int = 1,
+    share: Number = 1,
+    prefer: Literal["fewest_messages", "least_noise"] | Number = "least_noise",
+) -> MultiMessageNoise:
+    """Shuffled messages that cost at most (ε, δ) when a client's at most ``ones`` votes are replaced.
+
+    ``prefer`` is the fraction φ of ε that pays for the flood, or what matters: ``least_noise`` is φ = 1/10,
+    ``fewest_messages`` looks for the best φ in hundredths. For each φ the flood of the fewest messages is taken.
+
+    >>> plan = plan_noise_messages(1, 1e-6, cells=400, participants=60_000, prefer="1/2")
+    >>> float(plan.spend.epsilon), plan.spend.delta <= Fraction(1, 10**6), round(plan.messages, 2)
+    (1.0, True, 1.89)
+    """
+    budget, allowed = positive(epsilon, "epsilon"), positive(delta, "delta")
+    if ones < 1:
+        raise InvalidInput(f"ones must be at least 1, got {ones}")
+
+    def planned(fraction: Fraction) -> MultiMessageNoise:
+        noise, margin = (1 - fraction) * budget / (2 * ones), fraction * budget / ones
+        flood = least_noise_messages(noise, margin, allowed / ones)
+        return MultiMessageNoise(cells, ones, participants, noise, margin, flood, share)
+
+    match prefer:
+        case "least_noise":
+            return planned(LEAST_NOISE)
+        case "fewest_messages":
+            found = minimize_scalar(
+                lambda fraction: planned(_hundredths(fraction)).messages,
+                bounds=(0.01, 0.99),
+                method="bounded",
+                options={"xatol": 0.01},
+            )
+            return planned(_hundredths(found.x))
+        case _:
+            fraction = exact(prefer, "prefer")
+            if not 0 < fraction < 1:
+                raise InvalidInput(f"prefer must be a fraction in (0, 1), least_noise or fewest_messages, got {prefer}")
+            return planned(fraction)
+
+
+def _hundredths(fraction: float) -> Fraction:
+    return Fraction(math.ceil(100 * fraction), 100)

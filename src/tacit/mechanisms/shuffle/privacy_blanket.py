@@ -34,12 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Integers, Reals
 from tacit.core.rational import bisect
 
 __all__ = ["Blanket"]
 
-Reals = NDArray[np.float64]
 # The share of δ that may lie beyond the ranges, what rounding can amount to relative to δ, and how fine ε is sought.
 BEYOND, ROUNDING, RESOLUTION = 1e-6, 1e-8, 1e-7
 # Pairs (t, u) that are summed at a time.

@@ -43,7 +43,7 @@ class Shuffled(Described):
     **Source.** As the inner mechanism.
 
     >>> from tacit.core.randomness import SeededRandomness
-    >>> from tacit.mechanisms.shuffle.noise_messages_plan import plan_noise_messages
+    >>> from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
     >>> crowd = Shuffled(plan_noise_messages(1, 1e-6, cells=4, participants=1000), participants=1000)
     >>> messages = crowd.sample(np.full((1000, 1), 2), SeededRandomness(1))
     >>> bool(abs(crowd.decode(messages).counts - [0, 0, 1000, 0]).max() < 30)
@@ -147,7 +147,7 @@ def to_pieces(inner: MultiMessageNoise | SingleMessage, messages: NDArray[Any]) 
 def from_pieces(inner: MultiMessageNoise | SingleMessage, pieces: Sequence[bytes]) -> NDArray[Any]:
     """The messages again, one per row; what they say is still to be checked.
 
-    >>> from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+    >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> plan = SingleMessage(GeneralizedRandomizedResponse(100, 1, 1), 50, "1e-6")
     >>> from_pieces(plan, to_pieces(plan, np.array([7, 99]))).tolist()
     [7, 99]

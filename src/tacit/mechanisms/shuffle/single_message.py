@@ -26,7 +26,7 @@ from tacit.core.spend import Approximate
 from tacit.mechanisms.auditing import Check, Target
 from tacit.mechanisms.description import CLIENTS, EXACT, Checks, Described, Inner, Parameters, require_quorum
 from tacit.mechanisms.forms import MessageCode, Messages
-from tacit.mechanisms.local.generalized_randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
 __all__ = ["ProvenEpsilon", "Shufflable", "SingleMessage", "planned_response", "sent_cells"]

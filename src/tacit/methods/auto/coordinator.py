@@ -1,4 +1,9 @@
-"""The side that sees releases only: each question is made of public samples and of what earlier ones released."""
+"""The side that sees releases only: what they told so far, as blocks of one regression, and the next question.
+
+Votes are sums, too: of vectors with a one at the nearest query. So every release says, per class, the mean of some
+public features over the records, with a known noise; side by side they are the moments of one regression on all these
+features. All of it is post-processing.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,122 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.core.errors import InvalidInput
-from tacit.core.release import Release, gather
-from tacit.methods.auto.blocks import Block
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["AutoCoordinator", "AutoState", "Step"]
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats, Integers, Reals, Representation
+from tacit.core.release import Release, gather
+from tacit.methods.class_sums.coordinator import (
+    LinearOdds,
+    Moments,
+    ReleasedSums,
+    moments,
+    read_calibrated,
+    read_logistic,
+)
+from tacit.methods.class_sums.wire import Norm, SumAsk, on_grid
+from tacit.neighbors import nearest_queries
+
+__all__ = [
+    "AutoCoordinator",
+    "AutoState",
+    "Block",
+    "Features",
+    "Step",
+    "SumFeatures",
+    "VoteFeatures",
+    "joint_odds",
+    "joint_points",
+    "purity",
+    "sum_block",
+]
+
+
+@dataclass(frozen=True)
+class SumFeatures:
+    """The features of class sums: encoded, clipped to the radius, in lengths of it."""
+
+    representation: Representation
+    scale: float
+    radius: int
+    norm: Norm
+
+    def points(self, samples: NDArray[Any]) -> Reals:
+        """One row per sample, no longer than 1."""
+        return on_grid(self.representation.encode(samples), self.scale, self.radius, self.norm)[0] / self.radius
+
+
+@dataclass(frozen=True)
+class VoteFeatures:
+    """The features of votes: a one at the nearest query."""
+
+    representation: Representation
+    queries: Floats
+
+    def points(self, samples: NDArray[Any]) -> Reals:
+        """One row per sample with at most one 1; none for a sample that is nowhere.
+
+        >>> from tacit.representations.scaled import Identity
+        >>> VoteFeatures(Identity(1), np.array([[0.0], [9.0]], dtype=np.float32)).points(np.array([[8.0]])).tolist()
+        [[0.0, 1.0]]
+        """
+        near = nearest_queries(self.representation.encode(samples), self.queries, 1)[:, 0]
+        ones: Reals = (near[:, None] == np.arange(len(self.queries))).astype(np.float64)
+        return ones
+
+
+Features = SumFeatures | VoteFeatures
+
+
+@dataclass(frozen=True)
+class Block:
+    """One release: the public features it is about, and what it says of them per class."""
+
+    features: Features
+    public: Reals  # (public samples, features)
+    told: Moments
+    counts: NDArray[Any] | None = None  # (queries, classes), of votes
+
+
+def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int | None) -> Block:
+    """What released sums tell."""
+    features = SumFeatures(ask.representation, ask.scale, ask.radius, ask.norm)
+    points = features.points(public)
+    mechanism: Any = ask.mechanism
+    return Block(features, points, moments(ReleasedSums(table), ask, mechanism.noise_law.variance, points, records))
+
+
+def purity(counts: NDArray[Any]) -> float:
+    """Which part of the votes goes to the leading class of its query, from noisy counts.
+
+    >>> purity(np.array([[90, 8, 2], [1, 99, 0]]))
+    0.945
+    """
+    return float(counts.max(axis=1).sum() / max(1, counts.sum()))
+
+
+def joint_points(blocks: Sequence[Block]) -> Reals:
+    """The public samples in the features of all blocks."""
+    return np.concatenate([each.public for each in blocks], axis=1)
+
+
+def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
+    """The regression whose moments are what all blocks tell.
+
+    Shares of the classes are the means of what the blocks say, each by how exact it is. With two classes odds are those
+    of a logistic regression, whose ranking is the better one; with more, least squares, whose scores are calibrated
+    afterwards, bears noise better.
+    """
+    exact = np.array([1 / each.told.variances.mean() for each in blocks])
+    shares = np.average([each.told.shares for each in blocks], axis=0, weights=exact)
+    together = Moments(
+        np.concatenate([each.told.means for each in blocks], axis=1),
+        shares / shares.sum(),
+        np.concatenate([each.told.variances for each in blocks], axis=1),
+    )
+    read = read_logistic if len(shares) == 2 else read_calibrated
+    return read(together, joint_points(blocks))
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from tacit.core.protocols import Exchange, Ledger
 from tacit.core.spend import Spend
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
-from tacit.methods.auto.blocks import Block
-from tacit.methods.auto.coordinator import AutoCoordinator, Step
+from tacit.methods.auto.coordinator import AutoCoordinator, Block, Step
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import AutoPlan, plan_auto
 from tacit.methods.auto.teaching import PER_CLASS, Teaching
@@ -28,8 +27,7 @@ from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.method import prepare as prepare_votes
 from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.rknn.wire import table_sensitivity
-from tacit.methods.student import untrained
-from tacit.methods.task import Account, Job, Nodes, Outcome, Task
+from tacit.methods.task import Account, Job, Nodes, Outcome, Task, untrained
 from tacit.private.gate import Gate
 
 __all__ = ["AutoJob", "prepare"]

@@ -1,19 +1,50 @@
-"""The side that sees releases only: ask once, and add up what came."""
+"""The side that sees releases only: ask once, add up what came, and go from noisy sums to odds.
+
+What a regression needs to know of the labels is in the sums, the rest is in public samples: they stand in for how
+records are distributed, the sums say which class is where, and how much to believe them follows from the known noise.
+All of it is post-processing.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Integers, Reals
 from tacit.core.release import Release, gather
-from tacit.methods.class_sums.wire import SumAsk
+from tacit.methods.class_sums.wire import SumAsk, on_grid
 
-__all__ = ["ReleasedSums", "SumCoordinator", "SumState"]
+__all__ = [
+    "LinearOdds",
+    "Moments",
+    "ReleasedSums",
+    "SumCoordinator",
+    "SumState",
+    "moments",
+    "public_probabilities",
+    "read_calibrated",
+    "read_logistic",
+    "read_squares",
+]
+
+# Public samples that odds are fitted on: more change nothing but the time it takes.
+MOST_ROWS = 20_000
+# How large the weights of a component may be, by their variance, before the sums are looked at.
+SPREADS = np.geomspace(1e-3, 1e4, 57)
+# The curvature is taken at even odds of a class and is smaller where the fit is sure: believe the sums this much less.
+CAUTION = 3.0
+# Least squares have the same curvature everywhere, so less caution is due.
+SQUARES_CAUTION = 2.0
+STEPS = 500
+# The steepest that log-odds may follow least-squares scores, and how much offsets are held back.
+STEEPEST, RIDGE = 100.0, 1e-4
+DEVIATIONS, SUREST = 2.0, 0.97
 
 
 @dataclass(frozen=True)
@@ -61,3 +92,193 @@ class SumCoordinator:
         if any(np.shape(table) != self.question.table_shape for table in tables):
             raise InvalidInput("the answers are tables of another shape than the question's")
         return ReleasedSums(np.sum(tables, axis=0, dtype=np.int64), len(tables))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What the sums say, per record: the mean of z·[class], the share of each class, and the variance of the means.
+
+    Lengths are in radii, so that no z is longer than 1.
+    """
+
+    means: Reals  # (classes, components)
+    shares: Reals  # (classes,)
+    variances: Reals  # (classes, components)
+
+
+def moments(released: ReleasedSums, ask: SumAsk, variance: float, public: Reals, records: int | None) -> Moments:
+    """The moments in the sums; ``variance`` is that of one answer's noise in one cell.
+
+    ``records`` is how many there are where that is public, and elsewhere the noisy counts say it. The means of all
+    classes add up to the mean of all records, for which the public samples' is taken: what is over is noise, or a
+    difference between records and public samples that no odds depend on.
+    """
+    noise = variance * released.answers
+    counts = released.table[:, -1].astype(np.float64)
+    classes = len(counts)
+    size = float(records) if records is not None else max(1.0, counts.sum() / ask.count) if ask.count else 1.0
+    shares = np.full(classes, 1 / classes)
+    if ask.count:
+        shares = counts / (ask.count * size)
+        shares += (1 - shares.sum()) / classes
+        smallest = max(1 / size, math.sqrt(noise) / (ask.count * size))
+        shares = np.maximum(shares, min(smallest, 0.5 / classes))
+        shares /= shares.sum()
+    means = released.table[:, :-1] / (ask.radius * size)
+    means += (public.mean(axis=0) - means.sum(axis=0)) / classes
+    # The noise that is left after that, and how far the means of this many records lie from those of all there are.
+    drawn = np.outer(shares * (1 - shares), np.square(public).mean(axis=0)) / size
+    return Moments(means, shares, drawn + noise * (1 - 1 / classes) / (ask.radius * size) ** 2)
+
+
+@dataclass(frozen=True)
+class LinearOdds:
+    """Scores of every class, linear in z: log-odds, or where ``squares`` is said the odds themselves."""
+
+    weights: Reals  # (components, classes)
+    intercepts: Reals  # (classes,)
+    squares: bool = False
+
+    def probabilities(self, points: Reals) -> Reals:
+        """How likely each class is at each point, (points, classes).
+
+        >>> LinearOdds(np.array([[1.0, -1.0]]), np.zeros(2)).probabilities(np.array([[0.0]])).tolist()
+        [[0.5, 0.5]]
+        """
+        scores = points @ self.weights + self.intercepts
+        # Least squares may say a little less than nothing, or more than all.
+        odds = np.maximum(scores, 1e-3) if self.squares else np.exp(scores - scores.max(axis=1, keepdims=True))
+        likely: Reals = odds / odds.sum(axis=1, keepdims=True)
+        return likely
+
+
+def _ridge(curvature: Reals, residual: Reals, variances: Reals, caution: float) -> Reals:
+    """How much each weight is held back, from how the residuals exceed their noise.
+
+    Weights are taken for draws of one normal law. A residual is the weight times the curvature, and noise; the spread
+    of the law is the one under which the residuals are likeliest. Of a component in which the public samples hardly
+    vary the sums say little, and its weight is held back most.
+    """
+    expected = np.square(curvature)[None] * SPREADS[:, None, None] + variances[None]
+    likelihood = -(np.log(expected) + np.square(residual)[None] / expected).sum(axis=(1, 2))
+    held: Reals = caution * variances / (SPREADS[likelihood.argmax()] * curvature)
+    return held
+
+
+def read_logistic(found: Moments, public: Reals) -> LinearOdds:
+    """The logistic regression whose moments over the public samples are those of the records.
+
+    Its likelihood depends on labels by the sums alone: mean of log Σ exp(score) − ⟨weights, means⟩ − ⟨intercepts,
+    shares⟩, where the first mean is one over samples without labels. With the ridge it is convex and has one minimum,
+    whatever the noise is.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import logsumexp
+
+    rows = public[:: -(-len(public) // MOST_ROWS)]
+    spread = np.maximum(np.square(rows).mean(axis=0), 1e-12)
+    curvature = np.outer(found.shares * (1 - found.shares), spread)
+    held = _ridge(curvature, found.means - found.shares[:, None] * rows.mean(axis=0), found.variances, CAUTION)
+    classes, components = found.means.shape
+    # In these units the problem is about equally curved in every direction.
+    unit = 1 / np.sqrt(curvature + held)
+    start = np.concatenate([np.zeros(components * classes), np.log(found.shares)])
+
+    def loss(values: Reals) -> tuple[float, Reals]:
+        weights = values[: components * classes].reshape(classes, components) * unit
+        intercepts = values[components * classes :]
+        scores = rows @ weights.T + intercepts
+        normal = logsumexp(scores, axis=1)
+        likely = np.exp(scores - normal[:, None])
+        value = normal.mean() - (weights * found.means).sum() - intercepts @ found.shares
+        slope = (likely.T @ rows / len(rows) - found.means + held * weights) * unit
+        rest = likely.mean(axis=0) - found.shares
+        return float(value + (held * weights**2).sum() / 2), np.concatenate([slope.ravel(), rest])
+
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x
+    weights = best[: components * classes].reshape(classes, components) * unit
+    return LinearOdds(weights.T, best[components * classes :])
+
+
+def read_squares(found: Moments, public: Reals) -> LinearOdds:
+    """Least squares: (H + Λ)⁻¹ · means with the public second moment H and a ridge Λ that grows with the noise."""
+    return _squares(found, public)[0]
+
+
+def _squares(found: Moments, public: Reals) -> tuple[LinearOdds, Reals]:
+    """The least-squares scores, and how far each weight follows its own mean, (classes, components)."""
+    rows = public - public.mean(axis=0)
+    spread = np.maximum(np.square(rows).mean(axis=0), 1e-12)
+    residual = found.means - found.shares[:, None] * public.mean(axis=0)
+    held = _ridge(np.broadcast_to(spread, residual.shape), residual, found.variances, SQUARES_CAUTION)
+    moment = rows.T @ rows / len(rows)
+    inverses = [np.linalg.inv(moment + np.diag(ridge)) for ridge in held]
+    weights = np.stack([inverse @ each for inverse, each in zip(inverses, residual, strict=True)], axis=1)
+    odds = LinearOdds(weights, found.shares - public.mean(axis=0) @ weights, squares=True)
+    return odds, np.stack([np.diag(inverse) for inverse in inverses])
+
+
+def read_calibrated(found: Moments, public: Reals) -> LinearOdds:
+    """Least squares, whose scores become log-odds by one factor and one offset per class.
+
+    Over the records a class's score has a known mean, because it is linear in z; less what fitting to the noise adds to
+    it, which is the sum of the variances times how far each weight follows its mean. The factor and the offsets are
+    those with which the odds of the public samples have that mean, and the shares of the classes: a logistic regression
+    of one feature, so it is calibrated as far as public samples are like the records.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import logsumexp, softmax
+
+    squares, follows = _squares(found, public)
+    scores = public @ squares.weights + squares.intercepts
+    residual = found.means - found.shares[:, None] * public.mean(axis=0)
+    fitted = (residual * squares.weights.T).sum() - (found.variances * follows).sum()
+    reached = float(fitted + found.shares @ found.shares)
+    # How far the mean over the public samples may be off by chance: log-odds are rather too flat than too steep.
+    reached -= DEVIATIONS * float(scores.max(axis=1).std()) / math.sqrt(len(public))
+    # No odds reach more than always being right, nor need less than the shares alone give.
+    low, high = float(found.shares @ found.shares), float(scores.max(axis=1).mean())
+    reached = min(max(reached, low * (1 + 1e-6)), low + SUREST * max(0.0, high - low))
+
+    def loss(values: Reals) -> tuple[float, Reals]:
+        raw = values[0] * scores + values[1:]
+        likely = softmax(raw, axis=1)
+        value = logsumexp(raw, axis=1).mean() - values[0] * reached - values[1:] @ found.shares
+        slope = np.concatenate([[(likely * scores).sum(axis=1).mean() - reached], likely.mean(axis=0) - found.shares])
+        return float(value + RIDGE * (values[1:] ** 2).sum() / 2), slope + RIDGE * np.concatenate([[0.0], values[1:]])
+
+    start = np.concatenate([[1.0], np.zeros(len(found.shares))])
+    bounds = [(0.1, STEEPEST), *[(-STEEPEST, STEEPEST)] * len(found.shares)]
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return LinearOdds(best[0] * squares.weights, best[0] * squares.intercepts + best[1:])
+
+
+READERS = {"logistic": read_logistic, "least-squares": read_squares, "calibrated": read_calibrated}
+
+
+def public_probabilities(
+    released: ReleasedSums,
+    ask: SumAsk,
+    public: NDArray[Any],
+    records: int | None = None,
+    fit: str = "logistic",
+) -> Reals:
+    """How likely each class is for every public sample, (samples, classes): from the release alone.
+
+    >>> from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
+    >>> from tacit.representations.scaled import Identity
+    >>> noise = RoundedGaussianNoise(4, 400)
+    >>> ask = SumAsk(Identity(1), 1, 1.0, 10, "l2", 10, ("low", "high"), "c0ffee", noise, "sums", "r-1")
+    >>> sums = ReleasedSums(np.array([[-800, 1000], [790, 1000]]))
+    >>> public_probabilities(sums, ask, np.array([[-9.0], [-7.0], [8.0], [8.0]]), 200).argmax(axis=1).tolist()
+    [0, 0, 1, 1]
+    """
+    points = radii(ask, on_grid(ask.representation.encode(public), ask.scale, ask.radius, ask.norm)[0])
+    mechanism: Any = ask.mechanism
+    found = moments(released, ask, mechanism.noise_law.variance, points, records)
+    return READERS[fit](found, points).probabilities(points)
+
+
+def radii(ask: SumAsk, points: Integers) -> Reals:
+    """Points of the grid in lengths of the longest."""
+    return points / ask.radius

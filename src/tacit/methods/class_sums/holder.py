@@ -17,14 +17,12 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.release import Release
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
-from tacit.methods.class_sums.grid import on_grid
-from tacit.methods.class_sums.wire import SumAsk
-from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.methods.class_sums.wire import SumAsk, on_grid
+from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
 from tacit.private.partition import bounded, require_owned
 from tacit.private.records import Private, Records, combine, schema_of
-from tacit.representations.encoded_cache import EncodedCache
 
 __all__ = ["AT_NODE", "SUMS", "SumHolder", "class_sums"]
 

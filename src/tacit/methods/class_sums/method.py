@@ -13,15 +13,13 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.options import to_recipe
 from tacit.core.protocols import Exchange, Ledger
-from tacit.methods.class_sums.coordinator import ReleasedSums, SumCoordinator
+from tacit.methods.class_sums.coordinator import ReleasedSums, SumCoordinator, public_probabilities
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import SumPlan, plan_sums
-from tacit.methods.class_sums.reading import public_probabilities
-from tacit.methods.student import taught, untrained
-from tacit.methods.task import Account, Job, Nodes, Outcome, Task
+from tacit.methods.encoding import EncodedCache
+from tacit.methods.task import Account, Job, Nodes, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
-from tacit.representations.encoded_cache import EncodedCache
 
 __all__ = ["SumJob", "prepare"]
 

@@ -19,13 +19,11 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
-from tacit.methods.class_sums.grid import Norm, lengths
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.wire import SumAsk, sum_sensitivity
+from tacit.methods.class_sums.wire import Norm, SumAsk, lengths, sum_sensitivity
 from tacit.methods.task import Task
 from tacit.representations.chained import Chained
-from tacit.representations.handwriting import Deskewed, EvenWidth
-from tacit.representations.hog import OrientedGradients
+from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.registry import REPRESENTATIONS, fit_representation, suggest_representation
 from tacit.representations.scaled import Identity, PrincipalComponents, Standardised, flat
 

@@ -25,7 +25,7 @@ from tacit.core.sensitivity import ANYTHING
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.mechanisms.choices import PARTY_VOTES, prediction_door, table_door
 from tacit.methods.encoding import encoded_chunks, require_encodable
-from tacit.methods.fedmd.study import ConsensusStore, Study
+from tacit.methods.fedmd.models import ConsensusStore, Study
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
 from tacit.neighbors import vote_counts
 from tacit.private.gate import Gate

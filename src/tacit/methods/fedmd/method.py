@@ -19,17 +19,16 @@ from tacit.core.protocols import Exchange, Ledger, Mechanism
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.spend import Spend
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
-from tacit.methods.fedmd.consensus import agreed, require_weights
 from tacit.methods.fedmd.coordinator import Consensus as Agreement
-from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator, PredictCoordinator
-from tacit.methods.fedmd.exposure import Exposure, WeakPrivacyWarning
-from tacit.methods.fedmd.form import PredictionForm
+from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator, PredictCoordinator, agreed, require_weights
 from tacit.methods.fedmd.holder import SUBSET_REQUEST, RandomizedParty, SubsetParty, VotingParty
-from tacit.methods.fedmd.models import StartingModel, model_name, party_models
+from tacit.methods.fedmd.models import StartingModel, Study, model_name, party_models
 from tacit.methods.fedmd.options import FOR_TABLES, MIXED, VARIANTS, FedMD
 from tacit.methods.fedmd.plan import (
     DIVIDED_BY_LABEL,
     MODEL_STAYS,
+    Exposure,
+    WeakPrivacyWarning,
     ceiling_of,
     check_options,
     party_sample,
@@ -39,9 +38,8 @@ from tacit.methods.fedmd.plan import (
     unit_of,
     vote_coordinator,
 )
-from tacit.methods.fedmd.study import Study
-from tacit.methods.student import taught, untrained
-from tacit.methods.task import Account, Announcement, HolderModels, Job, Nodes, Outcome, Task
+from tacit.methods.fedmd.wire import PredictionForm
+from tacit.methods.task import Account, Announcement, HolderModels, Job, Nodes, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
 from tacit.private.records import inspect
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from tacit.core.options import check, option
 from tacit.core.protocols import Representation
-from tacit.methods.fedmd.consensus import Weights
-from tacit.methods.fedmd.study import Schedule
+from tacit.methods.fedmd.coordinator import Weights
+from tacit.methods.fedmd.models import Schedule
 
 __all__ = ["FOR_TABLES", "MIXED", "RESPONSES", "VARIANTS", "FedMD"]
 

@@ -18,15 +18,14 @@ from tacit.core.protocols import Exchange, Integers, Ledger, Mechanism
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import GNMax, LNMax
-from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.pate.coordinator import TeacherCoordinator, TeacherLabels
 from tacit.methods.pate.holder import TeacherHolder, divided
 from tacit.methods.pate.options import PATE
 from tacit.methods.rknn.method import require_robust
-from tacit.methods.rknn.pooling import pooling, robustly_added
-from tacit.methods.student import taught, untrained
-from tacit.methods.task import Account, Announcement, Job, Nodes, Outcome, Task
+from tacit.methods.rknn.reading import pooling, robustly_added
+from tacit.methods.task import Account, Announcement, Job, Nodes, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, combine, inspect, joined
 

@@ -14,14 +14,11 @@ from tacit.core.options import to_recipe
 from tacit.core.protocols import Exchange, Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.release import refusal, silence
-from tacit.methods.privatekt.coordinator import LabelCoordinator, TaughtModel, TransferState
-from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalLearner
-from tacit.methods.privatekt.knowledge import Learner, public_draw
-from tacit.methods.privatekt.models import models
+from tacit.methods.privatekt.coordinator import LabelCoordinator, Learner, TaughtModel, TransferState, public_draw
+from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalLearner, models
 from tacit.methods.privatekt.options import PrivateKT
 from tacit.methods.privatekt.plan import TransferPlan, plan_transfer
-from tacit.methods.student import untrained
-from tacit.methods.task import Account, Job, Nodes, Outcome, Task
+from tacit.methods.task import Account, Job, Nodes, Outcome, Task, untrained
 from tacit.private.gate import Gate
 from tacit.private.records import require_usable
 

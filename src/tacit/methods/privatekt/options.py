@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 from tacit.core.options import check, option
 from tacit.core.rational import Number
-from tacit.methods.privatekt.knowledge import TARGETS
 
-__all__ = ["Learning", "PrivateKT", "Teaching"]
+__all__ = ["TARGETS", "Learning", "PrivateKT", "Teaching"]
+
+# How answers become targets.
+TARGETS = ("hard", "soft", "weighted")
 
 
 @dataclass(frozen=True)

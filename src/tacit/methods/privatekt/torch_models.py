@@ -26,8 +26,9 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Reals
 from tacit.core.samples import as_images, image_shape
-from tacit.methods.privatekt.knowledge import Lesson, Reals
+from tacit.methods.privatekt.coordinator import Lesson
 from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, Network, build
 from tacit.students.torch_classifier import TorchClassifier
 

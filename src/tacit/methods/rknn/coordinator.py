@@ -16,18 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers, Mechanism, Representation
+from tacit.core.protocols import Floats, Integers, Mechanism, Reals, Representation
 from tacit.core.release import Release, gather
-from tacit.methods.rknn.propagation import iterative_proportional_fitting, lead
-from tacit.methods.rknn.queries import Clusters, cluster, margins
+from tacit.methods.rknn.queries import (
+    SELECTIONS,
+    UNASKED,
+    Clusters,
+    cluster,
+    iterative_proportional_fitting,
+    lead,
+    margins,
+)
 from tacit.methods.rknn.reading import Reader
-from tacit.methods.rknn.selection import SELECTIONS, UNASKED
 from tacit.methods.rknn.voting_rules import NEAREST, balanced_offsets
 from tacit.methods.rknn.wire import VoteAsk
 
 __all__ = ["BALANCED", "Labeling", "Revision", "Round", "VoteCoordinator", "VoteState", "round_requests"]
 
-Reals = NDArray[np.float64]
 
 BALANCED = "balanced"
 

@@ -20,11 +20,10 @@ from tacit.core.randomness import Randomness, permutations
 from tacit.core.release import Release
 from tacit.core.sensitivity import ANYTHING
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
-from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, crowd_door, table_door
+from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, crowd_door, table_door
 from tacit.mechanisms.description import require_quorum
-from tacit.mechanisms.door import Door
 from tacit.mechanisms.shuffle.shuffled import Shuffled
-from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
 from tacit.methods.rknn.voting_rules import NEAREST, published_votes, similarities
 from tacit.methods.rknn.wire import VoteAsk, require_counted
 from tacit.neighbors import nearest_queries, vote_counts
@@ -33,7 +32,6 @@ from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
 from tacit.private.partition import bounded, require_owned
 from tacit.private.records import Private, Records, Schema, combine, public_size, schema_of
-from tacit.representations.encoded_cache import EncodedCache
 
 __all__ = ["AT_NODE", "CROWD", "LOCAL_MECHANISMS", "TABLE_MECHANISMS", "VOTES", "VoteCrowd", "VoteHolder"]
 

@@ -27,23 +27,21 @@ from numpy.typing import NDArray
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Trust
-from tacit.core.protocols import Estimates, Integers, Mechanism, Representation
+from tacit.core.protocols import Estimates, Integers, Mechanism, Reals, Representation
 from tacit.core.rational import whole
 from tacit.core.release import Release
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.choice import choose
-from tacit.mechanisms.local.concatenation import Concatenation
-from tacit.mechanisms.local.separation import Separation
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.rknn.choice import Choice
 from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.rknn.plan import Plan, PlannedRound, represented
-from tacit.methods.rknn.pooling import Pooled
 from tacit.methods.rknn.posterior import Noise
 from tacit.methods.rknn.queries import Clusters, cluster, suggest_queries
-from tacit.methods.rknn.reading import LabelReader
+from tacit.methods.rknn.reading import LabelReader, Pooled
 from tacit.methods.rknn.voting_rules import balanced_offsets
 from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
 from tacit.methods.task import Nodes, Task
@@ -58,7 +56,6 @@ __all__ = [
     "plan_sets",
 ]
 
-Reals = NDArray[np.float64]
 
 SIZES, SHARES, ITERATIONS = 48, 21, 50
 

@@ -20,16 +20,12 @@ from tacit.core.options import build
 from tacit.core.protocols import Estimates, Representation
 from tacit.core.rational import Number, exact, positive, probability, whole
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
-from tacit.methods.rknn.choice import Choice, choose_mechanism
+from tacit.methods.rknn.choice import Choice, choose_local, choose_mechanism, choose_shuffled
 from tacit.methods.rknn.coordinator import Round
-from tacit.methods.rknn.crowd_choice import choose_local, choose_shuffled
 from tacit.methods.rknn.options import ReverseKNN
-from tacit.methods.rknn.pooling import PooledReader
-from tacit.methods.rknn.posterior import Noise, calibrated_posterior
-from tacit.methods.rknn.proportions import expected_proportions
-from tacit.methods.rknn.queries import suggest_queries
-from tacit.methods.rknn.reading import CountReader, MessageReader
-from tacit.methods.rknn.selection import SELECTIONS
+from tacit.methods.rknn.posterior import Noise, calibrated_posterior, expected_proportions
+from tacit.methods.rknn.queries import SELECTIONS, suggest_queries
+from tacit.methods.rknn.reading import CountReader, MessageReader, PooledReader
 from tacit.methods.rknn.wire import table_sensitivity
 from tacit.methods.task import Nodes
 from tacit.representations.registry import REPRESENTATIONS, fit_representation

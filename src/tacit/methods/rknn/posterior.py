@@ -1,23 +1,33 @@
-"""What the noisy counts say about each query's label, as probabilities that mean what they say.
+"""What noisy counts say about each query: probabilities of its label, and the proportions of all classes.
 
-Post-processing: only released counts, the public law of the noise and the number of classes go in, so it costs
-nothing. The label that is most probable is the one with the largest count, as before; what is gained is how sure
-one may be of it, which a student can use as soft labels, as weights, or to leave a query out.
+Post-processing: only released counts, the public law of the noise and the number of classes go in, so it costs nothing.
+The label that is most probable is the one with the largest count, as before; what is gained is how sure one may be of
+it, which a student can use as soft labels, as weights, or to leave a query out.
 
-Law. A query that N votes reached, a share π of them for its label and the rest spread evenly over the other
-classes, has counts a_c that are Poisson with mean Nπ or N(1−π)/(Y−1); what is seen is z_c = a_c + noise. So with
-K(z|μ) = Σ_a Poisson(a;μ)·f(z−a), f the noise's law,
+Law. A query that N votes reached, a share π of them for its label and the rest spread evenly over the other classes,
+has counts a_c that are Poisson with mean Nπ or N(1−π)/(Y−1); what is seen is z_c = a_c + noise. So with K(z|μ) = Σ_a
+Poisson(a;μ)·f(z−a), f the noise's law,
 
     P(y | z) ∝ prior(y) · Σ_{N,π} w(N,π) · K(z_y | Nπ) · Π_{c≠y} K(z_c | N(1−π)/(Y−1)).
 
 The weights w are common to all queries and are fitted to them by expectation maximization.
 
 Proof that the order of the counts is kept (for an even prior and a log-concave f, which Laplace and Gaussian noise
-have). Poisson laws have a monotone likelihood ratio, and so has K(z|μ), its convolution with a log-concave law. As
-Nπ ≥ N(1−π)/(Y−1) for π ≥ 1/Y, exchanging y for a class with a smaller count lowers every term of the sum.
+have). Poisson laws have a monotone likelihood ratio, and so has K(z|μ), its convolution with a log-concave law. As Nπ ≥
+N(1−π)/(Y−1) for π ≥ 1/Y, exchanging y for a class with a smaller count lowers every term of the sum.
 
-Without the model, when every true count is as likely as another, the posterior is the law of the argmax of z with
-the noise added once more: ``tacit.mechanisms.accuracy``.
+Without the model, when every true count is as likely as another, the posterior is the law of the argmax of z with the
+noise added once more: ``tacit.mechanisms.accuracy``.
+
+Proportions. A cluster is seldom of one class. The label with the most votes says nothing of the rest; the proportions
+do, and they are also what is known of a sample in the cluster: a cluster of six cats and four dogs holds a cat with
+probability .6, however sure it is that cats lead. A student that learns them learns where classes meet.
+
+Law. A cell of the table (a query, a class) has a count that is Poisson with mean μ, seen with noise as z. Which means
+there are is common to all cells: weights w(μ) on a grid, fitted to the released counts by expectation maximization.
+Then E[μ | z] = Σ_μ μ·w(μ)·K(z|μ) / Σ_μ w(μ)·K(z|μ), with K as above, and a query's proportions are those of its cells'
+expected means. Counts that are no larger than the noise are drawn to what most cells are, almost nothing, where cutting
+at a threshold would lose some and keep others.
 """
 
 from __future__ import annotations
@@ -31,24 +41,26 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp, wrightomega, xlogy
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Integers, Reals
 
 __all__ = [
     "Mixture",
     "Noise",
     "calibrated_posterior",
     "checked_counts",
+    "expected_proportions",
     "fit_mixture",
     "log_kernel",
     "mixture_posterior",
 ]
 
-Reals = NDArray[np.float64]
-
 SIZES, SHARES = 24, 12
 MOST_ITERATIONS, ENOUGH = 200, 1e-5
 # At most this many numbers in one table.
 CELLS = 4_000_000
+MEANS, PRIOR_ITERATIONS, PRIOR_ENOUGH = 40, 300, 1e-6
+# Of one vote: a query that nobody voted for is of every class alike.
+NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -243,3 +255,30 @@ def _gaussian_kernel(values: Integers, means: Reals, sigma: float) -> Reals:
         amount = largest + index * spacing
         total += np.where(amount >= 0, np.exp(term(np.maximum(amount, 0)) - peak), 0)
     return np.asarray(np.log(total * spacing) + peak - mean)
+
+
+def expected_proportions(noisy_counts: NDArray[Any], noise: Noise) -> NDArray[np.float64]:
+    """The expected share of each class in each query's votes, (queries, classes).
+
+    >>> counts = np.array([[61, 38, -3], [2, -4, 95], [1, 88, 4], [-2, 3, 1]])
+    >>> expected_proportions(counts, Noise("laplace", 4)).round(2).tolist()
+    [[0.6, 0.39, 0.01], [0.01, 0.01, 0.98], [0.01, 0.98, 0.01], [0.28, 0.4, 0.32]]
+    """
+    counts = checked_counts(noisy_counts)
+    values, place, often = np.unique(counts, return_inverse=True, return_counts=True)
+    # Even steps of the root are even steps in units of a Poisson count's own spread.
+    means = np.linspace(0, np.sqrt(max(1, values[-1])), MEANS) ** 2
+    log_evidence = log_kernel(values, means, noise)
+    evidence = np.exp(log_evidence - log_evidence.max(axis=1, keepdims=True))  # (values, means)
+    weights, before = np.full(MEANS, 1 / MEANS), -np.inf
+    for _ in range(PRIOR_ITERATIONS):
+        total = evidence @ weights
+        # One imaginary cell that could be anything joins the real ones, so that a few cells rule nothing out.
+        weights = (weights * ((often / total) @ evidence) + 1 / MEANS) / (often.sum() + 1)
+        reached = float(often @ np.log(total)) / float(often.sum())
+        if reached - before < PRIOR_ENOUGH:
+            break
+        before = reached
+    expected = (evidence @ (weights * means) / (evidence @ weights))[place].reshape(counts.shape) + NOTHING
+    proportions: NDArray[np.float64] = expected / expected.sum(axis=1, keepdims=True)
+    return proportions

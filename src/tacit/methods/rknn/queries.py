@@ -1,21 +1,141 @@
-"""Choosing what to ask: centres of clusters of the public samples."""
+"""Queries: centers of clusters of the public samples, what to ask next, and from their labels to labels of all.
+
+Later queries are public samples that the student is unsure of, or clusters that are finer where it is unsure. Labels
+are propagated from queries to samples by cluster, by guesses, or over the graph of neighbors. All of it is made of
+public samples and released labels, so it costs nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers
+from tacit.core.protocols import Floats, Integers, Reals
 from tacit.neighbors import nearest_queries
 
-__all__ = ["Clusters", "cluster", "margins", "suggest_queries"]
+__all__ = [
+    "SELECTIONS",
+    "UNASKED",
+    "Clusters",
+    "cluster",
+    "diverse",
+    "iterative_proportional_fitting",
+    "keep_surest",
+    "lead",
+    "least_sure",
+    "margins",
+    "propagate",
+    "suggest_queries",
+    "unsureness",
+]
 
-
+# How much of a sample's belief comes from its neighbors, at each step of the walk.
+FROM_NEIGHBORS = 0.9
+STEPS = 100
+# How much of every guess is left open: a class that a student rules out can still be what the votes say.
+LEFT_OPEN = 1e-3
+FITTINGS = 20
 LARGE = 1_000_000
+# The membership of a public sample that no query stands for.
+UNASKED = -1
+# How much a sample that the student is sure of counts, beside one it knows nothing of. Records near such samples
+# must have queries of their own to vote for, or they would crowd those that are in doubt.
+SURE = 0.1
+
+
+def propagate(graph: Any, beliefs: Reals) -> Reals:  # noqa: ANN401
+    """What the public samples believe of each class once they have listened to their neighbors, each row adding to 1.
+
+    ``graph`` is the symmetric matrix of how alike samples are, ``beliefs`` a row of class weights a sample; a row of
+    zeros believes nothing yet. Each step mixes a sample's own belief with its neighbors' (Zhou et al. 2003, local
+    and global consistency).
+
+    >>> from scipy.sparse import csr_array
+    >>> chain = csr_array(np.array([[0, 1.0, 0, 0], [1, 0, 0.1, 0], [0, 0.1, 0, 1], [0, 0, 1, 0]]))
+    >>> known = np.array([[1.0, 0], [0, 0], [0, 0], [0, 1]])
+    >>> propagate(chain, known).argmax(axis=1).tolist()
+    [0, 0, 1, 1]
+    """
+    from scipy.sparse import diags_array
+
+    if graph.shape != (len(beliefs), len(beliefs)):
+        raise InvalidInput(f"the graph joins {graph.shape[0]} samples, beliefs are of {len(beliefs)}")
+    inverse = 1 / np.sqrt(np.maximum(graph.sum(axis=1), 1e-12))
+    walk = FROM_NEIGHBORS * (diags_array(inverse) @ graph @ diags_array(inverse))
+    start = (1 - FROM_NEIGHBORS) * beliefs
+    heard = start
+    for _ in range(STEPS):
+        heard = start + walk @ heard
+    # Classes with many samples are heard from everywhere; what counts is how much more than usual.
+    scaled = heard / np.maximum(heard.sum(axis=0), 1e-300) * np.maximum(beliefs.sum(axis=0), 1e-300)
+    total = scaled.sum(axis=1, keepdims=True)
+    result: Reals = np.where(total > 0, scaled / np.where(total > 0, total, 1), 1 / beliefs.shape[1])
+    return result
+
+
+def iterative_proportional_fitting(proportions: Reals, membership: Integers, guesses: Reals) -> Reals:
+    """What each sample is, given how the classes share its cluster and a student's guess at every sample.
+
+    Votes say how many of a cluster are of each class, not which; guesses say which, and may be wrong about how many. So
+    the guesses of a cluster are weighted, class by class, until they add up to its proportions (iterative proportional
+    fitting): of all tables with these sums it is the one nearest to the guesses.
+
+    >>> guesses = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]])
+    >>> shares = iterative_proportional_fitting(np.array([[0.5, 0.5]]), np.zeros(4, dtype=np.int64), guesses)
+    >>> shares.argmax(axis=1).tolist(), shares.mean(axis=0).round(3).tolist()
+    ([0, 0, 1, 1], [0.5, 0.5])
+    """
+    open_guesses = (1 - LEFT_OPEN) * guesses + LEFT_OPEN / guesses.shape[1]
+    weights = np.ones_like(proportions)
+    sizes = np.bincount(membership, minlength=len(proportions))
+    by_cluster = np.argsort(membership, kind="stable")
+    filled = np.flatnonzero(sizes)
+    starts = (np.cumsum(sizes) - sizes)[filled]
+    rows, owners = open_guesses[by_cluster], membership[by_cluster]
+    for _ in range(FITTINGS):
+        weighted = rows * weights[owners]
+        weighted /= weighted.sum(axis=1, keepdims=True)
+        means = np.add.reduceat(weighted, starts) / sizes[filled, None]
+        weights[filled] *= proportions[filled] / np.maximum(means, 1e-300)
+    weighted = rows * weights[owners]
+    shares: Reals = np.empty_like(weighted)
+    shares[by_cluster] = weighted / weighted.sum(axis=1, keepdims=True)
+    return shares
+
+
+def lead(probabilities: Reals) -> Reals:
+    """By how much the likeliest class leads the next one, from 0 to 1.
+
+    >>> lead(np.array([[0.7, 0.2, 0.1], [0.5, 0.5, 0.0]])).round(2).tolist()
+    [0.5, 0.0]
+    """
+    ordered = np.sort(probabilities, axis=1)
+    leads: Reals = ordered[:, -1] - ordered[:, -2]
+    return leads
+
+
+def keep_surest(confidence: Reals, labels: Integers, share: float) -> Reals:
+    """The confidences, with 0 for all but the surest share of the samples of each label: these abstain.
+
+    Taken label by label, so that a class that is hard to tell does not vanish from what a student learns.
+
+    >>> keep_surest(np.array([0.9, 0.1, 0.5, 0.4]), np.array([0, 0, 1, 1]), 0.5).tolist()
+    [0.9, 0.0, 0.5, 0.0]
+    """
+    if not 0 < share <= 1:
+        raise InvalidInput(f"keep must be above 0 and at most 1, got {share}")
+    kept = np.zeros(len(confidence))
+    for label in np.unique(labels):
+        mine = np.flatnonzero(labels == label)
+        surest = mine[np.argsort(-confidence[mine], kind="stable")[: max(1, round(share * len(mine)))]]
+        kept[surest] = confidence[surest]
+    return kept
 
 
 @dataclass(frozen=True)
@@ -84,3 +204,56 @@ def suggest_queries(records: int, public: int, classes: int, neighbors: int, gap
     # Without noise to speak of, a query still needs a vote.
     affordable = int(records * neighbors / max(2.5 * float(gap), 1.0))
     return max(min(affordable, public // 5, 1000), min(classes, public), neighbors)
+
+
+def unsureness(probabilities: Reals, kind: str) -> Reals:
+    """How unsure a student is of each sample, from 0 to 1: by entropy, or by how near the second class comes.
+
+    >>> unsureness(np.array([[1.0, 0.0], [0.5, 0.5]]), "entropy").tolist()
+    [0.0, 1.0]
+    >>> unsureness(np.array([[0.9, 0.1], [0.6, 0.4]]), "margin").round(2).tolist()
+    [0.2, 0.8]
+    """
+    if kind == "margin":
+        return 1 - lead(probabilities)
+    if kind != "entropy":
+        raise InvalidInput(f"unsureness is measured by entropy or by margin, got {kind!r}")
+    logarithm = np.log(np.where(probabilities > 0, probabilities, 1))
+    entropy: Reals = -(probabilities * logarithm).sum(axis=1) / np.log(probabilities.shape[1])
+    return np.maximum(entropy, 0)
+
+
+def least_sure(public: Floats, probabilities: Reals, queries: int, kind: str) -> Clusters:
+    """The samples that the student is least sure of, each a query of its own; ties by public index.
+
+    >>> points, guesses = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0, 0.0], [0.5, 0.5], [0.9, 0.1]])
+    >>> least_sure(points, guesses, 2, "margin").membership.tolist()
+    [-1, 0, 1]
+    """
+    if not 1 <= queries <= len(public):
+        raise InvalidInput(f"queries must be between 1 and the {len(public)} public samples, got {queries}")
+    chosen = np.sort(np.argsort(-unsureness(probabilities, kind), kind="stable")[:queries])
+    membership = np.full(len(public), UNASKED)
+    membership[chosen] = np.arange(queries)
+    return Clusters(public[chosen].astype(np.float32), membership)
+
+
+def diverse(public: Floats, probabilities: Reals, queries: int, seed: int = 0) -> Clusters:
+    """Clusters of all public samples, the smaller the less sure the student is of what is in them.
+
+    >>> points = np.array([[0.0], [0.1], [5.0], [5.4], [5.8]], dtype=np.float32)
+    >>> guesses = np.array([[1, 0], [1, 0], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])
+    >>> len(set(diverse(points, guesses, 4).membership[:2]))
+    1
+    """
+    return cluster(public, queries, seed, weights=unsureness(probabilities, "margin") + SURE)
+
+
+Selection = Callable[[Floats, Reals, int], Clusters]
+
+SELECTIONS: Mapping[str, Selection] = {
+    "clusters": lambda public, probabilities, queries: cluster(public, queries),
+    "diverse": diverse,
+    "entropy": lambda public, probabilities, queries: least_sure(public, probabilities, queries, "entropy"),
+    "margin": lambda public, probabilities, queries: least_sure(public, probabilities, queries, "margin"),
+}

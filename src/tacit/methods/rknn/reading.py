@@ -1,26 +1,48 @@
-"""What a coordinator makes of an answer: a label for every query, and how likely each is where counts were paid for.
+"""What a coordinator makes of answers: a label for every query, and how likely each is where counts were paid for.
 
-Three kinds of answers come out of gates: labels as they are, noisy counts, and the randomized messages of many
-holders. Each reader turns its kind into the same thing. All of it is post-processing.
+Three kinds of answers come out of gates: labels as they are, noisy counts, and the randomized messages of many holders.
+Each reader turns its kind into the same thing. Of many nodes each adds its own noise, so counts add up and so do the
+noises: a sum of n independent noises of variance v has variance n·v and is soon close to Gaussian, whatever one of them
+is. All of it is post-processing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers
+from tacit.core.release import Release, gather
 from tacit.methods.rknn.posterior import Noise, calibrated_posterior
 
-__all__ = ["CountReader", "LabelReader", "MessageReader", "Reader", "one_class_each"]
+__all__ = [
+    "ROBUST",
+    "CountReader",
+    "LabelReader",
+    "MessageReader",
+    "Pooled",
+    "PooledReader",
+    "Reader",
+    "added",
+    "one_class_each",
+    "pooling",
+    "put_together",
+    "robustly_added",
+]
 
 Reading = tuple[Integers, NDArray[np.float64] | None]
 # From noisy counts and the law of their noise to probabilities, a row for each query.
 Chances = Callable[[NDArray[Any], Noise], NDArray[np.float64]]
+ROBUST = ("median", "trimmed")
+# Of this many nodes the largest and the smallest count of a cell are left out, one each, by the trimmed mean.
+TRIMMED_OF = 4
+FEWEST = 3
 
 
 class Reader(Protocol):
@@ -93,3 +115,114 @@ class MessageReader:
         noise = Noise("gaussian", float(np.sqrt(estimates.variances.mean())))
         labels = one_class_each(counts) if self.one_query_per_class else counts.argmax(axis=1)
         return labels, self.chances(np.rint(counts).astype(np.int64), noise)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Counts that several nodes noised each for itself, added up; and how many nodes they are.
+
+    ``inflation`` is how many times the variance of the plain sum theirs is, where they were added up robustly.
+    """
+
+    counts: Integers  # (s, classes)
+    nodes: int
+    inflation: float = 1.0
+
+
+@dataclass(frozen=True)
+class PooledReader:
+    """The answer is the sum of the nodes' counts, each with noise of a known law and variance.
+
+    >>> reader = PooledReader(Noise("laplace", 1.0), variance=2.0)
+    >>> reader(Pooled(np.array([[90, 3], [1, 80]]), nodes=4))[0].tolist()
+    [0, 1]
+    """
+
+    noise: Noise
+    variance: float
+    one_query_per_class: bool = False
+    chances: Chances = calibrated_posterior
+
+    def law(self, answer: Pooled) -> Noise:
+        """The law of the noise in the sum of these nodes."""
+        variance = answer.nodes * self.variance * answer.inflation
+        return self.noise if answer.nodes == 1 else Noise("gaussian", float(np.sqrt(variance)))
+
+    def __call__(self, answer: Pooled) -> Reading:
+        """Read one answer."""
+        labels = one_class_each(answer.counts) if self.one_query_per_class else answer.counts.argmax(axis=1)
+        return labels.astype(np.int64), self.chances(answer.counts, self.law(answer))
+
+
+def added(tables: list[Integers]) -> Pooled:
+    """The sum of the tables, which must be of one shape.
+
+    >>> added([np.array([[1, 0]]), np.array([[0, 2]])]).counts.tolist()
+    [[1, 2]]
+    """
+    if len({table.shape for table in tables}) != 1:
+        raise InvalidInput("the nodes' answers are of different shapes")
+    total: Integers = np.sum(tables, axis=0, dtype=np.int64)
+    return Pooled(total, len(tables))
+
+
+def robustly_added(rule: str, tables: list[Integers]) -> Pooled:
+    """The sum as most nodes see it: n times the median, or the trimmed mean, of each cell over the n nodes.
+
+    Fewer than half of the nodes (median), or as many as are cut off on a side (trimmed: a quarter, at least one), move
+    a cell no further than to the farthest of what the others say. It is made of releases, so it costs nothing. The
+    price is accuracy: a class that only a few nodes have is cut off like a lie, and noise is larger by ``inflation``
+    (π/2 for the median of many Gaussian ones; n over those kept for the trimmed mean).
+
+    >>> honest = [np.array([[9, 1]]), np.array([[8, 2]]), np.array([[9, 0]])]
+    >>> robustly_added("median", [*honest, np.array([[0, 999]])]).counts.tolist()
+    [[34, 6]]
+    >>> added([*honest, np.array([[0, 999]])]).counts.tolist()
+    [[26, 1002]]
+    """
+    if rule not in ROBUST:
+        raise InvalidInput(f"robust must be one of {', '.join(ROBUST)}, got {rule!r}")
+    nodes = len(tables)
+    if nodes < FEWEST:
+        raise InvalidInput(
+            f"a robust sum needs the answers of at least {FEWEST} nodes, got {nodes}: of two, who is right?"
+        )
+    if len({table.shape for table in tables}) != 1:
+        raise InvalidInput("the nodes' answers are of different shapes")
+    ordered = np.sort(np.stack(tables), axis=0)
+    if rule == "median":
+        middle, inflation = np.median(ordered, axis=0), math.pi / 2
+    else:
+        cut = max(1, nodes // TRIMMED_OF)
+        kept = ordered[cut : nodes - cut]
+        middle, inflation = kept.mean(axis=0), nodes / len(kept)
+    counts: Integers = np.rint(nodes * middle).astype(np.int64)
+    return Pooled(counts, nodes, inflation)
+
+
+def put_together(messages: list[NDArray[Any]]) -> NDArray[Any]:
+    """The messages of all holders, one per row.
+
+    >>> put_together([np.array([1]), np.array([2, 3])]).tolist()
+    [1, 2, 3]
+    """
+    return np.concatenate(messages)
+
+
+def pooling(
+    exchange: Callable[[Any], Sequence[Release[Any]]], pool: Callable[[list[Any]], Any]
+) -> Callable[[Any], list[Release[Any]]]:
+    """An exchange whose answer is one, made of all nodes' answers; it carries every receipt.
+
+    >>> from tacit.core.release import restored
+    >>> pooling(lambda ask: [restored(1, []), restored(2, [])], sum)("how many?")[0].value
+    3
+    """
+
+    def put(ask: Any) -> list[Release[Any]]:  # noqa: ANN401
+        answers = exchange(ask)
+        if not answers:
+            raise InvalidInput("no node answered")
+        return [gather(answers).map(pool)]
+
+    return put

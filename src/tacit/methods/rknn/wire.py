@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.protocols import Floats, Mechanism, Representation
 from tacit.core.sensitivity import Sensitivity, vote_sensitivity
-from tacit.core.strict_reader import StrictReader
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 from tacit.methods.rknn.voting_rules import NEAREST, VOTING_RULES, published_sensitivity
@@ -125,7 +125,7 @@ class VoteAsk:
         """What the mechanism makes of the votes of that many records.
 
         >>> import numpy as np
-        >>> from tacit.mechanisms.central.permute_and_flip import PermuteAndFlip
+        >>> from tacit.mechanisms.central.selection import PermuteAndFlip
         >>> from tacit.representations.scaled import Identity
         >>> queries = np.zeros((2, 3), dtype=np.float32)
         >>> ask = VoteAsk(queries, Identity(3), 1, ("a", "b"), "c0ffee", PermuteAndFlip(1, 2), "labels", "r-1")

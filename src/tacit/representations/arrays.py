@@ -1,0 +1,136 @@
+"""Numbers on which representations rest: sums that no order changes, and arrays that are strictly read.
+
+A record's features must depend on that record and on public data alone, to the last bit: a rounding that depends on the
+other rows of a batch could tip a record from one query to another, and then one changed record moves more votes than
+were paid for. A matrix product rounds a row by how many rows there are and where the row stands. So encoders multiply
+whole numbers: values are snapped to multiples of a power of two, coarse enough that every product and every sum is
+exact. Then every order of additions, batch size and machine gives the same bits.
+
+Whoever asks chooses the public numbers, so whatever that property rests on (grids, ranges, shapes) is checked by each
+class that reads itself and not taken on trust.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.codec import StrictReader
+from tacit.core.errors import InvalidInput
+from tacit.core.samples import ImageShape
+
+__all__ = [
+    "LARGEST_VALUE",
+    "NARROW",
+    "REAL",
+    "SMALLEST_SCALE",
+    "blocks",
+    "exact_bits",
+    "parameters",
+    "read_range",
+    "read_shape",
+    "read_table",
+    "snapped",
+]
+
+# Whole numbers up to 2^53 are exact in float64.
+EXACT_BITS = 53
+BLOCK = 1024
+REAL, NARROW = ("<f8",), ("<f4",)
+# Values of an image: more would make one image larger than a whole question may be.
+LARGEST_IMAGE = 2**22
+# Beyond this even halves of float32's range, differences overflow.
+LARGEST_VALUE = 1e30
+# What divides is no smaller, so that no scale is infinite: 0 times infinity is no number, and would single out the
+# record that gives the 0.
+SMALLEST_SCALE = 1e-30
+
+
+def snapped(values: NDArray[Any], bits: int, limit: float = math.inf) -> NDArray[np.float64]:
+    """The values as multiples of 2^-bits, none further from 0 than ``limit``.
+
+    >>> snapped(np.array([0.3, -7.0]), bits=2, limit=4.0).tolist()
+    [0.25, -4.0]
+    """
+    scale = 2.0**bits
+    return np.rint(np.clip(values.astype(np.float64), -limit, limit) * scale) / scale
+
+
+def exact_bits(terms: int, limit: float, other_limit: float, other_bits: int) -> int:
+    """How fine a grid may be for sums of ``terms`` products to be exact, the other factor being on its own grid.
+
+    >>> exact_bits(terms=1024, limit=1.0, other_limit=1.0, other_bits=20)
+    23
+    """
+    bits = EXACT_BITS - other_bits - math.ceil(math.log2(terms * limit * other_limit))
+    # Coarser than this the features themselves would be lost.
+    if bits < 4 - math.ceil(math.log2(limit)):
+        raise InvalidInput(f"{terms} features are too many for exact arithmetic: reduce them first")
+    return bits
+
+
+def blocks(rows: int) -> list[slice]:
+    """Slices that cover the rows a few at a time, so that memory stays small.
+
+    >>> blocks(1500)
+    [slice(0, 1024, None), slice(1024, 1500, None)]
+    """
+    return [slice(start, min(start + BLOCK, rows)) for start in range(0, rows, BLOCK)]
+
+
+def parameters(made: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Every parameter of a dataclass, as values that can be encoded.
+
+    >>> @dataclasses.dataclass
+    ... class Image:
+    ...     shape: tuple[int, int]
+    >>> parameters(Image((2, 3)))
+    {'shape': [2, 3]}
+    """
+    found = {each.name: getattr(made, each.name) for each in dataclasses.fields(made)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+def read_shape(fields: StrictReader, channels: tuple[int, ...] = (1, 3), least: int = 1) -> ImageShape:
+    """The shape of an image, at least this many rows and columns.
+
+    >>> read_shape(StrictReader({"shape": [8, 8, 1]}, "representation"))
+    (8, 8, 1)
+    """
+    shape = fields.integers("shape", 3, 1, LARGEST_IMAGE)
+    if len(shape) != 3 or math.prod(shape) > LARGEST_IMAGE or shape[2] not in channels:
+        raise InvalidInput(f"the {fields.what}'s shape must be height, width and channels of a small image")
+    if min(shape[:2]) < least:
+        raise InvalidInput(f"the {fields.what}'s shape must have at least {least} rows and {least} columns")
+    return shape[0], shape[1], shape[2]
+
+
+def read_range(fields: StrictReader) -> tuple[float, float]:
+    """The darkest and the brightest value of an image.
+
+    >>> read_range(StrictReader({"dark": 0.0, "bright": 16.0}, "representation"))
+    (0.0, 16.0)
+    """
+    dark, bright = (fields.number(name, -LARGEST_VALUE, LARGEST_VALUE) for name in ("dark", "bright"))
+    if not bright - dark >= SMALLEST_SCALE:
+        raise InvalidInput(f"the {fields.what}'s dark must be below its bright by at least {SMALLEST_SCALE:g}")
+    return dark, bright
+
+
+def read_table(
+    fields: StrictReader, name: str, kinds: tuple[str, ...] = REAL, shape: tuple[int | None, ...] | None = None
+) -> NDArray[Any]:
+    """An array of finite numbers that is not empty.
+
+    >>> import numpy as np
+    >>> read_table(StrictReader({"mean": np.zeros(2)}, "representation"), "mean", shape=(None,)).tolist()
+    [0.0, 0.0]
+    """
+    found = fields.array(name, kinds, shape, -LARGEST_VALUE, LARGEST_VALUE)
+    if not found.size:
+        raise InvalidInput(f"the {fields.what}'s {name} must not be empty")
+    return found

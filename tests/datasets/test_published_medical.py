@@ -1,0 +1,63 @@
+"""PneumoniaMNIST and medical abstracts in their publishers' formats, from small files that are written here."""
+
+import numpy as np
+import pytest
+
+from tacit.core.errors import InvalidInput
+from tacit.datasets.mnist import medmnist
+from tacit.datasets.published import medical_abstracts
+
+
+def arrays(**changes):
+    made = {}
+    for place, part in enumerate(("train", "val", "test")):
+        made[f"{part}_images"] = np.full((place + 2, 28, 28), place, dtype=np.uint8)
+        made[f"{part}_labels"] = np.full((place + 2, 1), place % 2, dtype=np.uint8)
+    return made | changes
+
+
+def test_images_for_training_and_validation_are_one_part(tmp_path):
+    np.savez(tmp_path / "pneumoniamnist.npz", **arrays())
+    (images, labels), (test, true) = medmnist(tmp_path)
+    assert (images.shape, labels.tolist()) == ((5, 28, 28), [0, 0, 1, 1, 1])
+    assert (test.shape, true.tolist()) == ((4, 28, 28), [0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    "change", [{"train_labels": np.zeros(3)}, {"val_images": np.zeros((3, 2))}, {"test_images": np.zeros((0, 28, 28))}]
+)
+def test_images_without_labels_are_refused(tmp_path, change):
+    np.savez(tmp_path / "pneumoniamnist.npz", **arrays(**change))
+    with pytest.raises(InvalidInput, match="has images"):
+        medmnist(tmp_path)
+
+
+def test_another_format_is_refused(tmp_path):
+    np.savez(tmp_path / "pneumoniamnist.npz", X=np.zeros(3))
+    with pytest.raises(InvalidInput, match="not in MedMNIST's format"):
+        medmnist(tmp_path)
+    (tmp_path / "pneumoniamnist.npz").write_text("no archive")
+    with pytest.raises(InvalidInput, match="not in MedMNIST's format"):
+        medmnist(tmp_path)
+
+
+def test_abstracts_are_read_with_commas_and_line_breaks(tmp_path):
+    (tmp_path / "medical_abstracts.csv").write_text(
+        'condition_label,medical_abstract\n3,"Sleep, apnea.\nTwo lines."\n1,Short.\n', encoding="utf-8"
+    )
+    texts, labels = medical_abstracts(tmp_path)
+    assert (texts.tolist(), labels.tolist()) == (["Sleep, apnea.\nTwo lines.", "Short."], [3, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("label,text\n1,a\n", "needs columns condition_label"),
+        ("condition_label,medical_abstract\nx,a\n", "needs columns condition_label"),
+        ("condition_label,medical_abstract\n", "has no rows"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, text, said):
+    (tmp_path / "some.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=said):
+        medical_abstracts(tmp_path)
