@@ -32,7 +32,7 @@ import tacit
 from tacit.core.account import Ceiling
 from tacit.datasets.splits import digits
 from tacit.federation.coordinator import RoundPolicy
-from tacit.federation.flower.client import RULES, InProcessGrid, client_app, contexts, simulated_node
+from tacit.federation.flower.client import SIMULATED_RULES, InProcessGrid, client_app, contexts, simulated_node
 from tacit.federation.flower.processes import QUIET
 from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.keys import OVERHEAD
@@ -90,7 +90,7 @@ class Holders:
             own = Records(self._parts.private_samples[row], self._parts.private_labels[row])
             classes = tuple(map(str, self._parts.classes))
             ledger = open_ledger("memory:", {name: Ceiling(EPSILON)})
-            self._made[place] = Node(name, classes, Private(own), RULES, ledger, name, seed=1)
+            self._made[place] = Node(name, classes, Private(own), SIMULATED_RULES, ledger, name, seed=1)
         return self._made[place]
 
 

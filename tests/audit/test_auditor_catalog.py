@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.audit.auditor import MECHANISMS, PROTOCOLS, audit
+from tacit.audit.auditor import AUDITABLE, PROTOCOLS, audit
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.mechanisms.auditing import Target
 
@@ -12,7 +12,7 @@ ONE, DELTA = Fraction(1), Fraction(1, 100)
 # At most two checks a mechanism share this.
 RATE = 1e-9
 # Whole protocols have tests of their own: test_transcripts.py.
-NAMES = [name for name in MECHANISMS if name not in PROTOCOLS]
+NAMES = [name for name in AUDITABLE if name not in PROTOCOLS]
 SLOW = {
     "private-knn": 4_000,
     "shuffled-response": 20_000,
@@ -30,7 +30,7 @@ SLOW = {
 def test_a_mechanism_gives_no_more_away_than_it_claims(name):
     # The mutants are caught with the same certainty in test_mutants.py.
     draws = SLOW.get(name, 50_000)
-    for check in MECHANISMS[name](ONE, DELTA):
+    for check in AUDITABLE[name](ONE, DELTA):
         finding = audit(check, draws * check.cost, 1 - RATE / 2, SystemRandomness())
         assert finding.passed, finding
         assert finding.samples == draws
@@ -52,14 +52,14 @@ def test_a_mechanism_gives_no_more_away_than_it_claims(name):
     ],
 )
 def test_an_audit_shows_how_much_of_the_claim_is_needed(name, draws, least):
-    target = MECHANISMS[name](ONE, DELTA)[0]
+    target = AUDITABLE[name](ONE, DELTA)[0]
     finding = audit(target, draws * target.cost, 0.999, SeededRandomness(3))
     assert finding.share >= least, finding
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_check_is_named_after_its_mechanism_and_made_for_the_budget(name):
-    for check in MECHANISMS[name](Fraction(1, 2), DELTA):
+    for check in AUDITABLE[name](Fraction(1, 2), DELTA):
         assert check.name == name
         if isinstance(check, Target):
             assert check.epsilon <= Fraction(51, 100)

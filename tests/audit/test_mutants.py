@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.audit.auditor import MECHANISMS, PROTOCOLS, audit
+from tacit.audit.auditor import AUDITABLE, PROTOCOLS, audit
 from tacit.audit.mutants import MUTANTS
 from tacit.core.randomness import SeededRandomness
 
@@ -36,7 +36,7 @@ def test_a_mutant_is_caught(name):
 
 @pytest.mark.parametrize("mutant", OWN.values(), ids=lambda mutant: mutant.name)
 def test_a_mutant_claims_what_the_mechanism_claims_and_says_what_is_wrong(mutant):
-    claims = {check.claimed for check in MECHANISMS[mutant.mechanism](ONE, DELTA)}
+    claims = {check.claimed for check in AUDITABLE[mutant.mechanism](ONE, DELTA)}
     underpriced = mutant.name == "underpriced-subset"
     assert (mutant.check(ONE, DELTA).claimed in claims) is not underpriced
     assert len(mutant.flaw.split()) > 5

@@ -86,16 +86,16 @@ def test_a_shuffler_that_does_not_mix_is_found_out():
 
 def test_protocols_and_their_mutants_are_audited_by_name(monkeypatch):
     for name in auditor.PROTOCOLS:
-        (check,) = auditor.MECHANISMS[name](Fraction(1, 2), DELTA)
+        (check,) = auditor.AUDITABLE[name](Fraction(1, 2), DELTA)
         assert (check.name, check.epsilon) == (name, Fraction(1, 2))
     for mutant in MUTANTS.values():
         if mutant.mechanism in auditor.PROTOCOLS:
-            (claimed,) = auditor.MECHANISMS[mutant.mechanism](Fraction(1), DELTA)
+            (claimed,) = auditor.AUDITABLE[mutant.mechanism](Fraction(1), DELTA)
             made = mutant.check(Fraction(1), DELTA)
             assert (made.name, made.claimed) == (mutant.name, claimed.claimed)
     monkeypatch.setattr(auditor, "find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"masked-sum .* pip install 'tacit\[federated\]'"):
-        auditor.MECHANISMS["masked-sum"](Fraction(1), DELTA)
+        auditor.AUDITABLE["masked-sum"](Fraction(1), DELTA)
 
 
 def test_a_pair_of_cells_shows_one_vote_and_its_noise():

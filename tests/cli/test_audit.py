@@ -4,14 +4,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tacit.audit.auditor import MECHANISMS
+from tacit.audit.auditor import AUDITABLE
 from tacit.audit.mutants import MUTANTS
-from tacit.cli.audit import audit
+from tacit.cli.audit import audit_command
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput
 
 app = typer.Typer()
-app.command()(audit)
+app.command()(audit_command)
 
 
 def run(*arguments):
@@ -77,7 +77,7 @@ def test_wrong_use_is_explained(arguments, message):
 
 def test_help_names_all_that_can_be_audited():
     text = " ".join(run("--help").output.replace("│", " ").split())
-    for name in (*MECHANISMS, *MUTANTS):
+    for name in (*AUDITABLE, *MUTANTS):
         assert name in text
 
 

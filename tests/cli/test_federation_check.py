@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.cli import main
-from tacit.cli.federation_check import findings
+from tacit.cli.federation_check import check_findings
 from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 from tacit.federation.certificates import make_authority, make_server_certificate
 from tacit.federation.collector.service import make_service
@@ -99,7 +99,7 @@ def test_a_node_that_is_ready_passes_every_check_and_is_not_changed(hub, north, 
 
 
 def wrong(file):
-    return {each.what: each.words for each in findings(file) if each.state == "wrong"}
+    return {each.what: each.words for each in check_findings(file) if each.state == "wrong"}
 
 
 def breaks(what, words):
@@ -196,7 +196,7 @@ def test_an_expired_coordinator_and_a_wrong_clock_are_said(tmp_path, hub, north,
     make_server_certificate(other, "coordinator", ["127.0.0.1"], days=10)
     (north / "authority.pem").write_bytes((other / "authority.pem").read_bytes())
     file = described(north, serving(other))
-    soon = [each.words for each in findings(file) if each.state == "soon"]
+    soon = [each.words for each in check_findings(file) if each.state == "soon"]
     assert any("expires in 9 days" in words for words in soon)
     assert wrong(file) == {}
     monkeypatch.setattr("tacit.federation.collector.client.seconds_ahead", lambda date: 400.0)

@@ -10,7 +10,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.cli.application import COMMANDS
-from tacit.cli.doctor import findings
+from tacit.cli.doctor import part_findings
 from tacit.cli.screen import flowing
 
 TACIT = "from tacit.cli import main; main()"
@@ -71,7 +71,7 @@ def test_a_missing_extra_is_named_with_the_way_to_get_it(monkeypatch):
         return known(name)
 
     monkeypatch.setattr(metadata, "version", without)
-    found = {each.what: each for each in findings()}
+    found = {each.what: each for each in part_findings()}
     assert found["torch"].state == "missing"
     assert found["torch"].said.endswith("not installed: torch. Get it by pip install 'tacit[torch]'")
     assert found["core"].state == "wrong"
@@ -81,7 +81,7 @@ def test_a_missing_extra_is_named_with_the_way_to_get_it(monkeypatch):
 def test_a_state_folder_that_cannot_be_written_to_is_wrong(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TACIT_STATE", str(tmp_path / "file"))
-    assert next(each for each in findings() if each.what == "state").state == "wrong"
+    assert next(each for each in part_findings() if each.what == "state").state == "wrong"
 
 
 def test_completion_knows_commands_and_their_options():

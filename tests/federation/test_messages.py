@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from tacit.core.codec import decode, encode
 from tacit.core.errors import InvalidInput
 from tacit.federation.messages import (
-    LARGEST,
+    LARGEST_REQUEST,
     REQUEST_STEPS,
     RefusalReason,
     Request,
     Response,
     digest_request,
-    read_request,
+    read_node_request,
     read_response,
 )
 
@@ -33,7 +33,7 @@ wire_requests = st.builds(
 
 @given(wire_request=wire_requests)
 def test_requests_come_back(wire_request):
-    assert read_request(wire_request.to_bytes()) == wire_request
+    assert read_node_request(wire_request.to_bytes()) == wire_request
 
 
 @given(one=wire_requests, other=wire_requests)
@@ -64,7 +64,7 @@ def test_any_bytes_are_a_reply_in_one_way_or_refused(payload):
 
 
 def test_what_is_no_reply_is_refused_in_words():
-    for payload in (b"", b"\x11abc", b"\x10abcd", b"TACIT1", "text", None, bytes(LARGEST + 1)):
+    for payload in (b"", b"\x11abc", b"\x10abcd", b"TACIT1", "text", None, bytes(LARGEST_REQUEST + 1)):
         with pytest.raises(InvalidInput, match="the reply"):
             read_response(payload)
     for payload in (b"\x12abcd", b"\x12abcd\x63", b"\x12abcd\x00\x00"):
@@ -84,16 +84,16 @@ def test_reasons_travel_by_places_that_never_change():
 
 def test_a_request_says_what_is_declared_and_nothing_else():
     fine = decode(Request("r", 1, 2, b"x").to_bytes())
-    assert read_request(encode(fine)) == Request("r", 1, 2, b"x")
+    assert read_node_request(encode(fine)) == Request("r", 1, 2, b"x")
     with pytest.raises(InvalidInput):
-        read_request(encode(fine | {"more": 1}))
+        read_node_request(encode(fine | {"more": 1}))
 
 
 def test_a_request_is_read_strictly():
-    assert read_request(Request("r", 1, 2, b"x").to_bytes()) == Request("r", 1, 2, b"x")
+    assert read_node_request(Request("r", 1, 2, b"x").to_bytes()) == Request("r", 1, 2, b"x")
     fine = {"run": "r", "round": 1, "step": "answer", "participants": 2, "records": 9, "features": []}
     fine |= {"ask": np.zeros(1, np.uint8), "content": np.zeros(0, np.uint8)}
-    assert read_request(encode(fine)).ask == b"\0"
+    assert read_node_request(encode(fine)).ask == b"\0"
     for wrong in (
         fine | {"round": -1},
         fine | {"round": True},
@@ -106,4 +106,4 @@ def test_a_request_is_read_strictly():
         fine | {"more": 1},
     ):
         with pytest.raises(InvalidInput):
-            read_request(encode(wrong))
+            read_node_request(encode(wrong))

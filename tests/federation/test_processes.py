@@ -34,7 +34,7 @@ def gone(process, seconds=20.0):
 
 
 def test_one_that_does_not_listen_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.federation.processes.PATIENCE", 0.5)
+    monkeypatch.setattr("tacit.federation.processes._PATIENCE", 0.5)
     with Processes(tmp_path) as processes:
         made = processes.start("deaf", STUBBORN, dict(os.environ))
         while "deaf" not in last_lines(tmp_path / "deaf.log"):

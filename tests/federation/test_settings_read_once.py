@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 from tacit.core.errors import InvalidInput
 from tacit.federation.coordinator import RoundPolicy
 from tacit.federation.flower.client import NODE_FILE, InProcessGrid, client_app, configured_node, contexts
-from tacit.federation.flower.processes import ARRAYS
+from tacit.federation.flower.processes import ARRAYS_VARIABLE
 from tacit.federation.flower.server import FlowerExchange
 from tacit.federation.messages import RefusalReason, read_response
 from tacit.federation.node import node as node_module
@@ -40,7 +40,7 @@ def reads(monkeypatch):
 def grid(folder, monkeypatch):
     (folder / "policy.toml").write_text(POLICY.format(epsilon=100.0).replace("participants = 2", "participants = 1"))
     prepare_ledger(read_node_file(folder / "node.toml"))
-    monkeypatch.setenv(ARRAYS, str(folder / "arrays"))
+    monkeypatch.setenv(ARRAYS_VARIABLE, str(folder / "arrays"))
     (context,) = contexts(1, ["clinic"])
     context.node_config[NODE_FILE] = str(folder / "node.toml")
     made = InProcessGrid(client_app(configured_node), [context], keep=True)

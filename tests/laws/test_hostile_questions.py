@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.audit import protocol
-from tacit.audit.protocol_questions import CLASSES, HOSTILE, PURPOSE, QUESTION_KINDS, question
+from tacit.audit.protocol_questions import AUDIT_CLASSES, AUDIT_PURPOSE, HOSTILE, QUESTION_KINDS, question
 from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput
 from tacit.federation.messages import RefusalReason, Request, read_response
@@ -31,7 +31,7 @@ from tacit.representations.scaled import PrincipalComponents
 from tacit.wire import ask_to_bytes
 
 hostile = st.sampled_from(HOSTILE) | st.floats() | st.integers(0, 3).map(float)
-REPLACED = protocol.SETTINGS["replace-one"]
+REPLACED = protocol.AUDITED_ACCOUNTS["replace-one"]
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -41,7 +41,7 @@ def kinds_of(door):
 
 def check(door, data):
     kind = data.draw(st.sampled_from(kinds_of(door)))
-    account = data.draw(st.sampled_from(sorted(protocol.SETTINGS)).map(protocol.SETTINGS.get))
+    account = data.draw(st.sampled_from(sorted(protocol.AUDITED_ACCOUNTS)).map(protocol.AUDITED_ACCOUNTS.get))
     pair = data.draw(st.sampled_from(list(protocol.neighbors(account, QUESTION_KINDS[kind].sets))))
     ask = question(kind, lambda: data.draw(hostile))
     if ask is not None:
@@ -153,7 +153,7 @@ def oracle(guess, width):
     # More than the account has: the refusal was "question" where the record made the encoding fail, else "budget".
     mechanism = DiscreteLaplaceNoise.for_epsilon(10, 2)
     queries = np.zeros((2, len(guess)), dtype=np.float32)
-    return VoteAsk(queries, encoder, 1, CLASSES, "c0ffee", mechanism, PURPOSE, "r-1")
+    return VoteAsk(queries, encoder, 1, AUDIT_CLASSES, "c0ffee", mechanism, AUDIT_PURPOSE, "r-1")
 
 
 def replies(own, asks):

@@ -17,7 +17,7 @@ from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError, StaleLed
 from tacit.core.spend import Pure
 from tacit.ledger import database, sqlite
 from tacit.ledger.entries import EntryKind
-from tacit.ledger.heads import KEY, Head, HeadMemory, Heads, accept_head, state_folder
+from tacit.ledger.heads import KEY_FILE, Head, HeadMemory, Heads, accept_head, state_folder
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.ledger.verify import acceptances, lines, verify
 
@@ -198,9 +198,9 @@ def test_a_head_that_was_changed_is_not_believed(site, damage):
         case "cut":
             file.write_bytes(file.read_bytes()[:-2])
         case "key":
-            (site.state / KEY).write_text("00" * 32)
+            (site.state / KEY_FILE).write_text("00" * 32)
         case "no key":
-            (site.state / KEY).unlink()
+            (site.state / KEY_FILE).unlink()
         case "another ledger's":
             Heads(site.state).remember(Head("another", 3, "x"))
             shutil.copy(Heads(site.state).file("another"), file)
@@ -322,7 +322,7 @@ def test_the_tests_leave_the_users_own_folder_alone():
 @pytest.mark.parametrize("key", [b"zz", b"\xff" * 64, b"", b"ab" * 31, b"AB" * 32])
 def test_a_damaged_key_is_told_and_a_person_can_go_on(site, key):
     site.pay("r-1")
-    (site.state / KEY).write_bytes(key)
+    (site.state / KEY_FILE).write_bytes(key)
     with pytest.raises(StaleLedger, match="is damaged, or was signed with another key"):
         site.open()
     accept_head(site.path, "the key was damaged", heads=site.state)
@@ -332,7 +332,7 @@ def test_a_damaged_key_is_told_and_a_person_can_go_on(site, key):
 
 def test_a_first_payment_goes_through_with_a_damaged_key(site):
     site.state.mkdir(parents=True, exist_ok=True)
-    (site.state / KEY).write_bytes(b"half a k")
+    (site.state / KEY_FILE).write_bytes(b"half a k")
     site.pay("r-1")
     site.pay("r-2")
 
@@ -340,7 +340,7 @@ def test_a_first_payment_goes_through_with_a_damaged_key(site):
 def test_a_head_that_was_signed_without_a_key_is_refused(site):
     site.pay("r-1")
     signed = site.head().read_bytes().rpartition(b"\n")[0].rpartition(b"\n")[0]
-    (site.state / KEY).unlink()
+    (site.state / KEY_FILE).unlink()
     site.head().write_bytes(signed + b"\n" + hmac.new(b"", signed, "sha256").hexdigest().encode() + b"\n")
     with pytest.raises(StaleLedger, match="signed with another key"):
         site.open()

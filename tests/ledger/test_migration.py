@@ -10,7 +10,7 @@ from tacit.cli import main
 from tacit.core.account import Ceiling
 from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
 from tacit.core.spend import Gaussian, Pure
-from tacit.ledger.database import APPLICATION, FIRST
+from tacit.ledger.database import APPLICATION, FIRST_SCHEMA
 from tacit.ledger.entries import ORIGIN, EntryKind, following, genesis, payment, release
 from tacit.ledger.sqlite import SqliteLedger, migrate
 from tacit.ledger.verify import entries, verify
@@ -23,7 +23,7 @@ def first_format(path):
     """A ledger as the first version of Tacit wrote it, with a ceiling that was raised after charges."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
-    for statement in FIRST:
+    for statement in FIRST_SCHEMA:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute("PRAGMA user_version = 1")
@@ -124,7 +124,7 @@ def test_a_damaged_one_is_not_converted(path):
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("DROP TRIGGER entries_stay_as_they_are")
     connection.execute("UPDATE entries SET body = replace(body, '1/4', '1/8') WHERE sequence = 4")
-    connection.execute(next(statement for statement in FIRST if "entries_stay_as_they_are" in statement))
+    connection.execute(next(statement for statement in FIRST_SCHEMA if "entries_stay_as_they_are" in statement))
     connection.close()
     with pytest.raises(DamagedLedger, match=r"entry 4: its content is not what its digest says.*Nothing was converted"):
         migrate(path)

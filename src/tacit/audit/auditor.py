@@ -39,14 +39,14 @@ from tacit.private.records import Private, Records
 from tacit.representations.scaled import Identity
 
 __all__ = [
-    "MECHANISMS", "PROTOCOLS", "RETRIES", "Event", "Finding", "Grid", "Prove", "audit", "best_event", "gate",
+    "AUDITABLE", "PROTOCOLS", "RETRIES", "Event", "Finding", "Grid", "Prove", "audit", "best_event", "gate",
     "gate_retried", "open_account", "runnable", "whole_path",
 ]  # fmt: skip
 
 # Cells of the whole grid, coarse to fine: few cells know their probabilities well, many tell more apart.
-SIZES = (16, 64, 256)
+_SIZES = (16, 64, 256)
 # The outermost cells are to hold about this many samples.
-FEWEST = 10
+_FEWEST = 10
 # Ratios are taken this many standard errors lower than they look, so that chance does not put a cell in front.
 DOUBT = 2.0
 
@@ -63,7 +63,7 @@ def _edges(column: Integers, limit: int) -> Integers:
     if len(values) <= limit + 2:
         return values
     # Evenly spaced in log-odds: each tail is cut where its mass falls by a constant factor.
-    furthest = np.log(len(column) / FEWEST)
+    furthest = np.log(len(column) / _FEWEST)
     shares = 1 / (1 + np.exp(np.linspace(furthest, -furthest, limit + 2)[1:-1]))
     return np.unique([values[1], *np.quantile(column, shares, method="higher"), values[-1]]).astype(np.int64)
 
@@ -120,7 +120,7 @@ def best_event(first: Integers, second: Integers, prove: Prove) -> Event:
     trials, half = len(first), len(first) // 2
     scale = trials / (trials - half)
     found: list[tuple[float, Event]] = []
-    for size in SIZES:
+    for size in _SIZES:
         grid = Grid.of(np.concatenate([first, second]), size)
         cells = [grid.cells(features) for features in (first, second)]
         ordering = [np.bincount(each[:half], minlength=grid.size) for each in cells]
@@ -144,7 +144,7 @@ def _order(here: Integers, there: Integers) -> Integers:
 
 
 # Draws made at a time, so that a million samples need no more memory than this many.
-CHUNK = 100_000
+_CHUNK = 100_000
 FEWEST_SAMPLES = 100
 
 
@@ -238,7 +238,7 @@ def _audit_privacy(target: Target, samples: int, confidence: float, randomness: 
 
 def _draw(target: Target, which: int, count: int, randomness: Randomness) -> Integers:
     parts = [
-        target.draw(target.inputs[which], min(CHUNK, count - start), randomness) for start in range(0, count, CHUNK)
+        target.draw(target.inputs[which], min(_CHUNK, count - start), randomness) for start in range(0, count, _CHUNK)
     ]
     features = np.concatenate(parts)
     return features.reshape(count, -1).astype(np.int64)
@@ -266,7 +266,7 @@ def _audit_bias(estimator: Estimator, clients: int, confidence: float, randomnes
 ACCOUNT = "audited"
 # More than any audit can spend: it is each release that is audited, not their sum.
 BOTTOMLESS = 10**12
-QUERIES = np.array([[0.0, 0.0], [10.0, 10.0]], dtype=np.float32)
+_QUERIES = np.array([[0.0, 0.0], [10.0, 10.0]], dtype=np.float32)
 # How often a request is made: the more, the sooner a fresh draw for an old payment shows.
 RETRIES = 8
 # Two records near the first query, of which the second may have either label.
@@ -291,7 +291,7 @@ def whole_path(
         holder = VoteHolder([records], Gate(ledger(), ACCOUNT, randomness))
         released = np.zeros(count, dtype=np.int64)
         for number, _ in np.ndindex(count, times):
-            ask = VoteAsk(QUERIES, Identity(2), 1, ("0", "1"), "", mechanism, "audit", request=f"request {number}")
+            ask = VoteAsk(_QUERIES, Identity(2), 1, ("0", "1"), "", mechanism, "audit", request=f"request {number}")
             released[number] += holder.answer(ask).value[0]
         return released
 
@@ -334,7 +334,7 @@ def _protocol(name: str) -> Checks:
 
 # What a server sees in whole runs: sum and packets of masked ones, numbers and order of messages in shuffled ones.
 PROTOCOLS = ("masked-sum", "masked-packets", "shuffled-counts", "shuffled-order")
-MECHANISMS: Mapping[str, Checks] = {
+AUDITABLE: Mapping[str, Checks] = {
     **registry.audits(),
     "gate": lambda epsilon, delta: [gate(epsilon)],
     "gate-retried": lambda epsilon, delta: [gate_retried(epsilon)],

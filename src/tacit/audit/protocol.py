@@ -23,9 +23,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tacit.audit.protocol_questions import (
-    CLASSES,
+    AUDIT_CLASSES,
+    AUDIT_PURPOSE,
     NODES,
-    PURPOSE,
     QUESTION_KINDS,
     RECORDS,
     SECRET_ROW,
@@ -64,22 +64,22 @@ from tacit.students.wrapped import Refitted
 from tacit.wire import ask_to_bytes
 
 __all__ = [
-    "DOORS", "SETTINGS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with", "play",
+    "AUDITED_ACCOUNTS", "DOORS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with", "play",
     "records",
 ]  # fmt: skip
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-NAMES = ("ada", "bob", "cyd")
-VICTIM = NAMES[0]
-RUN = "audit"
+_NAMES = ("ada", "bob", "cyd")
+_VICTIM = _NAMES[0]
+_RUN = "audit"
 ASKING = tuple(each.name for each in METHODS.values() if each.questions)
-RULES = Rules(methods=ASKING, mechanisms=mechanism_names(), purposes=(PURPOSE,), participants=1)
-SECRET = b"s" * 32
+RULES = Rules(methods=ASKING, mechanisms=mechanism_names(), purposes=(AUDIT_PURPOSE,), participants=1)
+_SECRET = b"s" * 32
 UNUSED = Address("http://127.0.0.1:1")
 # Long enough that a busy machine answers within one, short enough that an audit ends.
-PACE = 0.5
-TIMED, TRIES = 6, 3
+_PACE = 0.5
+_TIMED, _TRIES = 6, 3
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class AuditedAccount:
 
 
 PERSON = Unit.person("patient", 2)
-SETTINGS = {
+AUDITED_ACCOUNTS = {
     "replace-one": AuditedAccount(),
     "add/remove": AuditedAccount(Adjacency.ADD_REMOVE),
     "persons": AuditedAccount(unit=PERSON),
@@ -127,8 +127,8 @@ class Seen:
 def records(sets: bool = False) -> Records:
     """The data set that is guessed at: every person in it has two records."""
     samples = private_samples()
-    labels = np.arange(len(samples)) % len(CLASSES)
-    held = (np.arange(len(CLASSES)) == labels[:, None]) if sets else labels
+    labels = np.arange(len(samples)) % len(AUDIT_CLASSES)
+    held = (np.arange(len(AUDIT_CLASSES)) == labels[:, None]) if sets else labels
     return Records(samples, held, np.arange(len(samples)) // 2)
 
 
@@ -155,16 +155,16 @@ def neighbors(account: AuditedAccount, sets: bool = False) -> Iterator[tuple[Rec
         yield own, replace(own, persons=persons)
 
 
-def node_with(own: Records, account: AuditedAccount, name: str = VICTIM, pace: float = 0.0) -> Node:
+def node_with(own: Records, account: AuditedAccount, name: str = _VICTIM, pace: float = 0.0) -> Node:
     """A node of the real kind over these records, with seeded noise: two of them draw the same."""
     return Node(
         name=name,
-        classes=CLASSES,
+        classes=AUDIT_CLASSES,
         records=Private(own),
         rules=RULES,
         ledger=open_ledger("memory:", {name: account.limit}),
         account=name,
-        room=ConsensusStore(lambda: Refitted(logistic(), len(CLASSES)), public_samples(), NodeMemory()),
+        room=ConsensusStore(lambda: Refitted(logistic(), len(AUDIT_CLASSES)), public_samples(), NodeMemory()),
         pace=pace,
         seed=3,
     )
@@ -184,7 +184,7 @@ def _answered(ask: Any, own: Records, account: AuditedAccount, pace: float = 0.0
     """The node's own answer."""
     node = node_with(own, account, pace=pace)
     started = time.monotonic()
-    said = _told(node, Request(RUN, 0, NODES, ask_to_bytes(ask), records=1000))[0]
+    said = _told(node, Request(_RUN, 0, NODES, ask_to_bytes(ask), records=1000))[0]
     paces = round((time.monotonic() - started) / pace) if pace else 0
     return Seen((said,), _charged([node]), paces=paces)
 
@@ -197,14 +197,14 @@ def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: A
     nodes = {
         name: replace(node, masking=Masking(identities[name], publics, NodeMemory())) for name, node in nodes.items()
     }
-    session = Session(RUN, 0, ask.request, math.prod(table_shape(ask)), ask.mechanism, publics)
+    session = Session(_RUN, 0, ask.request, math.prod(table_shape(ask)), ask.mechanism, publics)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, session.to_bytes())
     said = []
     try:
         while state.step != "over":
             for name, content in inbox.items():
                 asked = ask_to_bytes(ask) if state.step in ("keys", "input") else b""
-                seen, answer = _told(nodes[name], Request(RUN, 0, NODES, asked, state.step, content))
+                seen, answer = _told(nodes[name], Request(_RUN, 0, NODES, asked, state.step, content))
                 said.append(seen)
                 if answer is not None:
                     state = server.accept_message(state, name, answer)
@@ -221,7 +221,7 @@ def _shuffled(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa:
     def opened_office(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
         return open_shuffler(file, coordinator, publics)
 
-    batch = plan_batch(ask.mechanism.inner, RUN, 0, ask.request, NAMES, public_key(SECRET), RECORDS)
+    batch = plan_batch(ask.mechanism.inner, _RUN, 0, ask.request, _NAMES, public_key(_SECRET), RECORDS)
     seen = _collected(ask, own, account, batch, opened_office, [])
     # Where a client sends any number of messages, their number is part of the released value: the votes and the noise.
     return seen if batch.each else _without_pieces(seen, batch)
@@ -232,10 +232,10 @@ def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: 
     ledger = open_ledger("memory:", {"curator": account.limit})
 
     def opened_office(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
-        curator = Curator(SECRET, ledger, "curator", SeededRandomness(5))
+        curator = Curator(_SECRET, ledger, "curator", SeededRandomness(5))
         return open_curator(file, coordinator, publics, curator)
 
-    batch = plan_tables(ask, RUN, 0, NAMES, public_key(SECRET), minimum=2, largest=1000)
+    batch = plan_tables(ask, _RUN, 0, _NAMES, public_key(_SECRET), minimum=2, largest=1000)
     return _collected(ask, own, account, batch, opened_office, [("curator", ledger)])
 
 
@@ -278,8 +278,8 @@ def _collected(
 
         said.append(called(coordinator, "open", COORDINATOR, batch.to_bytes()))
         for name, node in nodes.items():
-            collecting = Collecting(identities[name], UNUSED, (UNUSED, public_key(SECRET)), publics, submit)
-            request = Request(RUN, 0, NODES, ask_to_bytes(ask), "submit", batch.to_bytes())
+            collecting = Collecting(identities[name], UNUSED, (UNUSED, public_key(_SECRET)), publics, submit)
+            request = Request(_RUN, 0, NODES, ask_to_bytes(ask), "submit", batch.to_bytes())
             said.append(_told(replace(node, collecting=collecting), request)[0])
         said.append(called(coordinator, "collect", COORDINATOR, b""))
         counts = str(store.status())
@@ -297,7 +297,7 @@ def _without_pieces(seen: Seen, batch: Batch) -> Seen:
 def _nodes(own: Records, account: AuditedAccount) -> dict[str, Node]:
     """Three nodes; the first has the records that are guessed at, the others what they always have."""
     others = records(sets=own.labels.ndim == 2)
-    return {name: node_with(own if name == VICTIM else others, account, name) for name in NAMES}
+    return {name: node_with(own if name == _VICTIM else others, account, name) for name in _NAMES}
 
 
 def _told(node: Node, request: Request) -> tuple[tuple[str, int], bytes | None]:
@@ -339,7 +339,7 @@ def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = l
     rows, numbers, done = [], hostile_numbers(randomness), 0
     for door in DOORS:
         kinds = [name for name, kind in QUESTION_KINDS.items() if kind.door == door]
-        for name, account in SETTINGS.items():
+        for name, account in AUDITED_ACCOUNTS.items():
             rows.append(row := ProtocolRow(door, name))
             for _ in range(questions):
                 kind, ask = _readable(kinds, numbers, randomness)
@@ -355,11 +355,11 @@ def _timed(randomness: Randomness) -> ProtocolRow:
     row, numbers = ProtocolRow("reply time", "replace-one"), hostile_numbers(randomness)
     kinds = [name for name, kind in QUESTION_KINDS.items() if kind.door == "answer" and not kind.sets]
     pairs = list(neighbors(AuditedAccount()))
-    for _ in range(TIMED):
+    for _ in range(_TIMED):
         kind, ask = _readable(kinds, numbers, randomness)
         pair = _one_of(pairs, randomness)
-        for _ in range(TRIES):
-            first, second = (_answered(ask, own, AuditedAccount(), PACE) for own in pair)
+        for _ in range(_TRIES):
+            first, second = (_answered(ask, own, AuditedAccount(), _PACE) for own in pair)
             if first == second:
                 break
         _note(row, kind, first, second)
@@ -374,7 +374,7 @@ def _readable(kinds: list[str], numbers: NumberSource, randomness: Randomness) -
             return kind, ask
 
 
-def _one_of(things: Sequence[T], randomness: Randomness) -> T:
+def _one_of(things: Sequence[_T], randomness: Randomness) -> _T:
     return things[int(uniform_below(len(things), 1, randomness)[0])]
 
 

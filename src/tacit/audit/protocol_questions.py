@@ -45,16 +45,16 @@ from tacit.representations.scaled import Directions, Identity, PrincipalComponen
 from tacit.wire import ask_to_bytes, read_ask
 
 __all__ = [
-    "CLASSES", "HOSTILE", "NODES", "PURPOSE", "QUESTION_KINDS", "RECORDS", "SECRET_ROW", "WIDTH", "NumberSource",
+    "AUDIT_CLASSES", "AUDIT_PURPOSE", "HOSTILE", "NODES", "QUESTION_KINDS", "RECORDS", "SECRET_ROW", "NumberSource",
     "hostile_numbers", "private_samples", "public_samples", "question",
 ]  # fmt: skip
 
-CLASSES = ("a", "b", "c")
+AUDIT_CLASSES = ("a", "b", "c")
 SIDE, RECORDS = 4, 12
-WIDTH = SIDE * SIDE
-QUERIES = 4
+_WIDTH = SIDE * SIDE
+_QUERIES = 4
 NODES = 3
-PURPOSE = "audit"
+AUDIT_PURPOSE = "audit"
 # The record that is guessed at, and that neighboring data sets differ in.
 SECRET_ROW = 3
 # Zeros of both signs, the smallest numbers there are, ends of ranges, and what is no number.
@@ -100,7 +100,7 @@ def private_samples() -> NDArray[np.float64]:
 
 
 def _levels(seed: int, rows: int) -> NDArray[np.float64]:
-    return uniform_below(4, rows * WIDTH, SeededRandomness(seed)).reshape(rows, WIDTH).astype(np.float64)
+    return uniform_below(4, rows * _WIDTH, SeededRandomness(seed)).reshape(rows, _WIDTH).astype(np.float64)
 
 
 def _table(numbers: NumberSource, *shape: int, kind: type = np.float64) -> NDArray[Any]:
@@ -115,7 +115,7 @@ def _table(numbers: NumberSource, *shape: int, kind: type = np.float64) -> NDArr
 
 def _near_a_record(numbers: NumberSource) -> PrincipalComponents:
     """A projection that is 0, or nearly, on one guessed record alone."""
-    directions = np.eye(WIDTH)
+    directions = np.eye(_WIDTH)
     directions[0, 0] = numbers()
     return PrincipalComponents(private_samples()[SECRET_ROW], directions)
 
@@ -124,21 +124,21 @@ def _dark(numbers: NumberSource) -> dict[str, Any]:
     return {"shape": (SIDE, SIDE, 1), "dark": numbers(), "bright": numbers()}
 
 
-REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
-    "identity": lambda numbers: Identity(WIDTH),
-    "directions": lambda numbers: Directions(WIDTH),
-    "standardised": lambda numbers: Standardised(_table(numbers, WIDTH), _table(numbers, WIDTH)),
-    "principal": lambda numbers: PrincipalComponents(_table(numbers, WIDTH), _table(numbers, 3, WIDTH)),
+_REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
+    "identity": lambda numbers: Identity(_WIDTH),
+    "directions": lambda numbers: Directions(_WIDTH),
+    "standardised": lambda numbers: Standardised(_table(numbers, _WIDTH), _table(numbers, _WIDTH)),
+    "principal": lambda numbers: PrincipalComponents(_table(numbers, _WIDTH), _table(numbers, 3, _WIDTH)),
     "deskewed": lambda numbers: Deskewed(**_dark(numbers)),
     "even-width": lambda numbers: EvenWidth((SIDE, SIDE, 1), numbers()),
     "gradients": lambda numbers: OrientedGradients(**_dark(numbers), cell=2, bins=4),
     "interpolated": lambda numbers: Interpolated(
-        _table(numbers, 5, WIDTH, kind=np.float32), _table(numbers, 5, 2, kind=np.float32), 2
+        _table(numbers, 5, _WIDTH, kind=np.float32), _table(numbers, 5, 2, kind=np.float32), 2
     ),
     "mixture": lambda numbers: MixtureShares(
-        _table(numbers, 2, WIDTH), _table(numbers, 2, WIDTH, WIDTH), _table(numbers, 2)
+        _table(numbers, 2, _WIDTH), _table(numbers, 2, _WIDTH, _WIDTH), _table(numbers, 2)
     ),
-    "head": lambda numbers: ClusteringHead(_table(numbers, 3, WIDTH), _table(numbers, 3)),
+    "head": lambda numbers: ClusteringHead(_table(numbers, 3, _WIDTH), _table(numbers, 3)),
     # The chain with which a whole record was once read: nothing is left of the guess but 0, which a range of no width
     # turned into no number.
     "targeted": lambda numbers: Chained((_near_a_record(numbers), Deskewed(**_dark(numbers)))),
@@ -146,52 +146,59 @@ REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
         (_near_a_record(numbers), OrientedGradients(**_dark(numbers), cell=2, bins=4))
     ),
     "targeted scale": lambda numbers: Chained(
-        (_near_a_record(numbers), Standardised(_table(numbers, WIDTH), _table(numbers, WIDTH)))
+        (_near_a_record(numbers), Standardised(_table(numbers, _WIDTH), _table(numbers, _WIDTH)))
     ),
 }
-WIDTHS = {
+_WIDTHS = {
     "principal": 3, "interpolated": 2, "mixture": 2, "head": 3, "gradients": 16, "targeted gradients": 16,
 }  # fmt: skip
 # As far as the votes of a person with two records and two labels each can move, so that every account may answer.
-MOVES = 36
-TABLES = {
-    "permute-and-flip": PermuteAndFlip.for_epsilon(1, MOVES),
-    "laplace": DiscreteLaplaceNoise.for_epsilon(1, MOVES),
-    "gaussian": DiscreteGaussianNoise(25, 2 * MOVES, unit_steps=False),
+_MOVES = 36
+_TABLES = {
+    "permute-and-flip": PermuteAndFlip.for_epsilon(1, _MOVES),
+    "laplace": DiscreteLaplaceNoise.for_epsilon(1, _MOVES),
+    "gaussian": DiscreteGaussianNoise(25, 2 * _MOVES, unit_steps=False),
 }
-CELLS = QUERIES * len(CLASSES)
+_CELLS = _QUERIES * len(AUDIT_CLASSES)
 CROWDS = {
-    "bits": UnaryEncoding(CELLS, 1, 1),
-    "collision": Collision(CELLS, 1, 1),
-    "response": GeneralizedRandomizedResponse(CELLS, 1, 1),
-    "hashing": LinearHashing(CELLS, 1, 1),
-    "local laplace": LocalLaplace(CELLS, 1, 1),
-    "subset": SubsetSelection(CELLS, 1, 1),
+    "bits": UnaryEncoding(_CELLS, 1, 1),
+    "collision": Collision(_CELLS, 1, 1),
+    "response": GeneralizedRandomizedResponse(_CELLS, 1, 1),
+    "hashing": LinearHashing(_CELLS, 1, 1),
+    "local laplace": LocalLaplace(_CELLS, 1, 1),
+    "subset": SubsetSelection(_CELLS, 1, 1),
 }
-CLIENTS = NODES * RECORDS
+_CLIENTS = NODES * RECORDS
 SHUFFLED = {
-    "one message": Shuffled(SingleMessage(GeneralizedRandomizedResponse(CELLS, 1, 1), CLIENTS, "1/1000"), CLIENTS),
-    "many messages": Shuffled(plan_noise_messages(2, "1/100", CELLS, CLIENTS), CLIENTS),
+    "one message": Shuffled(SingleMessage(GeneralizedRandomizedResponse(_CELLS, 1, 1), _CLIENTS, "1/1000"), _CLIENTS),
+    "many messages": Shuffled(plan_noise_messages(2, "1/100", _CELLS, _CLIENTS), _CLIENTS),
 }
-MASKED = DistributedLaplace(MOVES, MOVES, NODES, NODES, NODES, most=50)
+MASKED = DistributedLaplace(_MOVES, _MOVES, NODES, NODES, NODES, most=50)
 # The sums of a person with two records move twice as far; of all adjacencies replacing moves farthest.
-STEPS = 64
-LONGEST = sum_sensitivity(WIDTH, STEPS, STEPS // 2, unit=Unit.person("patient", 2))
-SUMS = {
-    "rounded gaussian": RoundedGaussianNoise(40 * STEPS, int(LONGEST.l2_squared)),
-    "gaussian": DiscreteGaussianNoise(40 * STEPS, int(LONGEST.l2_squared), unit_steps=False),
-    "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(LONGEST.l1)),
+_STEPS = 64
+_LONGEST = sum_sensitivity(_WIDTH, _STEPS, _STEPS // 2, unit=Unit.person("patient", 2))
+_SUMS = {
+    "rounded gaussian": RoundedGaussianNoise(40 * _STEPS, int(_LONGEST.l2_squared)),
+    "gaussian": DiscreteGaussianNoise(40 * _STEPS, int(_LONGEST.l2_squared), unit_steps=False),
+    "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(_LONGEST.l1)),
 }
-SHARES = DistributedGaussian(
-    40 * STEPS, int(LONGEST.l2_squared), len(CLASSES) * (WIDTH + 1), NODES, NODES, NODES, most=50 * STEPS
+_SHARES = DistributedGaussian(
+    40 * _STEPS, int(_LONGEST.l2_squared), len(AUDIT_CLASSES) * (_WIDTH + 1), NODES, NODES, NODES, most=50 * _STEPS
 )
 _requests = count()
 
 
 def _votes(mechanism: Any, encoder: str, numbers: NumberSource) -> VoteAsk:  # noqa: ANN401
-    queries = _table(numbers, QUERIES, WIDTHS.get(encoder, WIDTH), kind=np.float32)
+    queries = _table(numbers, _QUERIES, _WIDTHS.get(encoder, _WIDTH), kind=np.float32)
     return VoteAsk(
-        queries, REPRESENTATIONS[encoder](numbers), 1, CLASSES, "c0ffee", mechanism, PURPOSE, f"r-{next(_requests)}"
+        queries,
+        _REPRESENTATIONS[encoder](numbers),
+        1,
+        AUDIT_CLASSES,
+        "c0ffee",
+        mechanism,
+        AUDIT_PURPOSE,
+        f"r-{next(_requests)}",
     )
 
 
@@ -200,44 +207,46 @@ def _set_votes(mechanism: Any, encoder: str, numbers: NumberSource) -> VoteAsk: 
 
 
 def _raised_votes(mechanism: Any, numbers: NumberSource) -> VoteAsk:  # noqa: ANN401
-    return replace(_votes(mechanism, "identity", numbers), query_offsets=_table(numbers, QUERIES, kind=np.float32))
+    return replace(_votes(mechanism, "identity", numbers), query_offsets=_table(numbers, _QUERIES, kind=np.float32))
 
 
 def _party_votes(mechanism: Any, encoder: str, numbers: NumberSource) -> fedmd.PartyVoteAsk:  # noqa: ANN401
     asked = _votes(mechanism, encoder, numbers)
     return fedmd.PartyVoteAsk(
-        asked.queries, asked.representation, len(CLASSES), asked.mechanism, "c0ffee", PURPOSE, asked.request
+        asked.queries, asked.representation, len(AUDIT_CLASSES), asked.mechanism, "c0ffee", AUDIT_PURPOSE, asked.request
     )
 
 
 def _teacher(mechanism: Any, numbers: NumberSource) -> TeacherAsk:  # noqa: ANN401
-    return TeacherAsk(_table(numbers, QUERIES, WIDTH), CLASSES, mechanism, PURPOSE, f"r-{next(_requests)}")
+    return TeacherAsk(
+        _table(numbers, _QUERIES, _WIDTH), AUDIT_CLASSES, mechanism, AUDIT_PURPOSE, f"r-{next(_requests)}"
+    )
 
 
 def _sums(mechanism: Any, encoder: str, numbers: NumberSource) -> SumAsk:  # noqa: ANN401
     return SumAsk(
-        representation=REPRESENTATIONS[encoder](numbers),
-        components=WIDTHS.get(encoder, WIDTH),
+        representation=_REPRESENTATIONS[encoder](numbers),
+        components=_WIDTHS.get(encoder, _WIDTH),
         scale=numbers(),
-        radius=STEPS,
+        radius=_STEPS,
         norm="l2",
-        count=STEPS // 2,
-        class_names=CLASSES,
+        count=_STEPS // 2,
+        class_names=AUDIT_CLASSES,
         space="c0ffee",
         mechanism=mechanism,
-        purpose=PURPOSE,
+        purpose=AUDIT_PURPOSE,
         request=f"r-{next(_requests)}",
     )
 
 
 def _labels(numbers: NumberSource) -> LabelAsk:
-    sheet = RandomizedLabels(len(CLASSES), 2, 1)
-    return LabelAsk(_table(numbers, 2, WIDTH), None, sheet, (0,), PURPOSE, f"r-{next(_requests)}")
+    sheet = RandomizedLabels(len(AUDIT_CLASSES), 2, 1)
+    return LabelAsk(_table(numbers, 2, _WIDTH), None, sheet, (0,), AUDIT_PURPOSE, f"r-{next(_requests)}")
 
 
 def _predictions(kind: str, numbers: NumberSource) -> fedmd.PredictAsk:
-    form, rows = PredictionForm(kind, len(CLASSES)), np.array([0, 3, 7])
-    mechanism: Any = Responses(GeneralizedRandomizedResponse(len(CLASSES), 1, 1), len(rows))
+    form, rows = PredictionForm(kind, len(AUDIT_CLASSES)), np.array([0, 3, 7])
+    mechanism: Any = Responses(GeneralizedRandomizedResponse(len(AUDIT_CLASSES), 1, 1), len(rows))
     if kind != "argmax":
         mechanism = DiscreteLaplaceNoise.for_epsilon(1, int(form.sensitivity(len(rows)).l1))
     return fedmd.PredictAsk(
@@ -246,8 +255,10 @@ def _predictions(kind: str, numbers: NumberSource) -> fedmd.PredictAsk:
         form=form,
         mechanism=mechanism,
         public=fedmd.array_digest(public_samples()),
-        feedback=fedmd.Feedback(0, rows, _table(numbers, 3, len(CLASSES), kind=np.float32), logits=kind == "logits"),
-        purpose=PURPOSE,
+        feedback=fedmd.Feedback(
+            0, rows, _table(numbers, 3, len(AUDIT_CLASSES), kind=np.float32), logits=kind == "logits"
+        ),
+        purpose=AUDIT_PURPOSE,
         request=f"r {next(_requests)} round 1",
     )
 
@@ -263,40 +274,40 @@ class Kind:
 
 def _kinds() -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
-    for encoder in REPRESENTATIONS:
-        for name, made in {**TABLES, **CROWDS}.items():
+    for encoder in _REPRESENTATIONS:
+        for name, made in {**_TABLES, **CROWDS}.items():
             kinds[f"rknn {name}, {encoder}"] = Kind(partial(_votes, made, encoder))
-        kinds[f"rknn sets laplace, {encoder}"] = Kind(partial(_set_votes, TABLES["laplace"], encoder), sets=True)
-        kinds[f"fedmd votes, {encoder}"] = Kind(partial(_party_votes, TABLES["laplace"], encoder))
+        kinds[f"rknn sets laplace, {encoder}"] = Kind(partial(_set_votes, _TABLES["laplace"], encoder), sets=True)
+        kinds[f"fedmd votes, {encoder}"] = Kind(partial(_party_votes, _TABLES["laplace"], encoder))
         kinds[f"rknn masked, {encoder}"] = Kind(partial(_votes, MASKED, encoder), "masked")
         for name, shuffled in SHUFFLED.items():
             kinds[f"rknn {name}, {encoder}"] = Kind(partial(_votes, shuffled, encoder), "shuffled")
-        for name, made in TABLES.items():
+        for name, made in _TABLES.items():
             kinds[f"rknn curated {name}, {encoder}"] = Kind(partial(_votes, made, encoder), "curated")
-        for name, noise in SUMS.items():
+        for name, noise in _SUMS.items():
             kinds[f"class sums {name}, {encoder}"] = Kind(partial(_sums, noise, encoder))
             kinds[f"class sums curated {name}, {encoder}"] = Kind(partial(_sums, noise, encoder), "curated")
-        kinds[f"class sums masked, {encoder}"] = Kind(partial(_sums, SHARES, encoder), "masked")
+        kinds[f"class sums masked, {encoder}"] = Kind(partial(_sums, _SHARES, encoder), "masked")
     for kind in ("argmax", "softmax", "logits"):
         kinds[f"fedmd {kind}"] = Kind(partial(_predictions, kind))
     pate = {
-        "lnmax": LNMax(1, QUERIES),
-        "gnmax": GNMax(40, QUERIES),
-        "permute-and-flip": PermuteAndFlip.for_epsilon(1, 2 * QUERIES),
+        "lnmax": LNMax(1, _QUERIES),
+        "gnmax": GNMax(40, _QUERIES),
+        "permute-and-flip": PermuteAndFlip.for_epsilon(1, 2 * _QUERIES),
     }
     for name, votes in pate.items():
         kinds[f"pate {name}"] = Kind(partial(_teacher, votes))
         kinds[f"pate curated {name}"] = Kind(partial(_teacher, votes), "curated")
     return kinds | {
-        "rknn laplace, heights": Kind(partial(_raised_votes, TABLES["laplace"])),
+        "rknn laplace, heights": Kind(partial(_raised_votes, _TABLES["laplace"])),
         "rknn sets response": Kind(
-            partial(_set_votes, GeneralizedRandomizedResponse(QUERIES * (len(CLASSES) + 2), 2, 1), "identity"),
+            partial(_set_votes, GeneralizedRandomizedResponse(_QUERIES * (len(AUDIT_CLASSES) + 2), 2, 1), "identity"),
             sets=True,
         ),
-        "rknn sets curated laplace": Kind(partial(_set_votes, TABLES["laplace"], "identity"), "curated", sets=True),
+        "rknn sets curated laplace": Kind(partial(_set_votes, _TABLES["laplace"], "identity"), "curated", sets=True),
         "rknn sets masked": Kind(partial(_set_votes, MASKED, "identity"), "masked", sets=True),
         "fedmd votes masked": Kind(partial(_party_votes, MASKED, "identity"), "masked"),
-        "fedmd votes curated": Kind(partial(_party_votes, TABLES["laplace"], "identity"), "curated"),
+        "fedmd votes curated": Kind(partial(_party_votes, _TABLES["laplace"], "identity"), "curated"),
         "pate masked": Kind(partial(_teacher, MASKED), "masked"),
         "privatekt": Kind(_labels),
     }

@@ -45,15 +45,15 @@ from tacit.wire import Price, read_receipt
 
 __all__ = ["HalfShare", "Silent", "masked_transcript", "shuffled_transcript", "unmasked", "unmixed"]
 
-VICTIM, HONEST, COLLUDING = "ada", "bob", "eve"
+_VICTIM, HONEST, COLLUDING = "ada", "bob", "eve"
 REQUEST = "audit"
-BOTTOMLESS = 10**12
+_BOTTOMLESS = 10**12
 # One record's vote moves from one cell of a pair to the other.
-MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
-SECRET = b"s" * 32
+_MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
+_SECRET = b"s" * 32
 # Pairs of cells in a batch, and clients: enough that the voters' own part of the flood hides nothing.
 PAIRS = 50
-CLIENTS = 40 * PAIRS
+_CLIENTS = 40 * PAIRS
 
 Wrap = Callable[[MaskedShare], Mechanism[Any, Any]]
 
@@ -90,12 +90,12 @@ def masked_transcript(epsilon: Fraction, packets: bool, wrap: Wrap = lambda shar
     def draw(vote: int, count: int, randomness: Randomness) -> Integers:
         table = np.zeros((count, 2), dtype=np.int64)
         table[:, vote] = 1
-        tables = {VICTIM: table, HONEST: np.zeros_like(table), COLLUDING: np.zeros_like(table)}
+        tables = {_VICTIM: table, HONEST: np.zeros_like(table), COLLUDING: np.zeros_like(table)}
         state = _run(plan, tables, wrap, randomness)
         if not packets:
             return server.result(state, REQUEST, table.shape).value
         price = Price(REQUEST, REQUEST, plan.spend)
-        sent = read_receipt(read_input(state.came["input"][VICTIM], state.session)[1], VICTIM, price)[1]
+        sent = read_receipt(read_input(state.came["input"][_VICTIM], state.session)[1], _VICTIM, price)[1]
         return plan.opened(np.frombuffer(sent, dtype=f"<u{plan.bits // 8}")).reshape(count, 2)
 
     return Target("masked-packets" if packets else "masked-sum", epsilon, Fraction(0), (0, 1), draw)
@@ -107,8 +107,8 @@ def _run(
     """The whole protocol; what the server has seen at its end."""
     identities = {name: SigningIdentity.new() for name in tables}
     publics = {name: each.public for name, each in identities.items()}
-    session = Session("audit", 0, REQUEST, tables[VICTIM].size, plan, publics)
-    ledger = open_ledger("memory:", {name: Ceiling(BOTTOMLESS) for name in tables})
+    session = Session("audit", 0, REQUEST, tables[_VICTIM].size, plan, publics)
+    ledger = open_ledger("memory:", {name: Ceiling(_BOTTOMLESS) for name in tables})
 
     def answer(name: str, share: MaskedShare) -> Release[Any]:
         mechanism = Silent(share) if name == COLLUDING else wrap(share)
@@ -116,7 +116,7 @@ def _run(
         return gate.release(
             Private(tables[name].ravel()),
             lambda: np.zeros_like(tables[name].ravel()),
-            MOVES,
+            _MOVES,
             mechanism,
             "audit",
             REQUEST,
@@ -127,7 +127,7 @@ def _run(
     for name, identity in identities.items():
         holders[name], sent = client.announce(session, name, identity)
         state = server.accept_message(state, name, sent)
-    for step in server.STEPS[1:]:
+    for step in server.SERVER_STEPS[1:]:
         state, inbox = server.close(state)
         for name, payload in inbox.items():
             match step:
@@ -152,7 +152,7 @@ def shuffled_transcript(
     Of every pair of cells one client votes for the first or for the second, and all others vote elsewhere or nowhere.
     A random order of all messages is one of each pair's, independent of the others'. ``make`` is the shuffler.
     """
-    plan = plan_noise_messages(epsilon, delta, cells=2 * PAIRS, participants=CLIENTS, prefer="1/2")
+    plan = plan_noise_messages(epsilon, delta, cells=2 * PAIRS, participants=_CLIENTS, prefer="1/2")
 
     def draw(vote: int, count: int, randomness: Randomness) -> Integers:
         batches = -(-count // PAIRS)
@@ -171,10 +171,10 @@ def _pairs_seen(
     randomness: Randomness,
 ) -> Integers:
     """One batch as the coordinator sees it: a row for every pair of cells."""
-    batch = plan_batch(plan, "audit", 0, REQUEST, (VICTIM, HONEST), public_key(SECRET), CLIENTS, block=1)
-    votes = {VICTIM: 2 * np.arange(PAIRS)[:, None] + vote, HONEST: np.full((CLIENTS - PAIRS, 1), -1)}
+    batch = plan_batch(plan, "audit", 0, REQUEST, (_VICTIM, HONEST), public_key(_SECRET), _CLIENTS, block=1)
+    votes = {_VICTIM: 2 * np.arange(PAIRS)[:, None] + vote, HONEST: np.full((_CLIENTS - PAIRS, 1), -1)}
     handed_in = [Submission(len(rows), _boxes(plan, batch, name, rows, randomness)) for name, rows in votes.items()]
-    messages = np.asarray(read_mixed(make(batch, handed_in).content, batch, SECRET, plan).messages)
+    messages = np.asarray(read_mixed(make(batch, handed_in).content, batch, _SECRET, plan).messages)
     slots = 2 * messages[:, 0] + (messages[:, 1] < 0)
     if order:
         first = np.full((PAIRS, 1), -1, dtype=np.int64)
@@ -188,7 +188,7 @@ def _pairs_seen(
 def _boxes(
     plan: MultiMessageNoise, batch: Batch, node: str, votes: NDArray[Any], randomness: Randomness
 ) -> NDArray[np.uint8]:
-    gate = Gate(open_ledger("memory:", {node: Ceiling(BOTTOMLESS, "1/2")}), node, randomness)
+    gate = Gate(open_ledger("memory:", {node: Ceiling(_BOTTOMLESS, "1/2")}), node, randomness)
     release = gate.release(
         Private(votes),
         lambda: np.zeros_like(votes),

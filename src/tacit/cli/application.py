@@ -22,11 +22,11 @@ from tacit.cli.screen import flowing, transliterate, warnings_aloud
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.version import __version__
 
-__all__ = ["COMMANDS", "Entry", "app", "lazy_group", "main"]
+__all__ = ["COMMANDS", "CommandEntry", "app", "lazy_group", "main"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """A command: where it is found, as ``module:attribute``, what it does in a line, and its own settings."""
 
     place: str
@@ -47,10 +47,10 @@ class Entry:
         return command
 
 
-def lazy_group(entries: dict[str, Entry]) -> type[TyperGroup]:
+def lazy_group(entries: dict[str, CommandEntry]) -> type[TyperGroup]:
     """A group of these commands, in this order.
 
-    >>> group = lazy_group({"plan": Entry("tacit.cli.plan:plan", "Say what to expect.")})(name="tacit")
+    >>> group = lazy_group({"plan": CommandEntry("tacit.cli.plan:plan_command", "Say what to expect.")})(name="tacit")
     >>> group.get_command(None, "plan").get_short_help_str()
     'Say what to expect.'
     """
@@ -87,37 +87,47 @@ WRONG_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ELOOP)
 
 # In the order in which one meets them.
 COMMANDS = {
-    "demo": Entry(
-        "tacit.cli.demo:demo", "Label 500 public digits with what 1,000 private ones know, and train a student."
+    "demo": CommandEntry(
+        "tacit.cli.demo:demo_command", "Label 500 public digits with what 1,000 private ones know, and train a student."
     ),
-    "doctor": Entry("tacit.cli.doctor:doctor", "Say which parts and services are here, and how to get the others."),
-    "plan": Entry("tacit.cli.plan:plan", "Say how many labels will be right, from public figures alone."),
-    "distill": Entry(
-        "tacit.cli.distill:distill", "Label public samples with what private records know, and train a student on them."
+    "doctor": CommandEntry(
+        "tacit.cli.doctor:doctor_command", "Say which parts and services are here, and how to get the others."
     ),
-    "show": Entry("tacit.cli.runs:show", "Say what a saved run is: what was labeled, by what, and what is guaranteed."),
-    "report": Entry(
-        "tacit.cli.runs:report", "Write a run as one page for a person: the privacy statement first, in plain words."
+    "plan": CommandEntry(
+        "tacit.cli.plan:plan_command", "Say how many labels will be right, from public figures alone."
     ),
-    "predict": Entry("tacit.cli.runs:predict", "Let a saved student label the samples of a file."),
-    "export": Entry("tacit.cli.runs:export", "Take a student, or the labels, elsewhere."),
-    "ledger": Entry(
-        "tacit.cli.ledger:app",
+    "distill": CommandEntry(
+        "tacit.cli.distill:distill_command",
+        "Label public samples with what private records know, and train a student on them.",
+    ),
+    "show": CommandEntry(
+        "tacit.cli.runs:show_command", "Say what a saved run is: what was labeled, by what, and what is guaranteed."
+    ),
+    "report": CommandEntry(
+        "tacit.cli.runs:report_command",
+        "Write a run as one page for a person: the privacy statement first, in plain words.",
+    ),
+    "predict": CommandEntry("tacit.cli.runs:predict_command", "Let a saved student label the samples of a file."),
+    "export": CommandEntry("tacit.cli.runs:export_command", "Take a student, or the labels, elsewhere."),
+    "ledger": CommandEntry(
+        "tacit.cli.ledger:ledger_app",
         "Budgets that survive runs: accounts that pay for releases, up to a ceiling that no job can raise.",
     ),
-    "federation": Entry(
-        "tacit.cli.federation:app",
+    "federation": CommandEntry(
+        "tacit.cli.federation:federation_app",
         "Distill over a federation: each node keeps its records, its policy and its ledger to itself.",
     ),
-    "audit": Entry(
-        "tacit.cli.audit:audit", "Estimate from samples what a mechanism gives away, and compare it with its claim."
+    "audit": CommandEntry(
+        "tacit.cli.audit:audit_command",
+        "Estimate from samples what a mechanism gives away, and compare it with its claim.",
     ),
     # All that follows is the experiments' own, their help too.
-    "bench": Entry(
-        "tacit.cli.demo:bench", "Repeat the experiments of the papers and of the documentation; in a checkout only.",
+    "bench": CommandEntry(
+        "tacit.cli.demo:bench_command",
+        "Repeat the experiments of the papers and of the documentation; in a checkout only.",
         {"add_help_option": False, "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}},
     ),
-}  # fmt: skip
+}
 
 app = typer.Typer(
     name="tacit",

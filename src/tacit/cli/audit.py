@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tacit.audit.mutants import Mutant
     from tacit.mechanisms.auditing import Check
 
-__all__ = ["audit"]
+__all__ = ["audit_command"]
 
 PROTOCOL = "protocol"
 
 
-def audit(
+def audit_command(
     mechanism: str | None = typer.Argument(
         None, help="A mechanism or a mutant of the lists above, or 'all'.", show_default=False
     ),
@@ -120,7 +120,7 @@ def _chosen(
     mechanism: str | None, mutants: bool, epsilon: Fraction, delta: Fraction
 ) -> tuple[list[Check], list[Mutant]]:
     """What is audited under this name, and the mutants that must be caught beside it."""
-    from tacit.audit.auditor import MECHANISMS, PROTOCOLS, runnable
+    from tacit.audit.auditor import AUDITABLE, PROTOCOLS, runnable
     from tacit.audit.mutants import MUTANTS
     from tacit.core.errors import nearest
 
@@ -130,23 +130,23 @@ def _chosen(
         if mutants:
             raise InvalidInput(f"{mechanism} is a mutant itself: leave out --mutants, or name a mechanism")
         return [MUTANTS[mechanism].check(epsilon, delta)], []
-    if mechanism != "all" and mechanism not in MECHANISMS:
-        near = nearest(mechanism, ["all", PROTOCOL, *MECHANISMS, *MUTANTS])
+    if mechanism != "all" and mechanism not in AUDITABLE:
+        near = nearest(mechanism, ["all", PROTOCOL, *AUDITABLE, *MUTANTS])
         guess = f" (did you mean {near}?)" if near else ""
         raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known()}")
-    names = [name for name in MECHANISMS if runnable(name)] if mechanism == "all" else [mechanism]
+    names = [name for name in AUDITABLE if runnable(name)] if mechanism == "all" else [mechanism]
     if len(left := set(PROTOCOLS) - set(names)) and mechanism == "all":
         console.print(f"left out, for want of tacit[federated]: {', '.join(sorted(left))}")
-    checks = [check for name in names for check in MECHANISMS[name](epsilon, delta)]
+    checks = [check for name in names for check in AUDITABLE[name](epsilon, delta)]
     return checks, [each for each in MUTANTS.values() if mutants and each.mechanism in names]
 
 
 def _known() -> str:
-    from tacit.audit.auditor import MECHANISMS
+    from tacit.audit.auditor import AUDITABLE
     from tacit.audit.mutants import MUTANTS
 
     return (
-        f"choose one of {', '.join(sorted(MECHANISMS))}, or all of them: all, or a mutant: {', '.join(MUTANTS)}, "
+        f"choose one of {', '.join(sorted(AUDITABLE))}, or all of them: all, or a mutant: {', '.join(MUTANTS)}, "
         f"or what an asker sees beside releases: {PROTOCOL}"
     )
 
@@ -157,10 +157,10 @@ def _audit_protocol(questions: int) -> None:
 
     if not runnable("masked-sum"):
         raise InvalidInput("the protocol has keys and ciphers: pip install 'tacit[federated]'")
-    from tacit.audit.protocol import DOORS, SETTINGS, play
+    from tacit.audit.protocol import AUDITED_ACCOUNTS, DOORS, play
     from tacit.core.randomness import SystemRandomness
 
-    with _quiet(), counting(questions * len(DOORS) * len(SETTINGS), "asking") as tell:
+    with _quiet(), counting(questions * len(DOORS) * len(AUDITED_ACCOUNTS), "asking") as tell:
         rows = play(questions, SystemRandomness(), tell)
     shown = []
     for row in rows:

@@ -16,10 +16,10 @@ from tacit.cli.screen import console, counting, show_claim, show_plan, write_run
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import decimal
 
-__all__ = ["bench", "demo"]
+__all__ = ["bench_command", "demo_command"]
 
 
-def demo(
+def demo_command(
     epsilon: float = typer.Option(1.0, help="The privacy budget: smaller is more private."),
     runs: int = typer.Option(1, min=1, help="Repeat the private part and show mean and spread."),
     seed: int | None = typer.Option(None, help="Replayable noise: a simulation, without a guarantee."),
@@ -126,7 +126,7 @@ def _free(folder: Path) -> Path:
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 
-def bench(context: typer.Context) -> None:
+def bench_command(context: typer.Context) -> None:
     """Repeat the experiments of the papers and of the documentation; in a checkout only.
 
     Example: tacit bench rknn --help

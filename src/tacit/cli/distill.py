@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from rich.markup import escape
 from rich.text import Text
 
-from tacit.cli.inputs import Inputs, digest, read_inputs, rehearse, require_account
+from tacit.cli.inputs import RunInputs, inputs_digest, read_inputs, rehearse, require_account
 from tacit.cli.method_options import flags, read_options, renamed_flags, with_options
 from tacit.cli.request import RunRequest, requested, require_place
 from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, tolerate_broken_pipe, write_run
@@ -25,7 +25,7 @@ from tacit.methods.registry import AUTO, METHODS, automatic, method_named
 if TYPE_CHECKING:
     from tacit.runs.run import Run
 
-__all__ = ["distill"]
+__all__ = ["distill_command"]
 
 # Public samples that PrivateKT's model looks at in a round: enough to find some that it is unsure of.
 POOL = 2000
@@ -33,7 +33,7 @@ POOL = 2000
 
 
 @with_options
-def distill(
+def distill_command(
     context: typer.Context,
     private: Path = typer.Option(
         ...,
@@ -146,8 +146,8 @@ def distill(
     if chosen == "privatekt":
         settings = _bounded(settings)
     decides = {
-        "--private": digest(inputs.private),
-        "--public": digest(inputs.public),
+        "--private": inputs_digest(inputs.private),
+        "--public": inputs_digest(inputs.public),
         "--classes": repr(None if classes is None else inputs.classes.tolist()),
         "--ledger": repr(None if ledger is None else str(ledger.resolve())),
     }
@@ -183,7 +183,7 @@ def _left(out: Path) -> bool:
 def _run(
     method: str,
     settings: Any,  # noqa: ANN401
-    inputs: Inputs,
+    inputs: RunInputs,
     out: Path,
     decides: Mapping[str, str],
     common: Mapping[str, Any],

@@ -17,7 +17,7 @@ from rich.text import Text
 from tacit.cli.screen import show_rows
 from tacit.version import __version__
 
-__all__ = ["Finding", "doctor", "findings"]
+__all__ = ["PartFinding", "doctor_command", "part_findings"]
 
 # What each extra is for; what it needs is read from the installed package.
 EXTRAS = {
@@ -40,7 +40,7 @@ EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
 @dataclass(frozen=True)
-class Finding:
+class PartFinding:
     """One thing that was looked at: ``here``, ``missing`` (an option that is not installed) or ``wrong``."""
 
     what: str
@@ -49,7 +49,7 @@ class Finding:
     said: str
 
 
-def doctor(as_json: bool = typer.Option(False, "--json", help="Print what was found as JSON.")) -> None:
+def doctor_command(as_json: bool = typer.Option(False, "--json", help="Print what was found as JSON.")) -> None:
     """Say which parts and services are here, and how to get the others.
 
     Looks at the core, at every extra and its packages, at the demo's data, at the source of randomness, at the folder
@@ -58,7 +58,7 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Print what was fo
 
     Example: tacit doctor
     """
-    found = findings()
+    found = part_findings()
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in found], indent=2))
     else:
@@ -72,10 +72,10 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Print what was fo
         raise typer.Exit(1)
 
 
-def findings() -> list[Finding]:
+def part_findings() -> list[PartFinding]:
     """All that can be told without importing a part or opening a connection.
 
-    >>> [each.what for each in findings()][:2]
+    >>> [each.what for each in part_findings()][:2]
     ['python', 'core']
     """
     needs = _needs()
@@ -103,7 +103,7 @@ def _needs() -> dict[str, list[str]]:
     return found
 
 
-def _packages(what: str, kind: str, said: str, names: list[str]) -> Finding:
+def _packages(what: str, kind: str, said: str, names: list[str]) -> PartFinding:
     versions, missing = [], []
     for name in sorted(set(names)):
         try:
@@ -111,76 +111,78 @@ def _packages(what: str, kind: str, said: str, names: list[str]) -> Finding:
         except metadata.PackageNotFoundError:
             missing.append(name)
     if not names:
-        return Finding(what, kind, "missing", f"{said}; this installation of Tacit does not know it")
+        return PartFinding(what, kind, "missing", f"{said}; this installation of Tacit does not know it")
     if not missing:
-        return Finding(what, kind, "here", f"{said}: {', '.join(versions)}")
+        return PartFinding(what, kind, "here", f"{said}: {', '.join(versions)}")
     get = "pip install tacit" if kind == "core" else f"pip install 'tacit[{what}]'"
     state = "wrong" if kind == "core" else "missing"
-    return Finding(what, kind, state, f"{said}; not installed: {', '.join(missing)}. Get it by {get}")
+    return PartFinding(what, kind, state, f"{said}; not installed: {', '.join(missing)}. Get it by {get}")
 
 
-def _python() -> Finding:
+def _python() -> PartFinding:
     said = f"Python {sys.version.split()[0]}, tacit {__version__}"
     if sys.version_info >= PYTHON:
-        return Finding("python", "core", "here", said)
-    return Finding("python", "core", "wrong", f"{said}; Tacit needs Python {PYTHON[0]}.{PYTHON[1]} or newer")
+        return PartFinding("python", "core", "here", said)
+    return PartFinding("python", "core", "wrong", f"{said}; Tacit needs Python {PYTHON[0]}.{PYTHON[1]} or newer")
 
 
-def _digits() -> Finding:
+def _digits() -> PartFinding:
     try:
         there = any(file.name == "digits.csv.gz" for file in metadata.files("scikit-learn") or [])
     except metadata.PackageNotFoundError:
         there = False
     if there:
-        return Finding("digits", "data", "here", "the demo's data, which come with scikit-learn")
-    return Finding("digits", "data", "wrong", "the demo's data are not among scikit-learn's files; install it again")
+        return PartFinding("digits", "data", "here", "the demo's data, which come with scikit-learn")
+    return PartFinding(
+        "digits", "data", "wrong", "the demo's data are not among scikit-learn's files; install it again"
+    )
 
 
-def _benchmarks() -> Finding:
+def _benchmarks() -> PartFinding:
     from tacit.cli.demo import BENCHMARKS
 
     if (BENCHMARKS / "experiments").is_dir():
-        return Finding("benchmarks", "data", "here", "the experiments, which 'tacit bench' runs")
-    return Finding("benchmarks", "data", "missing", "the experiments are in a checkout of Tacit's sources")
+        return PartFinding("benchmarks", "data", "here", "the experiments, which 'tacit bench' runs")
+    return PartFinding("benchmarks", "data", "missing", "the experiments are in a checkout of Tacit's sources")
 
 
-def _randomness() -> Finding:
+def _randomness() -> PartFinding:
     from tacit.core.randomness import SystemRandomness
 
     try:
         SystemRandomness().words(1)
     except (OSError, NotImplementedError) as error:
-        return Finding("randomness", "service", "wrong", f"the system's generator does not answer ({error})")
-    return Finding("randomness", "service", "here", "the system's cryptographic generator answers")
+        return PartFinding("randomness", "service", "wrong", f"the system's generator does not answer ({error})")
+    return PartFinding("randomness", "service", "here", "the system's cryptographic generator answers")
 
 
-def _state() -> Finding:
+def _state() -> PartFinding:
     from tacit.core.errors import TacitError
     from tacit.ledger.heads import state_folder
 
     try:
         place = state_folder()
     except TacitError as error:
-        return Finding("state", "service", "wrong", str(error)[:200])
+        return PartFinding("state", "service", "wrong", str(error)[:200])
     there = next(each for each in (place, *place.parents) if each.exists())
     if _writable(there):
-        return Finding("state", "service", "here", f"ledgers keep their heads in {place} (TACIT_STATE)")
-    return Finding("state", "service", "wrong", f"{there} cannot be written to; choose a folder by TACIT_STATE")
+        return PartFinding("state", "service", "here", f"ledgers keep their heads in {place} (TACIT_STATE)")
+    return PartFinding("state", "service", "wrong", f"{there} cannot be written to; choose a folder by TACIT_STATE")
 
 
 def _writable(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-def _space() -> Finding:
+def _space() -> PartFinding:
     free = shutil.disk_usage(Path.cwd()).free
     said = f"{free / 2**30:.1f} GiB free in this folder"
-    return Finding("space", "service", "here" if free >= LEAST_SPACE else "wrong", said)
+    return PartFinding("space", "service", "here" if free >= LEAST_SPACE else "wrong", said)
 
 
-def _program(what: str, names: tuple[str, ...], said: str) -> Finding:
+def _program(what: str, names: tuple[str, ...], said: str) -> PartFinding:
     beside = Path(sys.executable).parent
     found = [name for name in names if shutil.which(name) or (beside / name).exists()]
     if found:
-        return Finding(what, "service", "here", f"{said}: {', '.join(found)}")
-    return Finding(what, "service", "missing", f"{said}; not found: {', '.join(names)}")
+        return PartFinding(what, "service", "here", f"{said}: {', '.join(found)}")
+    return PartFinding(what, "service", "missing", f"{said}; not found: {', '.join(names)}")

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from tacit.cli.federation_check import check
-from tacit.cli.federation_demo import demo
-from tacit.cli.federation_setup import app as nodes
+from tacit.cli.federation_check import check_command
+from tacit.cli.federation_demo import federation_demo_command
 from tacit.cli.federation_setup import approve
+from tacit.cli.federation_setup import nodes_app as nodes
 from tacit.cli.screen import console, flowing, show_claim, show_rows
 from tacit.core.errors import InvalidInput, TacitError
 
 if TYPE_CHECKING:
     from tacit.federation.settings import ServiceConfig
 
-__all__ = ["app"]
+__all__ = ["federation_app"]
 
-app = typer.Typer(
+federation_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help=flowing("""Distill over a federation: each node keeps its records, its policy and its ledger to itself.
@@ -33,13 +33,13 @@ own policy does not allow; nothing a job says can change that.
 
 Start with [bold]tacit federation demo[/bold]: a coordinator and four nodes on this machine."""),
 )
-app.command(help=flowing(demo.__doc__ or ""))(demo)
-app.command(help=flowing(check.__doc__ or ""))(check)
-app.add_typer(nodes, name="nodes")
-app.command(help=flowing(approve.__doc__ or ""))(approve)
+federation_app.command("demo", help=flowing(federation_demo_command.__doc__ or ""))(federation_demo_command)
+federation_app.command("check", help=flowing(check_command.__doc__ or ""))(check_command)
+federation_app.add_typer(nodes, name="nodes")
+federation_app.command(help=flowing(approve.__doc__ or ""))(approve)
 
 
-@app.command(
+@federation_app.command(
     help=flowing("""Make keys, certificates and files to fill in: for a coordinator, or with --node for a node.
 
 At the coordinator: tacit federation init hub --host hub.example.org. It makes an authority of the federation's own.
@@ -81,7 +81,7 @@ def init(
         console.print(Text.assemble(("made", "bold"), f"  {file}"), soft_wrap=True)
 
 
-@app.command(
+@federation_app.command(
     help=flowing("""Run a node in the foreground, until it is stopped.
 
 The ledger is made from the policy at the first start; a policy that changed is applied. What the node tells its
@@ -125,7 +125,7 @@ def node(file: Path = typer.Argument(..., help="The node's file.", show_default=
         raise TacitError(f"the node ended. The end of its log:\n{last_lines(state / 'node.log')}")
 
 
-@app.command(
+@federation_app.command(
     help=flowing("""Run a job: serve the nodes, ask them, label the public samples and train a student.
 
 The nodes are those that the folder lists (tacit federation nodes list), and nobody else is let in. A coordinator that
@@ -182,7 +182,7 @@ def coordinator(
     console.print(Text.assemble(("written", "bold"), f"  {work.out}"), soft_wrap=True)
 
 
-@app.command(
+@federation_app.command(
     help=flowing("""Run a shuffler in the foreground: it mixes what nodes hand in, and can read none of it.
 
 Whoever runs it must not work together with the coordinator. Example: tacit federation shuffler mixing/shuffler.toml""")
@@ -196,7 +196,7 @@ def shuffler(file: Path = typer.Argument(..., help="The shuffler's file.", show_
     serve(config, open_shuffler(*config.store), _say)
 
 
-@app.command(
+@federation_app.command(
     help=flowing("""Run a curator in the foreground: it is trusted with the nodes' counts, and lets out noisy sums only.
 
 Its ledger is made from policy.toml beside its file at the first start. Example: tacit federation curator
@@ -220,7 +220,7 @@ def curator(file: Path = typer.Argument(..., help="The curator's file.", show_de
         serve(config, open_curator(*config.store, made), _say)
 
 
-@app.command(
+@federation_app.command(
     help=flowing("""What a node has spent and has left, or how far a coordinator's job is. Reading changes nothing.
 
 Example: tacit federation status here/node.toml, or tacit federation status hub/job.toml""")

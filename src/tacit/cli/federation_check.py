@@ -13,9 +13,9 @@ from rich.text import Text
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput, TacitError
 
-__all__ = ["CheckFinding", "check", "findings"]
+__all__ = ["CheckFinding", "check_command", "check_findings"]
 
-MARKS = {"fine": ("ok", "green"), "soon": ("warning", "bold yellow"), "wrong": ("failed", "bold red")}
+_MARKS = {"fine": ("ok", "green"), "soon": ("warning", "bold yellow"), "wrong": ("failed", "bold red")}
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class CheckFinding:
     words: str
 
 
-def check(file: Path = typer.Argument(..., help="A node's, a job's or a service's file.", show_default=False)) -> None:
+def check_command(
+    file: Path = typer.Argument(..., help="A node's, a job's or a service's file.", show_default=False),
+) -> None:
     """Test a node's, a job's, a shuffler's or a curator's file before it is used. Nothing is changed, spent or sent.
 
     It looks at the files that it names, the policy, the ledger, keys and certificates with the time they have left,
@@ -37,15 +39,15 @@ def check(file: Path = typer.Argument(..., help="A node's, a job's or a service'
     Example: tacit federation check here/node.toml
     """
     failed = 0
-    for found in findings(file):
-        word, style = MARKS[found.state]
+    for found in check_findings(file):
+        word, style = _MARKS[found.state]
         failed += found.state == "wrong"
         console.print(Text.assemble((f"{word:8}", style), f"{found.what}: {found.words}"), soft_wrap=True)
     if failed:
         raise TacitError(f"{failed} check{'' if failed == 1 else 's'} failed")
 
 
-def findings(file: Path) -> Iterator[CheckFinding]:
+def check_findings(file: Path) -> Iterator[CheckFinding]:
     """The checks of a file one after the other; a file that cannot be read at all is wrong use."""
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from tacit.federation.processes import Processes
     from tacit.federation.settings import NodeFile
 
-__all__ = ["demo"]
+__all__ = ["federation_demo_command"]
 
-NAMES = ("east", "north", "south", "west")
+_NAMES = ("east", "north", "south", "west")
 KILLED = "west"
 # How often a folder is removed that comes back, and how long each time is waited for that.
-REMOVALS, PAUSE = 20, 0.3
-MECHANISMS = {"local": "DiscreteLaplaceNoise", "masked": "DistributedLaplace", "shuffle": "Shuffled"}
-POLICY = """\
+REMOVALS, _PAUSE = 20, 0.3
+_MECHANISMS = {"local": "DiscreteLaplaceNoise", "masked": "DistributedLaplace", "shuffle": "Shuffled"}
+_POLICY = """\
 [accounts.{name}]
 epsilon = {ceiling}
 delta = 2e-5
@@ -74,7 +74,7 @@ grace = 5
 patience = 600
 out = "run"
 """
-SETTINGS = {
+_SETTINGS = {
     "local": 'trust = "local"\n',
     "masked": 'trust = "masked"\npeers = "peers.toml"\n',
     "shuffle": 'trust = "shuffle"\ndelta = 1e-5\nmechanism = "one message"\nqueries = 12\n'
@@ -82,7 +82,7 @@ SETTINGS = {
 }
 
 
-def demo(
+def federation_demo_command(
     epsilon: float = typer.Option(1.0, help="What each node spends: smaller is more private."),
     trust: str = typer.Option("shuffle", help="shuffle (with a shuffler), masked (sums under masks), or local."),
     kill: bool = typer.Option(True, help="Kill one node in the middle of the round."),
@@ -100,8 +100,8 @@ def demo(
     from tacit.federation.processes import ended_by_signals
 
     require_version()
-    if trust not in MECHANISMS:
-        raise InvalidInput(f"trust must be one of {', '.join(MECHANISMS)}, got {trust!r}")
+    if trust not in _MECHANISMS:
+        raise InvalidInput(f"trust must be one of {', '.join(_MECHANISMS)}, got {trust!r}")
     if folder is not None and folder.exists():
         raise InvalidInput(f"{folder}: exists already; choose another folder")
     place = _passing_folder() if folder is None else nullcontext(str(folder))
@@ -122,7 +122,7 @@ def _passing_folder() -> Iterator[str]:
         for _ in range(REMOVALS):
             lively = end_within(home)
             shutil.rmtree(home, ignore_errors=True)
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
             if not lively and not Path(home).exists():
                 break
 
@@ -147,7 +147,7 @@ def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
             processes.start("shuffler", command, dict(os.environ))
         console.print(f"[bold]starting[/bold]   the coordinator at 127.0.0.1:{port}, over TLS")
         with linked(processes, hub, hub / "state", "127.0.0.1", port) as control:
-            console.print(f"[bold]starting[/bold]   nodes {', '.join(NAMES)}; only registered keys are let in")
+            console.print(f"[bold]starting[/bold]   nodes {', '.join(_NAMES)}; only registered keys are let in")
             for name, (file, settings) in files.items():
                 assert settings.link is not None
                 processes.start(name, *node_command(file, settings.link, file.parent / "state", free_port()))
@@ -180,23 +180,23 @@ def _files(
     classes = [str(name) for name in parts.classes]
     new_coordinator(hub, [])
     np.savez(hub / "public.npz", X=parts.public_samples)
-    job = JOB.format(classes=classes, epsilon=epsilon) + SETTINGS[trust].format(service=service)
+    job = JOB.format(classes=classes, epsilon=epsilon) + _SETTINGS[trust].format(service=service)
     (hub / "job.toml").write_text(job.replace("'", '"'), encoding="utf-8")
     link = f'\n[shuffler]\naddress = "{service}"\nauthority = "../mixing/authority.pem"\n' if trust == "shuffle" else ""
     found = {}
-    for name, rows in zip(NAMES, np.array_split(np.arange(len(parts.private_labels)), len(NAMES)), strict=True):
+    for name, rows in zip(_NAMES, np.array_split(np.arange(len(parts.private_labels)), len(_NAMES)), strict=True):
         own = home / name
         new_node(own, name, address, hub / "authority.pem")
         (hub / "nodes" / f"{name}.pub").write_bytes((own / f"{name}.pub").read_bytes())
         np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
-        policy = POLICY.format(name=name, ceiling=2 * epsilon, mechanism=MECHANISMS[trust])
+        policy = _POLICY.format(name=name, ceiling=2 * epsilon, mechanism=_MECHANISMS[trust])
         (own / "policy.toml").write_text(policy, encoding="utf-8")
         text = NODE.format(name=name, address=address, classes=classes, shuffler=link).replace("'", '"')
         (own / "node.toml").write_text(text, encoding="utf-8")
         settings = read_node_file(own / "node.toml")
         prepare_ledger(settings)
         found[name] = (own / "node.toml", settings)
-    peers = "".join((home / name / f"{name}.id").read_text(encoding="ascii") for name in NAMES)
+    peers = "".join((home / name / f"{name}.id").read_text(encoding="ascii") for name in _NAMES)
     (hub / "peers.toml").write_text(peers, encoding="ascii")
     if trust == "shuffle":
         new_service(
@@ -240,7 +240,7 @@ class _State:
             f"{mixed}{time.monotonic() - self._began:.0f} s",
             caption=Text(self._message),
         )  # fmt: skip
-        for name in NAMES:
+        for name in _NAMES:
             alive = self._processes.alive(name)
             process = Text("running", "green") if alive else Text("killed", "red")
             table.add_row(name, process, self._did(name), self._left(name))

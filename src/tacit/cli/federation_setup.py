@@ -17,13 +17,13 @@ from rich.text import Text
 from tacit.cli.federation_watch import running
 from tacit.cli.screen import console, flowing, show_rows
 from tacit.core.errors import InvalidInput
-from tacit.federation.settings import NAME, NODE_EXAMPLE
+from tacit.federation.settings import NODE_EXAMPLE, NODE_NAME
 from tacit.ledger.policy_file import RULES_EXAMPLE
 from tacit.runs.federation import JOB_EXAMPLE
 
-__all__ = ["app", "approve", "listening_address", "new_coordinator", "new_node", "new_service"]
+__all__ = ["approve", "listening_address", "new_coordinator", "new_node", "new_service", "nodes_app"]
 
-POLICY = """\
+_POLICY = """\
 [accounts."{name}"]
 epsilon = 1.0               # the most that may ever be spent; no job can raise it
 delta = 0.0
@@ -102,7 +102,7 @@ def new_service(
         sealing = SigningIdentity.new()
         sealing.write(folder / "sealing.key")
         (folder / "curator.key.pub").write_text(public_key(sealing.secret).hex() + "\n", encoding="ascii")
-        (folder / "policy.toml").write_text(POLICY.format(name="curator"), encoding="utf-8")
+        (folder / "policy.toml").write_text(_POLICY.format(name="curator"), encoding="utf-8")
         lines += ['sealing = "sealing.key"', 'ledger = "curator.ledger"', 'account = "curator"']
         lines += ["node_records = 10000000   # the most records that one node may have: no table may count more"]
         made += [folder / "curator.key.pub", folder / "policy.toml"]
@@ -115,7 +115,7 @@ def new_node(folder: Path, name: str, address: str, authority: Path) -> list[Pat
     """A node's folder: its own key, the authority's certificate, and its node and policy files to fill in."""
     from tacit.federation.certificates import make_node_key
 
-    if not re.fullmatch(NAME, name):
+    if not re.fullmatch(NODE_NAME, name):
         raise InvalidInput(f"a node's name has letters, digits, spaces and . _ - and at most 64 of them, got {name!r}")
     if not re.fullmatch(r"\S+:\d{1,5}", address):
         raise InvalidInput(
@@ -136,7 +136,7 @@ def new_node(folder: Path, name: str, address: str, authority: Path) -> list[Pat
         shutil.copyfile(authority, folder / "authority.pem")
     text = NODE_EXAMPLE.replace("north", name).replace("coordinator.example.org:9092", address)
     (folder / "node.toml").write_text(text, encoding="utf-8")
-    (folder / "policy.toml").write_text(POLICY.format(name=name) + RULES_EXAMPLE, encoding="utf-8")
+    (folder / "policy.toml").write_text(_POLICY.format(name=name) + RULES_EXAMPLE, encoding="utf-8")
     return [folder / f"{name}.pub", folder / f"{name}.id", folder / "node.toml", folder / "policy.toml"]
 
 
@@ -159,7 +159,7 @@ def _make(folder: Path) -> None:
         raise InvalidInput(f"{folder}: cannot be made ({error.strerror})") from None
 
 
-app = typer.Typer(
+nodes_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help=flowing("""Who belongs to a federation, and its keys and certificates.
@@ -171,7 +171,9 @@ SERVERS = ("coordinator", "shuffler", "curator")
 FOLDER = typer.Argument(..., help="The coordinator's folder.", show_default=False)
 
 
-@app.command("list", help=flowing("Show who is let in, who was removed, and until when the certificates are valid."))
+@nodes_app.command(
+    "list", help=flowing("Show who is let in, who was removed, and until when the certificates are valid.")
+)
 def list_nodes(folder: Path = FOLDER) -> None:
     """Show who is let in."""
     from tacit.federation.certificates import read_validity
@@ -195,7 +197,7 @@ def list_nodes(folder: Path = FOLDER) -> None:
             _warn(f"{trouble}; renew it with `tacit federation nodes renew {folder}{_authority(name)}`")
 
 
-@app.command(
+@nodes_app.command(
     help=flowing("""Let a node in, under the name of its file.
 
 Example: tacit federation nodes add hub north.pub --identity north.id""")
@@ -212,7 +214,7 @@ def add(
     _say(f"{member.name} is let in {_when(folder)}; its key is {member.fingerprint}")
 
 
-@app.command(
+@nodes_app.command(
     help=flowing("""Let a node in no more. Its key is kept in nodes/removed, and is not let in again.
 
 Example: tacit federation nodes remove hub north""")
@@ -229,7 +231,7 @@ def remove(
     _say(f"a shuffler or a curator has a list of its own: its operator takes {member.name} out of its file")
 
 
-@app.command(
+@nodes_app.command(
     help=flowing("""Renew certificates or a key.
 
 In a coordinator's, a shuffler's or a curator's folder: its certificate, for the same key and names; with --authority

@@ -26,14 +26,14 @@ __all__ = [
     "watched",
 ]  # fmt: skip
 
-log = logging.getLogger("tacit.federation")
+_log = logging.getLogger("tacit.federation")
 
 APP = Path(__file__).parent / "flower_app"
 LOCK = "coordinator.lock"
 START = 300.0
-PAUSE = 0.3
+_PAUSE = 0.3
 # Seconds between two looks of a node at its coordinator.
-LOOK = 600.0
+_LOOK = 600.0
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def linked(processes: Processes, keys: Path, state: Path, host: str, port: int) 
         try:
             _wait(control, processes)
             new, gone = control.let_in(listed)
-            log.info("let in: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "nobody")
+            _log.info("let in: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "nobody")
             for name in gone:
                 renewed = any(each.name == name for each in listed)
                 _say(f"{f'an old key of {name}' if renewed else name} is not listed any more, and is not let in")
@@ -105,12 +105,12 @@ def reminded_node(link: Link, file: Path) -> Reminder:
         said = [found.trouble, shown, clock and f"{link.address}: {clock}"]
         return [*expiry_warnings([link.authority]), *(each for each in said if each)]
 
-    return Reminder(find, _say, every=LOOK)
+    return Reminder(find, _say, every=_LOOK)
 
 
 def _say(words: str) -> None:
     """To the screen and to the log."""
-    log.warning("%s", words)
+    _log.warning("%s", words)
     console.print(Text.assemble(("warning", "bold yellow"), f"  {words}"), soft_wrap=True)
 
 
@@ -166,7 +166,7 @@ def watched(
             raise TacitError(_died(processes, "the run did not begin"))
         if not processes.alive("link"):
             raise TacitError(_died(processes, "the SuperLink died"))
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)
 
 
 def _written(job: FederationJob) -> float:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tacit.datasets.image_files import ImageFiles
     from tacit.datasets.table import Table
 
-__all__ = ["Inputs", "digest", "read_inputs", "rehearse", "require_account"]
+__all__ = ["RunInputs", "inputs_digest", "read_inputs", "rehearse", "require_account"]
 
 
 @dataclass(frozen=True)
-class Inputs:
+class RunInputs:
     """What the two files hold: samples as they were found, labels, owners, and the names of the classes."""
 
     private: Frame | Table | ImageFiles
@@ -50,7 +50,7 @@ def read_inputs(
     classes: str | None,
     public_label: str | None = None,
     mixed: bool = False,
-) -> Inputs:
+) -> RunInputs:
     """What the private and the public file hold, with the same columns, and the names of the classes.
 
     ``owner`` is the private file's column that says whose a record is. Every label must be one of the classes, which
@@ -85,7 +85,7 @@ def read_inputs(
     assert found.labels is not None
     names = np.unique(found.labels) if classes is None else np.array(read_classes(classes))
     class_indices(found.labels, names, str(private), found.rows, label)
-    return Inputs(found, opened, found.labels, names)
+    return RunInputs(found, opened, found.labels, names)
 
 
 def _samples(found: Frame | Table | ImageFiles) -> Any:  # noqa: ANN401
@@ -94,12 +94,12 @@ def _samples(found: Frame | Table | ImageFiles) -> Any:  # noqa: ANN401
     return found.frame if isinstance(found, Table) else found
 
 
-def digest(data: Frame | Table | ImageFiles) -> str:
+def inputs_digest(data: Frame | Table | ImageFiles) -> str:
     """A name for what a file holds: it changes with any of its columns, values, labels or persons.
 
     >>> from tacit.datasets.table import Table
     >>> first, other = (Table("a.csv", ("x",), np.array([[value]])) for value in (1.0, 2.0))
-    >>> digest(first) == digest(first), digest(first) == digest(other)
+    >>> inputs_digest(first) == inputs_digest(first), inputs_digest(first) == inputs_digest(other)
     (True, False)
     """
     from tacit.datasets.image_files import ImageFiles
@@ -160,7 +160,7 @@ def require_account(
 
 def rehearse(
     settings: Any,  # noqa: ANN401
-    inputs: Inputs,
+    inputs: RunInputs,
     request: RunRequest,
     common: Mapping[str, Any],
     account: str | None,

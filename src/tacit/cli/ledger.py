@@ -20,9 +20,9 @@ from tacit.ledger.policy_file import POLICY_EXAMPLE
 from tacit.ledger.sqlite import SqliteLedger, migrate, vacant
 from tacit.ledger.verify import acceptances, export_to, lines, verify
 
-__all__ = ["app"]
+__all__ = ["ledger_app"]
 
-app = typer.Typer(
+ledger_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="""Budgets that survive runs: accounts that pay for releases, up to a ceiling that no job can raise.
@@ -34,7 +34,7 @@ before it is drawn. A retried request gets the release it paid for and pays noth
 LEDGER = typer.Argument(..., help="The ledger file.", show_default=False)
 
 
-@app.command(
+@ledger_app.command(
     "open",
     help=f"""Create a ledger from the operator's policy, or apply a changed policy to one that exists.
 
@@ -52,7 +52,7 @@ ledger of an earlier format is verified and converted.
 
 Example: tacit ledger open site.ledger --policy policy.toml""",
 )
-def open_ledger(
+def open_ledger_command(
     ledger: Path = LEDGER,
     policy: Path = typer.Option(..., "--policy", help="The policy, a TOML file.", show_default=False),
 ) -> None:
@@ -69,7 +69,7 @@ def open_ledger(
         _show_changes([(account, None, ceiling) for account, ceiling in ceilings.items()])
 
 
-@app.command(
+@ledger_app.command(
     "show",
     help="""What each account may spend, has spent and has left, and by which accountant.
 
@@ -77,7 +77,7 @@ With an account's name, its payments too. Reading changes nothing and costs noth
 
 Example: tacit ledger show site.ledger clinic""",
 )
-def show(
+def show_ledger(
     ledger: Path = LEDGER,
     account: str | None = typer.Argument(None, help="Only this account, with its payments.", show_default=False),
 ) -> None:
@@ -97,7 +97,7 @@ def show(
         show_rows(columns, rows, folding=("account", "accountant"))
 
 
-@app.command(
+@ledger_app.command(
     "verify",
     help="""Check that no entry was edited, removed, reordered or inserted, from the first to the last.
 
@@ -129,7 +129,7 @@ def verify_ledger(
             raise typer.Exit(1)
 
 
-@app.command(
+@ledger_app.command(
     "accept",
     help="""Go on with a ledger that was put back, copied or forked, after a person has looked at it.
 
@@ -149,7 +149,7 @@ def accept_ledger(
     console.print(Text.assemble(("accepted", "bold"), f"  {_decision(accept_head(ledger, reason))}"), soft_wrap=True)
 
 
-@app.command(
+@ledger_app.command(
     "export",
     help="""Write every entry as a line of JSON: for an auditor, or to keep its last digest elsewhere.
 
@@ -158,7 +158,7 @@ JSON with sorted keys and no spaces. Released values are not exported, only thei
 
 Example: tacit ledger export site.ledger --out site.jsonl""",
 )
-def export(
+def export_ledger(
     ledger: Path = LEDGER,
     out: Path | None = typer.Option(None, "--out", help="A new file instead of the screen.", show_default=False),
 ) -> None:

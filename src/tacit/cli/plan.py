@@ -7,10 +7,10 @@ from rich.table import Table
 
 from tacit.cli.screen import console
 
-__all__ = ["plan"]
+__all__ = ["plan_command"]
 
 
-def plan(
+def plan_command(
     records: int = typer.Option(..., min=1, help="How many private records will vote; with persons, how many persons."),
     classes: int = typer.Option(..., min=2, help="How many classes there are."),
     epsilon: float = typer.Option(..., help="The privacy budget."),

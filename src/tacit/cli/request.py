@@ -20,7 +20,7 @@ from tacit.core.files import sync_folder, try_lock
 
 __all__ = ["RunRequest", "requested", "require_place"]
 
-FORMAT = 2
+_FORMAT = 2
 
 
 def require_place(out: Path) -> None:
@@ -79,7 +79,7 @@ class RunRequest:
         with suppress(TacitError):
             self._before = len(self._requests())
         draft = self.file.with_name(f"{self.file.name}.{uuid.uuid4().hex[:8]}")
-        content = {"format": FORMAT, "request": self.name, "durable": self._ledger is not None, "inputs": self._inputs}
+        content = {"format": _FORMAT, "request": self.name, "durable": self._ledger is not None, "inputs": self._inputs}
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -197,7 +197,7 @@ class RunRequest:
     def _read(self, descriptor: int) -> dict[str, Any]:
         try:
             content = json.loads(os.read(descriptor, 1 << 20))
-            whole = content["format"] == FORMAT and isinstance(content["durable"], bool)
+            whole = content["format"] == _FORMAT and isinstance(content["durable"], bool)
             if whole and content["request"].isalnum() and isinstance(content["inputs"], dict):
                 return dict(content)
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tacit.runs.folders import Record
     from tacit.runs.run import Run
 
-__all__ = ["export", "predict", "report", "show"]
+__all__ = ["export_command", "predict_command", "report_command", "show_command"]
 
-RUN = typer.Argument(..., help="A run folder, as 'tacit distill' writes it.", show_default=False)
-CLOSE = 1e-5
+_RUN = typer.Argument(..., help="A run folder, as 'tacit distill' writes it.", show_default=False)
+_CLOSE = 1e-5
 
 
-def show(
-    run: Path = RUN,
+def show_command(
+    run: Path = _RUN,
     as_json: bool = typer.Option(False, "--json", help="Print the run's statement as JSON, for programs."),
 ) -> None:
     """Say what a saved run is: what was labeled, by what, and what is guaranteed.
@@ -48,8 +48,8 @@ def show(
     show_claim(record.claim)
 
 
-def predict(
-    run: Path = RUN,
+def predict_command(
+    run: Path = _RUN,
     file: Path = typer.Argument(
         ..., help="Samples with the columns that the student learned from.", show_default=False
     ),
@@ -88,8 +88,8 @@ def predict(
         warn_user("the student learned from a simulation, whose noise anyone can replay: no guarantee covers it")
 
 
-def export(
-    run: Path = RUN,
+def export_command(
+    run: Path = _RUN,
     onnx: bool = typer.Option(False, "--onnx", help="As an ONNX model: rows in, labels and probabilities out."),
     skops: bool = typer.Option(False, "--skops", help="As a skops file: scikit-learn students."),
     safetensors: bool = typer.Option(False, "--safetensors", help="As safetensors: networks."),
@@ -136,8 +136,8 @@ def export(
         _export_student(record, kinds[0], out, check)
 
 
-def report(
-    run: Path = RUN,
+def report_command(
+    run: Path = _RUN,
     out: Path | None = typer.Option(None, help="The page to write; report.html in the run folder if left out."),
 ) -> None:
     """Write a run as one page for a person: the privacy statement first, in plain words.
@@ -201,7 +201,7 @@ def _as_onnx(record: Record, said: dict[str, Any], check: Path | None) -> bytes:
         console.print(
             f"{same:.1%} of {len(labels)} labels are the student's; probabilities differ by at most {apart:.1g}"
         )
-        if same < 1 or apart > CLOSE:
+        if same < 1 or apart > _CLOSE:
             raise InvalidInput("the ONNX model does not say what the student says; nothing was written")
     return model
 

@@ -42,7 +42,7 @@ SPELLED = {
     "—": "-", "…": "...", "×": "x", "·": "*", "é": "e", "’": "'", "“": '"', "”": '"', "│": "|", "─": "-",
 }  # fmt: skip
 # What a table has between two columns and around them all, and the least that a column is folded to.
-GAP, EDGES, FOLDED = 3, 2, 10
+_GAP, EDGES, FOLDED = 3, 2, 10
 
 
 def flowing(text: str) -> str:
@@ -108,10 +108,10 @@ def show_rows(names: Sequence[str], rows: Sequence[Sequence[str | Text]], foldin
     """
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    width = EDGES - GAP
+    width = EDGES - _GAP
     for index, name in enumerate(names):
         widest = max([cell_len(name), *(row[index].cell_len for row in cells)])
-        width += GAP + (min(widest, FOLDED) if name in folding else widest)
+        width += _GAP + (min(widest, FOLDED) if name in folding else widest)
         table.add_column(name, overflow="fold", no_wrap=name not in folding, min_width=min(widest, FOLDED))
     if width <= console.width:
         for row in cells:

@@ -30,15 +30,15 @@ from tacit.core.errors import InvalidInput
 from tacit.core.files import write_file
 
 __all__ = [
-    "KEY", "OVERHEAD", "SigningIdentity", "boxed", "derived", "public_key", "seal", "shared_secret", "signed_by",
+    "KEY_BYTES", "OVERHEAD", "SigningIdentity", "boxed", "derived", "public_key", "seal", "shared_secret", "signed_by",
     "stream", "unboxed", "unseal",
 ]  # fmt: skip
 
 NONCE = b"\0" * 12
 ZERO_COUNTER = b"\0" * 16
-KEY = 32
+KEY_BYTES = 32
 # What sealing adds: a fresh public key and a tag.
-OVERHEAD = KEY + 16
+OVERHEAD = KEY_BYTES + 16
 
 
 def derived(secret: bytes, purpose: str, *context: str | bytes) -> bytes:
@@ -49,7 +49,7 @@ def derived(secret: bytes, purpose: str, *context: str | bytes) -> bytes:
     """
     parts = [purpose.encode(), *(each.encode() if isinstance(each, str) else each for each in context)]
     info = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-    return HKDF(SHA256(), KEY, salt=b"tacit 1", info=info).derive(secret)
+    return HKDF(SHA256(), KEY_BYTES, salt=b"tacit 1", info=info).derive(secret)
 
 
 # A party agrees on a key with many others by one secret of its own; making it ready costs as much as agreeing.
@@ -127,12 +127,12 @@ def seal(public: bytes, content: bytes, context: str) -> bytes:
 
 def unseal(secret: bytes, box: bytes, context: str) -> bytes | None:
     """What was sealed, or nothing if it was not sealed for this key and context."""
-    own = box[:KEY]
+    own = box[:KEY_BYTES]
     try:
         shared = shared_secret(secret, own)
     except InvalidInput:
         return None
-    return unboxed(derived(shared, "seal", context, own, public_key(secret)), box[KEY:], context.encode())
+    return unboxed(derived(shared, "seal", context, own, public_key(secret)), box[KEY_BYTES:], context.encode())
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ class SigningIdentity:
     @classmethod
     def new(cls) -> SigningIdentity:
         """A fresh one, from the system's generator."""
-        return cls.from_secret(os.urandom(KEY))
+        return cls.from_secret(os.urandom(KEY_BYTES))
 
     @classmethod
     def from_secret(cls, secret: bytes) -> SigningIdentity:
         """The identity with this secret key of 32 bytes."""
-        if len(secret) != KEY:
-            raise InvalidInput(f"an identity's key has {KEY} bytes, got {len(secret)}")
+        if len(secret) != KEY_BYTES:
+            raise InvalidInput(f"an identity's key has {KEY_BYTES} bytes, got {len(secret)}")
         return cls(Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw(), secret)
 
     @classmethod

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from tacit.core.errors import InvalidInput
 from tacit.federation.certificates import replace_file
-from tacit.federation.settings import NAME, read_peers
+from tacit.federation.settings import NODE_NAME, read_peers
 
 __all__ = ["Member", "add_member", "fingerprint", "members", "read_key", "remove_member", "removed_members"]
 
@@ -85,7 +85,7 @@ def add_member(folder: Path, public: Path, identity: Path | None = None, renewed
     """
     _require_folder(folder)
     name, key = public.stem, read_key(public)
-    if not re.fullmatch(NAME, name):
+    if not re.fullmatch(NODE_NAME, name):
         raise InvalidInput(f"{public}: a node is called as its file; {name!r} is not a name")
     here = {each.name: each for each in members(folder)}
     known = {each.fingerprint: each for each in removed_members(folder)}

@@ -16,17 +16,17 @@ from tacit.core.errors import InvalidInput
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "ANSWER", "LARGEST", "PASSING", "REQUEST_STEPS", "RefusalReason", "Request", "Response", "digest_request",
-    "read_request", "read_response",
+    "ANSWER", "LARGEST_REQUEST", "PASSING", "REQUEST_STEPS", "RefusalReason", "Request", "Response", "digest_request",
+    "read_node_request", "read_response",
 ]  # fmt: skip
 
 ANSWER = "answer"
 # The steps of one question: its answer, those of a masked sum, to hand in where it is collected, or to take note.
 REQUEST_STEPS = (ANSWER, "keys", "shares", "input", "unmask", "submit", "learn")
 # No question or answer of any method comes near it; what is larger is not read.
-LARGEST = 1 << 28
-LONGEST_NAME = 200
-MOST = 2**31
+LARGEST_REQUEST = 1 << 28
+_LONGEST_NAME = 200
+_MOST = 2**31
 MOST_FEATURES = 2**20
 # A mistake is noticed by it. Whoever wants to answer another request can: the digest is no secret.
 DIGEST_BYTES = 4
@@ -57,10 +57,10 @@ class RefusalReason(StrEnum):
     @property
     def in_words(self) -> str:
         """The reason as a sentence."""
-        return IN_WORDS[self]
+        return _IN_WORDS[self]
 
 
-IN_WORDS = {
+_IN_WORDS = {
     RefusalReason.BUDGET: "its account cannot pay for this question",
     RefusalReason.METHOD: "its policy does not allow this method",
     RefusalReason.MECHANISM: "its policy does not allow this mechanism",
@@ -81,7 +81,7 @@ IN_WORDS = {
 # Reasons that may be gone when the same is asked again: later, on another day, or when a person has decided.
 PASSING = (RefusalReason.FAILED, RefusalReason.COLLECTOR, RefusalReason.LIMIT, RefusalReason.APPROVAL)
 # By their places they travel, so new ones go behind the others.
-WORDS = tuple(RefusalReason)
+_WORDS = tuple(RefusalReason)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Request:
     ``records`` is the most that the public believes one node to have: it sets how wide the numbers of an answer are.
     ``features`` are the names of the public samples' columns, where they have names: a node puts its own in that order.
 
-    >>> read_request(Request("run", 0, 3, b"which?").to_bytes()).ask
+    >>> read_node_request(Request("run", 0, 3, b"which?").to_bytes()).ask
     b'which?'
     """
 
@@ -148,22 +148,22 @@ class Response:
     def to_bytes(self) -> bytes:
         """The reply as it travels."""
         if isinstance(self.answer, RefusalReason):
-            return bytes([REFUSED]) + self.request_digest + bytes([WORDS.index(self.answer)])
+            return bytes([REFUSED]) + self.request_digest + bytes([_WORDS.index(self.answer)])
         return bytes([GIVEN]) + self.request_digest + self.answer
 
 
-def read_request(payload: bytes) -> Request:
+def read_node_request(payload: bytes) -> Request:
     """The request that was sent; anything else is refused."""
-    fields = decode_strict(payload, LARGEST, "request")
+    fields = decode_strict(payload, LARGEST_REQUEST, "request")
     request = Request(
-        run=fields.text("run", LONGEST_NAME),
-        round=fields.integer("round", 0, MOST),
+        run=fields.text("run", _LONGEST_NAME),
+        round=fields.integer("round", 0, _MOST),
         step=fields.one_of("step", REQUEST_STEPS),
-        participants=fields.integer("participants", 0, MOST),
+        participants=fields.integer("participants", 0, _MOST),
         records=fields.integer("records", 1, MOST_RECORDS),
         features=fields.texts("features", MOST_FEATURES),
-        ask=fields.content("ask", LARGEST),
-        content=fields.content("content", LARGEST),
+        ask=fields.content("ask", LARGEST_REQUEST),
+        content=fields.content("content", LARGEST_REQUEST),
     )
     fields.done()
     return request
@@ -177,13 +177,13 @@ def read_response(payload: bytes) -> Response:
         ...
     tacit.core.errors.InvalidInput: the reply is of a form that is not known
     """
-    if not isinstance(payload, bytes) or len(payload) > LARGEST:
-        raise InvalidInput(f"the reply must be at most {LARGEST} bytes")
+    if not isinstance(payload, bytes) or len(payload) > LARGEST_REQUEST:
+        raise InvalidInput(f"the reply must be at most {LARGEST_REQUEST} bytes")
     form, request_digest, said = payload[:1], payload[1 : 1 + DIGEST_BYTES], payload[1 + DIGEST_BYTES :]
     if form not in (bytes([GIVEN]), bytes([REFUSED])) or len(request_digest) < DIGEST_BYTES:
         raise InvalidInput("the reply is of a form that is not known")
     if form == bytes([GIVEN]):
         return Response(request_digest, said)
-    if len(said) != 1 or said[0] >= len(WORDS):
+    if len(said) != 1 or said[0] >= len(_WORDS):
         raise InvalidInput("the reply refuses for no reason that is known")
-    return Response(request_digest, WORDS[said[0]])
+    return Response(request_digest, _WORDS[said[0]])

@@ -35,9 +35,9 @@ __all__ = [
     "free_port", "last_lines", "log_to", "only_process",
 ]  # fmt: skip
 
-PATIENCE = 5.0
+_PATIENCE = 5.0
 # How long ending everything may take; a signal in this time is somebody who is impatient.
-CLEANING = 4 * PATIENCE
+CLEANING = 4 * _PATIENCE
 # How soon a signal that came at a bad time is looked at again.
 MOMENT = 0.05
 
@@ -101,7 +101,7 @@ class Processes:
         for made in self.running.values():
             _signal(made, signal.SIGCONT)
             _signal(made, signal.SIGTERM)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + _PATIENCE
         while True:
             # Looked for again and again: one that was about to start another may have done so after the signal.
             for made in self.running.values():
@@ -114,7 +114,7 @@ class Processes:
             _signal(made, signal.SIGKILL)
             made.wait()
         # Those in groups of their own end with who started them.
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + _PATIENCE
         while any(map(exists, made_by_them)) and time.monotonic() < deadline:
             time.sleep(0.05)
 
@@ -289,7 +289,7 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 LINE = "%(asctime)sZ %(levelname)s %(name)s: %(message)s"
-DAY = 24 * 3600.0
+_DAY = 24 * 3600.0
 
 
 def log_to(file: Path | None = None, level: int = logging.INFO) -> None:
@@ -360,6 +360,6 @@ class Reminder:
             return
         self._next = now + self._every
         for line in self._find():
-            if now - self._said.get(line, -DAY) >= DAY:
+            if now - self._said.get(line, -_DAY) >= _DAY:
                 self._said[line] = now
                 self._tell(line)

@@ -39,9 +39,9 @@ from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "NAME", "NODE_EXAMPLE", "SERVICE_EXAMPLE", "File", "Key", "Link", "Names", "NodeFile", "RunArrays", "ServiceConfig",
-    "Trusted", "TrustedCurator", "private_folder", "read_node_file", "read_peers", "read_service_config",
-    "read_settings",
+    "NODE_EXAMPLE", "NODE_NAME", "SERVICE_EXAMPLE", "File", "Key", "Link", "Names", "NodeFile", "RunArrays",
+    "ServiceConfig", "Trusted", "TrustedCurator", "private_folder", "read_node_file", "read_peers",
+    "read_service_config", "read_settings",
 ]  # fmt: skip
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -122,7 +122,7 @@ def _placed(found: Settings, home: Path) -> Settings:
     return found.model_copy(update=placed)
 
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"
+NODE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"
 NODE_EXAMPLE = """\
 name = "north"                      # how the coordinator calls this node
 data = "records.csv"                # labeled private records: .csv or .npz
@@ -184,7 +184,7 @@ class NodeFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    name: Annotated[str, Field(pattern=NAME)]
+    name: Annotated[str, Field(pattern=NODE_NAME)]
     data: File
     label: str | Names
     classes: Annotated[Names, AfterValidator(lambda names: tuple(check_classes(names)))]

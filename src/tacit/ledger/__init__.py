@@ -21,7 +21,7 @@ Policy = Mapping[str, Ceiling]
 Backend = Callable[[str, Policy | None], "Ledger"]
 
 # Packages add schemes of their own: an entry point in this group names a function of the place and the policy.
-GROUP = "tacit.ledgers"
+_GROUP = "tacit.ledgers"
 # A drive of another system is one letter.
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL)
 
@@ -49,7 +49,7 @@ def open_ledger(place: str | Path, policy: Policy | None = None) -> Ledger:
     scheme, rest = found.groups()
     if scheme in BACKENDS:
         return BACKENDS[scheme](rest, policy)
-    installed = {each.name: each for each in entry_points(group=GROUP)}
+    installed = {each.name: each for each in entry_points(group=_GROUP)}
     if scheme in installed:
         backend: Backend = installed[scheme].load()
         return backend(rest, policy)

@@ -28,7 +28,7 @@ from tacit.core.spend import Spend
 __all__ = ["Bound", "PolicyLimits", "Standing", "Tally", "agree", "covered"]
 
 # Two machines may compute a curve with slightly different last digits; a state is no looser than this.
-TOLERANCE = 1e-9
+_TOLERANCE = 1e-9
 NOTHING_CHARGED = Running()
 
 
@@ -227,7 +227,7 @@ def agree(one: object, other: object) -> bool:
         case list(), list():
             return len(one) == len(other) and all(map(agree, one, other))
         case float(), float():
-            return math.isclose(one, other, rel_tol=TOLERANCE)
+            return math.isclose(one, other, rel_tol=_TOLERANCE)
     return type(one) is type(other) and bool(one == other)
 
 

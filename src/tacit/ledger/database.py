@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
-from tacit.ledger.entries import FORMAT, ORIGIN, Entry, EntryKind, following
+from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, following
 
 __all__ = [
-    "APPLICATION", "FIRST", "RESTORE", "SCHEMA", "append", "check_format", "connect", "empty", "explained", "format_of",
-    "guards", "head", "last", "newest", "opened", "read", "transaction", "twice",
+    "APPLICATION", "FIRST_SCHEMA", "LEDGER_SCHEMA", "RESTORE", "append", "check_format", "connect", "empty",
+    "explained", "format_of", "guards", "head", "last", "newest", "opened_file", "read", "transaction", "twice",
 ]  # fmt: skip
 
 WAIT_SECONDS = 60.0
@@ -81,8 +81,8 @@ BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
 )
 
-FIRST = (*_TABLES, *_UNIQUE, *DROPPED, *_GUARDS)
-SCHEMA = (*_TABLES, ADDED[0], *_UNIQUE, *ADDED[1:4], *_GUARDS, *ADDED[4:])
+FIRST_SCHEMA = (*_TABLES, *_UNIQUE, *DROPPED, *_GUARDS)
+LEDGER_SCHEMA = (*_TABLES, ADDED[0], *_UNIQUE, *ADDED[1:4], *_GUARDS, *ADDED[4:])
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -128,17 +128,17 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     found = format_of(connection, path)
     if found == 1:
         raise LedgerError(
-            f"{path} is a ledger of format 1; this version of Tacit writes format {FORMAT}. Apply its policy "
+            f"{path} is a ledger of format 1; this version of Tacit writes format {LEDGER_FORMAT}. Apply its policy "
             f"to it, `tacit ledger open {path} --policy FILE`: that verifies it and converts it."
         )
-    if found != FORMAT:
+    if found != LEDGER_FORMAT:
         raise LedgerError(
-            f"{path} is a ledger of format {found}; this version of Tacit reads and writes format {FORMAT}. "
+            f"{path} is a ledger of format {found}; this version of Tacit reads and writes format {LEDGER_FORMAT}. "
             "Use the version of Tacit that wrote it: a ledger is never converted silently."
         )
 
 
-def guards(connection: sqlite3.Connection, schema: tuple[str, ...] = SCHEMA) -> Iterator[str]:
+def guards(connection: sqlite3.Connection, schema: tuple[str, ...] = LEDGER_SCHEMA) -> Iterator[str]:
     """What was changed by hand in the tables, indexes and triggers that guard appending."""
     found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
     for statement in sorted(found.symmetric_difference(schema), key=str):
@@ -152,7 +152,7 @@ def empty(connection: sqlite3.Connection) -> bool:
 
 
 @contextmanager
-def opened(path: Path, outcome: str = "Nothing was read.") -> Iterator[sqlite3.Connection]:
+def opened_file(path: Path, outcome: str = "Nothing was read.") -> Iterator[sqlite3.Connection]:
     """A connection to a ledger that exists and has this format, closed at the end."""
     with explained(path, outcome), closing(connect(path)) as connection:
         check_format(connection, path)

@@ -22,11 +22,11 @@ from tacit.core.spend import Spend, spend_from_json, spend_to_json
 from tacit.version import __version__
 
 __all__ = [
-    "FORMAT", "ORIGIN", "Entry", "EntryKind", "Payment", "canonical", "entry_digest", "following", "genesis",
+    "LEDGER_FORMAT", "ORIGIN", "Entry", "EntryKind", "Payment", "canonical", "entry_digest", "following", "genesis",
     "payload_digest", "payment", "receipt_of", "release", "replayed", "text",
 ]  # fmt: skip
 
-FORMAT = 2
+LEDGER_FORMAT = 2
 ORIGIN = "0" * 64
 
 
@@ -106,7 +106,7 @@ def genesis() -> dict[str, Any]:
     >>> genesis()["format"]
     2
     """
-    return {"format": FORMAT, "ledger": secrets.token_hex(16), "tacit": __version__}
+    return {"format": LEDGER_FORMAT, "ledger": secrets.token_hex(16), "tacit": __version__}
 
 
 def release(payment: int, payload: bytes) -> dict[str, Any]:

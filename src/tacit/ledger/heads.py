@@ -34,7 +34,7 @@ from tacit.ledger.verify import problems
 __all__ = ["VARIABLE", "Head", "HeadMemory", "Heads", "accept_head", "state_folder"]
 
 VARIABLE = "TACIT_STATE"
-KEY = "heads.key"
+KEY_FILE = "heads.key"
 KEY_FORM = re.compile(b"[0-9a-f]{64}")
 
 
@@ -153,11 +153,11 @@ class Heads:
     def _key(self) -> bytes:
         """The key; a missing or damaged one is a ``ValueError``, as no signature can be right then."""
         try:
-            text = (self.folder / KEY).read_bytes()
+            text = (self.folder / KEY_FILE).read_bytes()
         except FileNotFoundError:
             text = b""
         except OSError as error:
-            raise LedgerError(f"cannot read the key {self.folder / KEY}: {error.strerror}") from error
+            raise LedgerError(f"cannot read the key {self.folder / KEY_FILE}: {error.strerror}") from error
         if not KEY_FORM.fullmatch(text):
             raise ValueError("key")
         return bytes.fromhex(text.decode())
@@ -171,7 +171,7 @@ class Heads:
         if not self.folder.is_dir():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-        with locked(self.folder / KEY) as key:
+        with locked(self.folder / KEY_FILE) as key:
             if not KEY_FORM.fullmatch(os.pread(key, 65, 0)):
                 os.ftruncate(key, 0)
                 os.pwrite(key, secrets.token_hex(32).encode(), 0)

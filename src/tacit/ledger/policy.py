@@ -20,7 +20,7 @@ __all__ = [
     "Rules", "parse_policy", "parse_rules", "read_policy", "read_rules",
 ]  # fmt: skip
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 NO_LIMITS = PolicyLimits()
 
 
@@ -106,7 +106,7 @@ def read_rules(path: str | Path) -> Rules:
     return _read(path, parse_rules)
 
 
-def _read(path: str | Path, parse: Callable[[str], T]) -> T:
+def _read(path: str | Path, parse: Callable[[str], _T]) -> _T:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -18,8 +18,7 @@ from tacit.core.rational import positive, probability
 from tacit.ledger.account import Bound, PolicyLimits, covered
 
 __all__ = [
-    "IN_WORDS", "KNOWN_PURPOSES", "METHOD_NAMES", "POLICY_EXAMPLE", "RULES_EXAMPLE", "PolicyFile", "mechanism_names",
-    "parsed",
+    "KNOWN_PURPOSES", "METHOD_NAMES", "POLICY_EXAMPLE", "RULES_EXAMPLE", "PolicyFile", "mechanism_names", "parsed",
 ]  # fmt: skip
 
 POLICY_EXAMPLE = """\
@@ -59,11 +58,11 @@ KNOWN_PURPOSES = (
     "reverse k-NN labels",
 )
 # What a node answers through by itself, in shares, or with a shuffler; other mechanisms are parts of these.
-ANSWERED = ("table", "local", "labels", "shuffle", "share")
+_ANSWERED = ("table", "local", "labels", "shuffle", "share")
 # How alike two purposes are that can only be a slip of the pen.
 ALIKE = 0.85
 
-IN_WORDS = {
+_IN_WORDS = {
     "missing": "is missing",
     "extra_forbidden": "is not a setting of a policy",
     "model_type": 'must be a table, for example { column = "patient", records = 3 }',
@@ -79,8 +78,8 @@ def mechanism_names() -> tuple[str, ...]:
     # All mechanisms are slow to import, and needed only where a policy says what a node answers.
     from tacit.mechanisms.registry import OWN, outside
 
-    own = sorted(kind.__name__ for kind in OWN if kind.statistic in ANSWERED)
-    return (*own, *(name for name, kind in outside().items() if kind.statistic in ANSWERED))
+    own = sorted(kind.__name__ for kind in OWN if kind.statistic in _ANSWERED)
+    return (*own, *(name for name, kind in outside().items() if kind.statistic in _ANSWERED))
 
 
 # What policies called mechanisms before they had the names of their papers.
@@ -259,7 +258,7 @@ class PolicyFile(BaseModel):
 
 
 # Where in a policy which settings may stand; a star is any name.
-SETTINGS: Mapping[tuple[str, ...], type[BaseModel]] = {
+_SETTINGS: Mapping[tuple[str, ...], type[BaseModel]] = {
     (): PolicyFile,
     ("accounts", "*"): _Account,
     ("accounts", "*", "unit"): _Unit,
@@ -286,7 +285,7 @@ def parsed(text: str) -> PolicyFile:
     except ValidationError as error:
         wrong = []
         for each in error.errors():
-            said = IN_WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
+            said = _IN_WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
             if each["type"] == "extra_forbidden":
                 said += _suggested(each["loc"])
             wrong.append(f"{'.'.join(map(str, each['loc']))}: {said}")
@@ -296,7 +295,7 @@ def parsed(text: str) -> PolicyFile:
 def _suggested(place: Sequence[int | str]) -> str:
     """The setting that was probably meant, of those that may stand where an unknown one was found."""
     *outer, name = map(str, place)
-    for pattern, kind in SETTINGS.items():
+    for pattern, kind in _SETTINGS.items():
         if len(pattern) == len(outer) and all(one in ("*", other) for one, other in zip(pattern, outer, strict=True)):
             return _nearest(name, kind.model_fields)
     return ""

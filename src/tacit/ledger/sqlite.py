@@ -26,14 +26,14 @@ from tacit.core.spend import spend_from_json
 from tacit.ledger import database
 from tacit.ledger.account import Standing
 from tacit.ledger.base import LedgerBase, named_accounts
-from tacit.ledger.entries import FORMAT, ORIGIN, Entry, EntryKind, Payment, genesis, payload_digest, receipt_of
+from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, Payment, genesis, payload_digest, receipt_of
 from tacit.ledger.heads import HeadMemory, Heads
 from tacit.ledger.verify import problems, verify
 
 __all__ = ["SqliteLedger", "migrate", "vacant"]
 
 # A file of this many pages, 128 KiB, is verified whole when it is opened.
-WHOLE = 32
+_WHOLE = 32
 # So often a reader looks before it says that a ledger is not the last one: a reader may not be able to lock it.
 LOOKS = 5
 
@@ -139,7 +139,7 @@ class SqliteLedger(LedgerBase):
         """Check what every use depends on: the definitions, and of a file that is small enough every entry."""
         (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
         wrong = next(database.guards(self._connection), None)
-        if wrong is None and pages <= WHOLE:
+        if wrong is None and pages <= _WHOLE:
             wrong = next((str(each) for each in problems(self._connection)), None)
         if wrong is not None:
             raise DamagedLedger(f"the ledger {self.path} is damaged: {wrong}. Nothing was read. {database.RESTORE}")
@@ -240,10 +240,10 @@ def _create(path: Path, policy: Mapping[str, Ceiling]) -> None:
 
 
 def _fill(connection: sqlite3.Connection, policy: Mapping[str, Ceiling]) -> None:
-    for statement in database.SCHEMA:
+    for statement in database.LEDGER_SCHEMA:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {database.APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute(f"PRAGMA user_version = {LEDGER_FORMAT}")
     connection.execute("INSERT INTO head VALUES (1, 0, ?)", (ORIGIN,))
     first = database.append(connection, EntryKind.GENESIS, genesis())
     for place, (account, ceiling) in enumerate(policy.items(), start=first.sequence + 1):
@@ -278,8 +278,8 @@ def migrate(path: str | Path, heads: str | Path | None = None) -> bool:
                 connection.execute(f"DROP INDEX {statement.split()[2]}")
             for statement in database.ADDED:
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-            database.append(connection, EntryKind.MIGRATION, {"from": 1, "to": FORMAT})
+            connection.execute(f"PRAGMA user_version = {LEDGER_FORMAT}")
+            database.append(connection, EntryKind.MIGRATION, {"from": 1, "to": LEDGER_FORMAT})
             for account, standing in standings.items():
                 ceiling = standing.ceiling
                 state = standing.under(ceiling, database.head(connection)[0] + 1).to_json()

@@ -26,7 +26,7 @@ from tacit.core.files import new_file
 from tacit.core.spend import spend_from_json
 from tacit.ledger import database
 from tacit.ledger.account import Standing, agree
-from tacit.ledger.entries import FORMAT, ORIGIN, Entry, EntryKind, canonical, entry_digest, payload_digest
+from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, canonical, entry_digest, payload_digest
 
 __all__ = ["Problem", "acceptances", "entries", "export_to", "lines", "problems", "verify"]
 
@@ -62,30 +62,30 @@ def verify(path: str | Path, head: str | None = None) -> list[Problem]:
     """
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise InvalidInput(f"head must be 64 hexadecimal digits in lower case, got {head!r}")
-    with database.opened(Path(path)) as connection:
+    with database.opened_file(Path(path)) as connection:
         # All reads see one moment. Closing ends it: a COMMIT would fail on a damaged file and hide the findings.
         connection.execute("BEGIN DEFERRED")
         return list(problems(connection, head))
 
 
-def problems(connection: sqlite3.Connection, head: str | None = None, form: int = FORMAT) -> Iterator[Problem]:
+def problems(connection: sqlite3.Connection, head: str | None = None, form: int = LEDGER_FORMAT) -> Iterator[Problem]:
     """Everything that is wrong in an open database of this format or, before it is converted, of the first one."""
     meaning = _Meaning(form)
     yield from _rows(connection, head, meaning)
-    if form == FORMAT:
+    if form == LEDGER_FORMAT:
         yield from _accounts(connection, meaning)
-    yield from _frame(connection, database.SCHEMA if form == FORMAT else database.FIRST)
+    yield from _frame(connection, database.LEDGER_SCHEMA if form == LEDGER_FORMAT else database.FIRST_SCHEMA)
 
 
 def entries(path: str | Path) -> Iterator[Entry]:
     """Every entry in order, as it is stored, without checking it."""
-    with database.opened(Path(path)) as connection, database.transaction(connection, "DEFERRED"):
+    with database.opened_file(Path(path)) as connection, database.transaction(connection, "DEFERRED"):
         yield from database.read(connection)
 
 
 def acceptances(path: str | Path) -> list[Entry]:
     """Every decision of a person to go on with a ledger that was put back, copied or forked."""
-    with database.opened(Path(path)) as connection:
+    with database.opened_file(Path(path)) as connection:
         return list(database.read(connection, "WHERE kind = 'acceptance' ORDER BY sequence"))
 
 
@@ -195,7 +195,7 @@ def _frame(connection: sqlite3.Connection, schema: tuple[str, ...]) -> Iterator[
 class _Meaning:
     """Whether entries that are chained correctly also make sense after one another."""
 
-    def __init__(self, form: int = FORMAT) -> None:
+    def __init__(self, form: int = LEDGER_FORMAT) -> None:
         self._form = form
         # Entries of the first format carry no state; a migration ends them.
         self._stateless = form == 1

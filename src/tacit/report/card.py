@@ -12,8 +12,8 @@ from tacit.runs.folders import Record
 
 __all__ = ["label_counts", "model_card", "statement", "summary_lines"]
 
-FORMAT = "tacit run statement 1"
-MOST_CLASSES = 20
+_FORMAT = "tacit run statement 1"
+_MOST_CLASSES = 20
 
 
 def label_counts(labels: NDArray[Any], classes: NDArray[Any]) -> dict[str, int]:
@@ -33,7 +33,7 @@ def statement(record: Record) -> dict[str, Any]:
     arrays = record.arrays()
     recipe, written = record.written["recipe"], record.written
     return {
-        "format": FORMAT,
+        "format": _FORMAT,
         "method": recipe.get("method"),
         "trust": recipe.get("trust"),
         "simulation": bool(record.claim.simulation),
@@ -56,8 +56,8 @@ def statement(record: Record) -> dict[str, Any]:
 def summary_lines(said: dict[str, Any]) -> Sequence[tuple[str, str]]:
     """A statement in a few lines, titles and what they say."""
     counts = said["labels"]
-    shown = ", ".join(f"{name[:40]} {count}" for name, count in list(counts.items())[:MOST_CLASSES])
-    more = f" and {len(counts) - MOST_CLASSES} more" if len(counts) > MOST_CLASSES else ""
+    shown = ", ".join(f"{name[:40]} {count}" for name, count in list(counts.items())[:_MOST_CLASSES])
+    more = f" and {len(counts) - _MOST_CLASSES} more" if len(counts) > _MOST_CLASSES else ""
     payments, features = len(said["payments"]), said["features"]
     recipe = said["recipe"]
     chosen = [

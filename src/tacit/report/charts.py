@@ -62,7 +62,7 @@ def draw_rows(
 
 
 # Told apart without color as well.
-MARKS = "osD^vP*X"
+_MARKS = "osD^vP*X"
 # A longer curve is marked at some of its places.
 MARKED = 25
 
@@ -136,7 +136,7 @@ def draw_chart(chart: Chart, picture: Path) -> Path:
         for index, (name, query_offsets) in enumerate(panel.curves.items()):
             shown = [(x, y) for x, y in zip(panel.places, query_offsets, strict=True) if y is not None]
             axes.plot(
-                *zip(*shown, strict=True), label=name, marker=MARKS[index % len(MARKS)], markersize=4, linewidth=1.3,
+                *zip(*shown, strict=True), label=name, marker=_MARKS[index % len(_MARKS)], markersize=4, linewidth=1.3,
                 markevery=max(1, len(shown) // MARKED),
             )  # fmt: skip
         if panel.log_across:
@@ -155,11 +155,11 @@ def draw_chart(chart: Chart, picture: Path) -> Path:
     return picture
 
 
-SHOWN = 60
-COLUMNS = 10
-SMALLEST_SIDE = 4
+_SHOWN = 60
+_COLUMNS = 10
+_SMALLEST_SIDE = 4
 LISTED = 30
-LONGEST = {"tile": 11, "list": 24}
+_LONGEST = {"tile": 11, "list": 24}
 
 
 def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = False) -> None:
@@ -179,8 +179,8 @@ def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = Fa
         # Class names may be in a script that the font does not have; boxes in their place are no failure.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         if images is not None:
-            shown = min(len(run.query_labels), SHOWN)
-            figure = Figure(figsize=(COLUMNS * 0.85, math.ceil(shown / COLUMNS) * 1.05 + 0.5))
+            shown = min(len(run.query_labels), _SHOWN)
+            figure = Figure(figsize=(_COLUMNS * 0.85, math.ceil(shown / _COLUMNS) * 1.05 + 0.5))
             _draw_tiles(figure, run, images, shown, "gray_r" if dark_ink else "gray")
             part = "" if shown == len(run.query_labels) else f", {shown} of {len(run.query_labels)} shown"
             figure.suptitle(f"Queries and the labels they got{part}{simulation}", fontsize=11)
@@ -204,7 +204,7 @@ def _images(public: NDArray[Any]) -> NDArray[np.float64] | None:
     if images.ndim == 4 and images.shape[3] == 1:
         images = images[..., 0]
     color = images.ndim == 4 and images.shape[3] == 3
-    if not (images.ndim == 3 or color) or min(images.shape[1:3]) < SMALLEST_SIDE:
+    if not (images.ndim == 3 or color) or min(images.shape[1:3]) < _SMALLEST_SIDE:
         return None
     low, high = images.min(), images.max()
     scaled: NDArray[np.float64] = (images - low) / (high - low or 1)
@@ -213,7 +213,7 @@ def _images(public: NDArray[Any]) -> NDArray[np.float64] | None:
 
 def _draw_tiles(figure: Any, run: Run, images: NDArray[np.float64], shown: int, grays: str) -> None:  # noqa: ANN401
     for index in range(shown):
-        axes = figure.add_subplot(math.ceil(shown / COLUMNS), COLUMNS, index + 1)
+        axes = figure.add_subplot(math.ceil(shown / _COLUMNS), _COLUMNS, index + 1)
         mine = run.membership == index
         if mine.any():
             axes.imshow(images[mine].mean(axis=0), cmap=grays, vmin=0, vmax=1)
@@ -260,4 +260,4 @@ def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: 
 def _cut(name: object, place: str) -> str:
     """A name on one line, cut where it would run into its neighbor."""
     text = " ".join(str(name).split())
-    return text if len(text) <= LONGEST[place] else text[: LONGEST[place] - 1] + "…"
+    return text if len(text) <= _LONGEST[place] else text[: _LONGEST[place] - 1] + "…"

@@ -26,7 +26,7 @@ __all__ = ["PRIORS", "odds_bound", "report_page"]
 STYLE = (Path(__file__).with_name("page.css")).read_text(encoding="utf-8")
 # How likely somebody held a guess beforehand.
 PRIORS = (0.001, 0.01, 0.1, 0.5)
-MOST_BARS, MOST_ROWS = 40, 60
+MOST_BARS, _MOST_ROWS = 40, 60
 PICTURE = "queries.png"
 WOULD = "None of this holds here: it is what the same run would have with system randomness."
 
@@ -172,9 +172,9 @@ def _queries(record: Record, arrays: dict[str, NDArray[Any]]) -> str:
     members = np.bincount(arrays["membership"], minlength=len(labels)) if "membership" in arrays else None
     rows = [
         (str(place), label, "" if members is None else str(members[place]))
-        for place, label in enumerate(named[:MOST_ROWS])
+        for place, label in enumerate(named[:_MOST_ROWS])
     ]
-    left = "" if len(named) <= MOST_ROWS else f"<p>{len(named) - MOST_ROWS} more are in arrays.npz.</p>"
+    left = "" if len(named) <= _MOST_ROWS else f"<p>{len(named) - _MOST_ROWS} more are in arrays.npz.</p>"
     return _section(
         "queries", f"The {len(named)} queries, and what was released of each",
         shown + "<details><summary>as a table</summary>"
@@ -184,9 +184,9 @@ def _queries(record: Record, arrays: dict[str, NDArray[Any]]) -> str:
 
 def _payments(payments: Sequence[dict[str, Any]]) -> str:
     rows = [
-        (each["account"], each["purpose"], _spend(each["spend"]), each["randomness"]) for each in payments[:MOST_ROWS]
+        (each["account"], each["purpose"], _spend(each["spend"]), each["randomness"]) for each in payments[:_MOST_ROWS]
     ]
-    left = "" if len(payments) <= MOST_ROWS else f"<p>{len(payments) - MOST_ROWS} more are in run.json.</p>"
+    left = "" if len(payments) <= _MOST_ROWS else f"<p>{len(payments) - _MOST_ROWS} more are in run.json.</p>"
     return _section(
         "payments", f"What was paid: {len(payments)} payment{'s' * (len(payments) != 1)}",
         _table(("account", "purpose", "spend: the known scale of the noise", "randomness"), rows) + left,

@@ -24,7 +24,7 @@ from tacit.students.wrapped import Flatten, Projected, without_names
 
 __all__ = ["for_classes", "label_columns", "onnx_predictions", "require_new_table", "student_to_onnx", "write_columns"]
 
-KINDS = (".csv", ".parquet")
+_KINDS = (".csv", ".parquet")
 
 
 def label_columns(
@@ -70,8 +70,8 @@ def require_new_table(path: Path) -> None:
         ...
     tacit.core.errors.InvalidInput: labels.xlsx: tables are written as .csv or .parquet
     """
-    if path.suffix.lower() not in KINDS:
-        raise InvalidInput(f"{str(path)[-80:]}: tables are written as {' or '.join(KINDS)}")
+    if path.suffix.lower() not in _KINDS:
+        raise InvalidInput(f"{str(path)[-80:]}: tables are written as {' or '.join(_KINDS)}")
     if path.exists():
         raise InvalidInput(f"{str(path)[-80:]}: exists already; choose another file")
     if not path.absolute().parent.is_dir():
@@ -115,7 +115,7 @@ def _arrow(module: str) -> Any:  # noqa: ANN401
 
 
 OPSET = {"": 18, "ai.onnx.ml": 3}
-NEEDS = "ONNX needs an extra: pip install 'tacit[export]'"
+_NEEDS = "ONNX needs an extra: pip install 'tacit[export]'"
 
 
 def student_to_onnx(student: Any, features: int, notes: Mapping[str, str]) -> bytes:  # noqa: ANN401
@@ -132,7 +132,7 @@ def student_to_onnx(student: Any, features: int, notes: Mapping[str, str]) -> by
     try:
         import onnx
     except ModuleNotFoundError:
-        raise InvalidInput(NEEDS) from None
+        raise InvalidInput(_NEEDS) from None
     student = without_names(student)
     if isinstance(student, OneEachLabel):
         raise InvalidInput("a student of sets of labels is several models, and ONNX holds one: export it with --skops")
@@ -151,7 +151,7 @@ def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any],
     try:
         import onnxruntime
     except ModuleNotFoundError:
-        raise InvalidInput(NEEDS) from None
+        raise InvalidInput(_NEEDS) from None
     rows = np.asarray(samples, dtype=np.float32).reshape(len(samples), -1)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     label, probabilities = session.run(["label", "probabilities"], {"X": rows})
@@ -164,7 +164,7 @@ def _from_network(student: Any) -> Any:  # noqa: ANN401
 
         return network_to_onnx(student.network_, student.shape_)
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"{NEEDS.partition(':')[0]} and {error.name}: pip install 'tacit[torch,export]'") from None
+        raise InvalidInput(f"{_NEEDS.partition(':')[0]} and {error.name}: pip install 'tacit[torch,export]'") from None
 
 
 def _from_sklearn(student: Any, features: int) -> Any:  # noqa: ANN401
@@ -173,7 +173,7 @@ def _from_sklearn(student: Any, features: int) -> Any:  # noqa: ANN401
         from skl2onnx.common.data_types import FloatTensorType
         from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
     except ModuleNotFoundError:
-        raise InvalidInput(NEEDS) from None
+        raise InvalidInput(_NEEDS) from None
     for kind, convert in ((NeighborMap, _map), (Projected, _projection), (Flatten, _same)):
         update_registered_converter(kind, f"Tacit{kind.__name__}", _shape, convert)
     try:

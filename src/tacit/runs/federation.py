@@ -42,7 +42,7 @@ deadline = 300                      # seconds for a round
 grace = 30                          # seconds for the others once enough have answered
 out = "run"                         # the folder that is written
 """
-NEEDS = {
+_NEEDS = {
     "masked": ("peers",),
     "shuffle": ("service", "identity"),
     "central": ("service", "identity", "curator_key"),
@@ -108,7 +108,7 @@ def read_job(path: str | Path) -> FederationJob:
     found = read_settings(path, FederationJob, "the job ")
     if found.at_least > found.nodes:
         raise InvalidInput(f"{path}: at_least must be at most the {found.nodes} nodes, got {found.at_least}")
-    for trust, settings in NEEDS.items():
+    for trust, settings in _NEEDS.items():
         if found.trust == trust and (missing := [name for name in settings if getattr(found, name) is None]):
             raise InvalidInput(f"{path}: {trust} trust needs {', '.join(missing)}")
     try:

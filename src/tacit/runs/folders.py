@@ -41,8 +41,8 @@ from tacit.runs.payment import by_account
 from tacit.version import __version__
 
 __all__ = [
-    "ARRAYS", "FORMAT", "Claim", "Record", "machine", "new_folder", "read_record", "readable", "remove_leftovers",
-    "versions",
+    "ARRAYS_FILE", "RUN_FORMAT", "Claim", "Record", "machine", "new_folder", "read_record", "readable",
+    "remove_leftovers", "versions",
 ]  # fmt: skip
 
 PREFIX = ".tacit-partial-"
@@ -136,11 +136,11 @@ def _why(error: OSError) -> str:
     return f"{error.strerror or error}{place}"
 
 
-FORMAT = 2
-ARRAYS = "arrays.npz"
+RUN_FORMAT = 2
+ARRAYS_FILE = "arrays.npz"
 # What earlier versions wrote: reverse k-NN runs in format 1 are read; the others are not runs of one layout.
 EARLIER = {1: "queries.npz"}
-SLACK = 1 + Fraction(1, 10**6)
+_SLACK = 1 + Fraction(1, 10**6)
 Claim = Guarantee | Exposure
 
 
@@ -168,7 +168,7 @@ class Record:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Labels, classes, probabilities where they are known, and what else the method released."""
-        archived = self.folder / EARLIER.get(self.written["format"], ARRAYS)
+        archived = self.folder / EARLIER.get(self.written["format"], ARRAYS_FILE)
         with readable(archived), archived.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files if name != "simulation"}
             if not {"labels", "classes"} <= arrays.keys():
@@ -193,14 +193,14 @@ def read_record(folder: str | Path) -> Record:
     with readable(file):
         written = json.loads(file.read_text(encoding="utf-8"))
         found = written["format"]
-        if found != FORMAT and found not in EARLIER:
-            raise InvalidInput(f"{file}: written in format {found}, this version reads format {FORMAT}")
+        if found != RUN_FORMAT and found not in EARLIER:
+            raise InvalidInput(f"{file}: written in format {found}, this version reads format {RUN_FORMAT}")
         claim = _claim_from_json(written["guarantee"])
         receipts = tuple(Receipt.from_json(each) for each in written["receipts"])
         accounts = sorted({each.account for each in receipts})
         claims = (
             {name: _claim_from_json(each) for name, each in written["guarantees"].items()}
-            if found == FORMAT
+            if found == RUN_FORMAT
             else dict.fromkeys(accounts, claim)
         )
         _check_claims(file, written["guarantee"], claim, claims, receipts)
@@ -267,7 +267,7 @@ def _check_claim(file: Path, claim: Claim, receipts: list[Receipt], whose: str =
         return
     spent = total([receipt.spend for receipt in receipts], claim.delta, Rule.PLANNED).epsilon
     # Numeric accountants may differ in the last digits from one machine to the next.
-    if claim.epsilon * SLACK < spent:
+    if claim.epsilon * _SLACK < spent:
         raise InvalidInput(
             f"{file}: claims epsilon = {decimal(claim.epsilon)} at delta = {decimal(claim.delta)}{whose}, but its "
             f"receipts add up to epsilon = {'infinity' if spent == math.inf else decimal(spent)}; it was edited"

@@ -35,7 +35,7 @@ __all__ = [
 
 Payers = list[tuple[Ledger, str]]
 RUN_ACCOUNT = "this run"
-SIMULATED = "a seed makes a simulation, which must not spend a real budget: leave out the seed, or the ledger"
+_SIMULATED = "a seed makes a simulation, which must not spend a real budget: leave out the seed, or the ledger"
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def paying(
         if not isinstance(ledger, str | Path) and not callable(getattr(ledger, "charge", None)):
             raise InvalidInput(f"ledger must be a ledger or the name of its file, got {ledger!r}")
         if simulated and (isinstance(ledger, str | Path) or ledger.durable):
-            raise InvalidInput(SIMULATED)
+            raise InvalidInput(_SIMULATED)
     ceilings = {name: each.ceiling for name, each in zip(names, accounts, strict=True) if each.ceiling is not None}
     if not ceilings:
         if ledger is not None:

@@ -19,7 +19,7 @@ from tacit.core.release import Receipt
 from tacit.encoders.kinds import read_encoder, write_encoder
 from tacit.methods.task import HolderModels
 from tacit.runs.export import label_columns, write_columns
-from tacit.runs.folders import ARRAYS, FORMAT, new_folder, read_record, readable, versions
+from tacit.runs.folders import ARRAYS_FILE, RUN_FORMAT, new_folder, read_record, readable, versions
 from tacit.runs.payment import file_name, group_guarantee
 from tacit.students.registry import load_student, save_student
 from tacit.students.wrapped import Refitted, for_images, with_encoder, with_names, without_names
@@ -129,10 +129,10 @@ class Run:
         arrays = {"classes": self.classes, "labels": self.labels, "simulation": np.array(simulation), **self.arrays}
         if self.probabilities is not None:
             arrays["probabilities"] = self.probabilities
-        np.savez_compressed(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(folder / ARRAYS_FILE, **arrays)  # type: ignore[arg-type]
         holders, lost = self._write_models(folder, simulation) if holder_models else (None, [])
         record = {
-            "format": FORMAT,
+            "format": RUN_FORMAT,
             "guarantee": self.guarantee.to_json(),
             "guarantees": {account: each.to_json() for account, each in self.guarantees.items()},
             "receipts": [receipt.to_json() for receipt in self.receipts],

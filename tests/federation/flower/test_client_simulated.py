@@ -15,7 +15,7 @@ from tacit.datasets.splits import digits
 from tacit.federation.coordinator import Journal, NodeHeads, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
-from tacit.federation.messages import RefusalReason, Request, Response, digest_request, read_request, read_response
+from tacit.federation.messages import RefusalReason, Request, Response, digest_request, read_node_request, read_response
 from tacit.ledger.memory import MemoryLedger
 from tacit.wire import ask_to_bytes, read_ask, read_release, release_to_bytes
 from tests.federation import federation
@@ -129,7 +129,7 @@ def test_answers_leave_at_a_pace_that_does_not_depend_on_records(ask, monkeypatc
 
 
 def asked_by(message):
-    return read_ask(read_request(payload_of(message)).ask)
+    return read_ask(read_node_request(payload_of(message)).ask)
 
 
 def altered(change_answer):
@@ -160,7 +160,7 @@ def broken(place, message, reply):
 def foreign(place, message, reply):
     if place != 1:
         return reply
-    wire_request = dataclasses.replace(read_request(payload_of(message)), run="another run")
+    wire_request = dataclasses.replace(read_node_request(payload_of(message)), run="another run")
     sent = read_response(payload_of(reply))
     return Message(
         content_of(Response(digest_request(wire_request.to_bytes()), sent.answer).to_bytes()), reply_to=message

@@ -13,7 +13,7 @@ from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange, payload_of
 from tacit.federation.flower.summed import FlowerMasked
-from tacit.federation.messages import RefusalReason, Request, read_request, read_response
+from tacit.federation.messages import RefusalReason, Request, read_node_request, read_response
 from tacit.federation.node.steps import NodeMemory
 from tacit.ledger.policy import Rules
 from tacit.methods.fedmd.models import ConsensusStore
@@ -226,7 +226,7 @@ def test_a_fedmd_job_that_comes_back_asks_nobody_again_and_tells_again(tmp_path)
     class Cut(InProcessGrid):
         def push_messages(self, messages):
             messages = list(messages)
-            steps.append(read_request(payload_of(messages[0])).step)
+            steps.append(read_node_request(payload_of(messages[0])).step)
             if steps.count("learn") == 1:
                 raise KeyboardInterrupt
             return super().push_messages(messages)

@@ -212,7 +212,7 @@ def test_a_node_seals_only_for_whom_its_own_file_names(hall):
 
 
 def test_a_node_calls_again_while_the_shuffler_is_down(hall, monkeypatch):
-    monkeypatch.setattr("tacit.federation.node.steps.PAUSE", 0.01)
+    monkeypatch.setattr("tacit.federation.node.steps._PAUSE", 0.01)
     down = iter([True, True])
 
     def flaky(*arguments):

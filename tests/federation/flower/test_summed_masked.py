@@ -15,9 +15,9 @@ from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import payload_of
 from tacit.federation.flower.summed import FlowerMasked
 from tacit.federation.keys import SigningIdentity
-from tacit.federation.messages import read_request, read_response
+from tacit.federation.messages import read_node_request, read_response
 from tacit.federation.node.steps import FolderMemory
-from tacit.federation.secure_aggregation.server import STEPS
+from tacit.federation.secure_aggregation.server import SERVER_STEPS
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_laplace import MaskedShare
 from tacit.methods.rknn.holder import VoteHolder
@@ -42,7 +42,7 @@ class Dropping(InProcessGrid):
 
     def push_messages(self, messages):
         messages = list(messages)
-        step = read_request(payload_of(messages[0])).step
+        step = read_node_request(payload_of(messages[0])).step
         self.steps.append(step)
         if step == self.die:
             raise KeyboardInterrupt
@@ -65,12 +65,12 @@ def test_a_masked_run_labels_as_well_as_a_trusted_curator_would():
     assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.7
     assert (str(run.guarantee.trust), run.guarantee.epsilon, run.guarantee.simulation) == ("masked", 1, False)
     assert "at least 3 must be honest" in str(run.guarantee)
-    assert grid.steps == list(STEPS)
+    assert grid.steps == list(SERVER_STEPS)
     assert exchange.rounds[0].answered == [node.name for node in there]
     assert [node.ledger.balance(node.account).payments for node in there] == [1] * COUNT
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", SERVER_STEPS)
 def test_the_sum_is_exact_with_a_third_of_the_nodes_lost_at_any_step(step):
     # Seeded noise by node and request: the same with and without masks, so sums can be compared to the last bit.
     there, peers = masking_nodes(COUNT)
@@ -101,14 +101,14 @@ def noisy_table(node, ask):
     return ask.mechanism.opened(VoteHolder([node.records], gate).answer(dataclasses.replace(ask, mechanism=bare)).value)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", SERVER_STEPS)
 def test_below_the_threshold_nothing_is_revealed(step):
     there, peers = masking_nodes(COUNT)
     with pytest.raises(TooFewParticipants, match=r"needs 4 nodes.*Nothing was revealed"):
         masked(Dropping(there, {0: step, 1: step, 2: step}), peers)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", SERVER_STEPS)
 def test_a_coordinator_killed_at_any_step_goes_on_and_nobody_pays_twice(step, tmp_path):
     there, peers = masking_nodes(COUNT, seed=None)
     with pytest.raises(KeyboardInterrupt):
@@ -116,7 +116,7 @@ def test_a_coordinator_killed_at_any_step_goes_on_and_nobody_pays_twice(step, tm
     grid = Dropping(there)
     run, _ = masked(grid, peers, Journal.open(tmp_path, "a recipe"))
     # Steps that were over are not asked again.
-    assert grid.steps == list(STEPS[STEPS.index(step) :])
+    assert grid.steps == list(SERVER_STEPS[SERVER_STEPS.index(step) :])
     assert [node.ledger.balance(node.account).payments for node in there] == [1] * COUNT
     assert len(run.receipts) == COUNT
 
@@ -162,7 +162,7 @@ def test_nothing_but_masked_tables_leaves_a_node():
     masked(grid, peers)
     seen = [payload_of(each) for each in grid.sent]
     assert all(isinstance(read_response(each).answer, bytes) for each in seen)
-    assert len(seen) == COUNT * len(STEPS)
+    assert len(seen) == COUNT * len(SERVER_STEPS)
     # Sizes are the same for all nodes in every step, whatever they hold.
     for start in range(0, len(seen), COUNT):
         assert len({len(each) for each in seen[start : start + COUNT]}) == 1

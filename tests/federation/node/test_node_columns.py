@@ -9,7 +9,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
 from tacit.core.randomness import SeededRandomness
-from tacit.federation.messages import RefusalReason, Request, read_request, read_response
+from tacit.federation.messages import RefusalReason, Request, read_node_request, read_response
 from tacit.federation.node.node import Node
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
@@ -45,7 +45,7 @@ def said(node, features):
 
 
 def test_names_travel():
-    assert read_request(Request("run", 0, 1, b"", features=NAMES).to_bytes()).features == NAMES
+    assert read_node_request(Request("run", 0, 1, b"", features=NAMES).to_bytes()).features == NAMES
 
 
 def test_columns_in_another_order_give_the_same_votes():

@@ -33,7 +33,7 @@ from tacit.federation.collector.submission_store import SubmissionOutcome, Submi
 from tacit.federation.flower.link import telling_strangers
 from tacit.federation.flower.node import taken_up
 from tacit.federation.keys import SigningIdentity, public_key
-from tacit.federation.messages import LARGEST, PASSING, RefusalReason, Request, read_response
+from tacit.federation.messages import LARGEST_REQUEST, PASSING, RefusalReason, Request, read_response
 from tacit.federation.node.refusals import lacks_delta
 from tacit.federation.node.steps import Collecting
 from tacit.federation.processes import failure_in_words
@@ -161,7 +161,7 @@ def test_too_large_a_question_is_told_as_that(node, caplog, monkeypatch):
     word, log = asked(node, question(), caplog)
     assert word is RefusalReason.SIZE
     assert "at most 100 are read" in log
-    assert LARGEST > 100
+    assert LARGEST_REQUEST > 100
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_too_large_a_question_is_told_as_that(node, caplog, monkeypatch):
     ],
 )
 def test_what_goes_wrong_at_the_collector_is_not_the_question(node, error, reason, words, caplog, monkeypatch):
-    monkeypatch.setattr("tacit.federation.node.steps.PATIENCE", 0.0)
+    monkeypatch.setattr("tacit.federation.node.steps._PATIENCE", 0.0)
 
     def fails(*_):
         raise error
@@ -269,7 +269,7 @@ def test_a_wrong_clock_is_named_as_that(ahead, words, caplog):
 
 
 def test_an_unregistered_key_is_named_as_that(caplog, monkeypatch):
-    monkeypatch.setattr("tacit.federation.flower.node.PATIENCE", 0.0)
+    monkeypatch.setattr("tacit.federation.flower.node._PATIENCE", 0.0)
     known, other = (public_key_to_bytes(ec.generate_private_key(ec.SECP384R1()).public_key()) for _ in range(2))
     state = SimpleNamespace(get_node_id_by_public_key=lambda key: 7 if key == known else None)
     activate = telling_strangers(lambda request, state: "let in")

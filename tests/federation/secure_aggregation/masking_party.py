@@ -70,7 +70,7 @@ def summed(nodes, session, drops=None, transcript=None, shape=(CELLS,)):
     drops = drops or {}
     alive = dict(nodes)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, b"")
-    for step in server.STEPS:
+    for step in server.SERVER_STEPS:
         alive = {name: each for name, each in alive.items() if drops.get(name) != step and name in inbox}
         for name, each in alive.items():
             sent = each.keys(session) if step == "keys" else each.step(step, inbox[name])

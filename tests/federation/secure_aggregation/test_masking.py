@@ -51,14 +51,14 @@ def test_the_sum_is_exact_with_up_to_a_third_dropping_at_any_step(data, count):
     session = session_of(nodes)
     lost = data.draw(st.sets(st.sampled_from(sorted(nodes)), max_size=count - session.plan.threshold))
     assert 3 * len(lost) <= count
-    drops = {name: data.draw(st.sampled_from(server.STEPS)) for name in lost}
+    drops = {name: data.draw(st.sampled_from(server.SERVER_STEPS)) for name in lost}
     release, state = summed(nodes, session, drops)
     survivors = [name for name in nodes if drops.get(name, "unmask") == "unmask"]
     assert sorted(state.came["input"]) == sorted(survivors)
     assert release.value.tolist() == expected(nodes, survivors, session.plan).tolist()
 
 
-@pytest.mark.parametrize("step", server.STEPS)
+@pytest.mark.parametrize("step", server.SERVER_STEPS)
 def test_below_the_threshold_nothing_is_shown(step):
     nodes = parties(6)
     session = session_of(nodes)
@@ -80,7 +80,7 @@ def ready(count=4, until="unmask"):
     nodes = parties(count)
     session = session_of(nodes)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, b"")
-    for step in server.STEPS:
+    for step in server.SERVER_STEPS:
         if step == until:
             return nodes, session, state, inbox
         for name, each in nodes.items():

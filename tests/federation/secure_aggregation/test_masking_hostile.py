@@ -79,7 +79,7 @@ def test_messages_of_another_run_are_refused(step):
     _, _, other_state, other_inbox = ready(until=step)
     with pytest.raises(InvalidInput, match=r"another session|for this session"):
         nodes["node-0"].step(step, other_inbox["node-0"])
-    before = server.STEPS[server.STEPS.index(step) - 1]
+    before = server.SERVER_STEPS[server.SERVER_STEPS.index(step) - 1]
     late = server.ServerState(state.session, {**state.came, before: {}}, before)
     with pytest.raises(InvalidInput, match=r"another session|for this session"):
         server.accept_message(late, "node-0", other_state.came[before]["node-0"])
@@ -176,7 +176,7 @@ def test_a_spoiled_box_and_wrong_shares_do_not_spoil_the_sum(liars):
 
 
 @settings(max_examples=60)
-@given(data=st.data(), step=st.sampled_from(server.STEPS))
+@given(data=st.data(), step=st.sampled_from(server.SERVER_STEPS))
 def test_hostile_messages_are_refused_and_change_nothing(data, step):
     _nodes, _session, state, _inbox = READY[step]
     honest = HONEST[step]
@@ -195,7 +195,7 @@ def test_hostile_messages_are_refused_and_change_nothing(data, step):
         assert set(after.came[step]) == {"node-0"}
 
 
-READY = {step: ready(until=step) for step in server.STEPS}
+READY = {step: ready(until=step) for step in server.SERVER_STEPS}
 
 
 HONEST = {
@@ -205,7 +205,7 @@ HONEST = {
 
 
 @settings(max_examples=60)
-@given(data=st.data(), step=st.sampled_from(server.STEPS[1:]))
+@given(data=st.data(), step=st.sampled_from(server.SERVER_STEPS[1:]))
 def test_a_holder_refuses_hostile_messages(data, step):
     nodes, _, _, inbox = READY[step]
     payload = bytearray(inbox["node-1"])

@@ -1,5 +1,5 @@
 """A node's side."""
 
-from tacit.federation.flower.client import app
+from tacit.federation.flower.client import node_app
 
-__all__ = ["app"]
+__all__ = ["node_app"]

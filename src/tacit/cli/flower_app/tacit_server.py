@@ -3,4 +3,4 @@
 from tacit.federation.flower.server import server_app
 from tacit.runs.federation import conduct
 
-app = server_app(conduct)
+coordinator_app = server_app(conduct)

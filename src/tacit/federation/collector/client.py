@@ -38,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 # Bytes of an answer around what a batch came to.
-SLACK = 4096
+_SLACK = 4096
 
 
 class Unreachable(TacitError):
@@ -139,7 +139,7 @@ def _said(address: Address, client: httpx.Client, method: str, path: str, payloa
     with client.stream(method, path, content=payload, headers={"Accept-Encoding": "identity"}) as response:
         for piece in response.iter_raw():
             content += piece
-            if len(content) > LARGEST_BATCH + SLACK:
+            if len(content) > LARGEST_BATCH + _SLACK:
                 raise Unreachable(f"{address.url} answers with more than a batch can come to")
     if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         raise SubmissionRefused(SubmissionRefusal.OVERSIZED)

@@ -31,7 +31,7 @@ from tacit.wire import read_ask, release_to_bytes
 
 __all__ = ["Curator", "open_curator", "read_secret"]
 
-log = logging.getLogger("tacit.curator")
+_log = logging.getLogger("tacit.curator")
 
 
 class Curator:
@@ -118,7 +118,7 @@ class Curator:
                 total += read_table(content, shape, *limits, signed=is_signed(ask))
         if closed:
             # Who sealed for another key or batch did so whatever its records are. Still only the operator hears of it.
-            log.warning("%d of %d tables could not be opened and count nothing", closed, len(submissions))
+            _log.warning("%d of %d tables could not be opened and count nothing", closed, len(submissions))
         return total
 
 

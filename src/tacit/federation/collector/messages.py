@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.core.errors import InvalidInput, TacitError
-from tacit.federation.keys import KEY, SigningIdentity, signed_by
+from tacit.federation.keys import KEY_BYTES, SigningIdentity, signed_by
 
 __all__ = [
     "ANNOUNCE", "STRANGER", "Batch", "SignedMessage", "Submission", "SubmissionRefusal", "SubmissionRefused",
     "read_signed_message",
 ]  # fmt: skip
 
-MOST_NODES = 10_000
+_MOST_NODES = 10_000
 MOST_PARTICIPANTS = 10**9
 LARGEST_PIECE = 2**28
 LARGEST_BATCH = 2**29
@@ -62,10 +62,10 @@ class Batch:
     ask: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.key) != KEY:
-            raise InvalidInput(f"key must have {KEY} bytes, got {len(self.key)}")
-        if list(self.nodes) != sorted(set(self.nodes)) or not 1 <= len(self.nodes) <= MOST_NODES:
-            raise InvalidInput(f"nodes must be from 1 to {MOST_NODES} different names, sorted")
+        if len(self.key) != KEY_BYTES:
+            raise InvalidInput(f"key must have {KEY_BYTES} bytes, got {len(self.key)}")
+        if list(self.nodes) != sorted(set(self.nodes)) or not 1 <= len(self.nodes) <= _MOST_NODES:
+            raise InvalidInput(f"nodes must be from 1 to {_MOST_NODES} different names, sorted")
         if self.minimum < 2:
             raise InvalidInput(f"minimum must be at least 2, got {self.minimum}: one hides in nobody")
         if self.block < 1 or self.most < 1 or self.most % self.block:
@@ -100,8 +100,8 @@ class Batch:
             run=fields.text("run"),
             round=fields.integer("round", 0, 10**9),
             request=fields.text("request"),
-            nodes=fields.texts("nodes", MOST_NODES),
-            key=fields.content("key", KEY),
+            nodes=fields.texts("nodes", _MOST_NODES),
+            key=fields.content("key", KEY_BYTES),
             minimum=fields.integer("minimum", 2, MOST_PARTICIPANTS),
             size=fields.integer("size", 1, LARGEST_PIECE),
             most=fields.integer("most", 1, LARGEST_PIECE),
@@ -157,13 +157,13 @@ class Submission:
         return cls(participants, pieces)
 
 
-VERSION = 1
+_VERSION = 1
 # An announcement says how many bytes come next; it is never the message itself.
-KINDS = ("open", "submit", "collect", "announce")
+_KINDS = ("open", "submit", "collect", "announce")
 # Where announcements go, and the bytes of a message that anybody may send without one.
 ANNOUNCE, STRANGER = "/announce", 2**16
-SIGNATURE = 64
-LONGEST_NAME = 200
+_SIGNATURE = 64
+_LONGEST_NAME = 200
 SLACK = 4096
 
 
@@ -208,7 +208,7 @@ class SignedMessage:
     node: str
     body: bytes = field(repr=False)
     signature: bytes = field(repr=False)
-    version: int = VERSION
+    version: int = _VERSION
 
     @classmethod
     def signed(
@@ -247,15 +247,15 @@ def read_signed_message(payload: bytes, identities: Mapping[str, bytes], most: i
         raise SubmissionRefused(SubmissionRefusal.OVERSIZED)
     try:
         fields = decode_strict(payload, most + SLACK, "message")
-        fields.integer("version", VERSION, VERSION)
+        fields.integer("version", _VERSION, _VERSION)
         message = SignedMessage(
-            kind=fields.one_of("kind", KINDS),
-            run=fields.text("run", LONGEST_NAME),
+            kind=fields.one_of("kind", _KINDS),
+            run=fields.text("run", _LONGEST_NAME),
             round=fields.integer("round", 0, 10**9),
             batch=fields.digest("batch"),
-            node=fields.text("node", LONGEST_NAME),
+            node=fields.text("node", _LONGEST_NAME),
             body=fields.content("body", most),
-            signature=fields.content("signature", SIGNATURE),
+            signature=fields.content("signature", _SIGNATURE),
         )
         fields.done()
     except InvalidInput:

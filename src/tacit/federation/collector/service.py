@@ -45,18 +45,18 @@ __all__ = [
     "CONNECTIONS", "PER_ADDRESS", "Connection", "Connections", "Service", "make_service", "serve",
 ]  # fmt: skip
 
-log = logging.getLogger("tacit.post")
+_log = logging.getLogger("tacit.post")
 
 # Connections at a time, in all and of one address.
 CONNECTIONS, PER_ADDRESS = 64, 16
 # Bytes of a request's head.
 HEAD = 2**14
 # Seconds for a stranger's whole request, handshake included; for what was announced, plus one for this many bytes.
-SECONDS, PATIENCE, PACE = 15.0, 60.0, 2**17
+SECONDS, _PATIENCE, _PACE = 15.0, 60.0, 2**17
 # Seconds between two looks at deadlines; for requests at work when the service is told to end.
-LOOK, ENDING = 0.25, 10
+_LOOK, ENDING = 0.25, 10
 # One request, and what was announced: then the place is for somebody else.
-CLOSE = {"Connection": "close"}
+_CLOSE = {"Connection": "close"}
 Place = tuple[str, int]
 
 
@@ -77,7 +77,7 @@ class Connection:
 
     def give(self, amount: int) -> None:
         """Time for this many bytes, in or out."""
-        self.trust(PATIENCE + amount / PACE)
+        self.trust(_PATIENCE + amount / _PACE)
 
     def work(self) -> None:
         """Everything was read; what happens now takes as long as it takes."""
@@ -250,7 +250,7 @@ def _application(store: SubmissionStore, connections: Connections, most: int) ->
         reply = await run_in_threadpool(store.handle, payload)
         # A refusal is a few bytes, so only who was known has something to wait for.
         connection.give(len(reply))
-        return Response(reply, headers=CLOSE, media_type="application/octet-stream")
+        return Response(reply, headers=_CLOSE, media_type="application/octet-stream")
 
     async def announced(request: Request) -> Response:
         connection = connection_of(request)
@@ -263,24 +263,24 @@ def _application(store: SubmissionStore, connections: Connections, most: int) ->
         if allowed:
             connection.allowed = allowed
             connection.give(allowed)
-        return Response(reply, headers={} if allowed else CLOSE, media_type="application/octet-stream")
+        return Response(reply, headers={} if allowed else _CLOSE, media_type="application/octet-stream")
 
     async def status(_: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(store.status), headers=CLOSE)
+        return JSONResponse(await run_in_threadpool(store.status), headers=_CLOSE)
 
     async def refused(_: Request, error: Exception) -> Response:
-        return Response(status_code=error.status_code if isinstance(error, HTTPException) else 400, headers=CLOSE)
+        return Response(status_code=error.status_code if isinstance(error, HTTPException) else 400, headers=_CLOSE)
 
     async def failed(_: Request, error: Exception) -> Response:
-        log.error("a request could not be answered: %s", failure_in_words(error))
-        return Response(status_code=500, headers=CLOSE)
+        _log.error("a request could not be answered: %s", failure_in_words(error))
+        return Response(status_code=500, headers=_CLOSE)
 
     @contextlib.asynccontextmanager
     async def watching(_: Starlette) -> AsyncIterator[None]:
         async def watch() -> None:
             while True:
                 connections.cut_overdue()
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(_LOOK)
 
         watcher = asyncio.create_task(watch())
         yield

@@ -33,12 +33,12 @@ from tacit.federation.collector.messages import (
 
 __all__ = ["COORDINATOR", "LENGTH", "SubmissionOutcome", "SubmissionStore"]
 
-log = logging.getLogger("tacit.post")
+_log = logging.getLogger("tacit.post")
 
 COORDINATOR = "coordinator"
 # Bytes of the number in an announcement.
 LENGTH = 8
-SCHEMA = (
+_SCHEMA = (
     "CREATE TABLE IF NOT EXISTS batches (digest TEXT PRIMARY KEY, content BLOB NOT NULL, output BLOB, sent INTEGER)",
     "CREATE TABLE IF NOT EXISTS submissions (batch TEXT NOT NULL, node TEXT NOT NULL, sha256 TEXT NOT NULL, "
     "participants INTEGER NOT NULL, pieces INTEGER NOT NULL, content BLOB, PRIMARY KEY (batch, node))",
@@ -85,7 +85,7 @@ class SubmissionStore:
             self._connection.execute("PRAGMA synchronous = FULL")
             # What was forgotten is overwritten, not only unlinked.
             self._connection.execute("PRAGMA secure_delete = ON")
-            for statement in SCHEMA:
+            for statement in _SCHEMA:
                 self._connection.execute(statement)
             # A process that was killed may have left forgotten pages in the log.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -102,11 +102,11 @@ class SubmissionStore:
             except SubmissionRefused as refused:
                 if refused.reason is not SubmissionRefusal.WAITING:
                     # Of strangers there would be no end.
-                    log.warning("%s of %s was not taken: %s", message.kind, message.node, refused.reason)
+                    _log.warning("%s of %s was not taken: %s", message.kind, message.node, refused.reason)
                 raise
             except sqlite3.Error as error:
                 # Nothing was acknowledged: whoever sent it is told, and sends it again when there is room.
-                log.error("%s of %s could not be written down: %s", message.kind, message.node, error)
+                _log.error("%s of %s could not be written down: %s", message.kind, message.node, error)
                 raise SubmissionRefused(SubmissionRefusal.FAILED) from None
         except SubmissionRefused as refused:
             if refused.reason is not SubmissionRefusal.WAITING:
@@ -130,7 +130,7 @@ class SubmissionStore:
                     raise SubmissionRefused(SubmissionRefusal.UNEXPECTED)
                 most = batch.limit
             if not 1 <= length <= most + SLACK:
-                log.warning("%s asked to send %d bytes; at most %d are taken", message.node, length, most + SLACK)
+                _log.warning("%s asked to send %d bytes; at most %d are taken", message.node, length, most + SLACK)
                 raise SubmissionRefused(SubmissionRefusal.OVERSIZED)
             return encode({"allowed": length}), length
         except SubmissionRefused as refused:
@@ -184,7 +184,7 @@ class SubmissionStore:
         try:
             self._check(batch)
         except InvalidInput as error:
-            log.warning("a batch was not opened: %s", error)
+            _log.warning("a batch was not opened: %s", error)
             raise SubmissionRefused(SubmissionRefusal.FAILED) from None
         self._connection.execute(
             "INSERT INTO batches (digest, content) VALUES (?, ?) ON CONFLICT DO NOTHING", (batch.digest, message.body)
@@ -242,7 +242,7 @@ class SubmissionStore:
         except BudgetExceeded:
             raise SubmissionRefused(SubmissionRefusal.SPENT) from None
         except TacitError as error:
-            log.warning("a batch cannot be completed: %s", error)
+            _log.warning("a batch cannot be completed: %s", error)
             raise SubmissionRefused(SubmissionRefusal.FAILED) from None
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")

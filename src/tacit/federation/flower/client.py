@@ -29,7 +29,7 @@ from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.datasets.splits import digits
 from tacit.datasets.tables import read_table
-from tacit.federation.flower.processes import ARRAYS
+from tacit.federation.flower.processes import ARRAYS_VARIABLE
 from tacit.federation.flower.server import MESSAGE_TYPE, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Response, digest_request
 from tacit.federation.node.node import Node, open_node
@@ -39,9 +39,9 @@ from tacit.ledger import open_ledger
 from tacit.ledger.policy import Rules
 from tacit.private.records import Private, Records
 
-__all__ = ["NODE_FILE", "InProcessGrid", "app", "client_app", "configured_node", "contexts", "simulated_node"]
+__all__ = ["NODE_FILE", "InProcessGrid", "client_app", "configured_node", "contexts", "node_app", "simulated_node"]
 
-log = logging.getLogger("tacit.node")
+_log = logging.getLogger("tacit.node")
 
 # The key in a SuperNode's own configuration that names its node file.
 NODE_FILE = "tacit-node"
@@ -62,7 +62,7 @@ def client_app(node_of: Callable[[Context], Node]) -> ClientApp:
             payload = payload_of(message)
             said = node_of(context).reply(payload)
         except Exception as error:
-            log.error("the node cannot answer: %s", failure_in_words(error))
+            _log.error("the node cannot answer: %s", failure_in_words(error))
             said = Response(digest_request(payload), RefusalReason.FAILED).to_bytes()
         return Message(content_of(said), reply_to=message)
 
@@ -81,17 +81,17 @@ def configured_node(context: Context) -> Node:
         from tacit.federation.flower.client import simulated_node
 
         return simulated_node(int(settings[PLACE]), int(settings["num-partitions"]), context.run_config)
-    folder = os.environ.get(ARRAYS)
+    folder = os.environ.get(ARRAYS_VARIABLE)
     return open_node(
         read_node_file(str(settings[NODE_FILE])), RunArrays(str(context.run_id), Path(folder) if folder else None)
     )
 
 
-app = client_app(configured_node)
+node_app = client_app(configured_node)
 
 
 CEILING = 10**6
-RULES = Rules(
+SIMULATED_RULES = Rules(
     methods=("rknn", "privatekt", "pate", "fedmd", "class_sums"),
     mechanisms=(
         "RandomizedLabels",
@@ -129,7 +129,7 @@ def _node(source: str, place: int, count: int, seed: int) -> Node:
         name=name,
         classes=classes,
         records=Private(Records(samples[rows], labels[rows])),
-        rules=RULES,
+        rules=SIMULATED_RULES,
         ledger=open_ledger("memory:", {name: Ceiling(CEILING, "1/2")}),
         account=name,
         seed=seed,

@@ -37,9 +37,9 @@ from tacit.federation.certificates import on_loopback
 from tacit.federation.flower.processes import be_patient, log_with_time, require_version
 from tacit.federation.members import Member
 
-__all__ = ["Control", "LoopbackOnly", "main", "telling_strangers"]
+__all__ = ["Control", "LoopbackOnly", "run_link", "telling_strangers"]
 
-OPEN = ("/v1/fleet", "/health")
+_OPEN = ("/v1/fleet", "/health")
 UNREGISTERED = "this key is not registered"
 
 
@@ -58,7 +58,7 @@ class LoopbackOnly:
 
     def allows(self, scope: Any) -> bool:  # noqa: ANN401
         """Whether a request may come from where it comes from."""
-        if scope["type"] not in ("http", "websocket") or scope["path"].startswith(OPEN):
+        if scope["type"] not in ("http", "websocket") or scope["path"].startswith(_OPEN):
             return True
         return on_loopback((scope.get("client") or ("",))[0])
 
@@ -94,7 +94,7 @@ def telling_strangers(activate: Callable[..., Any]) -> Callable[..., Any]:
     return activated
 
 
-def main() -> None:
+def run_link() -> None:
     """``flower-superlink`` with its controls closed to other machines."""
     require_version()
     be_patient()
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_link()
 
 
 class Control:

@@ -11,17 +11,17 @@ from typing import Any
 
 from tacit.federation.collector.client import clock_trouble, seconds_ahead
 from tacit.federation.flower.link import UNREGISTERED
-from tacit.federation.flower.processes import ARRAYS, be_patient, log_with_time, require_version
+from tacit.federation.flower.processes import ARRAYS_VARIABLE, be_patient, log_with_time, require_version
 from tacit.federation.settings import private_folder
 
-__all__ = ["main", "taken_up", "whole_or_not_at_all"]
+__all__ = ["run_node", "taken_up", "whole_or_not_at_all"]
 
-log = logging.getLogger("tacit.node")
+_log = logging.getLogger("tacit.node")
 
 # Seconds between two signs of life. A SuperLink gives a node up when two of them are missing.
 HEARTBEAT = 15
-PATIENCE, PAUSE = 4.0 * HEARTBEAT, 2.0
-STRANGER = (
+_PATIENCE, _PAUSE = 4.0 * HEARTBEAT, 2.0
+_STRANGER = (
     "it does not know this node's key, or has removed it. Its operator adds the node's .pub file with "
     "`tacit federation nodes add` and starts the coordinator again"
 )
@@ -38,7 +38,7 @@ def taken_up(activate: Callable[..., Any]) -> Callable[..., Any]:
     from flwr.supercore.error import ApiErrorCode, FlowerError
 
     def again(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401
-        end, said = time.monotonic() + PATIENCE, ""
+        end, said = time.monotonic() + _PATIENCE, ""
         while True:
             try:
                 return activate(*arguments, **more)
@@ -46,20 +46,20 @@ def taken_up(activate: Callable[..., Any]) -> Callable[..., Any]:
                 found = FlowerError.from_json(error.response.text)
                 if error.response.status_code == httpx.codes.UNAUTHORIZED:
                     clock = clock_trouble(seconds_ahead(error.response.headers.get("Date")))
-                    log.error(
+                    _log.error(
                         "the coordinator does not let this node in: %s", clock or "it does not take its signature"
                     )
                     raise
                 if found is None or found.code != ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
                     raise
                 unknown = found.public_details is not None and UNREGISTERED in found.public_details
-                words = STRANGER if unknown else STILL_HERE
+                words = _STRANGER if unknown else STILL_HERE
                 if words != said:
-                    log.warning("the coordinator does not let this node in: %s", words)
+                    _log.warning("the coordinator does not let this node in: %s", words)
                     said = words
                 if time.monotonic() >= end:
                     raise
-                time.sleep(PAUSE)
+                time.sleep(_PAUSE)
 
     return again
 
@@ -92,7 +92,7 @@ def whole_or_not_at_all(pull: Callable[..., Any]) -> Callable[..., Any]:
     return pulled
 
 
-def main() -> None:
+def run_node() -> None:
     """``flower-supernode``, on a machine that may be busy."""
     require_version()
     be_patient()
@@ -106,9 +106,9 @@ def main() -> None:
     start_client_internal._pull_and_store_message = whole_or_not_at_all(start_client_internal._pull_and_store_message)
     heartbeat.HEARTBEAT_DEFAULT_INTERVAL = fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT
     # This process lives as long as the node, those that answer do not: what they have read in a run ends with it.
-    with private_folder(Path(os.environ[ARRAYS])):
+    with private_folder(Path(os.environ[ARRAYS_VARIABLE])):
         flower_supernode()
 
 
 if __name__ == "__main__":
-    main()
+    run_node()

@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from tacit.federation.settings import Link
 
 __all__ = [
-    "ARRAYS", "be_patient", "link_command", "log_with_time", "node_command", "require_version", "run_installed",
+    "ARRAYS_VARIABLE", "be_patient", "link_command", "log_with_time", "node_command", "require_version",
+    "run_installed",
 ]  # fmt: skip
 
 Command = tuple[list[str], Mapping[str, str]]
 
-VERSION = "1.41"
+_VERSION = "1.41"
 # The name in the environment of a node's processes for the folder of what it has read in a run.
-ARRAYS = "TACIT_NODE_ARRAYS"
-PATIENCE = 120
+ARRAYS_VARIABLE = "TACIT_NODE_ARRAYS"
+_PATIENCE = 120
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 # By a shell, because the path of an interpreter may be too long for a first line.
 PROGRAM = """#!/bin/sh
@@ -36,15 +37,15 @@ exec '{python}' -c '{code}' "$@"
 """
 # Flower's processes look whether their parent has a number, and a dead one that nobody has buried has one still.
 MORTAL = "from tacit.federation.processes import end_with_parent; end_with_parent(); "
-TIMED = "from tacit.federation.flower.processes import log_with_time; log_with_time(); "
-EXECUTOR = {"flower-superexec": MORTAL + TIMED + "from flwr.supercore.cli import flower_superexec; flower_superexec()"}
+_TIMED = "from tacit.federation.flower.processes import log_with_time; log_with_time(); "
+EXECUTOR = {"flower-superexec": MORTAL + _TIMED + "from flwr.supercore.cli import flower_superexec; flower_superexec()"}
 # All that a node's Flower may start: the executor, and this library's own app.
 NODE_PROGRAMS = EXECUTOR | {
     "flwr-clientapp": MORTAL + "from tacit.federation.flower.processes import run_installed; run_installed()"
 }
 # What a SuperLink starts: the executor, and a coordinator's app.
 LINK_PROGRAMS = EXECUTOR | {
-    "flwr-serverapp": MORTAL + TIMED + "from flwr.superlink.cli import flwr_serverapp; flwr_serverapp()"
+    "flwr-serverapp": MORTAL + _TIMED + "from flwr.superlink.cli import flwr_serverapp; flwr_serverapp()"
 }
 
 
@@ -54,16 +55,16 @@ def require_version() -> None:
         found = metadata.version("flwr")
     except metadata.PackageNotFoundError:
         raise InvalidInput("a federation needs Flower: pip install 'tacit[federated]'") from None
-    if not found.startswith(f"{VERSION}."):
-        raise InvalidInput(f"a federation needs Flower {VERSION}, found {found}: pip install 'tacit[federated]'")
+    if not found.startswith(f"{_VERSION}."):
+        raise InvalidInput(f"a federation needs Flower {_VERSION}, found {found}: pip install 'tacit[federated]'")
 
 
 def be_patient() -> None:
     """Give a process that was started two minutes to report, on a busy machine; Flower's half minute is too short."""
     from flwr.supercore.corestate import in_memory_corestate, sql_corestate
 
-    in_memory_corestate.HEARTBEAT_DEFAULT_INTERVAL = PATIENCE
-    sql_corestate.HEARTBEAT_DEFAULT_INTERVAL = PATIENCE
+    in_memory_corestate.HEARTBEAT_DEFAULT_INTERVAL = _PATIENCE
+    sql_corestate.HEARTBEAT_DEFAULT_INTERVAL = _PATIENCE
 
 
 def log_with_time() -> None:
@@ -150,7 +151,7 @@ def node_command(file: Path, link: Link, state: Path, port: int) -> Command:
         "--node-config", f'tacit-node="{file.absolute()}"',
         "--port", str(port),
     ]  # fmt: skip
-    return command, {**environment(state / "flower", str(programs)), ARRAYS: str(state / "arrays")}
+    return command, {**environment(state / "flower", str(programs)), ARRAYS_VARIABLE: str(state / "arrays")}
 
 
 def run_installed() -> None:
@@ -178,6 +179,6 @@ def _nothing(*_: Any, **__: Any) -> Path:  # noqa: ANN401
 
 def _installed(*_: Any, **__: Any) -> Any:  # noqa: ANN401
     # Imported only here: by now the process has reported that it is alive, and may take its time.
-    from tacit.federation.flower.client import app
+    from tacit.federation.flower.client import node_app
 
-    return app
+    return node_app

@@ -23,8 +23,8 @@ __all__ = ["MESSAGE_TYPE", "FlowerExchange", "FlowerGrid", "FlowerTransport", "c
 
 MESSAGE_TYPE = "query.answer"
 # Bytes in a Flower message are one record with one field, and nothing else.
-RECORD, FIELD = "tacit", "letter"
-PAUSE = 0.2
+_RECORD, FIELD = "tacit", "letter"
+_PAUSE = 0.2
 
 
 class FlowerGrid(Protocol):
@@ -65,7 +65,7 @@ class FlowerTransport:
         while len(nodes := _named(self._grid.get_nodes())) < policy.expected:
             if time.monotonic() >= (all_until if len(nodes) >= policy.at_least else enough_until):
                 break
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
         self._begun = True
         if len(nodes) < policy.at_least:
             raise TooFewParticipants(
@@ -140,7 +140,7 @@ class FlowerTransport:
                     end = min(end, time.monotonic() + self._policy.grace)
             if not waiting or time.monotonic() >= end:
                 break
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
         for node in silent:
             status.dropped.setdefault(names[node], "did not answer in time")
         self.tell(status)
@@ -174,7 +174,7 @@ def content_of(payload: bytes) -> RecordDict:
     >>> content_of(b"request")["tacit"]["letter"]
     b'request'
     """
-    return RecordDict({RECORD: ConfigRecord({FIELD: payload})})
+    return RecordDict({_RECORD: ConfigRecord({FIELD: payload})})
 
 
 def payload_of(message: Message) -> bytes:
@@ -182,9 +182,9 @@ def payload_of(message: Message) -> bytes:
     if not message.has_content():
         raise InvalidInput("the message has no content")
     content = message.content
-    if list(content) != [RECORD] or list(content[RECORD]) != [FIELD]:
+    if list(content) != [_RECORD] or list(content[_RECORD]) != [FIELD]:
         raise InvalidInput("the message has other records than a request")
-    payload = content[RECORD][FIELD]
+    payload = content[_RECORD][FIELD]
     if not isinstance(payload, bytes):
         raise InvalidInput("the message's request is not bytes")
     return payload

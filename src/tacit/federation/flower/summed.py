@@ -26,7 +26,7 @@ from tacit.federation.collector.client import Address, Unreachable, Untrusted, c
 from tacit.federation.collector.messages import Batch
 from tacit.federation.coordinator import Journal, Kept, NodeHeads, RoundPolicy, RoundStatus, implausible
 from tacit.federation.flower.server import FlowerGrid, FlowerTransport
-from tacit.federation.keys import KEY, SigningIdentity, public_key
+from tacit.federation.keys import KEY_BYTES, SigningIdentity, public_key
 from tacit.federation.messages import Request
 from tacit.federation.secure_aggregation import server
 from tacit.federation.secure_aggregation.session import Session
@@ -35,8 +35,8 @@ from tacit.wire import Price, ask_to_bytes, read_receipt
 
 __all__ = ["Collector", "FlowerCollected", "FlowerMasked"]
 
-PAUSE = 0.5
-T = TypeVar("T")
+_PAUSE = 0.5
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,10 @@ class FlowerCollected:
         """The key that this round's messages are sealed for; fresh, and kept for this run only."""
         file = self._journal.folder / f"sealing-{number}.key"
         if not file.exists():
-            write_file(file, os.urandom(KEY), private=True)
+            write_file(file, os.urandom(KEY_BYTES), private=True)
         return file.read_bytes()
 
-    def _reached(self, call: Callable[[], T]) -> T:
+    def _reached(self, call: Callable[[], _T]) -> _T:
         """Call the service again while it is down; a killed one comes back with all that was handed in."""
         end = time.monotonic() + self._policy.deadline
         while True:
@@ -187,7 +187,7 @@ class FlowerCollected:
                         f"{error}. It was called for {self._policy.deadline:g} seconds. What was handed in is kept "
                         "there; start the run again when it is back, and nobody pays twice"
                     ) from None
-                time.sleep(PAUSE)
+                time.sleep(_PAUSE)
 
 
 def _paid(content: bytes, name: str, ask: Any) -> Release[None]:  # noqa: ANN401
@@ -245,7 +245,7 @@ class FlowerMasked:
         status.asked = tuple(nodes)
         self._transport.tell(status)
         inbox = dict.fromkeys(nodes, state.session.to_bytes())
-        if state.step in server.STEPS[1:]:
+        if state.step in server.SERVER_STEPS[1:]:
             inbox = _inbox(state)
         while state.step != "over":
             state = self._step(status, nodes, state, inbox, question)
@@ -326,6 +326,6 @@ class FlowerMasked:
 
 def _inbox(state: server.ServerState) -> dict[str, bytes]:
     """What was to be sent in the open step: it follows from the step before."""
-    before = server.STEPS[server.STEPS.index(state.step) - 1]
+    before = server.SERVER_STEPS[server.SERVER_STEPS.index(state.step) - 1]
     _, inbox = server.close(replace(state, step=before))
     return inbox

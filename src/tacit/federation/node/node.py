@@ -27,7 +27,14 @@ from tacit.datasets.tables import read_table
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.messages import Batch
 from tacit.federation.keys import SigningIdentity
-from tacit.federation.messages import LARGEST, RefusalReason, Request, Response, digest_request, read_request
+from tacit.federation.messages import (
+    LARGEST_REQUEST,
+    RefusalReason,
+    Request,
+    Response,
+    digest_request,
+    read_node_request,
+)
 from tacit.federation.node.refusals import (
     ApprovalRequest,
     Approvals,
@@ -141,9 +148,9 @@ class Node:
         request_digest = digest_request(payload)
         request: Request | None = None
         try:
-            if len(payload) > LARGEST:
-                raise Refused(RefusalReason.SIZE, f"{len(payload)} bytes came, at most {LARGEST} are read")
-            request = read_request(payload)
+            if len(payload) > LARGEST_REQUEST:
+                raise Refused(RefusalReason.SIZE, f"{len(payload)} bytes came, at most {LARGEST_REQUEST} are read")
+            request = read_node_request(payload)
             asked = replace(
                 self, participants=request.participants, run=request.run, records=self._in_order(request.features)
             )

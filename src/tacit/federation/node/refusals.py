@@ -85,8 +85,8 @@ def require_door(step: str, ask: Question, named: Collection[type] = ()) -> None
     door.require(ask.mechanism, named)
 
 
-log = logging.getLogger("tacit.node")
-LONGEST = 80
+_log = logging.getLogger("tacit.node")
+_LONGEST = 80
 
 
 class Refused(TacitError):
@@ -118,14 +118,14 @@ def log_refusal(error: Exception, request: Request | None, rules: Rules, classes
     reason = reason_for(error)
     about = "a question" if request is None else f"run {_cut(request.run)}, round {request.round + 1}, {request.step}"
     if reason is RefusalReason.FAILED:
-        log.error("%s: failed: %s", about, failure_in_words(error))
+        _log.error("%s: failed: %s", about, failure_in_words(error))
         return
     detail = error.detail if isinstance(error, Refused) else failure_in_words(error)
     words = detail
     # What is written down must not change what is sent: a refusal that cannot be described is still one.
     with suppress(Exception):
         words = words or _asked_and_allowed(reason, request, rules, classes)
-    log.warning("%s: refused (%s): %s%s", about, reason, reason.in_words, f"; {words}" if words else "")
+    _log.warning("%s: refused (%s): %s%s", about, reason, reason.in_words, f"; {words}" if words else "")
 
 
 def lacks_delta(ledger: Ledger, account: str, spend: Spend) -> bool:
@@ -159,13 +159,13 @@ def _listed(words: tuple[str, ...]) -> str:
 
 def _cut(words: str) -> str:
     """Words that somebody else chose, on one line and not too long."""
-    return repr(words if len(words) <= LONGEST else words[: LONGEST - 1] + "…")
+    return repr(words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…")
 
 
 PENDING, APPROVED, DECLINED = "pending", "approved", "declined"
 # Whoever asks could fill the disk; what comes when this many wait is refused and not noted down.
 MOST_PENDING = 100
-DIGITS = 16
+_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class ApprovalRequest:
     def id(self) -> str:
         """A short name that binds all that was asked."""
         asked = [self.run, self.method, self.mechanism, self.purpose, spend_to_json(self.spend)]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:DIGITS]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
     @property
     def price(self) -> str:
@@ -234,10 +234,10 @@ class Approvals:
             return True
         if all(each.id != job.id for each in known):
             if sum(each.state == PENDING for each in known) >= MOST_PENDING:
-                log.warning("%d jobs wait for approval; one more is refused and not noted down", MOST_PENDING)
+                _log.warning("%d jobs wait for approval; one more is refused and not noted down", MOST_PENDING)
                 return False
             self._write(replace(job, state=PENDING, at=datetime.now(UTC).isoformat(timespec="seconds")))
-            log.warning(
+            _log.warning(
                 "job %s waits for approval: %s for %r through %s, %s for one answer. "
                 "Decide with `tacit federation approve`", job.id, job.method, job.purpose, job.mechanism, job.price,
             )  # fmt: skip

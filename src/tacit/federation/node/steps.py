@@ -35,7 +35,7 @@ from tacit.wire import Price, receipt_to_bytes
 __all__ = ["Collecting", "FolderMemory", "Masking", "NodeMemory", "collected_step", "hidden_among", "masked_step"]
 
 # How long a collector that is down is called again, and how often: it was paid for, and may be back soon.
-PATIENCE, PAUSE = 120.0, 2.0
+_PATIENCE, _PAUSE = 120.0, 2.0
 HandIn = Callable[[Address, SigningIdentity, str, Batch, Submission], None]
 
 
@@ -105,7 +105,7 @@ def collected_step(
 
 
 def _handed_in(call: Callable[[], None]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + _PATIENCE
     while True:
         try:
             return call()
@@ -117,7 +117,7 @@ def _handed_in(call: Callable[[], None]) -> None:
         except Unreachable:
             if time.monotonic() >= end:
                 raise
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
 
 
 @dataclass

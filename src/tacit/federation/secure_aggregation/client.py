@@ -46,9 +46,9 @@ from tacit.wire import Price, receipt_to_bytes
 
 __all__ = ["ClientState", "announce", "masked_input", "share_secrets", "unmask"]
 
-STEPS = ("keys", "shares", "input", "unmask")
-WIDTH = 32
-LARGEST_STATE = 2**28
+_STEPS = ("keys", "shares", "input", "unmask")
+_WIDTH = 32
+_LARGEST_STATE = 2**28
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,19 @@ class ClientState:
     @classmethod
     def read(cls, payload: bytes) -> ClientState:
         """The state that was written down."""
-        fields = decode_strict(payload, LARGEST_STATE, "state")
-        session, node = Session.read(fields.content("session", LARGEST_STATE)), fields.text("node")
-        secrets = fields.content("secrets", 3 * WIDTH)
-        own = fields.content("own", 2 * WIDTH)
+        fields = decode_strict(payload, _LARGEST_STATE, "state")
+        session, node = Session.read(fields.content("session", _LARGEST_STATE)), fields.text("node")
+        secrets = fields.content("secrets", 3 * _WIDTH)
+        own = fields.content("own", 2 * _WIDTH)
         steps = [fields.nested(name) for name in ("heard", "said")]
         heard, said = (
-            {step: each.content(step, LARGEST_STATE) for step in STEPS if each.peek(step) is not None} for each in steps
+            {step: each.content(step, _LARGEST_STATE) for step in _STEPS if each.peek(step) is not None}
+            for each in steps
         )
         fields.done()
-        return cls(session, node, secrets[:WIDTH], secrets[WIDTH : 2 * WIDTH], secrets[2 * WIDTH :], own, heard, said)
+        return cls(
+            session, node, secrets[:_WIDTH], secrets[_WIDTH : 2 * _WIDTH], secrets[2 * _WIDTH :], own, heard, said
+        )
 
 
 def announce(session: Session, node: str, identity: SigningIdentity) -> tuple[ClientState, bytes]:
@@ -171,8 +174,8 @@ def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
             key, label = _box_key(state, peers[name], sender=name)
             # A box that cannot be opened was spoiled by its sender; enough others have a share of the same secret.
             content = unboxed(key, boxes[name], label) or b""
-        if len(content) == 2 * WIDTH:
-            openings[name] = content[:WIDTH] if name in survivors else content[WIDTH:]
+        if len(content) == 2 * _WIDTH:
+            openings[name] = content[:_WIDTH] if name in survivors else content[_WIDTH:]
     sent = write_openings(state.node, openings, session)
     # Nothing more can be asked in this session, so nobody who gets hold of this state later shall learn more.
     forgotten = replace(state, sealing=b"", masking=b"", seed=b"", own=b"")
@@ -214,8 +217,8 @@ def _again(state: ClientState, step: str, payload: bytes) -> bytes | None:
         if state.heard[step] != payload:
             raise InvalidInput(f"this session's step {step!r} is over, and it was about something else")
         return state.said[step]
-    if STEPS[len(state.said)] != step:
-        raise InvalidInput(f"the step {step!r} comes after {STEPS[len(state.said)]!r}")
+    if _STEPS[len(state.said)] != step:
+        raise InvalidInput(f"the step {step!r} comes after {_STEPS[len(state.said)]!r}")
     return None
 
 

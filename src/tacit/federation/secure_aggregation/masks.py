@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 PRIME = 2**255 - 19
-WIDTH = 32
+_WIDTH = 32
 
 
 def split_secret(
@@ -84,13 +84,13 @@ def element_to_bytes(element: int) -> bytes:
     >>> read_element(element_to_bytes(7))
     7
     """
-    return element.to_bytes(WIDTH, "little")
+    return element.to_bytes(_WIDTH, "little")
 
 
 def read_element(content: bytes) -> int:
     """The element in 32 bytes; anything else is refused."""
     element = int.from_bytes(content, "little")
-    if len(content) != WIDTH or element >= PRIME:
+    if len(content) != _WIDTH or element >= PRIME:
         raise InvalidInput("a share must be an element of the field, in 32 bytes")
     return element
 

@@ -46,12 +46,12 @@ from tacit.federation.secure_aggregation.session import (
 from tacit.mechanisms.masked.quorum import WIDTHS
 from tacit.wire import Price, read_receipt
 
-__all__ = ["STEPS", "ServerState", "accept_message", "close", "receipts_of", "result"]
+__all__ = ["SERVER_STEPS", "ServerState", "accept_message", "close", "receipts_of", "result"]
 
-STEPS = ("keys", "shares", "input", "unmask")
-LARGEST_STATE = 2**32
+SERVER_STEPS = ("keys", "shares", "input", "unmask")
+_LARGEST_STATE = 2**32
 # Sets of holders that are tried for a secret when some gave wrong shares.
-TRIES = 1000
+_TRIES = 1000
 
 
 @dataclass(frozen=True)
@@ -59,25 +59,27 @@ class ServerState:
     """All that came so far, by step and node, and which step is open."""
 
     session: Session
-    came: Mapping[str, Mapping[str, bytes]] = field(default_factory=lambda: {step: {} for step in STEPS}, repr=False)
+    came: Mapping[str, Mapping[str, bytes]] = field(
+        default_factory=lambda: {step: {} for step in SERVER_STEPS}, repr=False
+    )
     step: str = "keys"
 
     def to_bytes(self) -> bytes:
         """The state for the coordinator's disk."""
-        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in STEPS}
+        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in SERVER_STEPS}
         return encode({"session": bytes_to_array(self.session.to_bytes()), "step": self.step, "came": came})
 
     @classmethod
     def read(cls, payload: bytes) -> ServerState:
         """The state that was written down."""
-        fields = decode_strict(payload, LARGEST_STATE, "state")
-        session = Session.read(fields.content("session", LARGEST_STATE))
-        step, steps = fields.one_of("step", (*STEPS, "over")), fields.nested("came")
+        fields = decode_strict(payload, _LARGEST_STATE, "state")
+        session = Session.read(fields.content("session", _LARGEST_STATE))
+        step, steps = fields.one_of("step", (*SERVER_STEPS, "over")), fields.nested("came")
         came = {}
-        for each in STEPS:
+        for each in SERVER_STEPS:
             inner = steps.nested(each)
             came[each] = {
-                name: inner.content(name, LARGEST_STATE) for name in session.nodes if inner.peek(name) is not None
+                name: inner.content(name, _LARGEST_STATE) for name in session.nodes if inner.peek(name) is not None
             }
             inner.done()
         steps.done()
@@ -93,7 +95,7 @@ def accept_message(state: ServerState, sender: str, payload: bytes) -> ServerSta
     """
     if sender not in state.session.nodes:
         raise InvalidInput("the sender does not take part in this session")
-    if state.step not in STEPS:
+    if state.step not in SERVER_STEPS:
         raise InvalidInput("the session is over")
     earlier = {"shares": "keys", "input": "shares", "unmask": "input"}.get(state.step)
     if earlier is not None and sender not in state.came[earlier]:
@@ -254,9 +256,9 @@ class _Secrets:
         """Those who were right before, then the first ones, then all others, or some of them at random."""
         threshold = self._session.plan.threshold
         yield from [chosen for chosen in self._weights if set(chosen) <= set(givers)]
-        if math.comb(len(givers), threshold) <= TRIES:
+        if math.comb(len(givers), threshold) <= _TRIES:
             yield from combinations(givers, threshold)
         else:
             yield tuple(givers[:threshold])
-            for order in permutations(TRIES, len(givers), SystemRandomness()):
+            for order in permutations(_TRIES, len(givers), SystemRandomness()):
                 yield tuple(givers[place] for place in sorted(order[:threshold].tolist()))

@@ -26,13 +26,13 @@ __all__ = [
     "write_boxes", "write_input", "write_openings", "write_question", "write_roster",
 ]  # fmt: skip
 
-MOST_NODES = 10_000
-SHARES: tuple[type[DistributedLaplace | DistributedGaussian], ...] = (DistributedLaplace, DistributedGaussian)
-MOST_CELLS = 2**26
-KEY, SIGNATURE, BOX = 32, 64, 80
+_MOST_NODES = 10_000
+_SHARES: tuple[type[DistributedLaplace | DistributedGaussian], ...] = (DistributedLaplace, DistributedGaussian)
+_MOST_CELLS = 2**26
+KEY, _SIGNATURE, BOX = 32, 64, 80
 # A message names every node and holds a box for it: this much each, and some more.
 PER_NODE = 4096
-SLACK = 65_536
+_SLACK = 65_536
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Session:
     @classmethod
     def read(cls, payload: bytes) -> Session:
         """The session in these bytes, checked."""
-        fields = decode_strict(payload, PER_NODE * MOST_NODES, "session")
+        fields = decode_strict(payload, PER_NODE * _MOST_NODES, "session")
         run, number, request = fields.text("run"), fields.integer("round", 0, 10**9), fields.text("request")
-        cells = fields.integer("cells", 1, MOST_CELLS)
-        plan = read_mechanism(fields.nested("plan"), SHARES)
-        names = _names(fields, MOST_NODES)
+        cells = fields.integer("cells", 1, _MOST_CELLS)
+        plan = read_mechanism(fields.nested("plan"), _SHARES)
+        names = _names(fields, _MOST_NODES)
         keys = _pieces(fields, "identities", KEY, len(names))
         fields.done()
         return cls(run, number, request, cells, plan, dict(zip(names, keys, strict=True)))
@@ -97,7 +97,7 @@ class Session:
     @property
     def limit(self) -> int:
         """The most bytes that a message about all nodes may have."""
-        return SLACK + PER_NODE * len(self.nodes)
+        return _SLACK + PER_NODE * len(self.nodes)
 
     def place(self, node: str) -> int:
         """Where a node's share lies: from 1 on."""
@@ -152,9 +152,9 @@ def read_keys(payload: bytes, session: Session, seen: bool = False) -> Keys:
 
 def _keys(fields: StrictReader) -> Keys:
     node = fields.text("node")
-    content = fields.content("keys", 3 * KEY + SIGNATURE)
+    content = fields.content("keys", 3 * KEY + _SIGNATURE)
     fields.done()
-    if len(content) != 3 * KEY + SIGNATURE:
+    if len(content) != 3 * KEY + _SIGNATURE:
         raise InvalidInput(f"the {fields.what} must have three keys and a signature")
     sealing, masking, commitment = (content[at : at + KEY] for at in (0, KEY, 2 * KEY))
     return Keys(node, sealing, masking, commitment, content[3 * KEY :])
@@ -199,8 +199,8 @@ def write_input(node: str, paid: bytes, session: Session) -> bytes:
 
 def read_input(payload: bytes, session: Session) -> tuple[str, bytes]:
     """The node, and the receipt with its table."""
-    fields = _of_session(payload, session, "input", session.cells * 8 + SLACK)
-    node, paid = _known(fields.text("node"), session), fields.content("paid", session.cells * 8 + SLACK)
+    fields = _of_session(payload, session, "input", session.cells * 8 + _SLACK)
+    node, paid = _known(fields.text("node"), session), fields.content("paid", session.cells * 8 + _SLACK)
     fields.done()
     return node, paid
 
