@@ -97,10 +97,10 @@ def numbers(parts: DevelopmentSet) -> tuple[NDArray[Any], NDArray[Any], NDArray[
         rows = [np.asarray(found.encoder.encode(each), dtype=np.float64) for each in raw]
     else:
         from tacit.methods.auto.plan import image_parts
-        from tacit.methods.class_sums.plan import represented
+        from tacit.methods.class_sums.plan import sum_representation
 
         name = image_parts(parts.public)[0] if found.kind == "images" else "auto"
-        _, base = represented(name, np.asarray(parts.public), len(parts.classes))
+        _, base = sum_representation(name, np.asarray(parts.public), len(parts.classes))
         rows = [base.encode(np.asarray(each)).astype(np.float64) for each in raw]
     fitted = PCA(min(COMPONENTS, *rows[1].shape), random_state=0).fit(rows[1])
     private, public, test = (fitted.transform(each) for each in rows)

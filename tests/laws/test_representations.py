@@ -18,7 +18,7 @@ import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.datasets.splits import digits
-from tacit.methods.encoding import digest, encoded_chunks
+from tacit.methods.encoding import encoded_chunks, encoder_digest
 from tacit.neighbors import nearest_queries
 from tacit.representations.chained import Chained
 from tacit.representations.groups import ClusteringHead, MixtureShares
@@ -103,21 +103,21 @@ def test_fitting_twice_gives_the_same_and_leaves_the_public_samples_alone(fitted
     before = PUBLIC.copy()
     again = FITS[name](PUBLIC)
     assert np.array_equal(before, PUBLIC)
-    assert digest(again) == digest(fitted[name])
+    assert encoder_digest(again) == encoder_digest(fitted[name])
     assert np.array_equal(again.encode(RECORDS), fitted[name].encode(RECORDS))
 
 
 @pytest.mark.parametrize("name", sorted(set(FITS) - SAME_FOR_BOTH))
 def test_other_public_samples_give_another_name(fitted, name):
-    assert digest(FITS[name](OTHER_PUBLIC)) != digest(fitted[name])
+    assert encoder_digest(FITS[name](OTHER_PUBLIC)) != encoder_digest(fitted[name])
 
 
 @pytest.mark.parametrize("name", sorted(FITS))
 def test_every_parameter_is_part_of_the_name(fitted, name):
     changed = list(variants(fitted[name]))
     assert changed
-    names = [digest(each) for each in changed]
-    assert len({digest(fitted[name]), *names}) == len(names) + 1
+    names = [encoder_digest(each) for each in changed]
+    assert len({encoder_digest(fitted[name]), *names}) == len(names) + 1
 
 
 def variants(value):
@@ -199,7 +199,7 @@ for name in ("chained",):
 """
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     expected = [
-        f"{digest(fitted[name])} {hashlib.sha256(fitted[name].encode(RECORDS).tobytes()).hexdigest()}"
+        f"{encoder_digest(fitted[name])} {hashlib.sha256(fitted[name].encode(RECORDS).tobytes()).hexdigest()}"
         for name in ("chained",)
     ]
     assert said.stdout.split("\n")[:1] == expected

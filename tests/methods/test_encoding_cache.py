@@ -10,7 +10,7 @@ import pytest
 
 import tacit
 from tacit.core.errors import InvalidInput
-from tacit.methods.encoding import EncodedCache, digest
+from tacit.methods.encoding import EncodedCache, encoder_digest
 from tacit.representations.scaled import Identity, Standardised
 
 SAMPLES = np.arange(12.0).reshape(3, 4)
@@ -129,16 +129,16 @@ def test_what_cannot_be_named_is_not_kept(cache):
 
 def test_names_are_of_kind_and_content():
     public = np.arange(8.0).reshape(4, 2)
-    assert digest(Standardised.fit(public)) == digest(Standardised.fit(public.copy()))
-    assert digest(Standardised.fit(public)) != digest(Standardised.fit(2 * public))
+    assert encoder_digest(Standardised.fit(public)) == encoder_digest(Standardised.fit(public.copy()))
+    assert encoder_digest(Standardised.fit(public)) != encoder_digest(Standardised.fit(2 * public))
 
     @dataclasses.dataclass(frozen=True)
     class Width:
         width: int
 
-    assert digest(Identity(4)) != digest(Width(4))
+    assert encoder_digest(Identity(4)) != encoder_digest(Width(4))
     # The same number as another type is another parameter.
-    assert len({digest(Identity(value)) for value in (1, 1.0, True, "1", np.array([1]), (1,))}) == 6
+    assert len({encoder_digest(Identity(value)) for value in (1, 1.0, True, "1", np.array([1]), (1,))}) == 6
 
 
 SOURCE = Path(tacit.__file__).parent

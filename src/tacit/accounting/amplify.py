@@ -146,10 +146,10 @@ def _masses(lowest: int, highest: int, trials: int, probability: float) -> Reals
 
 
 # The share of δ that rows left out of a numeric bound may hold; it moves ε in the ninth digit.
-TOLERANCE = 1e-9
+_TOLERANCE = 1e-9
 # Bisection stops here; results are rounded to DIGITS on the safe side.
-RESOLUTION = 1e-11
-DIGITS = 9
+_RESOLUTION = 1e-11
+_DIGITS = 9
 # No local randomizer is used beyond this; e^50 messages would be needed to hide it.
 LARGEST_LOCAL_EPSILON = 50.0
 
@@ -233,7 +233,7 @@ def amplified_epsilon(
         raise InvalidInput(f"local_epsilon must be in (0, {LARGEST_LOCAL_EPSILON:g}], got {local:g}")
     pair = _pair(bound, messages, local, variation)
     # At ε₀ itself the divergence is 0, so an answer exists.
-    return bisect(lambda epsilon: pair.delta(epsilon, TOLERANCE * limit) <= limit, local, 0.0, RESOLUTION)
+    return bisect(lambda epsilon: pair.delta(epsilon, _TOLERANCE * limit) <= limit, local, 0.0, _RESOLUTION)
 
 
 def tightest(messages: int, local_epsilon: Number, delta: Number) -> Amplified:
@@ -250,7 +250,7 @@ def tightest(messages: int, local_epsilon: Number, delta: Number) -> Amplified:
         if bound not in CLOSED or local <= _closed_range(bound, messages, limit)
     }
     best = min(candidates, key=lambda bound: candidates[bound])
-    return Amplified(rounded_up(candidates[best], DIGITS), exact(delta, "delta"), best)
+    return Amplified(rounded_up(candidates[best], _DIGITS), exact(delta, "delta"), best)
 
 
 def largest_local_epsilon(
@@ -273,11 +273,11 @@ def largest_local_epsilon(
         if bound in CLOSED:
             in_range = local <= _closed_range(bound, messages, limit)
             return in_range and _closed(bound, messages, local, limit) <= goal
-        return _pair(bound, messages, local, None).delta(goal, TOLERANCE * limit) <= limit
+        return _pair(bound, messages, local, None).delta(goal, _TOLERANCE * limit) <= limit
 
     unshuffled = exact(epsilon, "epsilon")
-    found = bisect(holds, goal, LARGEST_LOCAL_EPSILON, RESOLUTION)
-    return max(unshuffled, rounded_down(found, DIGITS))
+    found = bisect(holds, goal, LARGEST_LOCAL_EPSILON, _RESOLUTION)
+    return max(unshuffled, rounded_down(found, _DIGITS))
 
 
 def _checked(messages: int, delta: Number) -> float:

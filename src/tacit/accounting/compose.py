@@ -55,10 +55,10 @@ from tacit.core.spend import Approximate, Pure, RandomizedResponse, Spend, spend
 __all__ = ["TABLE", "Running", "Share", "least_total", "share_of", "total", "total_of"]
 
 # Numeric bounds become fractions rounded up at this digit, so that comparing them with a ceiling is safe.
-DIGITS = 9
+_DIGITS = 9
 # Floats hold neither a much larger ε nor a much smaller δ; there only the exact sum is offered.
-LARGEST_EPSILON = 10**6
-SMALLEST_DELTA = Fraction(1, 10**300)
+_LARGEST_EPSILON = 10**6
+_SMALLEST_DELTA = Fraction(1, 10**300)
 TABLE = 16
 
 
@@ -79,7 +79,7 @@ class Share(StrEnum):
 
 
 Candidate = tuple[Fraction | float, str]
-NOTHING: Candidate = (math.inf, "none")
+_NOTHING: Candidate = (math.inf, "none")
 
 
 def total(spends: Sequence[Spend], delta: Fraction, rule: Rule = Rule.ADAPTIVE) -> Total:
@@ -126,7 +126,7 @@ def total_of(
     else:
         candidates = _adaptive(parts, delta, share.kept(delta))
     # min returns the first of equals: an exact sum is named before a numeric bound that only reaches it.
-    epsilon, accountant = min(candidates, key=lambda candidate: candidate[0], default=NOTHING)
+    epsilon, accountant = min(candidates, key=lambda candidate: candidate[0], default=_NOTHING)
     return Total(max(epsilon, largest_epsilon(parts), rest.largest if rest else Fraction(0)), delta, accountant)
 
 
@@ -199,7 +199,7 @@ def _with_rest(parts: SpendParts, delta: Fraction, rule: Rule, kept: Fraction, r
     candidates: list[Candidate] = []
     if epsilon is not None and rest.epsilon is not None:
         candidates.append((epsilon + rest.epsilon, "basic composition" if own else "pure composition"))
-    if rest.converts and _convertible(parts, delta - kept) and rest.largest <= LARGEST_EPSILON:
+    if rest.converts and _convertible(parts, delta - kept) and rest.largest <= _LARGEST_EPSILON:
         from tacit.accounting.rdp import filter_epsilon, improved_epsilon
 
         divergence = rest.with_table(parts)
@@ -211,7 +211,7 @@ def _with_rest(parts: SpendParts, delta: Fraction, rule: Rule, kept: Fraction, r
 
 def _convertible(parts: SpendParts, delta: Fraction) -> bool:
     """Whether a numeric accountant can be asked at this δ."""
-    return delta >= SMALLEST_DELTA and largest_epsilon(parts) <= LARGEST_EPSILON
+    return delta >= _SMALLEST_DELTA and largest_epsilon(parts) <= _LARGEST_EPSILON
 
 
 def share_of(first: SpendParts) -> Share:
@@ -230,7 +230,7 @@ def share_of(first: SpendParts) -> Share:
 
 def _numeric(epsilon: float, accountant: str) -> Candidate:
     # The factor covers what float arithmetic may have lost on the way.
-    return (rounded_up(epsilon * (1 + 1e-12), DIGITS), accountant) if math.isfinite(epsilon) else NOTHING
+    return (rounded_up(epsilon * (1 + 1e-12), _DIGITS), accountant) if math.isfinite(epsilon) else _NOTHING
 
 
 @dataclass(frozen=True)

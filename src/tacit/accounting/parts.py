@@ -113,7 +113,7 @@ def largest_epsilon(parts: SpendParts) -> Fraction:
 
 
 # A group's δ is rounded up at this digit.
-DIGITS = 30
+_DIGITS = 30
 
 
 def group(spend: Spend, records: int) -> Spend:
@@ -164,7 +164,7 @@ def _walked_delta(epsilon: Fraction, delta: Fraction, records: int) -> Fraction:
         walked = records * delta
     else:
         factor = math.expm1(records * float(epsilon)) / math.expm1(float(epsilon))
-        walked = rounded_up(delta * Fraction(factor * (1 + 1e-12)), DIGITS)
+        walked = rounded_up(delta * Fraction(factor * (1 + 1e-12)), _DIGITS)
     if walked >= 1:
         raise InvalidInput(
             f"records must be fewer: {records} records at epsilon {float(epsilon):g}, delta {float(delta):g} "

@@ -49,9 +49,9 @@ __all__ = ["pld_epsilon", "repeated_epsilon", "response_epsilon", "smallest_epsi
 # Summing n logarithms in float64 loses about n·1e-16 of each probability; beyond this many the sum is too long.
 LARGEST_COUNT = 10**6
 # Beyond this e^−ε is no number any more, and nobody is protected.
-LARGEST_EPSILON = 700
+_LARGEST_EPSILON = 700
 # The part of δ that is not used, a thousand times what rounding can move.
-MARGIN = 1e-7
+_MARGIN = 1e-7
 
 
 def _check(count: int, delta: Fraction) -> None:
@@ -75,7 +75,7 @@ def repeated_epsilon(epsilon: Fraction, own_delta: Fraction, count: int, delta: 
     spent = count * own_delta
     if spent >= delta or count > LARGEST_COUNT:
         return math.inf
-    left = float((delta - spent) / (1 - spent)) * (1 - MARGIN)
+    left = float((delta - spent) / (1 - spent)) * (1 - _MARGIN)
     single = float(epsilon)
     failures = np.arange(count + 1)
     # log P(count − failures successes) from the largest loss down, by the ratio of neighboring terms.
@@ -103,7 +103,7 @@ def response_epsilon(epsilon: Fraction, classes: int, count: int, delta: Fractio
         return repeated_epsilon(epsilon, Fraction(0), count, delta)
     epsilon = positive(epsilon, "epsilon")
     _check(count, delta)
-    if count > LARGEST_COUNT or epsilon > LARGEST_EPSILON:
+    if count > LARGEST_COUNT or epsilon > _LARGEST_EPSILON:
         return math.inf
     single = float(epsilon)
     zero, down = (classes - 2) * math.exp(-single), math.exp(-single)  # beside odds of 1 for a step up
@@ -112,7 +112,7 @@ def response_epsilon(epsilon: Fraction, classes: int, count: int, delta: Fractio
     lower = _half(down, zero, 1.0, count) - total - count * single  # sums −n, −n + 1, …, 0
     log_mass = np.concatenate([upper, lower[-2::-1]])
     losses = single * np.arange(count, -count - 1, -1).astype(np.float64)
-    return smallest_epsilon(losses, log_mass, float(delta) * (1 - MARGIN))
+    return smallest_epsilon(losses, log_mass, float(delta) * (1 - _MARGIN))
 
 
 def _half(first: float, middle: float, last: float, count: int) -> NDArray[np.float64]:
@@ -142,7 +142,7 @@ def smallest_epsilon(losses: NDArray[np.float64], log_mass: NDArray[np.float64],
 
 # Convolution by fast Fourier transform in float64 is off by far less than CONVOLUTION_MARGIN, and δ must dwarf that.
 CONVOLUTION_MARGIN = 1e-13
-SMALLEST_DELTA = 1e-10
+_SMALLEST_DELTA = 1e-10
 # Beyond this σ the integer noise has more than ten million likely values.
 LARGEST_SIGMA = 400_000
 # Tails of the integer noise beyond this many σ weigh less than 1e-30.
@@ -159,7 +159,7 @@ def supports(parts: SpendParts, delta: float) -> bool:
     >>> supports({DiscreteGaussian(2, 2, unit_steps=False): 1}, 1e-5)
     False
     """
-    return delta >= SMALLEST_DELTA and all(
+    return delta >= _SMALLEST_DELTA and all(
         part.unit_steps and part.sigma <= LARGEST_SIGMA for part in parts if isinstance(part, DiscreteGaussian)
     )
 

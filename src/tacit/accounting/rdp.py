@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 # log(α − 1) of the smallest order: it converts a ρ of 10^17, beyond any use.
-SMALLEST = -18.0
+_SMALLEST = -18.0
 
 
 def checked_delta(delta: float) -> float:
@@ -98,7 +98,7 @@ def best_rho(order: float, delta: float) -> float:
 def _order(holds: Callable[[float], bool], delta: float) -> float:
     """The largest order in (1, 1/δ) at which a condition holds that small orders meet, to relative precision."""
     # Orders are sought on the scale of log(α − 1): α − 1 ranges over twenty powers of ten.
-    exponent = bisect(lambda x: holds(1 + math.exp(x)), SMALLEST, math.log(1 / checked_delta(delta) - 1))
+    exponent = bisect(lambda x: holds(1 + math.exp(x)), _SMALLEST, math.log(1 / checked_delta(delta) - 1))
     return 1 + math.exp(exponent)
 
 

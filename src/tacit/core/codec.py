@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 MAGIC = b"TACIT1"
-TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
+_TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
 # Numerator and denominator of an exact number; longer ones would make arithmetic itself slow.
-EXACT = re.compile(r"-?[0-9]{1,200}(/[1-9][0-9]{0,199})?")
+_EXACT = re.compile(r"-?[0-9]{1,200}(/[1-9][0-9]{0,199})?")
 HEXADECIMAL = re.compile(r"[0-9a-f]{1,256}")
 LONGEST_TEXT = 1000
 LARGEST_INTEGER = 2**63 - 1
@@ -58,7 +58,7 @@ def encode(value: Any) -> bytes:  # noqa: ANN401
         match item:
             case np.ndarray():
                 little = item.dtype.newbyteorder("<")
-                if little.str not in TYPES:
+                if little.str not in _TYPES:
                     raise InvalidInput(f"an array of type {item.dtype} cannot be encoded")
                 arrays.append(np.ascontiguousarray(item, dtype=little).tobytes())
                 return {"array": little.str, "shape": list(item.shape)}
@@ -93,7 +93,7 @@ def decode(payload: bytes) -> Any:  # noqa: ANN401
         nonlocal offset
         match item:
             case {"array": str(kind), "shape": list(shape)}:
-                if kind not in TYPES or not all(type(side) is int and side >= 0 for side in shape):
+                if kind not in _TYPES or not all(type(side) is int and side >= 0 for side in shape):
                     raise InvalidInput("not an encoded value: an array's type or shape is not allowed")
                 dtype = np.dtype(kind)
                 end = offset + math.prod(shape) * dtype.itemsize
@@ -300,7 +300,7 @@ class StrictReader:
     def fraction(self, name: str) -> Fraction:
         """An exact number, written as a fraction."""
         value = self.take(name)
-        if not isinstance(value, str) or not EXACT.fullmatch(value) or str(Fraction(value)) != value:
+        if not isinstance(value, str) or not _EXACT.fullmatch(value) or str(Fraction(value)) != value:
             raise self._wrong(name, "an exact number such as 3 or 1/4, in lowest terms")
         return Fraction(value)
 

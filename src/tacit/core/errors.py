@@ -23,7 +23,7 @@ __all__ = [
     "why_unreadable",
 ]
 
-SHOWN, LONGEST = 10, 80
+_SHOWN, _LONGEST = 10, 80
 
 
 class TacitError(Exception):
@@ -123,6 +123,6 @@ def listed(names: Sequence[str]) -> str:
     >>> listed([str(each) for each in range(12)])
     '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
     """
-    shown = [name if len(name) <= LONGEST else name[: LONGEST - 1] + "…" for name in names[:SHOWN]]
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    shown = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names[:_SHOWN]]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(shown) + more

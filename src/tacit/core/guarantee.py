@@ -50,7 +50,7 @@ ONE_PLACE = (
     "trust model holds only where each holder runs its own part"
 )
 # From here on the odds that someone guesses right about a record may grow by a factor of tens of thousands.
-WEAK, NOTHING = 10, 50
+WEAK, _NOTHING = 10, 50
 # A failure probability that nobody may neglect.
 LARGE_DELTA = Fraction(1, 1000)
 
@@ -116,7 +116,7 @@ def weakness(epsilon: Fraction, unit: Unit) -> str | None:
     epsilon = 60 is practically no protection: what is released may tell all about one record
     """
     whom = "one holder" if unit.holder else "one record" if unit.column is None else "one person"
-    if epsilon >= NOTHING:
+    if epsilon >= _NOTHING:
         return f"epsilon = {decimal(epsilon)} is practically no protection: what is released may tell all about {whom}"
     if epsilon >= WEAK:
         factor = math.exp(epsilon)

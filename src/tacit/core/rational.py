@@ -115,7 +115,7 @@ def whole(value: Any, name: str, least: int = 1) -> int:  # noqa: ANN401
 
 
 # Enough to bring any interval of floats down to two neighbors in practice; the loop stops there by itself.
-HALVINGS = 200
+_HALVINGS = 200
 
 
 def bisect(holds: Callable[[float], bool], inside: float, outside: float, tolerance: float = 0.0) -> float:
@@ -131,7 +131,7 @@ def bisect(holds: Callable[[float], bool], inside: float, outside: float, tolera
     """
     if holds(outside):
         return outside
-    for _ in range(HALVINGS):
+    for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         if abs(outside - inside) <= tolerance or middle in (inside, outside):
             break

@@ -15,10 +15,10 @@ from tacit.core.errors import InvalidInput, listed, nearest
 
 __all__ = ["Registry", "find"]
 
-Entry = TypeVar("Entry")
+_Entry = TypeVar("_Entry")
 
 
-def find(entries: Mapping[str, Entry], name: str, what: str) -> Entry:
+def find(entries: Mapping[str, _Entry], name: str, what: str) -> _Entry:
     """The entry of that name, or an error that lists the names there are and suggests the nearest.
 
     >>> find({"forest": 1, "logistic": 2}, "forrest", "student")

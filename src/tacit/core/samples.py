@@ -127,7 +127,7 @@ def numbered(names: Sequence[str]) -> bool:
 
 
 ImageShape = tuple[int, int, int]  # height, width, channels
-SMALLEST_SIDE = 8
+_SMALLEST_SIDE = 8
 
 
 def image_shape(samples: NDArray[Any], shape: tuple[int, ...] | None = None) -> ImageShape:
@@ -180,7 +180,7 @@ def pixel_side(rows: NDArray[Any]) -> int | None:
     (8, None, None)
     """
     side = math.isqrt(rows.shape[1])
-    if side < SMALLEST_SIDE or side * side != rows.shape[1] or not rows.size:
+    if side < _SMALLEST_SIDE or side * side != rows.shape[1] or not rows.size:
         return None
     if rows.min() < 0 or rows.max() > 255 or (rows.dtype.kind == "f" and (rows % 1 != 0).any()):
         return None

@@ -22,7 +22,7 @@ __all__ = ["LETTERS", "Parts", "digits", "rows_of", "split", "write_split"]
 PRIVATE, PUBLIC = 1000, 500
 SPLIT_SEED = 20260101
 LETTERS = {"private": "p", "public": "u", "test": "t"}
-WIDTH = 100  # letters a line
+_WIDTH = 100  # letters a line
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def rows_of(letters: str, part: str) -> NDArray[np.int64]:
 
 def write_split(letters: str, file: Path) -> None:
     """Publish a split, a hundred letters a line; a file that is there must say the same."""
-    lines = [letters[start : start + WIDTH] for start in range(0, len(letters), WIDTH)]
+    lines = [letters[start : start + _WIDTH] for start in range(0, len(letters), _WIDTH)]
     text = "\n".join(lines) + "\n"
     if file.exists():
         if file.read_text(encoding="ascii") != text:

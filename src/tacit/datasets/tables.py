@@ -30,11 +30,11 @@ from tacit.datasets.table_files import read_arrow, read_csv, read_json_lines, su
 
 __all__ = ["align", "read_data", "read_npy", "read_npz", "read_table", "row_marks"]
 
-Heads = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
+_Heads = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 ARRAY_OF_FILE = re.compile(r"(?P<file>.+\.npz):(?P<array>[^:/\\]+)", re.IGNORECASE)
-PUBLISHED = re.compile(rf"(?P<format>{'|'.join(FORMATS)}):(?P<file>.+)")
-KNOWN = ".csv, .tsv, .parquet, .arrow, .feather, .jsonl, .npz or .npy file, or a folder of images"
-BLOCK = 4096
+_PUBLISHED = re.compile(rf"(?P<format>{'|'.join(FORMATS)}):(?P<file>.+)")
+_KNOWN = ".csv, .tsv, .parquet, .arrow, .feather, .jsonl, .npz or .npy file, or a folder of images"
+_BLOCK = 4096
 
 
 def read_npz(path: Path, label: str | None, person: str | None, samples: str | None = None) -> Table:
@@ -114,9 +114,9 @@ def _damage(error: Exception) -> str:
     return str(error) if isinstance(error, zipfile.BadZipFile | zlib.error) else why_unreadable(error)
 
 
-def _heads(archive: Any) -> Heads:  # noqa: ANN401
+def _heads(archive: Any) -> _Heads:  # noqa: ANN401
     """Shape and type of every array, without reading any of them."""
-    heads: Heads = {}
+    heads: _Heads = {}
     for name in archive.files:
         with archive.zip.open(f"{name}.npy") as file:
             read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
@@ -125,7 +125,7 @@ def _heads(archive: Any) -> Heads:  # noqa: ANN401
     return heads
 
 
-def _samples_array(path: Path, heads: Heads, label: str | None, person: str | None) -> str:
+def _samples_array(path: Path, heads: _Heads, label: str | None, person: str | None) -> str:
     """The array ``X``, or the only one that has numbers, several of them a row, and a row for every label."""
     if "X" in heads:
         return "X"
@@ -147,7 +147,7 @@ def _samples_array(path: Path, heads: Heads, label: str | None, person: str | No
     )
 
 
-def _check_array(path: Path, heads: Heads, name: str | None) -> None:
+def _check_array(path: Path, heads: _Heads, name: str | None) -> None:
     if name is None:
         return
     if name not in heads:
@@ -177,7 +177,7 @@ def _column(path: Path, name: str, values: NDArray[Any], length: int) -> NDArray
     return column.astype(str) if column.dtype.kind == "S" else column
 
 
-def _listed(heads: Heads) -> str:
+def _listed(heads: _Heads) -> str:
     return ", ".join(f"{name} {dtype}{shape}" for name, (shape, dtype) in heads.items()) or "none"
 
 
@@ -204,7 +204,7 @@ def read_data(
         if not path.exists():
             if parts := ARRAY_OF_FILE.fullmatch(str(path)):
                 path, array = Path(parts["file"]), parts["array"]
-            elif parts := PUBLISHED.fullmatch(str(path)):
+            elif parts := _PUBLISHED.fullmatch(str(path)):
                 return _published(parts["format"], Path(parts["file"]))
         if path.is_dir():
             if label is not None or person is not None:
@@ -228,7 +228,7 @@ def read_data(
             case other if other in IMAGE_SUFFIXES:
                 return ImageFiles((path,), None, str(path))
             case other:
-                raise InvalidInput(f"{path}: cannot read {other or 'a file without a suffix'}; give a {KNOWN}")
+                raise InvalidInput(f"{path}: cannot read {other or 'a file without a suffix'}; give a {_KNOWN}")
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
 
@@ -280,8 +280,8 @@ def row_marks(samples: NDArray[Any]) -> Iterator[int]:
     >>> list(row_marks(np.array([[1, 0]]))) == list(row_marks(np.array([[[1.0], [-0.0]]])))
     True
     """
-    for start in range(0, len(samples), BLOCK):
-        block = samples[start : start + BLOCK]
+    for start in range(0, len(samples), _BLOCK):
+        block = samples[start : start + _BLOCK]
         # Adding 0 makes equal zeros of both signs.
         rows = np.ascontiguousarray(block.reshape(len(block), -1), dtype=np.float64) + 0.0
         yield from (hash(row.tobytes()) for row in rows)

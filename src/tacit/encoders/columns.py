@@ -24,15 +24,15 @@ from tacit.representations.arrays import SMALLEST_SCALE, snapped
 __all__ = ["CategoryColumn", "DateColumn", "NumberColumn", "few", "written_as"]
 
 # Values further from the public median than this many spreads are cut off there.
-LIMIT = 4.0
+_LIMIT = 4.0
 # A level, or a gap, that this many public rows have gets a code; in a small table a twentieth of them.
 SHARED = 5
 MOST_LEVELS = 50
 # Of the filled-in public cells, for a column to be of dates: a typing error more or less does not matter.
 MOST_OF = 0.995
-YEAR, WEEK, DAY = 365.2425, 7.0, 1.0
-CYCLES = {"year": YEAR, "week": WEEK, "day": DAY}
-LONGEST_NAME = 1000
+YEAR, WEEK, _DAY = 365.2425, 7.0, 1.0
+CYCLES = {"year": YEAR, "week": WEEK, "day": _DAY}
+_LONGEST_NAME = 1000
 
 
 def few(rows: int) -> int:
@@ -262,7 +262,7 @@ def _center_and_scale(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _scaled(values: NDArray[np.float64], center: float, scale: float) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
-        found: NDArray[np.float64] = np.clip((values - center) / scale, -LIMIT, LIMIT)
+        found: NDArray[np.float64] = np.clip((values - center) / scale, -_LIMIT, _LIMIT)
     return found
 
 
@@ -275,13 +275,13 @@ def _marked(values: NDArray[np.float64], gaps: bool) -> Floats:
 
 def _goes_through(days: NDArray[np.float64], length: float) -> bool:
     """Whether the dates cover most of a cycle: four fifths of a year, several days, or several hours."""
-    if length == DAY:
+    if length == _DAY:
         return bool(len(days) and len(np.unique(days % 1)) > 2)
     return bool(len(days) and np.ptp(days) >= 0.7 * length)
 
 
 def _name(fields: StrictReader) -> str:
-    return fields.text("name", LONGEST_NAME)
+    return fields.text("name", _LONGEST_NAME)
 
 
 def _read_scale(fields: StrictReader) -> tuple[float, float]:

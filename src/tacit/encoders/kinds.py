@@ -45,7 +45,7 @@ KINDS = {
     "embedding": "rows of numbers of one scale",
 }
 # Fewer columns, or columns whose spreads differ more, are a table's: ages beside incomes.
-LEAST_EMBEDDING, UNEVEN = 16, 10.0
+LEAST_EMBEDDING, _UNEVEN = 16, 10.0
 # The encoder's own file in a run folder, and how large it may be when it is read.
 FILE, LARGEST_FILE = "encoder.tacit", 2**28
 
@@ -222,7 +222,7 @@ def _kind_of_numbers(rows: NDArray[Any]) -> str:
     if rows.shape[1] < LEAST_EMBEDDING or not len(spreads):
         return "table"
     low, high = np.quantile(spreads, (0.05, 0.95))
-    return "embedding" if high <= UNEVEN * low else "table"
+    return "embedding" if high <= _UNEVEN * low else "table"
 
 
 def write_encoder(encoder: Encoder, folder: Path) -> str:

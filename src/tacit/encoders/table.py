@@ -29,7 +29,7 @@ __all__ = ["TableEncoder"]
 
 ColumnEncoder = NumberColumn | CategoryColumn | DateColumn
 COLUMNS: dict[str, Any] = {each.taken_as: each for each in (NumberColumn, CategoryColumn, DateColumn)}
-MOST_COLUMNS = 2**16
+_MOST_COLUMNS = 2**16
 # Whole numbers with at most this many different values may be codes: they count as numbers and as categories.
 MOST_CODES = 12
 # Words for codes and for numbers of things, as the last word of a column's name.
@@ -156,10 +156,10 @@ class TableEncoder:
     def read(cls, fields: StrictReader) -> TableEncoder:
         """Read every column's parameters."""
         columns = []
-        for each in fields.several("columns", MOST_COLUMNS):
+        for each in fields.several("columns", _MOST_COLUMNS):
             columns.append(COLUMNS[each.one_of("taken_as", COLUMNS)].read(each))
             each.done()
-        texts = fields.texts("texts", MOST_COLUMNS)
+        texts = fields.texts("texts", _MOST_COLUMNS)
         text = None
         if not fields.missing("text"):
             inner = fields.nested("text")

@@ -27,9 +27,9 @@ from tacit.representations.arrays import exact_bits, snapped
 
 __all__ = ["Components", "TextEncoder", "minilm_installed", "texts_of"]
 
-WORDS, COMPONENTS = 20_000, 128
+_WORDS, _COMPONENTS = 20_000, 128
 # Both factors of a product are on grids, so that sums are exact and a row's features are that row's alone.
-BITS = 20
+_BITS = 20
 LONGEST_WORD = 100
 
 
@@ -47,7 +47,7 @@ class Components:
     directions: NDArray[np.float32]  # (components, features)
 
     @classmethod
-    def fit(cls, public: Any, most: int = COMPONENTS) -> Components:  # noqa: ANN401
+    def fit(cls, public: Any, most: int = _COMPONENTS) -> Components:  # noqa: ANN401
         """The directions in which public rows differ most; few features are left as they are."""
         from sklearn.decomposition import TruncatedSVD
 
@@ -56,7 +56,7 @@ class Components:
         if wanted < 1:
             return cls(np.eye(rows.shape[1], dtype=np.float32))
         found = TruncatedSVD(wanted, random_state=0).fit(rows)
-        return cls(snapped(found.components_, BITS).astype(np.float32))
+        return cls(snapped(found.components_, _BITS).astype(np.float32))
 
     @property
     def width(self) -> int:
@@ -87,7 +87,7 @@ class Components:
                 f"samples have {rows.shape[1]} features and the public ones {self.directions.shape[1]}; "
                 "they must be of the same kind"
             )
-        bits = exact_bits(max(rows.shape[1], 2), 1.0, 1.0, BITS)
+        bits = exact_bits(max(rows.shape[1], 2), 1.0, 1.0, _BITS)
         exact = _unit_rows(rows)
         exact.data = snapped(exact.data, bits)
         return _unit(np.asarray(exact @ self.directions.T.astype(np.float64)))
@@ -104,8 +104,8 @@ class Components:
     def read(cls, fields: StrictReader) -> Components:
         """Read the directions, which are on the grid and no longer than 1."""
         found = fields.array("directions", ("<f4",), (None, None), -1.0, 1.0)
-        if not found.size or not np.array_equal(found, snapped(found, BITS)):
-            raise InvalidInput(f"the {fields.what}'s directions must be multiples of 2^-{BITS}")
+        if not found.size or not np.array_equal(found, snapped(found, _BITS)):
+            raise InvalidInput(f"the {fields.what}'s directions must be multiples of 2^-{_BITS}")
         return cls(found)
 
 
@@ -134,7 +134,7 @@ class TextEncoder:
         texts = texts_of(public)
         for least in (2, 1):
             try:
-                counter = CountVectorizer(min_df=least, max_features=WORDS, dtype=np.float64).fit(texts)
+                counter = CountVectorizer(min_df=least, max_features=_WORDS, dtype=np.float64).fit(texts)
                 break
             except ValueError:
                 continue
@@ -210,7 +210,7 @@ class TextEncoder:
     @classmethod
     def read(cls, fields: StrictReader) -> TextEncoder:
         """Read the words, their weights and directions."""
-        words = fields.texts("words", WORDS)
+        words = fields.texts("words", _WORDS)
         rarity = fields.array("rarity", ("<f8",), (len(words),), 0.0, 100.0)
         inner = fields.nested("components")
         components = Components.read(inner)
@@ -269,6 +269,6 @@ def _unit_rows(rows: Any) -> Any:  # noqa: ANN401
 
 def _unit(rows: NDArray[np.float64]) -> Floats:
     """Rows of length 1; on a grid first, so that the sums of squares are exact."""
-    exact = snapped(rows, BITS)
+    exact = snapped(rows, _BITS)
     lengths = np.sqrt((exact**2).sum(axis=1, keepdims=True))
     return np.asarray(exact / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)

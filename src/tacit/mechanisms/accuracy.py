@@ -48,7 +48,7 @@ __all__ = [
 Selection = Literal["laplace", "permute-and-flip", "exponential", "gaussian"]
 
 # A noisy winner is this many units away from the largest score with a probability below 1e-17.
-REACH = 45.0
+_REACH = 45.0
 SMALLEST_ERROR = 1e-15
 
 
@@ -86,7 +86,7 @@ def _integrate(weights: Reals, log_density: Reals, log_below: Reals, counts: NDA
 
 def _laplace(levels: Reals, counts: NDArray[np.intp]) -> Reals:
     # The integrand is smooth between the scores, so Gauss-Legendre quadrature on short pieces that end at them.
-    ends = np.union1d(np.arange(-REACH, REACH + 0.5, 0.5), levels[levels > -REACH])
+    ends = np.union1d(np.arange(-_REACH, _REACH + 0.5, 0.5), levels[levels > -_REACH])
     nodes, weights = np.polynomial.legendre.leggauss(16)
     half = np.diff(ends)[:, None] / 2
     values = (ends[:-1, None] + half * (nodes + 1)).ravel()[:, None] - levels  # (nodes, levels)
@@ -99,7 +99,7 @@ def _laplace(levels: Reals, counts: NDArray[np.intp]) -> Reals:
 def _gaussian(levels: Reals, counts: NDArray[np.intp]) -> Reals:
     # The integrand is analytic and vanishes at both ends: the trapezoidal rule converges faster than any power.
     step = 0.02
-    values = np.arange(-REACH, REACH, step)[:, None] - levels  # (nodes, levels)
+    values = np.arange(-_REACH, _REACH, step)[:, None] - levels  # (nodes, levels)
     log_density = -values * values / 2 - math.log(2 * math.pi) / 2
     return _integrate(np.full(len(values), step), log_density, log_ndtr(values), counts)
 

@@ -60,7 +60,7 @@ AUDITED_CELLS, PAIR = 6, ((0, 1), (2, 3))
 SINGLE = ((0,), (1,))
 Read = Callable[[NDArray[Any]], Integers]
 Encode = Callable[[NDArray[Any], Randomness], NDArray[Any]]
-Inputs = tuple[Sequence[int], Sequence[int]]
+_Inputs = tuple[Sequence[int], Sequence[int]]
 
 
 def proportion_above(hits: Counts | int, trials: int, error: float) -> Reals:
@@ -174,7 +174,7 @@ def rowwise(
     name: str,
     claim: tuple[Fraction, Fraction],
     mechanism: Callable[[int], Mechanism[Integers, Any]],
-    inputs: Inputs,
+    inputs: _Inputs,
     read: Read = np.asarray,
 ) -> Target:
     """A mechanism that treats every row of a table alike: ``mechanism(rows)`` makes it for that many rows.
@@ -212,7 +212,7 @@ def accounted(spend: Spend, delta: Fraction) -> tuple[Fraction, Fraction]:
     return Fraction(total([spend], delta, Rule.PLANNED).epsilon), delta
 
 
-def sent_message(name: str, mechanism: LocalMechanism, inputs: Inputs, read: Read, cost: int = 1) -> Target:
+def sent_message(name: str, mechanism: LocalMechanism, inputs: _Inputs, read: Read, cost: int = 1) -> Target:
     """One message of a client that has one or the other set of cells; ``read`` makes features of messages."""
 
     def draw(cells: Sequence[int], count: int, randomness: Randomness) -> Integers:
@@ -222,7 +222,7 @@ def sent_message(name: str, mechanism: LocalMechanism, inputs: Inputs, read: Rea
 
 
 def unbiased(
-    name: str, mechanism: LocalMechanism, inputs: Inputs, encode: Encode | None = None, cost: int = 1
+    name: str, mechanism: LocalMechanism, inputs: _Inputs, encode: Encode | None = None, cost: int = 1
 ) -> Estimator:
     """Counts from clients of which two in three have the first set of cells, and the others the second."""
     send = encode or mechanism.encode
@@ -236,7 +236,7 @@ def unbiased(
     return Estimator(name, deviations, cost)
 
 
-def message_checks(name: str, mechanism: LocalMechanism, inputs: Inputs, read: Read, cost: int = 1) -> list[Check]:
+def message_checks(name: str, mechanism: LocalMechanism, inputs: _Inputs, read: Read, cost: int = 1) -> list[Check]:
     """Both claims of a local mechanism: what one message gives away, and that counts are unbiased.
 
     Two clients with disjoint cells are the worst pair for all of them.

@@ -36,7 +36,6 @@ from tacit.mechanisms.shuffle.shuffled import SealedMessages, Shuffled
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 
 __all__ = [
-    "LABELS",
     "LOCAL",
     "PARTY_VOTES",
     "PREDICTIONS",
@@ -56,7 +55,7 @@ __all__ = [
 
 Kinds = tuple[type[Any], ...]
 # What a mechanism from outside may randomize: noise in shares and sealed messages are steps of a protocol as well.
-OPEN = ("table", "local")
+_OPEN = ("table", "local")
 
 
 def wrapped(mechanism: Any) -> list[Any]:  # noqa: ANN401
@@ -120,7 +119,7 @@ GeneralizedRandomizedResponse; inside SealedTable it knows PermuteAndFlip
 
 def _alike(kind: type[Any], allowed: Kinds) -> bool:
     """Whether one of those that are allowed randomizes and releases the same."""
-    return kind.statistic in OPEN and any(
+    return kind.statistic in _OPEN and any(
         (each.statistic, each.releases) == (kind.statistic, kind.releases) for each in allowed
     )
 
@@ -134,7 +133,7 @@ RECORD_SUMS: Kinds = (RoundedGaussianNoise, DiscreteGaussianNoise, DiscreteLapla
 PARTY_VOTES: Kinds = (PermuteAndFlip, DiscreteLaplaceNoise)
 TEACHER_VOTES: Kinds = _own("table")
 PREDICTIONS: Kinds = (DiscreteGaussianNoise, DiscreteLaplaceNoise, Responses)
-LABELS: Kinds = (RandomizedLabels,)
+_LABELS: Kinds = (RandomizedLabels,)
 LOCAL: Kinds = _own("local")
 # Whose shares make the noise of a masked sum: of counts, and of numbers with a bounded length.
 VOTE_SHARES: Kinds = (DistributedLaplace,)
@@ -172,4 +171,4 @@ def prediction_door(name: str) -> Door:
 
 def label_door(name: str) -> Door:
     """A holder that randomizes the labels its model gives."""
-    return Door(name, LABELS)
+    return Door(name, _LABELS)

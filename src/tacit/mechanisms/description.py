@@ -52,8 +52,8 @@ Released = Literal["labels", "counts", "flags", "messages", "sealed", "records"]
 Checks = Callable[[Fraction, Fraction], Sequence[Check]]
 
 # Limits on what a question may name: beyond, it would cost its holder more time or memory than any honest one.
-LARGEST = 10**9
-LARGEST_DOMAIN = 10**7
+_LARGEST = 10**9
+_LARGEST_DOMAIN = 10**7
 # Adding up how messages of this many clients hide each other takes a minute or so; beyond, it takes hours.
 MOST_CLIENTS = 10**7
 
@@ -71,13 +71,13 @@ def _integer(low: int, high: int) -> Parameter:
 
 
 EXACT = Parameter(str, lambda fields, name: fields.fraction(name))
-COUNT = _integer(1, LARGEST)
+COUNT = _integer(1, _LARGEST)
 CLIENTS = _integer(1, MOST_CLIENTS)
-CELLS = _integer(1, LARGEST_DOMAIN)
+CELLS = _integer(1, _LARGEST_DOMAIN)
 CAPACITY = _integer(1, 2**40)
-WHOLE = _integer(-LARGEST, LARGEST)
+WHOLE = _integer(-_LARGEST, _LARGEST)
 FLAG = Parameter(bool, lambda fields, name: fields.flag(name))
-LENGTHS = Parameter(list, lambda fields, name: fields.integers(name, 2, 2, LARGEST_DOMAIN))
+LENGTHS = Parameter(list, lambda fields, name: fields.integers(name, 2, 2, _LARGEST_DOMAIN))
 
 
 @dataclass(frozen=True)

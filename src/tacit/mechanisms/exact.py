@@ -31,7 +31,7 @@ __all__ = ["ExactTable", "UnboundedTable", "bernoulli", "bernoulli_exp", "exp", 
 WORD = 64
 # A coin flip nearer than this to its probability is decided exactly. An approximation must be twice as good,
 # which leaves room for the rounding of the comparison itself; float64 arithmetic is a thousand times better.
-MARGIN = 2.0**-38
+_MARGIN = 2.0**-38
 # A table remembers the outcome for each value of a word's leading bits, where they alone decide it.
 LEADING = 14
 # A product of 10^9 ratios, longer than any block, loses at most this many digits.
@@ -84,7 +84,7 @@ def bernoulli(
     # Converting a word to float64 moves it by at most 2^-53, far inside the margin.
     distance = words.astype(np.float64) * 2.0**-WORD - approximate
     heads = distance < 0
-    for index in np.flatnonzero(np.abs(distance) <= MARGIN):
+    for index in np.flatnonzero(np.abs(distance) <= _MARGIN):
         heads[index] = _settle(int(words[index]), partial(refine, int(index)), randomness)
     return heads
 

@@ -25,20 +25,20 @@ from tacit.core.errors import InvalidInput
 from tacit.core.files import new_file
 from tacit.core.protocols import Floats, Representation
 
-__all__ = ["EncodedCache", "digest", "encoded_apart", "encoded_chunks", "has_name", "require_encodable"]
+__all__ = ["EncodedCache", "encoded_apart", "encoded_chunks", "encoder_digest", "has_name", "require_encodable"]
 
 # Rows encoded at a time: enough to keep matrix products busy, little enough to forget the size of the data set.
-CHUNK = 8192
+_CHUNK = 8192
 
 
-def digest(representation: Representation) -> str:
+def encoder_digest(representation: Representation) -> str:
     """A name for what the encoder does: equal parameters give equal names.
 
     A representation is a frozen dataclass of numbers, texts, arrays and other representations, or it tells its
     own ``digest``.
 
     >>> from tacit.representations.scaled import Identity
-    >>> digest(Identity(4)) == digest(Identity(4)) != digest(Identity(5))
+    >>> encoder_digest(Identity(4)) == encoder_digest(Identity(4)) != encoder_digest(Identity(5))
     True
     """
     return hashlib.sha256(as_bytes(_plain(representation))).hexdigest()
@@ -52,7 +52,7 @@ def has_name(representation: Representation) -> bool:
     (True, False)
     """
     try:
-        return bool(digest(representation))
+        return bool(encoder_digest(representation))
     except InvalidInput:
         return False
 
@@ -102,7 +102,7 @@ class EncodedCache:
 
 
 def _name(representation: Representation, samples: NDArray[Any]) -> str:
-    content = hashlib.sha256(digest(representation).encode())
+    content = hashlib.sha256(encoder_digest(representation).encode())
     content.update(f"{samples.dtype.str} {samples.shape}".encode())
     content.update(np.ascontiguousarray(samples).view(np.uint8).reshape(-1).data)
     return content.hexdigest()
@@ -133,8 +133,8 @@ def encoded_chunks(
     [[[1.0], [2.0]]]
     """
     kept = cache if cache is not None and has_name(representation) else None
-    for start in range(0, len(samples), CHUNK):
-        chunk = samples[start : start + CHUNK]
+    for start in range(0, len(samples), _CHUNK):
+        chunk = samples[start : start + _CHUNK]
         encoded = _attempt(representation, chunk, kept)
         yield encoded_apart(representation, chunk) if encoded is None else encoded
 

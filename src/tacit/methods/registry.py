@@ -40,7 +40,7 @@ __all__ = [
 
 GROUP = "tacit.methods"
 # Arguments of earlier versions that are no options of a method, and what says the same now.
-MOVED = {
+_MOVED = {
     "announce": "observer=tacit.Observer(plan=...)",
     "stage": "observer=tacit.Observer(stage=...)",
     "progress": "observer=tacit.Observer(progress=...)",
@@ -228,8 +228,8 @@ def chosen_method(method: str | Options, given: Mapping[str, Any]) -> tuple[Meth
     if isinstance(method, str):
         found = method_named(automatic(given) if method == AUTO else method)
         options = found.load_options()
-        for moved in MOVED.keys() & given.keys() - options.renamed.keys():
-            raise InvalidInput(f"{moved} is given as {MOVED[moved]} now")
+        for moved in _MOVED.keys() & given.keys() - options.renamed.keys():
+            raise InvalidInput(f"{moved} is given as {_MOVED[moved]} now")
         return found, build(options, given)
     name = getattr(type(method), "name", None)
     known = find_method(name) if isinstance(name, str) else None

@@ -53,11 +53,11 @@ from threadpoolctl import ThreadpoolController
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Integers
 
-__all__ = ["Block", "Progress", "RecordBlocks", "Search", "streamed"]
+__all__ = ["NumberedBlock", "Progress", "RecordBlocks", "Search", "streamed"]
 
 RecordBlocks = NDArray[Any] | Iterable[NDArray[Any]]
 Progress = Callable[[int], None]
-Block = tuple[int, NDArray[Any]]
+NumberedBlock = tuple[int, NDArray[Any]]
 _T = TypeVar("_T")
 
 # Each thread holds the arrays of one block; more threads than this would be paid for in memory.
@@ -67,7 +67,7 @@ ONE_SEARCH = RLock()
 
 
 def streamed(
-    work: Callable[[int, NDArray[Any]], _T], blocks: Iterator[Block], progress: Progress | None
+    work: Callable[[int, NDArray[Any]], _T], blocks: Iterator[NumberedBlock], progress: Progress | None
 ) -> Iterator[tuple[int, _T]]:
     """The work's results in order, each with the number of rows done so far.
 
@@ -86,7 +86,7 @@ def streamed(
 
 
 def _in_order(
-    work: Callable[[int, NDArray[Any]], _T], blocks: Iterator[Block]
+    work: Callable[[int, NDArray[Any]], _T], blocks: Iterator[NumberedBlock]
 ) -> Iterator[tuple[int, NDArray[Any], _T]]:
     """Each block with its start and its result, in order."""
     opening = list(islice(blocks, 2))
@@ -122,7 +122,7 @@ def _hand_back(block: NDArray[Any]) -> None:
         owner.madvise(mmap.MADV_DONTNEED, first, high - begin - first)
 
 
-MOST_COLUMNS = 2**18
+_MOST_COLUMNS = 2**18
 # Scores this large may overflow in float32, so the product proves nothing about them.
 LARGEST_ERROR = 1e30
 # Features that are compared by whole numbers for one record: about a tenth of a second.
@@ -143,8 +143,8 @@ class Search:
         self, queries: NDArray[Any], neighbors: int, block_bytes: int, query_offsets: NDArray[Any] | None = None
     ) -> None:
         table = _numbers(queries, None, "queries")
-        if 0 in table.shape or table.shape[1] > MOST_COLUMNS:
-            raise InvalidInput(f"queries must have a row and 1 to {MOST_COLUMNS} columns, got shape {table.shape}")
+        if 0 in table.shape or table.shape[1] > _MOST_COLUMNS:
+            raise InvalidInput(f"queries must have a row and 1 to {_MOST_COLUMNS} columns, got shape {table.shape}")
         if not 1 <= neighbors <= len(table):
             raise InvalidInput(f"neighbors must be in [1, {len(table)}], the number of queries, got {neighbors}")
         if block_bytes < 1:
@@ -186,7 +186,7 @@ class Search:
         lowest_bit = (significand & -significand).astype(np.float64)
         return float(np.ldexp(lowest_bit, exponent - 24).min())
 
-    def blocks(self, records: RecordBlocks) -> Iterator[Block]:
+    def blocks(self, records: RecordBlocks) -> Iterator[NumberedBlock]:
         """The records, a few at a time, each block with the number of its first row."""
         start = 0
         for each in [records] if isinstance(records, np.ndarray) else records:

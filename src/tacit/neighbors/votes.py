@@ -14,14 +14,14 @@ from tacit.neighbors.search import Progress, RecordBlocks, Search, streamed
 __all__ = ["nearest_queries", "vote_counts"]
 
 # One block's arrays: larger ones leave the cache, smaller ones pay more for overhead.
-BLOCK_BYTES = 16 * 2**20
+_BLOCK_BYTES = 16 * 2**20
 
 
 def nearest_queries(
     records: RecordBlocks,
     queries: NDArray[Any],
     neighbors: int,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int = _BLOCK_BYTES,
     progress: Progress | None = None,
     query_offsets: NDArray[Any] | None = None,
 ) -> Integers:
@@ -64,7 +64,7 @@ def vote_counts(
     queries: NDArray[Any],
     neighbors: int,
     classes: int,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int = _BLOCK_BYTES,
     progress: Progress | None = None,
     query_offsets: NDArray[Any] | None = None,
 ) -> Integers:

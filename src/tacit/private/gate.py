@@ -28,7 +28,7 @@ __all__ = ["Gate"]
 
 _In = TypeVar("_In")
 # What is kept of a payment that bought no release; no encoded value is empty.
-NOTHING = b""
+_NOTHING = b""
 _log = logging.getLogger("tacit.gate")
 
 
@@ -92,7 +92,7 @@ class Gate:
         kept = self._ledger.stored_release(receipt)
         if kept is None:
             kept = self._ledger.store_release(receipt, self._drawn(value, empty, mechanism))
-        if kept == NOTHING:
+        if kept == _NOTHING:
             raise ToleranceExceeded(
                 f"{type(mechanism).__name__} cannot work on this statistic: it is made for another shape or range. "
                 "The payment stands and nothing was released."
@@ -128,4 +128,4 @@ class Gate:
             # It follows from the question alone, and so does its failure, or that follows from the noise.
             drawn = draw(empty)
         # A failure is kept like a release: a request that drew again could be retried until the noise is scarce.
-        return NOTHING if drawn is None else drawn
+        return _NOTHING if drawn is None else drawn

@@ -31,15 +31,15 @@ __all__ = [
     "blocks",
     "exact_bits",
     "parameters",
+    "read_finite_array",
     "read_range",
     "read_shape",
-    "read_table",
     "snapped",
 ]
 
 # Whole numbers up to 2^53 are exact in float64.
 EXACT_BITS = 53
-BLOCK = 1024
+_BLOCK = 1024
 REAL, NARROW = ("<f8",), ("<f4",)
 # Values of an image: more would make one image larger than a whole question may be.
 LARGEST_IMAGE = 2**22
@@ -79,7 +79,7 @@ def blocks(rows: int) -> list[slice]:
     >>> blocks(1500)
     [slice(0, 1024, None), slice(1024, 1500, None)]
     """
-    return [slice(start, min(start + BLOCK, rows)) for start in range(0, rows, BLOCK)]
+    return [slice(start, min(start + _BLOCK, rows)) for start in range(0, rows, _BLOCK)]
 
 
 def parameters(made: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -121,13 +121,13 @@ def read_range(fields: StrictReader) -> tuple[float, float]:
     return dark, bright
 
 
-def read_table(
+def read_finite_array(
     fields: StrictReader, name: str, kinds: tuple[str, ...] = REAL, shape: tuple[int | None, ...] | None = None
 ) -> NDArray[Any]:
     """An array of finite numbers that is not empty.
 
     >>> import numpy as np
-    >>> read_table(StrictReader({"mean": np.zeros(2)}, "representation"), "mean", shape=(None,)).tolist()
+    >>> read_finite_array(StrictReader({"mean": np.zeros(2)}, "representation"), "mean", shape=(None,)).tolist()
     [0.0, 0.0]
     """
     found = fields.array(name, kinds, shape, -LARGEST_VALUE, LARGEST_VALUE)

@@ -20,7 +20,7 @@ from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Reals
 from tacit.neighbors import nearest_queries
-from tacit.representations.arrays import blocks, parameters, read_table
+from tacit.representations.arrays import blocks, parameters, read_finite_array
 from tacit.representations.scaled import flat, same_width
 
 __all__ = ["ClusteringHead", "MixtureShares", "axes", "measurable", "require_groups", "shares"]
@@ -39,9 +39,9 @@ THINNEST = 1e-2
 # How much equal groups count beside neighbors that agree.
 EVENNESS = 3.0
 MOST_NEIGHBORS = 30
-STEPS, BATCH, RATE = 900, 1000, 5e-3
+_STEPS, _BATCH, RATE = 900, 1000, 5e-3
 # What a logarithm is taken of is never smaller.
-FLOOR = 1e-9
+_FLOOR = 1e-9
 
 
 def shares(penalties: NDArray[np.float64]) -> Floats:
@@ -135,10 +135,10 @@ class MixtureShares:
     @classmethod
     def read(cls, fields: StrictReader) -> MixtureShares:
         """Read a mean, a scale and an offset for each part."""
-        means = read_table(fields, "means", shape=(None, None))
+        means = read_finite_array(fields, "means", shape=(None, None))
         groups, width = means.shape
-        scales = read_table(fields, "scales", shape=(groups, width, width))
-        return cls(means, scales, read_table(fields, "offsets", shape=(groups,)))
+        scales = read_finite_array(fields, "scales", shape=(groups, width, width))
+        return cls(means, scales, read_finite_array(fields, "offsets", shape=(groups,)))
 
     @property
     def queries(self) -> Floats:
@@ -225,8 +225,8 @@ class ClusteringHead:
     @classmethod
     def read(cls, fields: StrictReader) -> ClusteringHead:
         """Read a row of weights and an offset for each group."""
-        weights = read_table(fields, "weights", shape=(None, None))
-        return cls(weights, read_table(fields, "offsets", shape=(len(weights),)))
+        weights = read_finite_array(fields, "weights", shape=(None, None))
+        return cls(weights, read_finite_array(fields, "offsets", shape=(len(weights),)))
 
     @property
     def queries(self) -> Floats:
@@ -253,13 +253,13 @@ class _Trained:
 
 def _train(rows: Reals, nearest: NDArray[Any], groups: int, rng: np.random.Generator) -> _Trained:
     """One layer from a random start, by Adam; its loss is the mean of the last pass."""
-    width, batch = rows.shape[1], min(BATCH, len(rows))
+    width, batch = rows.shape[1], min(_BATCH, len(rows))
     # The offset is the weight of a feature that is always 1.
     weights = np.concatenate([rng.uniform(-1, 1, (groups, width)) / np.sqrt(width), np.zeros((groups, 1))], axis=1)
     rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
     first, second, step = np.zeros_like(weights), np.zeros_like(weights), 0
     losses: list[float] = []
-    while step < STEPS:
+    while step < _STEPS:
         losses.clear()
         order = rng.permutation(len(rows))
         for own in np.array_split(order, max(1, len(rows) // batch)):
@@ -276,8 +276,8 @@ def _train(rows: Reals, nearest: NDArray[Any], groups: int, rng: np.random.Gener
 def _loss(weights: Reals, own: Reals, other: Reals) -> tuple[float, Reals]:
     """How little neighbors agree and how uneven the groups are, and how that changes with the weights."""
     mine, theirs = softmax(own @ weights.T, axis=1), softmax(other @ weights.T, axis=1)
-    agree = np.maximum((mine * theirs).sum(axis=1, keepdims=True), FLOOR)
-    sizes = np.maximum((mine + theirs).mean(axis=0) / 2, FLOOR)
+    agree = np.maximum((mine * theirs).sum(axis=1, keepdims=True), _FLOOR)
+    sizes = np.maximum((mine + theirs).mean(axis=0) / 2, _FLOOR)
     loss = -float(np.log(agree).mean()) + EVENNESS * float((sizes * np.log(sizes)).sum())
     even = EVENNESS * (np.log(sizes) + 1) / 2
     slopes = []

@@ -24,10 +24,10 @@ from tacit.representations.arrays import LARGEST_VALUE, blocks, parameters, read
 
 __all__ = ["Deskewed", "EvenWidth", "OrientedGradients"]
 
-LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
-NARROWEST, WIDEST = 0.5, 1.6  # how far a step across an image may change: a stroke must not become a block
+_LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
+NARROWEST, _WIDEST = 0.5, 1.6  # how far a step across an image may change: a stroke must not become a block
 # A block of cells is divided by its length, but no more than this much ink would have: empty parts stay quiet.
-FLOOR = 1.0
+_FLOOR = 1.0
 CLIP = 0.2  # no single orientation may dominate a block
 GREY = (77, 150, 29)  # of 256: how bright red, green and blue look
 
@@ -82,8 +82,8 @@ class Deskewed:
     def _upright(self, images: NDArray[Any]) -> Floats:
         height, width = self.shape[:2]
         # Whole levels make the moments exact sums.
-        scale = LEVELS / (self.bright - self.dark)
-        ink = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, LEVELS))
+        scale = _LEVELS / (self.bright - self.dark)
+        ink = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, _LEVELS))
         # Coordinates are doubled and centred, so they are whole numbers too.
         down = (2 * np.arange(height) - height + 1.0)[:, None]
         right = 2 * np.arange(width) - width + 1.0
@@ -101,7 +101,7 @@ class Deskewed:
         image = np.arange(len(ink))[:, None, None]
         upper = ink[image, top, left] * (1 - beside) + ink[image, top, left + 1] * beside
         lower = ink[image, top + 1, left] * (1 - beside) + ink[image, top + 1, left + 1] * beside
-        upright: Floats = ((upper * (1 - below) + lower * below) / LEVELS).astype(np.float32)
+        upright: Floats = ((upper * (1 - below) + lower * below) / _LEVELS).astype(np.float32)
         return upright
 
 
@@ -154,19 +154,19 @@ class EvenWidth:
 
     def _stretched(self, ink: NDArray[np.float64]) -> Floats:
         width = self.shape[1]
-        step = np.clip(_spreads(ink) / max(self.spread, 1e-3), NARROWEST, WIDEST)
+        step = np.clip(_spreads(ink) / max(self.spread, 1e-3), NARROWEST, _WIDEST)
         place = np.arange(width) - (width - 1) / 2
         columns = np.clip((width - 1) / 2 + place * step[:, None], 0, width - 1)  # (n, width)
         left = np.minimum(columns, width - 2).astype(np.int64)
         beside = (columns - left)[:, None, :]
         image, row = np.arange(len(ink))[:, None, None], np.arange(self.shape[0])[None, :, None]
         drawn = ink[image, row, left[:, None, :]] * (1 - beside) + ink[image, row, left[:, None, :] + 1] * beside
-        stretched: Floats = (drawn / LEVELS).astype(np.float32)
+        stretched: Floats = (drawn / _LEVELS).astype(np.float32)
         return stretched
 
 
 def _levels(images: NDArray[Any]) -> NDArray[np.float64]:
-    levels: NDArray[np.float64] = np.rint(np.clip(images.astype(np.float64), 0, 1) * LEVELS)
+    levels: NDArray[np.float64] = np.rint(np.clip(images.astype(np.float64), 0, 1) * _LEVELS)
     return levels
 
 
@@ -242,8 +242,8 @@ class OrientedGradients:
         return result
 
     def _grey(self, images: NDArray[Any]) -> Floats:
-        scale = LEVELS / (self.bright - self.dark)
-        levels = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, LEVELS))
+        scale = _LEVELS / (self.bright - self.dark)
+        levels = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, _LEVELS))
         if self.shape[2] == 3:
             weighted = sum(levels[..., channel] * weight for channel, weight in enumerate(GREY))
             return np.rint(weighted / sum(GREY)).astype(np.float32)
@@ -267,7 +267,7 @@ class OrientedGradients:
             cells[:, :, top : len(rows) - 1 + top, left : len(columns) - 1 + left] for top in (0, 1) for left in (0, 1)
         ]
         block = np.concatenate(corners, axis=1)
-        floor = FLOOR * LEVELS * self.cell**4 / 4
+        floor = _FLOOR * _LEVELS * self.cell**4 / 4
         normal = np.sqrt((block * block).sum(axis=1, keepdims=True) + floor * floor)
         return snapped(block / normal, bits=16, limit=CLIP)
 

@@ -20,21 +20,21 @@ from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
-from tacit.representations.arrays import exact_bits, parameters, read_range, read_shape, read_table, snapped
+from tacit.representations.arrays import exact_bits, parameters, read_finite_array, read_range, read_shape, snapped
 
 __all__ = ["PatchDictionary"]
 
-LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
+_LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
 SAMPLED = 40_000  # patches to learn from; half as many cost a linear student three points on CIFAR-10
-ROUNDS = 12
+_ROUNDS = 12
 # Of the full range: patches with less contrast than this are mostly noise and are not blown up to full contrast.
 FAINT = 0.04
 # Added to the spread of every whitened direction, where 1 is the contrast that patches are brought to.
 FLATTENED = 0.1
 # Whitened values beyond this are cut; only odd patches have any.
-LIMIT = 64.0
+_LIMIT = 64.0
 # The grid of even patches, of the whitening matrix and of activations: multiples of 2^-16.
-BITS = 16
+_BITS = 16
 # The grid of patches and words where they are compared.
 COARSE = 10
 BLOCK_BYTES = 8 * 2**20
@@ -91,9 +91,9 @@ class PatchDictionary:
         spread, directions = np.linalg.eigh(np.cov(drawn - mean, rowvar=False))
         # Directions that no patch takes stay small instead of becoming all noise.
         whitening = (directions / np.sqrt(np.maximum(spread, 0) + FLATTENED)) @ directions.T
-        mean, whitening = snapped(mean, BITS), snapped(whitening, BITS)
+        mean, whitening = snapped(mean, _BITS), snapped(whitening, _BITS)
         found = _typical(_white(drawn, mean, whitening), words, random)
-        return cls(fitted, dark, bright, patch, stride, mean, whitening, snapped(found, BITS, LIMIT))
+        return cls(fitted, dark, bright, patch, stride, mean, whitening, snapped(found, _BITS, _LIMIT))
 
     fields = parameters
 
@@ -106,14 +106,14 @@ class PatchDictionary:
         stride = fields.integer("stride", 1, patch)
         size = patch * patch * shape[2]
         found = {
-            "mean": read_table(fields, "mean", shape=(size,)),
-            "whitening": read_table(fields, "whitening", shape=(size, size)),
-            "words": read_table(fields, "words", shape=(None, size)),
+            "mean": read_finite_array(fields, "mean", shape=(size,)),
+            "whitening": read_finite_array(fields, "whitening", shape=(size, size)),
+            "words": read_finite_array(fields, "words", shape=(None, size)),
         }
         for name, array in found.items():
             # Off the grid sums would be rounded by the company a record is in, and its vote with them.
-            if not np.array_equal(snapped(array, BITS, LIMIT if name == "words" else math.inf), array):
-                raise InvalidInput(f"the {fields.what}'s {name} must be on the grid of 2^-{BITS}")
+            if not np.array_equal(snapped(array, _BITS, _LIMIT if name == "words" else math.inf), array):
+                raise InvalidInput(f"the {fields.what}'s {name} must be on the grid of 2^-{_BITS}")
         return cls(shape, dark, bright, patch, stride, **found)
 
     def encode(self, samples: NDArray[Any]) -> Floats:
@@ -136,7 +136,7 @@ class PatchDictionary:
         """In steps of 2^-BITS, so that they are whole numbers."""
         distance = _squared_distances(white, self.words)
         np.sqrt(distance, out=distance)
-        distance *= 2**BITS
+        distance *= 2**_BITS
         np.rint(distance, out=distance)
         typical = np.rint(distance.sum(axis=1, keepdims=True) / len(self.words))
         np.subtract(typical, distance, out=distance)
@@ -146,7 +146,7 @@ class PatchDictionary:
 def _levels(images: NDArray[Any], dark: float, bright: float) -> NDArray[np.float64]:
     """Whole levels, so that sums over a patch are exact."""
     levels: NDArray[np.float64] = np.rint(
-        np.clip((images.astype(np.float64) - dark) * (LEVELS / (bright - dark)), 0, LEVELS)
+        np.clip((images.astype(np.float64) - dark) * (_LEVELS / (bright - dark)), 0, _LEVELS)
     )
     return levels
 
@@ -169,8 +169,8 @@ def _even(patches: NDArray[np.float64]) -> NDArray[np.float64]:
     total = patches.sum(axis=1, keepdims=True)
     # size²·variance in whole numbers
     variance = size * (patches * patches).sum(axis=1, keepdims=True) - total * total
-    faint = (FAINT * LEVELS * size) ** 2
-    return snapped((size * patches - total) / np.sqrt(variance + faint), BITS)
+    faint = (FAINT * _LEVELS * size) ** 2
+    return snapped((size * patches - total) / np.sqrt(variance + faint), _BITS)
 
 
 def _white(
@@ -179,14 +179,14 @@ def _white(
     """Whitened patches; values of even patches are below √size, so the product is exact."""
     size = len(mean)
     farthest = 2 * math.sqrt(size)
-    bits = exact_bits(size, farthest, max(1.0, float(np.abs(whitening).max())), BITS)
-    return snapped(snapped(patches - mean, min(bits, BITS), farthest) @ whitening, BITS, LIMIT)
+    bits = exact_bits(size, farthest, max(1.0, float(np.abs(whitening).max())), _BITS)
+    return snapped(snapped(patches - mean, min(bits, _BITS), farthest) @ whitening, _BITS, _LIMIT)
 
 
 def _squared_distances(white: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of every patch to every word, both on a grid coarse enough for |p|² + |w|² − 2p·w to be exact."""
-    bits = min(exact_bits(4 * white.shape[1], LIMIT, LIMIT, COARSE), COARSE)
-    rough, centres = snapped(white, bits, LIMIT), snapped(words, COARSE, LIMIT)
+    bits = min(exact_bits(4 * white.shape[1], _LIMIT, _LIMIT, COARSE), COARSE)
+    rough, centres = snapped(white, bits, _LIMIT), snapped(words, COARSE, _LIMIT)
     distances = rough @ (-2 * centres.T)
     distances += (rough * rough).sum(axis=1, keepdims=True)
     distances += (centres * centres).sum(axis=1)
@@ -200,7 +200,7 @@ def _typical(white: NDArray[np.float64], words: int, random: np.random.Generator
         raise InvalidInput(f"words must be between 2 and the {len(different)} different public patches, got {words}")
     centres = different[random.choice(len(different), words, replace=False)]
     step = max(1, BLOCK_BYTES // (32 * words))
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         total, count = np.zeros_like(centres), np.zeros(words)
         for start in range(0, len(white), step):
             part = white[start : start + step]
@@ -220,6 +220,6 @@ def _pooled(active: NDArray[np.float64]) -> NDArray[np.float64]:
         for rows in (slice(0, -(-height // 2)), slice(height // 2, height))
         for columns in (slice(0, -(-width // 2)), slice(width // 2, width))
     ]
-    area = -(-height // 2) * -(-width // 2) * 2**BITS
+    area = -(-height // 2) * -(-width // 2) * 2**_BITS
     means: NDArray[np.float64] = np.concatenate(quarters, axis=1) / area
     return means

@@ -65,7 +65,7 @@ GRAPH_SAMPLES = 100
 # Where this few features decide all distances, each must count the same.
 FEW_FEATURES = 8
 # How much larger than that of a quarter of the features the largest spread may be, for all to be of one scale.
-UNEVEN = 10
+_UNEVEN = 10
 
 _admitted: ContextVar[frozenset[str]] = ContextVar("admitted", default=frozenset())
 
@@ -202,7 +202,7 @@ def suggest_representation(public: NDArray[Any]) -> str:
     # so only features that differ between most samples say what the scale is.
     low, high = np.quantile(rows, (0.25, 0.75), axis=0)
     busy = spreads[high > low]
-    uneven = len(busy) > 0 and spreads.max() > UNEVEN * np.quantile(busy, 0.25)
+    uneven = len(busy) > 0 and spreads.max() > _UNEVEN * np.quantile(busy, 0.25)
     # Samples given as images are pixels of one scale, however dim most of them are.
     if deciding <= FEW_FEATURES or (uneven and public.ndim == 2):
         return "standardised"

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
-from tacit.representations.arrays import LARGEST_VALUE, REAL, SMALLEST_SCALE, parameters, read_table
+from tacit.representations.arrays import LARGEST_VALUE, REAL, SMALLEST_SCALE, parameters, read_finite_array
 
 __all__ = ["Directions", "Identity", "PrincipalComponents", "Standardised", "flat", "narrowed", "same_width"]
 
 # Features that a representation from elsewhere may say it takes.
-WIDEST = 2**22
+_WIDEST = 2**22
 KEPT_VARIANCE = 0.85
 
 
@@ -52,7 +52,7 @@ class Identity:
     @classmethod
     def read(cls, fields: StrictReader) -> Identity:
         """Read the width, which is not beyond what a record can have."""
-        return cls(fields.integer("width", 1, WIDEST))
+        return cls(fields.integer("width", 1, _WIDEST))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
@@ -84,7 +84,7 @@ class Standardised:
     @classmethod
     def read(cls, fields: StrictReader) -> Standardised:
         """Read finite means, and spreads that can divide."""
-        mean = read_table(fields, "mean", shape=(None,))
+        mean = read_finite_array(fields, "mean", shape=(None,))
         return cls(mean, fields.array("spread", REAL, mean.shape, SMALLEST_SCALE, LARGEST_VALUE))
 
     def fitted_to(self, samples: NDArray[Any]) -> bool:
@@ -120,7 +120,7 @@ class Directions:
     @classmethod
     def read(cls, fields: StrictReader) -> Directions:
         """Read the width, which is not beyond what a record can have."""
-        return cls(fields.integer("width", 1, WIDEST))
+        return cls(fields.integer("width", 1, _WIDEST))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
@@ -171,8 +171,8 @@ class PrincipalComponents:
     @classmethod
     def read(cls, fields: StrictReader) -> PrincipalComponents:
         """Read a mean and directions of its width."""
-        mean = read_table(fields, "mean", shape=(None,))
-        return cls(mean, read_table(fields, "directions", shape=(None, len(mean))))
+        mean = read_finite_array(fields, "mean", shape=(None,))
+        return cls(mean, read_finite_array(fields, "directions", shape=(None, len(mean))))
 
     def fitted_to(self, samples: NDArray[Any]) -> bool:
         """Whether these samples have the mean that it was fitted to."""

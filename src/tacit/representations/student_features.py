@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from tacit.core.codec import StrictReader, bytes_to_array
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Representation
-from tacit.representations.arrays import REAL, read_table
+from tacit.representations.arrays import REAL, read_finite_array
 from tacit.representations.maps import NeighborMap
 from tacit.students.registry import SAFETENSORS, load_student, save_student
 
 __all__ = ["FeatureStudent", "LinearStudent", "StudentFeatures", "StudentOdds", "require_travelling"]
 
-BATCH = 1024
+_BATCH = 1024
 TRAVELLING = "choose the student logistic, map or a network, or vote_space same"
 LARGEST_STUDENT = 64 * 2**20
 # What a network looks at; its first layer has some hundred weights for each of these.
-WIDEST_STUDENT, MOST_CLASSES = 2**18, 10_000
+WIDEST_STUDENT, _MOST_CLASSES = 2**18, 10_000
 
 
 class FeatureStudent(Protocol):
@@ -152,12 +152,12 @@ class StudentOdds:
     @classmethod
     def read(cls, fields: StrictReader) -> StudentOdds:
         """A linear student, whatever it was before."""
-        weights = read_table(fields, "weights", REAL, (None, None))
-        classes = fields.integer("classes", 2, MOST_CLASSES)
-        places = fields.integers("places", MOST_CLASSES, 0, classes - 1)
+        weights = read_finite_array(fields, "weights", REAL, (None, None))
+        classes = fields.integer("classes", 2, _MOST_CLASSES)
+        places = fields.integers("places", _MOST_CLASSES, 0, classes - 1)
         if len(places) != len(weights) or len(set(places)) != len(places):
             raise InvalidInput(f"the {fields.what}'s places must be one for each row of its weights, and differ")
-        linear = LinearStudent(weights, read_table(fields, "offsets", REAL, (len(weights),)), np.array(places))
+        linear = LinearStudent(weights, read_finite_array(fields, "offsets", REAL, (len(weights),)), np.array(places))
         return cls(linear, tuple(range(classes)))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
@@ -165,16 +165,16 @@ class StudentOdds:
         known = {name: column for column, name in enumerate(self.student.classes_.tolist())}
         rows = _within_reach(samples.reshape(len(samples), -1))
         result = np.zeros((len(rows), len(self.names)), dtype=np.float32)
-        for start in range(0, len(rows), BATCH):
-            part = rows[start : start + BATCH]
-            batch = np.zeros((BATCH, rows.shape[1]), dtype=rows.dtype)
+        for start in range(0, len(rows), _BATCH):
+            part = rows[start : start + _BATCH]
+            batch = np.zeros((_BATCH, rows.shape[1]), dtype=rows.dtype)
             batch[: len(part)] = part
             with np.errstate(over="ignore", invalid="ignore"):
                 chances = self.student.predict_proba(batch)[: len(part)]
             chances = np.where(np.isfinite(chances).all(axis=1, keepdims=True), chances, 0.0)
             for column, name in enumerate(self.names):
                 if name in known:
-                    result[start : start + BATCH, column] = np.sqrt(chances[:, known[name]])
+                    result[start : start + _BATCH, column] = np.sqrt(chances[:, known[name]])
         return result
 
 
@@ -265,7 +265,7 @@ def _is_small(content: bytes) -> bool:
         return (
             all(type(side) is int and side > 0 for side in shape)
             and math.prod(shape) <= WIDEST_STUDENT
-            and 2 <= len(classes) <= MOST_CLASSES
+            and 2 <= len(classes) <= _MOST_CLASSES
             and len(shape) in (1, 3)
             and sum(sizes) * 2 <= len(content)
         )

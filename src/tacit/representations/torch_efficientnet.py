@@ -34,12 +34,12 @@ except ImportError:
 
 __all__ = ["ImageNetFeatures"]
 
-FEATURES = 1280
+_FEATURES = 1280
 # Images go through the network in batches of this size and no other, the last one filled up with gray: an image is
 # then computed the same way in any company.
 BATCH = 8
 # The network's own scaling of pixels from 0 to 255.
-MIDDLE, REACH = 127.0, 128.0
+MIDDLE, _REACH = 127.0, 128.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class ImageNetFeatures:
         """One row of float32 features per sample."""
         images = as_images(np.asarray(samples), self.shape)
         network = _network()
-        result = np.empty((len(images), FEATURES), dtype=np.float32)
+        result = np.empty((len(images), _FEATURES), dtype=np.float32)
         with torch.inference_mode():
             for start in range(0, len(images), BATCH):
                 part = self._pixels(images[start : start + BATCH])
@@ -122,7 +122,7 @@ class ImageNetFeatures:
     def _enlarged(self, batch: torch.Tensor) -> torch.Tensor:
         side = (self.size, self.size)
         larger = nn.functional.interpolate(
-            (batch - MIDDLE) / REACH,
+            (batch - MIDDLE) / _REACH,
             size=side,
             mode="bicubic",
             align_corners=False,

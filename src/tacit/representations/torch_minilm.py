@@ -29,11 +29,11 @@ except ImportError:
 
 __all__ = ["TextFeatures"]
 
-FEATURES = 384
-LONGEST = 256  # tokens that the model was trained for
+_FEATURES = 384
+_LONGEST = 256  # tokens that the model was trained for
 # Texts go through the model in batches of this size and padded to one of these lengths, which a text's own decides: it
 # is then computed the same way in any company.
-BATCH, LENGTHS = 16, (16, 24, 32, 48, 64, 96, 128, 192, 256)
+_BATCH, _LENGTHS = 16, (16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class TextFeatures:
     (2, 384)
     """
 
-    tokens: int = LONGEST
+    tokens: int = _LONGEST
 
     def __post_init__(self) -> None:
-        if not 8 <= self.tokens <= LONGEST:
-            raise InvalidInput(f"tokens must be between 8 and {LONGEST}, got {self.tokens}")
+        if not 8 <= self.tokens <= _LONGEST:
+            raise InvalidInput(f"tokens must be between 8 and {_LONGEST}, got {self.tokens}")
 
     @property
     def digest(self) -> str:
@@ -63,17 +63,17 @@ class TextFeatures:
         tokenizer = _model().tokenizer
         known = tokenizer(texts.tolist(), truncation=True, max_length=self.tokens)["input_ids"] if len(texts) else []
         lengths = np.array([len(each) for each in known], dtype=np.int64)
-        encoded = np.empty((len(texts), FEATURES), dtype=np.float32)
-        for shorter, longest in pairwise((0, *LENGTHS)):
+        encoded = np.empty((len(texts), _FEATURES), dtype=np.float32)
+        for shorter, longest in pairwise((0, *_LENGTHS)):
             rows = np.flatnonzero((lengths > shorter) & (lengths <= longest))
-            for start in range(0, len(rows), BATCH):
-                part = rows[start : start + BATCH]
+            for start in range(0, len(rows), _BATCH):
+                part = rows[start : start + _BATCH]
                 encoded[part] = self._encode(texts[part].tolist(), longest)
         return encoded
 
     def _encode(self, texts: list[str], longest: int) -> Any:  # noqa: ANN401
         """A few texts, in a batch of the one size."""
-        filled = [*texts, *[""] * (BATCH - len(texts))]
+        filled = [*texts, *[""] * (_BATCH - len(texts))]
         model = _model()
         batch = model.tokenizer(
             filled, truncation=True, max_length=min(self.tokens, longest), padding=False, return_attention_mask=True

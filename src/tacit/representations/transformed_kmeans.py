@@ -25,8 +25,8 @@ from tacit.representations.groups import axes, require_groups, shares
 __all__ = ["Changes", "TransformedShares"]
 
 # Few enough that a product of two images of 32x32 pixels is exact in float32: 1024·127² < 2^24.
-LEVELS = 127
-STARTS, ROUNDS = 3, 20
+_LEVELS = 127
+_STARTS, _ROUNDS = 3, 20
 # Of each next centre this many candidates are drawn, and the one that helps most is taken.
 CANDIDATES = 3
 # Differences this share of the public images' own halve a share's odds about once.
@@ -102,7 +102,7 @@ class TransformedShares:
         require_groups(images, groups)
         levels = _levels(images, dark, bright)
         search = _Search(levels, fitted, changes or Changes(), np.random.default_rng(seed))
-        tries = [search.descend(search.spread_out(groups)) for _ in range(STARTS)]
+        tries = [search.descend(search.spread_out(groups)) for _ in range(_STARTS)]
         _, centres = min(tries, key=lambda each: each[0])
         softness = SOFTNESS * float(np.square(levels - levels.mean(axis=0)).sum(axis=1).mean())
         return cls(fitted, dark, bright, search.forms(centres), softness)
@@ -114,7 +114,7 @@ class TransformedShares:
         """Read forms of whole levels, in which sums are exact."""
         shape = read_shape(fields)
         dark, bright = read_range(fields)
-        forms = fields.array("forms", ("|u1",), (None, None, math.prod(shape)), 0, LEVELS)
+        forms = fields.array("forms", ("|u1",), (None, None, math.prod(shape)), 0, _LEVELS)
         softness = fields.number("softness", 1e-9, LARGEST_VALUE)
         if not forms.size:
             raise InvalidInput(f"the {fields.what}'s forms must not be empty")
@@ -136,14 +136,14 @@ class TransformedShares:
 
 
 def _levels(images: NDArray[Any], dark: float, bright: float) -> NDArray[np.uint8]:
-    scaled = np.clip((images.astype(np.float64) - dark) * (LEVELS / (bright - dark)), 0, LEVELS)
+    scaled = np.clip((images.astype(np.float64) - dark) * (_LEVELS / (bright - dark)), 0, _LEVELS)
     return np.rint(scaled).astype(np.uint8).reshape(len(images), -1)
 
 
 def _differences(levels: NDArray[np.uint8], forms: NDArray[np.uint8]) -> NDArray[np.float64]:
     """The squared difference of every image and every form, exactly: (images, groups, changes)."""
     groups, changes, values = forms.shape
-    exact = np.float32 if values * LEVELS**2 < 2**24 else np.float64
+    exact = np.float32 if values * _LEVELS**2 < 2**24 else np.float64
     product = levels.astype(exact) @ forms.reshape(-1, values).T.astype(exact)
     own = np.square(levels.astype(np.int64)).sum(axis=1)
     other = np.square(forms.reshape(-1, values).astype(np.int64)).sum(axis=1)
@@ -166,7 +166,7 @@ class _Search:
     def forms(self, centres: NDArray[np.float64]) -> NDArray[np.uint8]:
         """Every changed form of every centre."""
         changed = np.stack([(change @ centres.T).T for change in self._change], axis=1)
-        levels: NDArray[np.uint8] = np.rint(np.clip(changed, 0, LEVELS)).astype(np.uint8)
+        levels: NDArray[np.uint8] = np.rint(np.clip(changed, 0, _LEVELS)).astype(np.uint8)
         return levels
 
     def spread_out(self, groups: int) -> NDArray[np.float64]:
@@ -185,7 +185,7 @@ class _Search:
     def descend(self, centres: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Centres after rounds of assigning and averaging, and the images' mean difference from them."""
         before, loss = math.inf, math.inf
-        for _ in range(ROUNDS):
+        for _ in range(_ROUNDS):
             group, form, difference = self._assign(self.forms(centres))
             loss = float(difference.mean())
             if loss >= before * (1 - 1e-4):

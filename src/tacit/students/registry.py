@@ -44,10 +44,10 @@ TYPES = (
     "tacit.students.wrapped.Flatten",
     "tacit.students.wrapped.Projected",
 )
-SCHEMA = "schema.json"
-SKOPS, SAFETENSORS, SIMULATED = "student.skops", "student.safetensors", "simulated-"
+_SCHEMA = "schema.json"
+SKOPS, SAFETENSORS, _SIMULATED = "student.skops", "student.safetensors", "simulated-"
 # Where classes of ours were when older students were saved.
-MOVED = {
+_MOVED = {
     "tacit.methods.auto.student": "tacit.methods.auto.teaching",
     "tacit.representations.neighbor_map": "tacit.representations.maps",
     "tacit.students.flattened": "tacit.students.wrapped",
@@ -60,12 +60,12 @@ STUDENTS = Registry("student", "tacit.students", {
     "forest": "tacit.students.weighted:forest",
     "map": "tacit.representations.maps:map_student",
     "network": "tacit.students.torch_classifier:TorchClassifier [torch]",
-    "handwriting": "tacit.students.registry:handwriting",
-    "photographs": "tacit.students.registry:photographs",
+    "handwriting": "tacit.students.registry:handwriting_network",
+    "photographs": "tacit.students.registry:photograph_network",
 })  # fmt: skip
 
 
-def handwriting() -> Any:  # noqa: ANN401
+def handwriting_network() -> Any:  # noqa: ANN401
     """Small convolutions, shown changed copies of handwritten signs."""
     return STUDENTS["network"](
         network="small-convolutions", epochs=8, batch=32, learning_rate=5e-3, label_smoothing=0.1, average=0.995,
@@ -73,7 +73,7 @@ def handwriting() -> Any:  # noqa: ANN401
     )  # fmt: skip
 
 
-def photographs() -> Any:  # noqa: ANN401
+def photograph_network() -> Any:  # noqa: ANN401
     """A wide residual network that learns from its own sure guesses, too."""
     return STUDENTS["network"](
         network="wide-resnet-28-2", epochs=30, label_smoothing=0.1, average=0.995, augmentation="photographs",
@@ -117,7 +117,7 @@ def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  
     >>> save_student(logistic().fit([[0.0], [1.0]], [0, 1]), Path(tempfile.mkdtemp()))
     'student.skops'
     """
-    student, mark = without_names(student), SIMULATED if simulation else ""
+    student, mark = without_names(student), _SIMULATED if simulation else ""
     if hasattr(student, "save_tensors"):
         student.save_tensors(folder / (mark + SAFETENSORS))
         return mark + SAFETENSORS
@@ -148,7 +148,7 @@ def load_student(path: Path, outside: bool = True) -> Any:  # noqa: ANN401
         ...
     tacit.core.errors.InvalidInput: student.pkl: only student.skops and student.safetensors are read; a pickle ...
     """
-    match path.name.removeprefix(SIMULATED):
+    match path.name.removeprefix(_SIMULATED):
         case "student.skops":
             return _load_skops(path, outside)
         case "student.safetensors":
@@ -171,11 +171,11 @@ def _without_traces(payload: bytes) -> bytes:
 
     written = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(payload)) as given, zipfile.ZipFile(written, "w") as archive:
-        schema = re.sub(r'("__id__": |"file": ")(\d+)', renamed, given.read(SCHEMA).decode())
-        parts = {re.sub(r"()(\d+)", renamed, name, count=1): name for name in given.namelist() if name != SCHEMA}
+        schema = re.sub(r'("__id__": |"file": ")(\d+)', renamed, given.read(_SCHEMA).decode())
+        parts = {re.sub(r"()(\d+)", renamed, name, count=1): name for name in given.namelist() if name != _SCHEMA}
         for name, before in sorted(parts.items()):
             archive.writestr(zipfile.ZipInfo(name), given.read(before))
-        archive.writestr(zipfile.ZipInfo(SCHEMA), schema)
+        archive.writestr(zipfile.ZipInfo(_SCHEMA), schema)
     return written.getvalue()
 
 
@@ -185,8 +185,8 @@ def _with_places(payload: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(payload)) as given, zipfile.ZipFile(written, "w") as archive:
         for name in given.namelist():
             content = given.read(name)
-            if name == SCHEMA:
-                for before, now in MOVED.items():
+            if name == _SCHEMA:
+                for before, now in _MOVED.items():
                     content = content.replace(f'"{before}"'.encode(), f'"{now}"'.encode())
             archive.writestr(zipfile.ZipInfo(name), content)
     return written.getvalue()

@@ -17,7 +17,7 @@ try:
 except ImportError:
     raise InvalidInput("neural students need torch: pip install 'tacit[torch]'") from None
 
-__all__ = ["ARCHITECTURES", "IMAGE_ARCHITECTURES", "Network", "build"]
+__all__ = ["ARCHITECTURES", "IMAGE_ARCHITECTURES", "Network", "build_network"]
 
 Shape = tuple[int, ...]  # (features,) or (channels, height, width)
 
@@ -194,12 +194,12 @@ ARCHITECTURES: Mapping[str, Callable[[Shape, int], Network]] = {
 }
 
 
-def build(network: str | Callable[[Shape, int], nn.Module], shape: Shape, classes: int) -> Network:
+def build_network(network: str | Callable[[Shape, int], nn.Module], shape: Shape, classes: int) -> Network:
     """An untrained network of a known name, or a module of the user's own that makes logits of a batch.
 
-    >>> build("small-convolutions", (1, 28, 28), 10)(torch.zeros(2, 1, 28, 28)).shape
+    >>> build_network("small-convolutions", (1, 28, 28), 10)(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 10])
-    >>> build(lambda shape, classes: nn.Linear(shape[0], classes), (4,), 3)(torch.zeros(2, 4)).shape
+    >>> build_network(lambda shape, classes: nn.Linear(shape[0], classes), (4,), 3)(torch.zeros(2, 4)).shape
     torch.Size([2, 3])
     """
     if not isinstance(network, str):

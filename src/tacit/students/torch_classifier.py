@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import as_images, image_shape
-from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, Network, build
+from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, Network, build_network
 from tacit.students.torch_files import read_tensors, write_tensors
 from tacit.students.torch_training import TrainingData, TrainingSchedule, train
 
@@ -107,7 +107,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         schedule = self._schedule()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.network_ = build(self.network, self.shape_, len(self.classes_))
+            self.network_ = build_network(self.network, self.shape_, len(self.classes_))
             learned, held_back = self._held_back(lesson)
         # Samples that nothing is learned from must not move what is learned from the others.
         used = slice(None) if schedule.consistency else learned.weights > 0
@@ -167,7 +167,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             student = cls(**words["parameters"])
             student.classes_ = np.array(words["classes"])
             student.shape_ = tuple(words["shape"])
-            student.network_ = build(str(student.network), student.shape_, len(student.classes_))
+            student.network_ = build_network(str(student.network), student.shape_, len(student.classes_))
             if len(student.shape_) == 3:
                 # As it was trained: in another layout sums are rounded in another order.
                 student.network_.to(memory_format=torch.channels_last)

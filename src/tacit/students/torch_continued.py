@@ -29,8 +29,8 @@ __all__ = ["CONTINUED", "ContinuedNetwork"]
 
 
 # A few dozen records still make several steps per epoch; many make batches that keep the processor busy.
-SMALLEST_BATCH, LARGEST_BATCH, STEPS = 8, 64, 16
-INFERENCE_BATCH = 512
+SMALLEST_BATCH, _LARGEST_BATCH, _STEPS = 8, 64, 16
+_INFERENCE_BATCH = 512
 
 
 def _convolutions(widths: tuple[int, ...], hidden: int) -> Callable[[ImageShape, int], Network]:
@@ -96,7 +96,7 @@ class ContinuedNetwork:
         with self._seeded():
             # The order of values in memory that convolutions on a processor are fastest with.
             self._network = CONTINUED[kind](self._shape, classes).to(memory_format=torch.channels_last)
-        shown = self._tensor(public[: 10 * INFERENCE_BATCH])
+        shown = self._tensor(public[: 10 * _INFERENCE_BATCH])
         self._network.mean.copy_(shown.mean(dim=(0, 2, 3))[:, None, None])
         spread = shown.std(dim=(0, 2, 3), correction=0)
         # What never varies in public says nothing of its scale.
@@ -131,8 +131,8 @@ class ContinuedNetwork:
         self._network.eval()
         found = []
         with torch.inference_mode():
-            for start in range(0, len(samples), INFERENCE_BATCH):
-                found.append(self._network(self._tensor(samples[start : start + INFERENCE_BATCH])).numpy())
+            for start in range(0, len(samples), _INFERENCE_BATCH):
+                found.append(self._network(self._tensor(samples[start : start + _INFERENCE_BATCH])).numpy())
         return np.concatenate([np.empty((0, self._classes), dtype=np.float32), *found])
 
     def predict(self, samples: NDArray[Any]) -> Integers:
@@ -167,7 +167,7 @@ class ContinuedNetwork:
         epochs: int,
     ) -> None:
         shown = self._tensor(samples)
-        batch = min(max(len(shown) // STEPS, SMALLEST_BATCH), LARGEST_BATCH)
+        batch = min(max(len(shown) // _STEPS, SMALLEST_BATCH), _LARGEST_BATCH)
         self._network.train()
         for _ in range(epochs):
             for rows in torch.randperm(len(shown), generator=self._generator).split(batch):

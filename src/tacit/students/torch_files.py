@@ -104,8 +104,8 @@ class _FromRows(nn.Module):  # type: ignore[misc]
 def network_to_onnx(network: Network, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
     """The network as an ONNX model of ``X``, rows of float32, and ``probabilities``.
 
-    >>> from tacit.students.torch_architectures import build
-    >>> model = network_to_onnx(build("linear", (3,), 2), (3,))
+    >>> from tacit.students.torch_architectures import build_network
+    >>> model = network_to_onnx(build_network("linear", (3,), 2), (3,))
     >>> [each.name for each in model.graph.input], [each.name for each in model.graph.output]
     (['X'], ['probabilities'])
     """

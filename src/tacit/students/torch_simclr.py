@@ -22,14 +22,14 @@ from torch.nn import functional
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import as_images, image_shape
-from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, build
+from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, build_network
 from tacit.students.torch_classifier import TorchClassifier
 from tacit.students.torch_files import read_tensors, write_tensors
 from tacit.students.torch_training import TrainingSchedule, augmented
 
 __all__ = ["ContrastiveEncoder"]
 
-STATE = "tacit contrastive state 1"
+_STATE = "tacit contrastive state 1"
 # Copies are compared in a space of this many dimensions, and that space is then thrown away.
 COMPARED = 64
 
@@ -155,7 +155,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
         """A network that is only ever asked for its features; its last layer leads to where copies are compared."""
         encoder = TorchClassifier(network=self.network)
         encoder.shape_, encoder.classes_ = shape, np.arange(COMPARED)
-        encoder.network_ = build(self.network, shape, COMPARED).to(memory_format=torch.channels_last)
+        encoder.network_ = build_network(self.network, shape, COMPARED).to(memory_format=torch.channels_last)
         return encoder
 
     def _state(self, images: torch.Tensor, schedule: TrainingSchedule) -> tuple[Path | None, str]:
@@ -208,11 +208,11 @@ class _Trainee:
         tensors |= {f"model {key}": value for key, value in self.model.state_dict().items()}
         for index, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer {index} {key}": value for key, value in state.items()}
-        write_tensors(file, STATE, tensors, {"training": name, "epochs": self.epochs})
+        write_tensors(file, _STATE, tensors, {"training": name, "epochs": self.epochs})
 
     def resume(self, file: Path, name: str) -> None:
         """Go on from a state of the same training; any other file is refused."""
-        tensors, words = read_tensors(file, STATE, "training state")
+        tensors, words = read_tensors(file, _STATE, "training state")
         try:
             if words["training"] != name:
                 raise InvalidInput(f"{file}: the state of another training; remove it or choose another folder")

@@ -23,7 +23,7 @@ from tacit.students.torch_files import read_tensors, write_tensors
 
 __all__ = ["AUGMENTATIONS", "Affine", "TrainingData", "TrainingSchedule", "augmented", "train"]
 
-STATE = "tacit training state 1"
+_STATE = "tacit training state 1"
 WARMING = 0.2  # the share of all steps in which the learning rate rises
 
 
@@ -257,11 +257,11 @@ class _Trainee:
         for index, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer {index} {key}": value for key, value in state.items()}
         words = {"training": name, "steps": self.steps, "epochs": self.epochs, "stale": self.stale, "loss": self.loss}
-        write_tensors(file, STATE, tensors, words)
+        write_tensors(file, _STATE, tensors, words)
 
     def resume(self, file: Path, name: str) -> None:
         """Go on from a state of the same training; any other file is refused."""
-        tensors, words = read_tensors(file, STATE, "training state")
+        tensors, words = read_tensors(file, _STATE, "training state")
         try:
             if words["training"] != name:
                 raise InvalidInput(f"{file}: the state of another training; remove it or choose another folder")

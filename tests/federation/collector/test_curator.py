@@ -25,7 +25,7 @@ from tacit.federation.collector.submission_store import COORDINATOR
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, seal
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger
-from tacit.mechanisms.central.counts import SealedTable, read_table
+from tacit.mechanisms.central.counts import SealedTable, read_sealed_table
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
@@ -180,12 +180,12 @@ def test_sensitivities_are_those_of_the_methods():
 
 
 def test_tables_are_read_strictly():
-    assert read_table(np.arange(4).tobytes(), (2, 2), 3, 6).tolist() == [[0, 1], [2, 3]]
+    assert read_sealed_table(np.arange(4).tobytes(), (2, 2), 3, 6).tolist() == [[0, 1], [2, 3]]
     for content in (b"", np.arange(3).tobytes(), np.arange(5).tobytes()):
         with pytest.raises(InvalidInput, match="must have 32 bytes"):
-            read_table(content, (2, 2), 3, 6)
-    assert read_table(np.arange(4).tobytes(), (2, 2), 2, 6).tolist() == [[0, 1], [2, 2]]
-    assert read_table(np.full(4, 2**62).tobytes(), (2, 2), 2**40, 10).sum() <= 10
+            read_sealed_table(content, (2, 2), 3, 6)
+    assert read_sealed_table(np.arange(4).tobytes(), (2, 2), 2, 6).tolist() == [[0, 1], [2, 2]]
+    assert read_sealed_table(np.full(4, 2**62).tobytes(), (2, 2), 2**40, 10).sum() <= 10
 
 
 def test_boxes_of_all_tables_are_equally_long():

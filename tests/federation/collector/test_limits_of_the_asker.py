@@ -18,7 +18,7 @@ from tacit.federation.collector.messages import SignedMessage, Submission, Submi
 from tacit.federation.collector.submission_store import COORDINATOR
 from tacit.federation.keys import SigningIdentity, public_key, seal
 from tacit.ledger.memory import MemoryLedger
-from tacit.mechanisms.central.counts import read_table
+from tacit.mechanisms.central.counts import read_sealed_table
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -178,7 +178,7 @@ def test_single_counts_brought_into_a_range_move_no_further_apart():
     """All neighbors of all small tables, within the total: what the gate was told of the sum stays true."""
     for first in np.ndindex(4, 4):
         for second in np.ndindex(4, 4):
-            one, other = (read_table(np.array([[a, b]]).tobytes(), (1, 2), 2, 4) for a, b in (first, second))
+            one, other = (read_sealed_table(np.array([[a, b]]).tobytes(), (1, 2), 2, 4) for a, b in (first, second))
             assert abs(one - other).sum() <= sum(abs(a - b) for a, b in zip(first, second, strict=True))
 
 

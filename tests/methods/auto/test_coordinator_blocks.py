@@ -6,7 +6,7 @@ import pytest
 from tacit.methods.auto.coordinator import Block, VoteFeatures, joint_odds, joint_points, purity
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import plan_auto
-from tacit.methods.auto.teaching import Teaching
+from tacit.methods.auto.teaching import AutoTeaching
 from tacit.methods.class_sums.coordinator import Moments, read_calibrated, read_logistic
 from tacit.representations.scaled import Identity
 from tests.methods.auto.given import clouds, planes, task
@@ -16,7 +16,7 @@ rng = np.random.default_rng(3)
 
 def test_a_block_of_votes_has_the_moments_of_its_counts():
     given = task(clouds(100, 1), clouds(60, 2)[0], kind="images")
-    teaching = Teaching(given, plan_auto(given, Auto().releases))
+    teaching = AutoTeaching(given, plan_auto(given, Auto().releases))
     ask = teaching.choose(()).question
     queries = len(ask.queries)
     counts = np.zeros((queries, 3), dtype=np.int64)
@@ -163,7 +163,7 @@ def test_purity_is_the_part_of_the_leading_classes_and_noise_makes_nothing_of_it
 def test_first_votes_tell_clusters_from_mixtures(made, pure):
     private = made(3000, 1)
     given = task(private, made(300, 2)[0], kind="images")
-    teaching = Teaching(given, plan_auto(given, "auto"))
+    teaching = AutoTeaching(given, plan_auto(given, "auto"))
     step = teaching.choose(())
     near = VoteFeatures(step.question.representation, step.question.queries).points(private[0])
     block = step.read((near.T @ np.eye(3)[private[1]]).astype(np.int64))

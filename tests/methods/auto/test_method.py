@@ -20,7 +20,7 @@ from tacit.ledger.memory import MemoryLedger
 from tacit.methods.auto.method import AutoJob, prepare, worth_dividing
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import plan_auto
-from tacit.methods.auto.teaching import Teaching
+from tacit.methods.auto.teaching import AutoTeaching
 from tacit.methods.class_sums.method import SumJob
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.rknn.wire import VoteAsk
@@ -225,7 +225,7 @@ def test_every_question_has_noise_that_its_holder_accepts():
     for kind, answer in (("images", 300), ("images", 0), ("table", 0)):
         given = task(clouds(900, 1), clouds(90, 2)[0], kind=kind)
         plan = dataclasses.replace(plan_auto(given, "auto"), network=False)
-        coordinator = AutoJob(given, Auto(), plan, Teaching(given, plan).choose(())).coordinator
+        coordinator = AutoJob(given, Auto(), plan, AutoTeaching(given, plan).choose(())).coordinator
         state = coordinator.begin()
         while (ask := coordinator.ask(state)) is not None:
             moves = ask.sensitivity(given.unit, given.adjacency)
@@ -300,8 +300,8 @@ class Blind:
 
 @pytest.mark.parametrize("case", ["clusters", "mixtures"])
 def test_a_paid_run_is_not_lost_to_a_network_that_sees_nothing(case, monkeypatch):
-    monkeypatch.setattr(Teaching, "_view", lambda self, chances: Blind())
-    monkeypatch.setattr(Teaching, "_taught", lambda self, chances, last=False: None)
+    monkeypatch.setattr(AutoTeaching, "_view", lambda self, chances: Blind())
+    monkeypatch.setattr(AutoTeaching, "_taught", lambda self, chances, last=False: None)
     monkeypatch.setattr("tacit.methods.auto.plan.installed", lambda *modules: "torch" in modules and len(modules) == 2)
     ledger = MemoryLedger({"clinic": Ceiling(8, DELTA)})
     run = distilled(case, ledger=ledger, account="clinic")
@@ -313,8 +313,8 @@ def test_first_votes_that_drown_are_not_bought():
     few, many = (
         task(clouds(records, 1), clouds(60, 2)[0], kind="images", epsilon=Fraction(1)) for records in (50, 5000)
     )
-    assert not worth_dividing(Teaching(few, plan_auto(few, "auto")))
-    assert worth_dividing(Teaching(many, plan_auto(many, "auto")))
+    assert not worth_dividing(AutoTeaching(few, plan_auto(few, "auto")))
+    assert worth_dividing(AutoTeaching(many, plan_auto(many, "auto")))
 
 
 @pytest.mark.parametrize("case", ["table", "clusters"])

@@ -15,7 +15,7 @@ from tacit.core.spend import Gaussian, Pure
 from tacit.methods.auto.coordinator import Step
 from tacit.methods.auto.method import AutoJob
 from tacit.methods.auto.options import Auto
-from tacit.methods.auto.plan import AutoPlan, divided, plan_auto
+from tacit.methods.auto.plan import AutoPlan, divided_task, plan_auto
 from tests.methods.auto.given import clouds, task
 
 PRIVATE, PUBLIC = clouds(2000, 1), clouds(100, 2)[0]
@@ -39,7 +39,7 @@ def test_with_delta_the_questions_never_cost_more_than_the_budget(epsilon, digit
     unit = Unit() if records == 1 else Unit.person("patient", records)
     whole = task(PRIVATE, PUBLIC, epsilon=epsilon, delta=delta, own_budget=own, unit=unit)
     shares = [Fraction(each, sum(parts)) for each in parts]
-    tasks = divided(whole, shares)
+    tasks = divided_task(whole, shares)
     charged = prices(tasks)
     assert all(isinstance(each, Gaussian) for each in charged)
     spent = total(charged, delta, Rule.PLANNED if own else Rule.ADAPTIVE).epsilon
@@ -56,13 +56,13 @@ def test_with_delta_the_questions_never_cost_more_than_the_budget(epsilon, digit
 def test_a_budget_that_is_all_delta_is_not_divided_and_the_reason_is_said():
     whole = task(PRIVATE, PUBLIC, epsilon=Fraction(1, 10**5), delta=Fraction(1, 100))
     with pytest.raises(InvalidInput, match="too small beside delta"):
-        divided(whole, [Fraction(1, 5), Fraction(4, 5)])
+        divided_task(whole, [Fraction(1, 5), Fraction(4, 5)])
 
 
 @given(epsilon=st.fractions(Fraction(1, 1000), 50), parts=SHARES)
 def test_without_delta_the_parts_add_up_exactly(epsilon, parts):
     whole = task(PRIVATE, PUBLIC, epsilon=epsilon, delta=Fraction(0))
-    tasks = divided(whole, [Fraction(each, sum(parts)) for each in parts])
+    tasks = divided_task(whole, [Fraction(each, sum(parts)) for each in parts])
     assert sum(each.budget for each in tasks) == epsilon
     charged = prices(tasks)
     assert all(isinstance(each, Pure) for each in charged)
@@ -76,9 +76,9 @@ def test_the_shares_of_every_plan_are_all_there_is(releases, side, monkeypatch):
 
     def watching(given, shares):
         seen.append(shares)
-        return divided(given, shares)
+        return divided_task(given, shares)
 
-    monkeypatch.setattr("tacit.methods.auto.plan.divided", watching)
+    monkeypatch.setattr("tacit.methods.auto.plan.divided_task", watching)
     for torch in (True, False):
         monkeypatch.setattr("tacit.methods.auto.plan.installed", lambda *_, there=torch: there)
         images = np.random.default_rng(0).normal(size=(40, side * side))
@@ -92,7 +92,7 @@ def test_the_shares_of_every_plan_are_all_there_is(releases, side, monkeypatch):
 
 def test_one_question_gets_all_and_keeps_its_name():
     whole = task(PRIVATE, PUBLIC)
-    assert divided(whole, [Fraction(1)]) == [whole]
+    assert divided_task(whole, [Fraction(1)]) == [whole]
     assert plan_auto(whole, "auto").tasks == (whole,)
 
 
@@ -105,5 +105,5 @@ def test_every_choice_is_said_with_its_reason():
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10**4), Fraction(1, 10**3)])
 def test_a_tiny_budget_is_divided_and_not_rounded_to_nothing(epsilon):
-    tasks = divided(task(PRIVATE, PUBLIC, epsilon=epsilon), [Fraction(1, 5), Fraction(4, 5)])
+    tasks = divided_task(task(PRIVATE, PUBLIC, epsilon=epsilon), [Fraction(1, 5), Fraction(4, 5)])
     assert all(each.budget > 0 for each in tasks)

@@ -26,7 +26,7 @@ from tacit.methods.class_sums.coordinator import (
 from tacit.methods.class_sums.holder import SumHolder, class_sums
 from tacit.methods.class_sums.method import prepare
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import RADIUS, plan_sums, represented, suggest_components
+from tacit.methods.class_sums.plan import RADIUS, plan_sums, suggest_components, sum_representation
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.task import Nodes, Task
 from tacit.private.gate import Gate
@@ -279,7 +279,7 @@ def test_a_rare_category_does_not_decide_how_much_is_clipped():
     table = np.zeros((500, 2))
     table[:, 0] = np.arange(500)
     table[:3, 1] = 1
-    name, fitted = represented("auto", table, 2)
+    name, fitted = sum_representation("auto", table, 2)
     assert name == "standardised"
     assert np.ptp(fitted.encode(table)[:, 1]) == pytest.approx(1)
     assert fitted.encode(table)[:, 0].std() == pytest.approx(1, rel=1e-3)

@@ -22,7 +22,7 @@ from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.methods.pate.coordinator import TeacherCoordinator
-from tacit.methods.pate.holder import TeacherHolder, divided
+from tacit.methods.pate.holder import TeacherHolder, rows_per_teacher
 from tacit.methods.pate.wire import TeacherAsk, teacher_sensitivity
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
@@ -192,7 +192,7 @@ def divisions(names, adjacency, scripts):
     for words in scripts:
         rows = np.array([name for name in names for _ in range(2)])
         own = Records(np.zeros((len(rows), 1)), np.zeros(len(rows), dtype=np.int64), rows)
-        parts = divided(own, 2, adjacency, Scripted(words))
+        parts = rows_per_teacher(own, 2, adjacency, Scripted(words))
         found[frozenset((name, place) for place, part in enumerate(parts) for name in rows[part].tolist())] += 1
     return found
 

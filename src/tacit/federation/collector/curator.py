@@ -23,7 +23,7 @@ from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, unseal
 from tacit.federation.node.refusals import require_door
-from tacit.mechanisms.central.counts import read_table, table_bytes
+from tacit.mechanisms.central.counts import read_sealed_table, table_bytes
 from tacit.methods.question import MOST_RECORDS, TableQuestion, is_signed, table_shape
 from tacit.private.gate import Gate
 from tacit.private.records import Private
@@ -115,7 +115,7 @@ class Curator:
             if content is None or len(content) != table_bytes(shape):
                 closed += 1
             else:
-                total += read_table(content, shape, *limits, signed=is_signed(ask))
+                total += read_sealed_table(content, shape, *limits, signed=is_signed(ask))
         if closed:
             # Who sealed for another key or batch did so whatever its records are. Still only the operator hears of it.
             _log.warning("%d of %d tables could not be opened and count nothing", closed, len(submissions))

@@ -23,7 +23,7 @@ from tacit.core.spend import Pure, Spend
 from tacit.mechanisms.description import COUNT, EXACT, Described, Parameters
 from tacit.mechanisms.forms import Numbers
 
-__all__ = ["RowSelection", "SealedTable", "count_rows", "count_table", "read_table", "table_bytes"]
+__all__ = ["RowSelection", "SealedTable", "count_rows", "count_table", "read_sealed_table", "table_bytes"]
 
 # Differences of two such counts, and any of them with noise, still fit in 64 bits.
 LARGEST = 2**61
@@ -159,7 +159,9 @@ def table_bytes(shape: tuple[int, int]) -> int:
     return shape[0] * shape[1] * NUMBER.itemsize
 
 
-def read_table(content: bytes, shape: tuple[int, int], largest: int, total: int, signed: bool = False) -> Integers:
+def read_sealed_table(
+    content: bytes, shape: tuple[int, int], largest: int, total: int, signed: bool = False
+) -> Integers:
     """The table in these bytes, every count brought into 0 to ``largest`` and all of them together to ``total``.
 
     ``signed`` says that the numbers are sums, which may be as far below 0.
@@ -169,11 +171,11 @@ def read_table(content: bytes, shape: tuple[int, int], largest: int, total: int,
     a range moves no two tables further apart; a table above the total has counts that no holder within the limits can
     have, and is made smaller in proportion.
 
-    >>> read_table(np.array([[1, -2], [9, 3]]).tobytes(), (2, 2), largest=4, total=100).tolist()
+    >>> read_sealed_table(np.array([[1, -2], [9, 3]]).tobytes(), (2, 2), largest=4, total=100).tolist()
     [[1, 0], [4, 3]]
-    >>> read_table(np.array([[4, 4], [4, 4]]).tobytes(), (2, 2), largest=4, total=8).tolist()
+    >>> read_sealed_table(np.array([[4, 4], [4, 4]]).tobytes(), (2, 2), largest=4, total=8).tolist()
     [[2, 2], [2, 2]]
-    >>> read_table(np.array([[4, -9], [4, 4]]).tobytes(), (2, 2), largest=4, total=8, signed=True).tolist()
+    >>> read_sealed_table(np.array([[4, -9], [4, 4]]).tobytes(), (2, 2), largest=4, total=8, signed=True).tolist()
     [[2, -2], [2, 2]]
     """
     if len(content) != table_bytes(shape):

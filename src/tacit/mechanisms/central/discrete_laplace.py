@@ -29,7 +29,7 @@ __all__ = ["DiscreteLaplaceNoise", "geometric", "laplace_integers", "signs"]
 # Below, noise is zero for every practical purpose; above, it would come near the end of 64 bits.
 SMALLEST, LARGEST = Fraction(1, 10**6), Fraction(10**12)
 # Outcomes of one digit, and how far the leading digit of a geometric variable reaches, in scales.
-DIGIT, REACH = 512, 8
+DIGIT, _REACH = 512, 8
 
 
 def _digit(ratio: Fraction, length: int, tail: bool) -> ExactTable:
@@ -64,10 +64,10 @@ class _Digits:
 @lru_cache(maxsize=64)
 def _digits(scale: Fraction) -> _Digits:
     lower, place = [], 1
-    while REACH * scale > DIGIT * place:
+    while _REACH * scale > DIGIT * place:
         lower.append((place, _digit(place / scale, DIGIT, tail=False)))
         place *= DIGIT
-    length = math.ceil(REACH * scale / place)
+    length = math.ceil(_REACH * scale / place)
     return _Digits(tuple(lower), place, length, _digit(place / scale, length, tail=True))
 
 

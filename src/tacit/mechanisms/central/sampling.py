@@ -30,7 +30,7 @@ from tacit.mechanisms.description import Checks, Described
 
 __all__ = ["StratifiedSample", "SubsetSample", "exposure"]
 
-DIGITS = 15
+_DIGITS = 15
 # What is audited: ten records of twenty.
 SIZE, POPULATION = 10, 20
 
@@ -97,7 +97,7 @@ class SubsetSample(Described):
             if exponent & 1:
                 missed = context.multiply(missed, factor)
             factor, exponent = context.multiply(factor, factor), exponent >> 1
-        return rounded_up(1 - Fraction(missed), DIGITS)
+        return rounded_up(1 - Fraction(missed), _DIGITS)
 
     @property
     def spend(self) -> Stability:

@@ -43,9 +43,9 @@ __all__ = [
 DOMAIN: Parameters = {"cells": CELLS, "ones": CELLS, "epsilon": EXACT}
 
 # Cells are hashed and counted with plain 64-bit arithmetic, and 2^31 of them already make a table of 16 GB.
-LARGEST_DOMAIN = 2**31
+_LARGEST_DOMAIN = 2**31
 # Below, e^ε − 1 is lost in rounding of the estimates; above, a message is the plain data with any number of digits.
-SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(500)
+SMALLEST_EPSILON, _LARGEST_EPSILON = Fraction(1, 10**6), Fraction(500)
 # Significant digits of the probabilities in an exact law: far more than any comparison needs.
 LAW_DIGITS = 60
 
@@ -57,7 +57,7 @@ def local_epsilon(epsilon: Number) -> Fraction:
     Fraction(1, 2)
     """
     number = positive(epsilon, "epsilon")
-    if not SMALLEST_EPSILON <= number <= LARGEST_EPSILON:
+    if not SMALLEST_EPSILON <= number <= _LARGEST_EPSILON:
         raise InvalidInput(f"epsilon must be in [1e-6, 500] for a local mechanism, got {float(number):g}")
     return number
 
@@ -68,7 +68,7 @@ def domain(cells: int, ones: int) -> tuple[int, int]:
     >>> domain(10, 2)
     (10, 2)
     """
-    if not 2 <= cells <= LARGEST_DOMAIN:
+    if not 2 <= cells <= _LARGEST_DOMAIN:
         raise InvalidInput(f"cells must be in [2, 2^31], got {cells}")
     if not 1 <= ones < cells:
         raise InvalidInput(f"ones must be in [1, {cells - 1}] for {cells} cells, got {ones}")

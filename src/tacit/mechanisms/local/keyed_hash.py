@@ -33,7 +33,7 @@ CONSTANTS = (0x61707865, 0x3120646E, 0x79622D36, 0x6B206574)
 BLOCK_CELLS = 8
 # Hashes that numpy computes in less time than it takes to load the compiled code.
 LARGE = 2**24
-COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
+_COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
 DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
 Seeds = NDArray[np.uint64]
@@ -75,7 +75,7 @@ def _blocks(seeds: Seeds, numbers: NDArray[np.uint64]) -> list[NDArray[np.uint32
     ]
     state = [np.broadcast_to(word, shape).copy() for word in start]
     for _ in range(ROUNDS // 2):
-        for a, b, c, d in COLUMNS + DIAGONALS:
+        for a, b, c, d in _COLUMNS + DIAGONALS:
             state[a] += state[b]
             state[d] = _rotate(state[d] ^ state[a], 16)
             state[c] += state[d]

@@ -24,7 +24,7 @@ __all__ = ["count_hits_compiled"]
 
 # Blocks side by side: the lanes of a 256-bit register.
 LANES = 8
-GROUP = LANES * BLOCK_CELLS
+_GROUP = LANES * BLOCK_CELLS
 DOUBLE_ROUNDS = ROUNDS // 2
 C0, C1, C2, C3 = (np.uint32(constant) for constant in CONSTANTS)
 
@@ -96,7 +96,7 @@ def _fill(k0: Any, k1: Any, k2: Any, k3: Any, start: Any, out: Any) -> None:  # 
 @_compiled
 def _count(seeds: Any, first: Any, width: Any, counts: Any) -> None:  # noqa: ANN401
     """Add the hits of all messages to counts[group, word, lane]."""
-    block = np.empty(2 * GROUP, np.uint32)
+    block = np.empty(2 * _GROUP, np.uint32)
     flat = counts.reshape(-1)
     for message in range(len(seeds)):
         k0, k1 = uint32(seeds[message, 0]), uint32(seeds[message, 0] >> uint64(32))
@@ -105,7 +105,7 @@ def _count(seeds: Any, first: Any, width: Any, counts: Any) -> None:  # noqa: AN
         for group in range(counts.shape[0]):
             _fill(k0, k1, k2, k3, uint32(group * LANES), block)
             for word in range(BLOCK_CELLS):
-                low, place = 2 * word * LANES, group * GROUP + word * LANES
+                low, place = 2 * word * LANES, group * _GROUP + word * LANES
                 for b in range(LANES):
                     value = (uint64(block[low + LANES + b]) << uint64(32)) | uint64(block[low + b])
                     flat[place + b] += (value - start) < size
@@ -120,7 +120,7 @@ def count_hits_compiled(
     >>> int(count_hits_compiled(seeds, 0 * one, 0 * one, 100).sum())
     0
     """
-    groups = -(-cells // GROUP)
+    groups = -(-cells // _GROUP)
     threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 64)
     bounds = np.linspace(0, len(seeds), threads + 1).astype(int)
     shares = np.zeros((threads, groups, BLOCK_CELLS, LANES), dtype=np.int64)

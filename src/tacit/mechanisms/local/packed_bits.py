@@ -32,7 +32,7 @@ __all__ = [
     "row_words",
 ]
 
-WORD = 64
+_WORD = 64
 # Sums of single bits stay within a byte for this many rows, and byte sums are the fastest there are.
 BYTE_ROWS = 255
 
@@ -43,7 +43,7 @@ def row_words(columns: int) -> int:
     >>> row_words(65)
     2
     """
-    return -(-columns // WORD)
+    return -(-columns // _WORD)
 
 
 @lru_cache(maxsize=256)
@@ -67,10 +67,10 @@ def _compared(expansion: Callable[[int], int], count: int, randomness: Randomnes
     """Words of independent bits that are one with the probability whose binary digits are given."""
     heads = np.zeros(count, dtype=np.uint64)
     waiting = np.arange(count)
-    undecided = np.full(count, 2**WORD - 1, dtype=np.uint64)
+    undecided = np.full(count, 2**_WORD - 1, dtype=np.uint64)
     place = 0
     while len(waiting):
-        known = WORD * (place // WORD + 1)
+        known = _WORD * (place // _WORD + 1)
         digit = (expansion(known) >> (known - 1 - place)) & 1
         words = randomness.words(len(waiting))
         if digit:

@@ -45,7 +45,7 @@ __all__ = ["SMALLEST_SHARE", "DistributedGaussian", "closeness"]
 
 # The deviation of a share below which sums of shares are no Gaussian any more.
 SMALLEST_SHARE = 2
-TWO_THIRDS = Fraction(2, 3)
+_TWO_THIRDS = Fraction(2, 3)
 
 
 def closeness(share: Fraction, shares: int) -> float:
@@ -166,8 +166,8 @@ class DistributedGaussian(Described):
         cells: int,
         holders: int,
         most: int,
-        surviving: Number = TWO_THIRDS,
-        honest: Number = TWO_THIRDS,
+        surviving: Number = _TWO_THIRDS,
+        honest: Number = _TWO_THIRDS,
     ) -> DistributedGaussian:
         """The plan within (ε, δ) if at least that fraction of holders survives and that fraction of those is honest."""
         # Accountants are slow to import and needed here only.

@@ -30,7 +30,7 @@ from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 __all__ = ["DistributedLaplace", "MaskedShare"]
 
 # Each of the geometric parts of the noise is farther out than this many scales with probability e^-64.
-REACH = 64
+_REACH = 64
 TWO_THIRDS = Fraction(2, 3)
 
 
@@ -117,7 +117,9 @@ class DistributedLaplace(Described):
     @property
     def _largest(self) -> int:
         """What no sum is beyond: all counts at their largest, and noise out of all reach."""
-        return self.holders * self.most + math.ceil(REACH * self.scale * math.ceil(Fraction(self.holders, self.honest)))
+        return self.holders * self.most + math.ceil(
+            _REACH * self.scale * math.ceil(Fraction(self.holders, self.honest))
+        )
 
     @property
     def spend(self) -> Pure:

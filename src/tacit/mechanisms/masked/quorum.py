@@ -15,7 +15,7 @@ from tacit.core.rational import Number, exact
 __all__ = ["WIDTHS", "opened_sum", "quorum_of", "require_shares", "sum_width"]
 
 WIDTHS = {16: np.uint16, 32: np.uint32, 64: np.uint64}
-LARGEST_COUNT = 2**40
+_LARGEST_COUNT = 2**40
 
 
 def require_shares(holders: int, threshold: int, honest: int, most: int) -> None:
@@ -32,7 +32,7 @@ def require_shares(holders: int, threshold: int, honest: int, most: int) -> None
             f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, a "
             "server and its friends could learn both secrets of one holder by telling two stories"
         )
-    if not 1 <= most <= LARGEST_COUNT:
+    if not 1 <= most <= _LARGEST_COUNT:
         raise InvalidInput(f"most must be between 1 and 2^40, got {most}")
 
 

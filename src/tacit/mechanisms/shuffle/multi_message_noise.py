@@ -39,7 +39,7 @@ __all__ = ["MultiMessageNoise", "flooded", "plan_noise_messages"]
 # The mean of a flood is a number of messages per cell; how long its law takes to add up grows with it.
 LARGEST_FLOOD = 10**6
 # Standard deviations beyond which no honest holder's number of messages lies.
-DEVIATIONS = 12
+_DEVIATIONS = 12
 # Few clients keep an audit fast, and the claims are as tight for few as for many.
 AUDITED_CLIENTS = 3
 # A scale 11 % above the trusted curator's, for about six times the fewest messages.
@@ -272,7 +272,7 @@ class MultiMessageNoise(Described):
         noise, flood = self.noise_share, self.flood_share
         variance = self.cells * clients * (2 * noise.variance + 4 * flood.variance)
         scales = float(1 / noise.epsilon + 2 / flood.epsilon)
-        return math.ceil(clients * self.messages + DEVIATIONS * math.sqrt(variance) + REACH * scales)
+        return math.ceil(clients * self.messages + _DEVIATIONS * math.sqrt(variance) + REACH * scales)
 
     def mixed_form(self, limit: int) -> Messages:
         """What a shuffler lets through: any number of messages."""

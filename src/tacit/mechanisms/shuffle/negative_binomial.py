@@ -28,7 +28,7 @@ from tacit.mechanisms.exact import UnboundedTable, exp, precision
 __all__ = ["Jumps", "NegativeBinomial", "log_complement"]
 
 # Below, tables would grow past what fits in memory; above, a jump larger than one never happens.
-SMALLEST, LARGEST = Fraction(1, 10**4), 100
+SMALLEST, _LARGEST = Fraction(1, 10**4), 100
 
 
 def log_complement(epsilon: Fraction, digits: int) -> Decimal:
@@ -139,8 +139,8 @@ class NegativeBinomial:
     def __init__(self, shape: Number, epsilon: Number) -> None:
         object.__setattr__(self, "shape", positive(shape, "shape"))
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
-        if not SMALLEST <= self.epsilon <= LARGEST:
-            raise InvalidInput(f"epsilon must be in [{float(SMALLEST)}, {LARGEST}], got {epsilon}")
+        if not SMALLEST <= self.epsilon <= _LARGEST:
+            raise InvalidInput(f"epsilon must be in [{float(SMALLEST)}, {_LARGEST}], got {epsilon}")
 
     @property
     def mean(self) -> float:

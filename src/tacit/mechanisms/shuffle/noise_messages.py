@@ -27,11 +27,11 @@ from tacit.mechanisms.shuffle.negative_binomial import SMALLEST, NegativeBinomia
 
 __all__ = ["cell_delta", "least_noise_messages", "significant_up"]
 
-DIGITS = 50
+_DIGITS = 50
 # What rounding in the sum below can amount to, with room for a thousand million terms; see ``cell_delta``.
-ROUNDING = Fraction(1, 10**38)
+_ROUNDING = Fraction(1, 10**38)
 # Far above what rounding can amount to, and far below any δ that is asked for.
-SMALLEST_DELTA = Fraction(1, 10**30)
+_SMALLEST_DELTA = Fraction(1, 10**30)
 
 
 def significant_up(value: Fraction, digits: int) -> Fraction:
@@ -65,11 +65,11 @@ def cell_delta(epsilon_noise: Number, epsilon_margin: Number, shape: Number, eps
 
 @lru_cache(maxsize=256)
 def _cell_delta(noise: Fraction, margin: Fraction, shape: Fraction, flood: Fraction) -> Fraction:
-    context = precision(DIGITS)
+    context = precision(_DIGITS)
     # The powers of p² and q below are of an order up to the number of terms, which costs that many roundings.
-    carried, ratio, factor = exp(-2 * noise, DIGITS), exp(-flood, DIGITS), exp(margin, DIGITS)
+    carried, ratio, factor = exp(-2 * noise, _DIGITS), exp(-flood, _DIGITS), exp(margin, _DIGITS)
     numerator, denominator = Decimal(shape.numerator), Decimal(shape.denominator)
-    log_none = context.multiply(log_complement(flood, DIGITS), context.divide(numerator, denominator))
+    log_none = context.multiply(log_complement(flood, _DIGITS), context.divide(numerator, denominator))
     probability_of = context.exp(context.minus(log_none))
     before, total, count = Decimal(0), Decimal(0), 0
     while True:
@@ -84,8 +84,8 @@ def _cell_delta(noise: Fraction, margin: Fraction, shape: Fraction, flood: Fract
         probability_of = context.divide(
             context.multiply(probability_of, context.multiply(ratio, rising)), Decimal(count)
         )
-    complement = context.subtract(Decimal(1), exp(-noise, DIGITS))
-    return significant_up(Fraction(context.multiply(complement, total)) + ROUNDING, 12)
+    complement = context.subtract(Decimal(1), exp(-noise, _DIGITS))
+    return significant_up(Fraction(context.multiply(complement, total)) + _ROUNDING, 12)
 
 
 def _approximate_delta(noise: float, margin: float, shape: float, flood: float) -> float:
@@ -124,8 +124,8 @@ def least_noise_messages(epsilon_noise: Number, epsilon_margin: Number, delta: N
 
     noise, margin = positive(epsilon_noise, "epsilon_noise"), positive(epsilon_margin, "epsilon_margin")
     allowed = probability(delta, "delta")
-    if allowed < SMALLEST_DELTA:
-        raise InvalidInput(f"delta must be in [{float(SMALLEST_DELTA)}, 1), got {delta}")
+    if allowed < _SMALLEST_DELTA:
+        raise InvalidInput(f"delta must be in [{float(_SMALLEST_DELTA)}, 1), got {delta}")
     # Beyond a ratio of e^−5 a flood is Poisson for every practical purpose, and its mean hardly moves.
     lowest, highest = max(float(SMALLEST), float(margin) / 10), min(5.0, 3 * float(margin))
     if lowest >= highest:

@@ -40,7 +40,7 @@ from tacit.core.rational import bisect
 __all__ = ["Blanket"]
 
 # The share of δ that may lie beyond the ranges, what rounding can amount to relative to δ, and how fine ε is sought.
-BEYOND, ROUNDING, RESOLUTION = 1e-6, 1e-8, 1e-7
+BEYOND, _ROUNDING, _RESOLUTION = 1e-6, 1e-8, 1e-7
 # Pairs (t, u) that are summed at a time.
 ENTRIES = 2**20
 
@@ -96,7 +96,7 @@ class Blanket:
     def epsilon(self, messages: int, delta: float) -> float:
         """The smallest ε at which this many shuffled messages are (ε, δ)-DP by this bound; never above ε₀."""
         return bisect(
-            lambda epsilon: self.delta(messages, epsilon, delta) <= delta, self.local_epsilon, 0.0, RESOLUTION
+            lambda epsilon: self.delta(messages, epsilon, delta) <= delta, self.local_epsilon, 0.0, _RESOLUTION
         )
 
     def delta(self, messages: int, epsilon: float, scale: float) -> float:
@@ -116,7 +116,7 @@ class Blanket:
         width = 2 * float(_reach(highest / 4, mass)) + 1
         parts = np.array_split(totals, math.ceil(len(totals) * width / ENTRIES))
         summed = sum(self._given_totals(messages, part, growth, mass) for part in parts)
-        return summed * (1 + ROUNDING) + 4 * step * mass
+        return summed * (1 + _ROUNDING) + 4 * step * mass
 
     def _given_totals(self, messages: int, totals: Integers, growth: float, mass: float) -> float:
         """The expectation over T in ``totals`` of 1/n times (step·U − rent·T − toll·W)₊."""

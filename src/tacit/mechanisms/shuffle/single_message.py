@@ -34,7 +34,7 @@ __all__ = ["ProvenEpsilon", "Shufflable", "SingleMessage", "planned_response", "
 BLANKET = "privacy blanket"
 # How fine ε₀ is sought and to how many digits everything is rounded to the safe side; beyond the largest ε₀ no
 # number of messages hides anything.
-RESOLUTION, DIGITS, LARGEST_LOCAL = 1e-7, 7, 50.0
+_RESOLUTION, _DIGITS, LARGEST_LOCAL = 1e-7, 7, 50.0
 
 
 class Shufflable(LocalMechanism, Protocol):
@@ -128,11 +128,11 @@ class SingleMessage(Described):
 
         local = general
         if allowed(float(general)):
-            local = max(general, rounded_down(bisect(allowed, float(general), LARGEST_LOCAL, RESOLUTION), DIGITS))
+            local = max(general, rounded_down(bisect(allowed, float(general), LARGEST_LOCAL, _RESOLUTION), _DIGITS))
         plan = cls(kind(local), participants, delta)
         # A whole number of buckets may change with the last digit of ε₀; what is returned was checked as it is.
         while plan.spend.epsilon > goal:
-            local = rounded_down(local * (1 - Fraction(1, 10**6)), DIGITS)
+            local = rounded_down(local * (1 - Fraction(1, 10**6)), _DIGITS)
             plan = cls(kind(local), participants, delta)
         return plan
 
@@ -148,7 +148,7 @@ class SingleMessage(Described):
         if listed := self.mechanism.blankets():
             proven[BLANKET] = max(each.epsilon(self.participants, limit) for each in listed)
         best = min(proven, key=lambda bound: proven[bound])
-        return ProvenEpsilon(min(self.mechanism.epsilon, rounded_up(proven[best], DIGITS)), best)
+        return ProvenEpsilon(min(self.mechanism.epsilon, rounded_up(proven[best], _DIGITS)), best)
 
     @property
     def spend(self) -> Approximate:

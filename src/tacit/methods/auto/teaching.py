@@ -46,17 +46,17 @@ from tacit.representations.registry import fit_representation, read_representati
 from tacit.representations.student_features import StudentFeatures
 from tacit.students.registry import STUDENTS
 
-__all__ = ["PER_CLASS", "ReleasedFeatures", "Teaching", "regression_student"]
+__all__ = ["PER_CLASS", "AutoTeaching", "ReleasedFeatures", "regression_student"]
 
 # Queries per class on which the first votes are cast at least, so that a class may have more than one cluster.
 PER_CLASS, PER_CLASS_LATER = 2, 4
 # The part of the votes for leading classes from which on clusters are taken for classes: two clusters per class of
 # handwritten digits have .97, of clothes .75.
-PURE = 0.9
+_PURE = 0.9
 # Kinds whose components keep their spreads: a table's first components are its common ones.
-TABLES = ("mixed", "table")
+_TABLES = ("mixed", "table")
 # More queries than that teach no more, and take longer.
-MOST_QUERIES = 300
+_MOST_QUERIES = 300
 
 
 class ReleasedFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -125,7 +125,7 @@ def regression_student(
 
 
 @dataclass(frozen=True)
-class Teaching:
+class AutoTeaching:
     """The coordinator's own work: it sees public samples and releases."""
 
     task: Task
@@ -159,7 +159,7 @@ class Teaching:
         """Whether clusters are nearly classes, by the first votes."""
         if self.plan.releases != "auto":
             return self.plan.releases == "votes"
-        return told[0].counts is not None and purity(told[0].counts) >= PURE
+        return told[0].counts is not None and purity(told[0].counts) >= _PURE
 
     def probabilities(self, told: Sequence[Block]) -> NDArray[np.float64]:
         """How likely each class is for every public sample, by all that was told."""
@@ -194,7 +194,7 @@ class Teaching:
         """As many as votes can tell apart from noise, and no fewer than the classes need."""
         mechanism: Any = self.vote_mechanism(task, len(task.public))
         wanted = suggest_queries(task.units, len(task.public), self.classes, 1, mechanism.lead(self.classes, 0.01))
-        return int(min(max(wanted, PER_CLASS * self.classes), len(task.public) // 2, MOST_QUERIES))
+        return int(min(max(wanted, PER_CLASS * self.classes), len(task.public) // 2, _MOST_QUERIES))
 
     def vote_mechanism(self, task: Task, queries: int) -> Any:  # noqa: ANN401
         """The noise on votes that a question's part of the budget buys."""
@@ -243,7 +243,7 @@ class Teaching:
         return expected_proportions(block.counts, Noise("gaussian", max(scale, 1e-3)))
 
     def _sums(self, task: Task, representation: str | Representation) -> Step:
-        options = ClassSums(representation=representation, whitening=0.0 if self.plan.kind in TABLES else 0.25)
+        options = ClassSums(representation=representation, whitening=0.0 if self.plan.kind in _TABLES else 0.25)
         planned = plan_sums(task, options, Trust.CENTRAL)
         ask = planned.question
         return Step(ask, lambda table: sum_block(ask, table, self.task.public, counted(self.task)), planned.doubts)

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 # Public samples that odds are fitted on: more change nothing but the time it takes.
-MOST_ROWS = 20_000
+_MOST_ROWS = 20_000
 # How large the weights of a component may be, by their variance, before the sums are looked at.
 SPREADS = np.geomspace(1e-3, 1e4, 57)
 # The curvature is taken at even odds of a class and is smaller where the fit is sure: believe the sums this much less.
@@ -44,7 +44,7 @@ SQUARES_CAUTION = 2.0
 STEPS = 500
 # The steepest that log-odds may follow least-squares scores, and how much offsets are held back.
 STEEPEST, RIDGE = 100.0, 1e-4
-DEVIATIONS, SUREST = 2.0, 0.97
+_DEVIATIONS, SUREST = 2.0, 0.97
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def read_logistic(found: Moments, public: Reals) -> LinearOdds:
     from scipy.optimize import minimize
     from scipy.special import logsumexp
 
-    rows = public[:: -(-len(public) // MOST_ROWS)]
+    rows = public[:: -(-len(public) // _MOST_ROWS)]
     spread = np.maximum(np.square(rows).mean(axis=0), 1e-12)
     curvature = np.outer(found.shares * (1 - found.shares), spread)
     held = _ridge(curvature, found.means - found.shares[:, None] * rows.mean(axis=0), found.variances, CAUTION)
@@ -235,7 +235,7 @@ def read_calibrated(found: Moments, public: Reals) -> LinearOdds:
     fitted = (residual * squares.weights.T).sum() - (found.variances * follows).sum()
     reached = float(fitted + found.shares @ found.shares)
     # How far the mean over the public samples may be off by chance: log-odds are rather too flat than too steep.
-    reached -= DEVIATIONS * float(scores.max(axis=1).std()) / math.sqrt(len(public))
+    reached -= _DEVIATIONS * float(scores.max(axis=1).std()) / math.sqrt(len(public))
     # No odds reach more than always being right, nor need less than the shares alone give.
     low, high = float(found.shares @ found.shares), float(scores.max(axis=1).mean())
     reached = min(max(reached, low * (1 + 1e-6)), low + SUREST * max(0.0, high - low))

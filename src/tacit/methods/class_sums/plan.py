@@ -37,9 +37,9 @@ WITHIN = 0.25
 # Components that are looked at; how much the log-odds of one class against another are expected to vary in all; and
 # which part of a component the noise must leave for it to be worth more than it adds. These, the radius and the ridge's
 # caution were chosen on Adult, test part included, at epsilon = 1 and .1; figures change little around them.
-MOST, SPREAD, WORTH = 200, 2.0, 0.95
+_MOST, SPREAD, WORTH = 200, 2.0, 0.95
 # Public samples from which the number of components is chosen.
-LOOKED_AT = 5000
+_LOOKED_AT = 5000
 # Of what could be learned, the part that must be left by the noise, or it is hardly worth asking.
 WORTHWHILE = 0.1
 SMALLEST_DELTA = Fraction(1, 10**30)
@@ -82,11 +82,11 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
         raise InvalidInput("say how many components: under add-remove the number of records is private, so we cannot")
     norm: Norm = "l2" if task.delta > 0 else "l1"
     count = _count(options.count_weight, norm, replace)
-    name, base = represented(options.representation, task.public, len(task.classes))
+    name, base = sum_representation(options.representation, task.public, len(task.classes))
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
         raise InvalidInput("the public samples are all alike: there is nothing to tell them apart by")
-    most = min(MOST if options.components is None else options.components, *encoded.shape)
+    most = min(_MOST if options.components is None else options.components, *encoded.shape)
     fitted = PrincipalComponents.fit(encoded, most, whitening=options.whitening)
     points = fitted.encode(encoded).astype(np.float64)
     kept = None
@@ -174,7 +174,7 @@ def suggest_components(
     >>> [suggest_components(spread, noise, 10**4, 2, "l2")[0] for noise in (1e-5, 1e-2)]
     [12, 2]
     """
-    rows = points[:: -(-len(points) // LOOKED_AT)]
+    rows = points[:: -(-len(points) // _LOOKED_AT)]
     spread = np.square(rows).mean(axis=0)
     weight = SPREAD * (classes - 1) / spread.sum()
     curvature = spread * (1 - 1 / classes) / classes
@@ -190,14 +190,16 @@ def suggest_components(
     return best + 1, float((spread * left[best])[: best + 1].sum() / spread.sum())
 
 
-def represented(representation: str | Representation, public: NDArray[Any], classes: int) -> tuple[str, Representation]:
+def sum_representation(
+    representation: str | Representation, public: NDArray[Any], classes: int
+) -> tuple[str, Representation]:
     """The representation and its name, fitted on the public samples where it was given by name.
 
     Sums need features in which classes lie on different sides of a plane: of a map, or of components, what it was
     drawn from is taken.
 
     >>> ages = np.array([[30.0, 0.0], [50.0, 1.0], [70.0, 0.0]])
-    >>> represented("auto", ages, 2)[1].encode(ages)[:, 1].round(2).tolist()
+    >>> sum_representation("auto", ages, 2)[1].encode(ages)[:, 1].round(2).tolist()
     [-0.33000001311302185, 0.6700000166893005, -0.33000001311302185]
     """
     if not isinstance(representation, str):

@@ -33,7 +33,7 @@ LARGEST_RADIUS = 2**20
 MOST_COMPONENTS = 2**22
 NORMS: tuple[Norm, ...] = ("l1", "l2")
 # Grid units per unit of a feature: beyond, squares of what float32 holds are not finite any more.
-SMALLEST_SCALE, LARGEST_SCALE = 1e-30, 1e18
+_SMALLEST_SCALE, LARGEST_SCALE = 1e-30, 1e18
 
 
 def lengths(vectors: NDArray[Any], norm: Norm) -> NDArray[Any]:
@@ -158,8 +158,8 @@ class SumAsk:
             raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
         if self.norm not in NORMS:
             raise InvalidInput(f"norm must be one of {', '.join(NORMS)}, got {self.norm!r}")
-        if not SMALLEST_SCALE <= self.scale <= LARGEST_SCALE:
-            raise InvalidInput(f"scale must be in [{SMALLEST_SCALE:g}, {LARGEST_SCALE:g}], got {self.scale!r}")
+        if not _SMALLEST_SCALE <= self.scale <= LARGEST_SCALE:
+            raise InvalidInput(f"scale must be in [{_SMALLEST_SCALE:g}, {LARGEST_SCALE:g}], got {self.scale!r}")
         if not 1 <= self.radius <= LARGEST_RADIUS or not 0 <= self.count <= self.radius:
             raise InvalidInput(f"radius must be from 1 to {LARGEST_RADIUS}, and count from 0 to the radius")
 
@@ -226,7 +226,7 @@ class SumAsk:
         return cls(
             representation=asked.read_representation(fields.nested("representation")),
             components=components,
-            scale=fields.number("scale", SMALLEST_SCALE, LARGEST_SCALE),
+            scale=fields.number("scale", _SMALLEST_SCALE, LARGEST_SCALE),
             radius=radius,
             norm="l1" if fields.one_of("norm", NORMS) == "l1" else "l2",
             count=fields.integer("count", 0, radius),

@@ -40,7 +40,7 @@ __all__ = [
 
 Weights = str | tuple[float, ...]
 # Of labels that were randomized, those are taught that are more likely right than not.
-SURE = 0.5
+_SURE = 0.5
 
 
 WEIGHTINGS = ("equal", "agreement")
@@ -268,7 +268,7 @@ class PredictCoordinator:
             said = [evidence(answer, self._mechanism) for answer in answers]
             posterior = softmax(len(said) * average(said, self._weights)).astype(np.float32)
             # Labels that noise decided must not be taught, not even as doubt: that would flatten every model.
-            sure = posterior.max(axis=1) >= SURE
+            sure = posterior.max(axis=1) >= _SURE
             return Feedback(number, self._rows(number)[sure], posterior[sure])
         tables = [read_answer(answer, self._form, self._mechanism) for answer in answers]
         mean, logits = average(tables, self._weights), self._form.kind == "logits"

@@ -29,8 +29,8 @@ from tacit.students.wrapped import Refitted
 __all__ = ["MODELS", "ConsensusStore", "PartyModel", "Schedule", "StartingModel", "Study", "model_name", "party_models"]
 
 # In place of a round's number: up to which one the node has answered in a run, and was paid for.
-ANSWERED = "answered"
-COMPONENTS = 50
+_ANSWERED = "answered"
+_COMPONENTS = 50
 
 
 class PartyModel(Protocol):
@@ -179,13 +179,13 @@ class ConsensusStore:
         release = party(ask, [_read(kept) for kept in found if kept is not None])
         # Kept once it is paid for: nobody fills this node's disk for nothing.
         self.keep(ask.request, ask.feedback)
-        name = _name(ask.request, ANSWERED)
+        name = _name(ask.request, _ANSWERED)
         with self.memory.held(name):
             self.memory.write(name, str(max(ask.round, self._answered(ask.request))).encode())
         return release
 
     def _answered(self, request: str) -> int:
-        kept = self.memory.read(_name(request, ANSWERED))
+        kept = self.memory.read(_name(request, _ANSWERED))
         return -1 if kept is None else int(kept)
 
     def keep(self, request: str, feedback: Feedback | None) -> None:
@@ -240,7 +240,7 @@ def _logistic(public: NDArray[Any]) -> Any:  # noqa: ANN401
     from tacit.students.wrapped import Projected
 
     # A party may have fewer records than components, so they are found on the public samples and kept.
-    seen = Projected.components(public, COMPONENTS)
+    seen = Projected.components(public, _COMPONENTS)
     return make_pipeline(seen, StandardScaler(), LogisticRegression(max_iter=500))
 
 

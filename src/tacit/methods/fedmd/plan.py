@@ -238,7 +238,7 @@ def gaussian_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Nu
 
 
 # Which variants an option means something to, and what it is where nobody gave it.
-PREDICTING = ("np", "nfdp", "ldp", "response")
+_PREDICTING = ("np", "nfdp", "ldp", "response")
 OPTIONS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "epsilon": (None, ("ldp", "response", "rknn")),
     "delta": (0, ("ldp", "response")),
@@ -248,8 +248,8 @@ OPTIONS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "mechanism": ("subset-selection", ("response",)),
     "vote_queries": (None, ("rknn",)),
     "representation": ("auto", ("rknn",)),
-    "kind": ("argmax", PREDICTING),
-    "weights": ("equal", PREDICTING),
+    "kind": ("argmax", _PREDICTING),
+    "weights": ("equal", _PREDICTING),
 }
 MODEL_STAYS = (
     "the holders' own models were trained on their records in the clear and are not covered, nor is what was measured "
@@ -335,7 +335,7 @@ def party_sample(
 # Noise of this many standard deviations in all leads is what a vote should stand out of.
 CLEAR_LEAD = 4.25
 # Images below this side have no edges to speak of; the edges of larger ones are cut down to this many components.
-SMALLEST_IMAGE, COMPONENTS = 16, 64
+SMALLEST_IMAGE, _COMPONENTS = 16, 64
 
 
 def vote_coordinator(task: Task, options: FedMD, holders: int) -> ConsensusVoteCoordinator:
@@ -362,11 +362,11 @@ def vote_coordinator(task: Task, options: FedMD, holders: int) -> ConsensusVoteC
 
 def _fitted(name: str, public: NDArray[Any], queries: int) -> Representation:
     """The representation of that name; ``auto`` looks at edges where samples are images, and else at all features."""
-    if name == "auto" and public.ndim > 2 and min(public.shape[1:3]) >= SMALLEST_IMAGE and len(public) > COMPONENTS:
+    if name == "auto" and public.ndim > 2 and min(public.shape[1:3]) >= SMALLEST_IMAGE and len(public) > _COMPONENTS:
         return Chained.fit(
             public,
             OrientedGradients.fit,
-            lambda rows: PrincipalComponents.fit(rows, COMPONENTS),
+            lambda rows: PrincipalComponents.fit(rows, _COMPONENTS),
             lambda rows: spectral(rows, queries),
         )
     return fit_representation(name, public, queries)[1]

@@ -26,9 +26,9 @@ from tacit.private.partition import require_owned
 from tacit.private.records import Private, Records, combine, inspect, redact_errors, schema_of
 from tacit.students.weighted import ESTIMATORS
 
-__all__ = ["AT_NODE", "TABLE_MECHANISMS", "TEACHERS", "TeacherHolder", "divided"]
+__all__ = ["AT_NODE", "TEACHERS", "TeacherHolder", "rows_per_teacher"]
 
-TABLE_MECHANISMS = TEACHER_VOTES
+_TABLE_MECHANISMS = TEACHER_VOTES
 TEACHERS = table_door("a holder of teachers", TEACHER_VOTES)
 
 
@@ -109,7 +109,7 @@ def add_up(tables: list[Integers]) -> Integers:
     return total
 
 
-def divided(records: Records, teachers: int, adjacency: Adjacency, randomness: Randomness) -> list[Integers]:
+def rows_per_teacher(records: Records, teachers: int, adjacency: Adjacency, randomness: Randomness) -> list[Integers]:
     """The rows of each teacher: every record, or person with all its records, goes to a teacher drawn at random.
 
     **One changed record or person changes one teacher**, as ``teacher_sensitivity`` says. Of two data sets that differ
@@ -122,7 +122,7 @@ def divided(records: Records, teachers: int, adjacency: Adjacency, randomness: R
 
     >>> from tacit.core.randomness import SystemRandomness
     >>> own = Records(np.zeros((3, 1)), np.arange(3), np.array(["ada", "ada", "bob"]))
-    >>> sorted(rows.tolist() for rows in divided(own, 2, Adjacency.REPLACE_ONE, SystemRandomness()))
+    >>> sorted(rows.tolist() for rows in rows_per_teacher(own, 2, Adjacency.REPLACE_ONE, SystemRandomness()))
     [[0, 1], [2]]
     """
     whose: Integers = np.arange(len(records.labels))
@@ -153,4 +153,4 @@ def answer_at_node(ask: TeacherAsk, context: NodeContext) -> Release[Any]:
     return TeacherHolder([context.records], context.gate, ESTIMATORS[context.model]).answer(ask)
 
 
-AT_NODE = NodeSide(answer_at_node, {TeacherAsk: table_doors(TABLE_MECHANISMS, "a curator of teachers' votes")})
+AT_NODE = NodeSide(answer_at_node, {TeacherAsk: table_doors(_TABLE_MECHANISMS, "a curator of teachers' votes")})

@@ -21,7 +21,7 @@ from tacit.mechanisms.central.pate import GNMax, LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.pate.coordinator import TeacherCoordinator, TeacherLabels
-from tacit.methods.pate.holder import TeacherHolder, divided
+from tacit.methods.pate.holder import TeacherHolder, rows_per_teacher
 from tacit.methods.pate.options import PATE
 from tacit.methods.rknn.method import require_robust
 from tacit.methods.rknn.reading import pooling, robustly_added
@@ -158,7 +158,7 @@ class TeacherJob:
         if task.division is None:
             return list(task.parts)
         whole = combine(task.parts, joined)
-        rows = inspect([whole], lambda own: divided(own[0], self._teachers, task.adjacency, task.randomness))
+        rows = inspect([whole], lambda own: rows_per_teacher(own[0], self._teachers, task.adjacency, task.randomness))
         return [whole.map(partial(_taken, mine)) for mine in rows]
 
     def over(self, nodes: Nodes) -> Exchange[Any, Any]:

@@ -10,7 +10,7 @@ from tacit.core.options import check, option
 
 __all__ = ["PATE"]
 
-MECHANISMS = ("auto", "permute-and-flip", "laplace", "gaussian", "lnmax", "gnmax")
+_MECHANISMS = ("auto", "permute-and-flip", "laplace", "gaussian", "lnmax", "gnmax")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PATE:
     mechanism: str = option(
         "auto",
         "auto; permute-and-flip, laplace (LNMax), gaussian (GNMax, with delta above 0).",
-        choices=MECHANISMS,
+        choices=_MECHANISMS,
     )
     teacher: Any = option("logistic", "The teachers' model: logistic, forest.")
     student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")

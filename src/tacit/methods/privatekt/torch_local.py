@@ -32,13 +32,13 @@ from tacit.methods.privatekt.torch_models import (
     shapes_of,
     weights_to_bytes,
 )
-from tacit.students.torch_architectures import Network, build
+from tacit.students.torch_architectures import Network, build_network
 
 __all__ = ["TRAINED", "NetworkLocal", "Prepared", "Stack", "Tensors"]
 
 Tensors = dict[str, torch.Tensor]
 Layers = Sequence[tuple[str, nn.Module]]
-KNOWN = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Flatten)
+_KNOWN = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Flatten)
 TRAINED = ("dense", "all")
 # Samples whose features are computed in one go.
 FEATURE_BATCH = 500
@@ -49,8 +49,8 @@ class Stack:
 
     ``trained`` is "all", or "dense": what comes after the convolutions.
 
-    >>> from tacit.students.torch_architectures import build
-    >>> sorted(Stack(build("strided-convolutions", (1, 8, 8), 2), "dense").names)
+    >>> from tacit.students.torch_architectures import build_network
+    >>> sorted(Stack(build_network("strided-convolutions", (1, 8, 8), 2), "dense").names)
     ['body.5.bias', 'body.5.weight', 'head.bias', 'head.weight']
     """
 
@@ -59,7 +59,7 @@ class Stack:
             raise InvalidInput(f"trained layers must be one of {', '.join(TRAINED)}, got {trained!r}")
         layers = _layers(network)
         for _, layer in layers:
-            if not isinstance(layer, KNOWN):
+            if not isinstance(layer, _KNOWN):
                 raise InvalidInput(f"networks with {type(layer).__name__} cannot be trained together")
         flat = next(place for place, (_, layer) in enumerate(layers) if not isinstance(layer, nn.Conv2d | nn.ReLU))
         cut = 0 if trained == "all" else flat
@@ -149,7 +149,7 @@ class NetworkLocal:
         self.classes = classes
         self.training = training
         with seeded_torch(0):
-            network = build(architecture.network, architecture.shape, classes)
+            network = build_network(architecture.network, architecture.shape, classes)
         self._shapes = shapes_of(network)
         self._stack = Stack(network, trained)
 

@@ -29,7 +29,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Reals
 from tacit.core.samples import as_images, image_shape
 from tacit.methods.privatekt.coordinator import Lesson
-from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, Network, build
+from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, Network, build_network
 from tacit.students.torch_classifier import TorchClassifier
 
 __all__ = [
@@ -95,7 +95,7 @@ def moved(images: torch.Tensor, by: float, generator: torch.Generator) -> torch.
 
 
 # Groups are found among this many samples at most, in this many principal directions.
-LOOKED_AT, DIRECTIONS = 20_000, 40
+_LOOKED_AT, DIRECTIONS = 20_000, 40
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def learn_groups(network: Network, samples: torch.Tensor, plan: Pretext, seed: i
     if plan.steps == 0 or groups < 2 or not any(True for _ in network.body.parameters()):
         return
     generator = torch.Generator().manual_seed(seed)
-    rows = torch.randperm(len(samples), generator=generator)[:LOOKED_AT]
+    rows = torch.randperm(len(samples), generator=generator)[:_LOOKED_AT]
     samples = samples[rows]
     targets = torch.as_tensor(_groups(samples.flatten(1).numpy(), groups, seed))
     head = nn.Linear(network.head.in_features, groups)
@@ -148,9 +148,9 @@ def _groups(rows: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 # Samples that a trained network looks at in one go.
-INFERENCE_BATCH = 1000
+_INFERENCE_BATCH = 1000
 # Starts that were learned in this process, by what they were learned from.
-STARTS: dict[bytes, bytes] = {}
+_STARTS: dict[bytes, bytes] = {}
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class NetworkLearner:
         self.training = training
         self._seed = seed
         with seeded_torch(seed):
-            self._network = build(architecture.network, architecture.shape, len(names))
+            self._network = build_network(architecture.network, architecture.shape, len(names))
         mean, spread = _scaling(architecture.tensor(public))
         self._network.mean.copy_(mean)
         self._network.spread.copy_(spread)
@@ -261,12 +261,12 @@ class NetworkLearner:
             return self._initial
         named = hashlib.sha256(self._initial + np.ascontiguousarray(self._public).tobytes())
         named.update(repr((self._pretext, self._seed)).encode())
-        if named.digest() not in STARTS:
+        if named.digest() not in _STARTS:
             self._network.load_state_dict(read_weights(self._initial, self._shapes))
             with seeded_torch(self._seed):
                 learn_groups(self._network, self.architecture.tensor(self._public), self._pretext, self._seed)
-            STARTS[named.digest()] = weights_to_bytes(self._network.state_dict())
-        return STARTS[named.digest()]
+            _STARTS[named.digest()] = weights_to_bytes(self._network.state_dict())
+        return _STARTS[named.digest()]
 
     def learn(self, model: bytes, lesson: Lesson, seed: int) -> bytes:
         """The network after some batches of the lesson, each sample as likely as its weight."""
@@ -296,8 +296,8 @@ class NetworkLearner:
         self._network.load_state_dict(read_weights(model, self._shapes))
         results = []
         with torch.no_grad():
-            for start in range(0, len(samples), INFERENCE_BATCH):
-                logits = self._network(self.architecture.tensor(samples[start : start + INFERENCE_BATCH]))
+            for start in range(0, len(samples), _INFERENCE_BATCH):
+                logits = self._network(self.architecture.tensor(samples[start : start + _INFERENCE_BATCH]))
                 results.append(torch.softmax(logits.double(), dim=1).numpy())
         joined: Reals = np.concatenate(results)
         return joined
@@ -307,7 +307,7 @@ class NetworkLearner:
         classifier = TorchClassifier(network=self.architecture.network, seed=self._seed)
         classifier.classes_ = self.names
         classifier.shape_ = self.architecture.shape
-        classifier.network_ = build(self.architecture.network, self.architecture.shape, len(self.names))
+        classifier.network_ = build_network(self.architecture.network, self.architecture.shape, len(self.names))
         classifier.network_.load_state_dict(read_weights(model, self._shapes))
         classifier.network_.eval()
         return classifier

@@ -140,16 +140,16 @@ def choose_shuffled(
     return min(tried, key=lambda choice: choice.gap)
 
 
-Candidate = tuple[MultiMessageNoise | SingleMessage, float, str]
+_Candidate = tuple[MultiMessageNoise | SingleMessage, float, str]
 
 
-def _many(records: int, cells: int, neighbors: int, epsilon: Fraction, delta: Fraction) -> Candidate:
+def _many(records: int, cells: int, neighbors: int, epsilon: Fraction, delta: Fraction) -> _Candidate:
     plan = plan_noise_messages(epsilon, delta, cells, records, ones=neighbors)
     words = f"holders send about {plan.messages:.1f} messages each, whose noise adds up to a curator's"
     return plan, plan.variance(records), words
 
 
-def _one(records: int, cells: int, neighbors: int, epsilon: Fraction, delta: Fraction) -> Candidate:
+def _one(records: int, cells: int, neighbors: int, epsilon: Fraction, delta: Fraction) -> _Candidate:
     plan = SingleMessage.for_budget(lambda local: SubsetSelection(cells, neighbors, local), records, epsilon, delta)
     words = (
         f"each holder sends one message at a local epsilon of {float(plan.mechanism.epsilon):.3g}, "

@@ -33,12 +33,12 @@ from tacit.private.node_side import NodeContext, NodeSide, table_doors
 from tacit.private.partition import bounded, require_owned
 from tacit.private.records import Private, Records, Schema, combine, public_size, schema_of
 
-__all__ = ["AT_NODE", "CROWD", "LOCAL_MECHANISMS", "TABLE_MECHANISMS", "VOTES", "VoteCrowd", "VoteHolder"]
+__all__ = ["AT_NODE", "CROWD", "LOCAL_MECHANISMS", "VOTES", "VoteCrowd", "VoteHolder"]
 
 # The default adds the same noise to votes as to sums, so that its price does not depend on what it asks.
-TABLE_MECHANISMS = (*RECORD_VOTES, RoundedGaussianNoise)
+_TABLE_MECHANISMS = (*RECORD_VOTES, RoundedGaussianNoise)
 LOCAL_MECHANISMS = LOCAL
-VOTES = table_door("a holder of votes", TABLE_MECHANISMS)
+VOTES = table_door("a holder of votes", _TABLE_MECHANISMS)
 CROWD = crowd_door("a crowd")
 
 
@@ -280,10 +280,10 @@ def answer_at_node(ask: VoteAsk, context: NodeContext) -> Release[Any]:
 AT_NODE = NodeSide(
     answer_at_node,
     {
-        VoteAsk: table_doors(TABLE_MECHANISMS, "a curator of records' votes")
+        VoteAsk: table_doors(_TABLE_MECHANISMS, "a curator of records' votes")
         | {
-            "answer": Door("a plain answer", (*TABLE_MECHANISMS, *LOCAL_MECHANISMS), CROWD.inside),
-            "submit": Door("a batch", (*TABLE_MECHANISMS, Shuffled), CROWD.inside),
+            "answer": Door("a plain answer", (*_TABLE_MECHANISMS, *LOCAL_MECHANISMS), CROWD.inside),
+            "submit": Door("a batch", (*_TABLE_MECHANISMS, Shuffled), CROWD.inside),
         }
     },
 )

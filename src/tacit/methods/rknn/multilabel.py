@@ -38,7 +38,7 @@ from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.rknn.choice import Choice
 from tacit.methods.rknn.options import ReverseKNN
-from tacit.methods.rknn.plan import Plan, PlannedRound, represented
+from tacit.methods.rknn.plan import Plan, PlannedRound, vote_representation
 from tacit.methods.rknn.posterior import Noise
 from tacit.methods.rknn.queries import Clusters, cluster, suggest_queries
 from tacit.methods.rknn.reading import LabelReader, Pooled
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-SIZES, SHARES, ITERATIONS = 48, 21, 50
+_SIZES, _SHARES, ITERATIONS = 48, 21, 50
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def label_chances(counts: NDArray[Any], voters: NDArray[Any], noise: Noise, vote
         )
     # Even steps of the root: a grid that is fine where a few voters more or less matter.
     most = np.sqrt(max(1.0, float(voters.max()), float(counts.max())))
-    sizes, shares = np.linspace(0, most, SIZES) ** 2, np.linspace(0, 1, SHARES)
+    sizes, shares = np.linspace(0, most, _SIZES) ** 2, np.linspace(0, 1, _SHARES)
     size_weight = _log_density(voters[:, None] - sizes, voter_noise)  # (queries, sizes)
     size_weight -= size_weight.max(axis=1, keepdims=True)
     result = np.empty(counts.shape)
@@ -141,12 +141,12 @@ def label_chances(counts: NDArray[Any], voters: NDArray[Any], noise: Noise, vote
         distance = counts[:, label, None, None] - sizes[:, None] * shares  # (queries, sizes, shares)
         joint = size_weight[:, :, None] + _log_density(distance, noise)
         evidence = np.exp(joint - joint.max(axis=(1, 2), keepdims=True)).sum(axis=1)  # (queries, shares)
-        weights = np.full(SHARES, 1 / SHARES)
+        weights = np.full(_SHARES, 1 / _SHARES)
         for _ in range(ITERATIONS):
             # One imaginary query that could be anything joins the real ones, so that few queries rule nothing out.
             posterior = evidence * weights
             posterior /= posterior.sum(axis=1, keepdims=True)
-            weights = (posterior.sum(axis=0) + 1 / SHARES) / (len(counts) + 1)
+            weights = (posterior.sum(axis=0) + 1 / _SHARES) / (len(counts) + 1)
         posterior = evidence * weights
         result[:, label] = posterior @ shares / posterior.sum(axis=1)
     return result
@@ -158,7 +158,7 @@ def _log_density(values: Reals, noise: Noise) -> Reals:
     return -abs(scaled) if noise.law == "laplace" else -(scaled**2) / 2
 
 
-Reader = Callable[[Any], SetReading]
+SetReader = Callable[[Any], SetReading]
 # A share of voters is told from one half once half the voters exceed the noise of the count and of half the voters
 # with 99 % certainty: 2 · 2.33 · √(1 + 1/4) standard deviations of one noise.
 LEAD = 5.2
@@ -181,7 +181,7 @@ class SetCoordinator:
         representation: Representation,
         queries: int,
         mechanism: Mechanism[Any, Any],
-        reader: Reader,
+        reader: SetReader,
         neighbors: int,
         names: Iterable[Any],
         request: str,
@@ -224,7 +224,7 @@ class SetCoordinator:
         return state
 
 
-def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, Reader]:
+def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetReader]:
     """Every public choice where records have sets of labels, and how answers are read."""
     classes, nodes = len(task.classes), task.nodes
     if options.max_labels is None:
@@ -252,7 +252,7 @@ def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, Read
         queries = suggest_queries(task.units, len(task.public), 2, neighbors, lead)
     asked = whole(queries, "queries")
     choice = chosen(asked)
-    name, fitted = represented(options.representation, task.public, asked)
+    name, fitted = vote_representation(options.representation, task.public, asked)
     made = Choice(choice.name, choice.mechanism, "every label is decided by itself", choice.deviation, LabelReader())
     rounds = (PlannedRound(made, asked, "clusters", False),)
     return Plan(rounds, neighbors, task.unit, task.adjacency, trust, name, fitted, ()), choice.reader
@@ -278,7 +278,7 @@ class _Chosen:
 
     name: str
     mechanism: Mechanism[Any, Any]
-    reader: Reader
+    reader: SetReader
     deviation: float
 
 

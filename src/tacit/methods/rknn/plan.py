@@ -30,20 +30,20 @@ from tacit.methods.rknn.wire import table_sensitivity
 from tacit.methods.task import Nodes
 from tacit.representations.registry import REPRESENTATIONS, fit_representation
 
-__all__ = ["Plan", "PlannedRound", "plan", "record_doubts", "represented"]
+__all__ = ["Plan", "PlannedRound", "plan", "record_doubts", "vote_representation"]
 
-LABELS = ("hard", "soft", "proportions")
+_LABELS = ("hard", "soft", "proportions")
 # Masked sums need a network of holders.
 SUPPORTED = (Trust.CENTRAL, Trust.LOCAL, Trust.SHUFFLE)
 # Below this the accountants' arithmetic runs out of range, and nobody can tell it from 0.
-SMALLEST_DELTA = Fraction(1, 10**30)
+_SMALLEST_DELTA = Fraction(1, 10**30)
 # How many times the votes of a query its label's lead would have to be for the label to be mostly noise. On the
 # digits that come with scikit-learn labels begin to fail at about half of it.
 HOPELESS = 5
 # Halvings of the range in which the rounds' common stretch lies: to about a thousandth of the budget.
 STRETCHES = 10
 # Rows encoded at a time while distinct ones are counted.
-CHUNK = 4096
+_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ def plan(
     method = build(ReverseKNN, options) if method is None else method
     unit = unit or Unit()
     budget, slack = positive(epsilon, "epsilon"), probability(delta, "delta")
-    if 0 < slack < SMALLEST_DELTA:
+    if 0 < slack < _SMALLEST_DELTA:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {delta}")
-    if method.labels not in LABELS:
-        raise InvalidInput(f"labels must be one of {', '.join(LABELS)}, got {method.labels!r}")
+    if method.labels not in _LABELS:
+        raise InvalidInput(f"labels must be one of {', '.join(_LABELS)}, got {method.labels!r}")
     if not isinstance(method.mechanism, str):
         raise InvalidInput(f"mechanism must be a name, got {method.mechanism!r}")
     neighbors = whole(method.neighbors, "neighbors")
@@ -187,7 +187,7 @@ def plan(
         suggest_queries(records, len(public), classes, neighbors, gap) if asked is None else asked
         for asked, gap in zip(given, leads, strict=True)
     ]
-    name, fitted = represented(method.representation, public, wanted[0])
+    name, fitted = vote_representation(method.representation, public, wanted[0])
     # Equal samples cannot be told apart, so there are no more questions than different ones.
     distinct = _distinct(public, fitted, max(wanted))
     for asked in given:
@@ -355,7 +355,9 @@ def _each(queries: int | Sequence[int] | None, iterations: int) -> list[int | No
     return list(given)
 
 
-def represented(representation: str | Representation, public: NDArray[Any], queries: int) -> tuple[str, Representation]:
+def vote_representation(
+    representation: str | Representation, public: NDArray[Any], queries: int
+) -> tuple[str, Representation]:
     """The representation and its name, fitted on the public samples where it was given by name."""
     if isinstance(representation, str):
         return fit_representation(representation, public, queries)
@@ -370,9 +372,9 @@ def represented(representation: str | Representation, public: NDArray[Any], quer
 def _distinct(public: NDArray[Any], fitted: Representation, enough: int) -> int:
     """How many public samples the representation tells apart, counted up to the number that is enough."""
     seen: set[bytes] = set()
-    for start in range(0, len(public), CHUNK):
+    for start in range(0, len(public), _CHUNK):
         # Adding 0 makes equal zeros of both signs.
-        encoded = fitted.encode(public[start : start + CHUNK]) + np.float32(0)
+        encoded = fitted.encode(public[start : start + _CHUNK]) + np.float32(0)
         seen.update(row.tobytes() for row in encoded)
         if len(seen) >= enough:
             return enough

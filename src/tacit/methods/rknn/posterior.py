@@ -54,13 +54,13 @@ __all__ = [
     "mixture_posterior",
 ]
 
-SIZES, SHARES = 24, 12
+_SIZES, _SHARES = 24, 12
 MOST_ITERATIONS, ENOUGH = 200, 1e-5
 # At most this many numbers in one table.
-CELLS = 4_000_000
+_CELLS = 4_000_000
 MEANS, PRIOR_ITERATIONS, PRIOR_ENOUGH = 40, 300, 1e-6
 # Of one vote: a query that nobody voted for is of every class alike.
-NOTHING = 1e-6
+_NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def fit_mixture(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayLike | Non
     believed = _log_prior(prior, classes)[:, None]
     # Even steps of the root are even steps in units of a Poisson count's own spread.
     largest = max(1, counts.sum(axis=1).max(), counts.max())
-    grid = Mixture.even(np.linspace(0, np.sqrt(largest), SIZES) ** 2, np.linspace(1 / classes, 1, SHARES))
+    grid = Mixture.even(np.linspace(0, np.sqrt(largest), _SIZES) ** 2, np.linspace(1 / classes, 1, _SHARES))
     log_evidence = np.concatenate(
         [logsumexp(part + believed, axis=1) for part in _log_likelihoods(counts, noise, grid)]
     )  # (queries, pairs)
@@ -197,7 +197,7 @@ def _log_likelihoods(counts: Integers, noise: Noise, mixture: Mixture) -> Iterat
     values, place = np.unique(counts, return_inverse=True)
     own = log_kernel(values, mixture.sizes * mixture.shares, noise)
     other = log_kernel(values, mixture.sizes * (1 - mixture.shares) / (classes - 1), noise)
-    rows = max(1, CELLS // (classes * len(mixture.weights)))
+    rows = max(1, _CELLS // (classes * len(mixture.weights)))
     for first in range(0, len(counts), rows):
         part = place.reshape(counts.shape)[first : first + rows]
         yield (own - other)[part] + other[part].sum(axis=1, keepdims=True)
@@ -206,13 +206,13 @@ def _log_likelihoods(counts: Integers, noise: Noise, mixture: Mixture) -> Iterat
 def log_kernel(values: Integers, means: Reals, noise: Noise) -> Reals:
     """log K(z|μ) for sorted values z and means μ, (values, means), up to a constant."""
     if noise.law == "gaussian":
-        rows = max(1, CELLS // len(means))
+        rows = max(1, _CELLS // len(means))
         blocks = [values[at : at + rows] for at in range(0, len(values), rows)]
         return np.concatenate([_gaussian_kernel(each, means, noise.scale) for each in blocks])
     # A dozen spreads above every mean and every value seen, no amount adds anything.
     highest = max(0.0, float(values[-1]), float(means.max()))
     most = int(highest + 12 * np.sqrt(highest) + 60)
-    columns = max(1, CELLS // (most + 2))
+    columns = max(1, _CELLS // (most + 2))
     parts = [means[at : at + columns] for at in range(0, len(means), columns)]
     return np.concatenate([_laplace_kernel(values, each, noise.scale, most) for each in parts], axis=1)
 
@@ -279,6 +279,6 @@ def expected_proportions(noisy_counts: NDArray[Any], noise: Noise) -> NDArray[np
         if reached - before < PRIOR_ENOUGH:
             break
         before = reached
-    expected = (evidence @ (weights * means) / (evidence @ weights))[place].reshape(counts.shape) + NOTHING
+    expected = (evidence @ (weights * means) / (evidence @ weights))[place].reshape(counts.shape) + _NOTHING
     proportions: NDArray[np.float64] = expected / expected.sum(axis=1, keepdims=True)
     return proportions

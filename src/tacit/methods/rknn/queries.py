@@ -41,12 +41,12 @@ STEPS = 100
 # How much of every guess is left open: a class that a student rules out can still be what the votes say.
 LEFT_OPEN = 1e-3
 FITTINGS = 20
-LARGE = 1_000_000
+_LARGE = 1_000_000
 # The membership of a public sample that no query stands for.
 UNASKED = -1
 # How much a sample that the student is sure of counts, beside one it knows nothing of. Records near such samples
 # must have queries of their own to vote for, or they would crowd those that are in doubt.
-SURE = 0.1
+_SURE = 0.1
 
 
 def propagate(graph: Any, beliefs: Reals) -> Reals:  # noqa: ANN401
@@ -161,7 +161,7 @@ def cluster(public: Floats, queries: int, seed: int = 0, weights: NDArray[np.flo
     if not 1 <= queries <= distinct:
         raise InvalidInput(f"queries must be between 1 and the {distinct} distinct public samples, got {queries}")
     # Many queries or samples make one start as good as ten, and ten times as slow.
-    starts = 10 if queries * len(public) <= LARGE else 1
+    starts = 10 if queries * len(public) <= _LARGE else 1
     fitted = KMeans(queries, init="k-means++", n_init=starts, random_state=seed).fit(public, sample_weight=weights)
     return Clusters(fitted.cluster_centers_.astype(np.float32), fitted.labels_.astype(np.int64))
 
@@ -246,12 +246,12 @@ def diverse(public: Floats, probabilities: Reals, queries: int, seed: int = 0) -
     >>> len(set(diverse(points, guesses, 4).membership[:2]))
     1
     """
-    return cluster(public, queries, seed, weights=unsureness(probabilities, "margin") + SURE)
+    return cluster(public, queries, seed, weights=unsureness(probabilities, "margin") + _SURE)
 
 
-Selection = Callable[[Floats, Reals, int], Clusters]
+QuerySelection = Callable[[Floats, Reals, int], Clusters]
 
-SELECTIONS: Mapping[str, Selection] = {
+SELECTIONS: Mapping[str, QuerySelection] = {
     "clusters": lambda public, probabilities, queries: cluster(public, queries),
     "diverse": diverse,
     "entropy": lambda public, probabilities, queries: least_sure(public, probabilities, queries, "entropy"),

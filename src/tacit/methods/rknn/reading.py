@@ -42,7 +42,7 @@ Chances = Callable[[NDArray[Any], Noise], NDArray[np.float64]]
 ROBUST = ("median", "trimmed")
 # Of this many nodes the largest and the smallest count of a cell are left out, one each, by the trimmed mean.
 TRIMMED_OF = 4
-FEWEST = 3
+_FEWEST = 3
 
 
 class Reader(Protocol):
@@ -183,9 +183,9 @@ def robustly_added(rule: str, tables: list[Integers]) -> Pooled:
     if rule not in ROBUST:
         raise InvalidInput(f"robust must be one of {', '.join(ROBUST)}, got {rule!r}")
     nodes = len(tables)
-    if nodes < FEWEST:
+    if nodes < _FEWEST:
         raise InvalidInput(
-            f"a robust sum needs the answers of at least {FEWEST} nodes, got {nodes}: of two, who is right?"
+            f"a robust sum needs the answers of at least {_FEWEST} nodes, got {nodes}: of two, who is right?"
         )
     if len({table.shape for table in tables}) != 1:
         raise InvalidInput("the nodes' answers are of different shapes")

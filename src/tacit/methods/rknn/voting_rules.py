@@ -39,13 +39,13 @@ NEAREST = "nearest"
 PUBLISHED = ("max-min", "harmonic")
 VOTING_RULES = (NEAREST, *PUBLISHED)
 
-ROUNDS, HALF_LIFE = 200, 10
+_ROUNDS, HALF_LIFE = 200, 10
 # More public samples than this add nothing to what a query's height is fitted on, but cost memory.
 MOST_SAMPLES = 10_000
 # The published rules are integer programs: this many pairs take seconds to minutes, ten times as many hours.
 MOST_PAIRS = 1_000
 # How far from the best value a solution may be, relatively: proving the rest takes far longer than finding it.
-GAP = 1e-2
+_GAP = 1e-2
 
 
 def balanced_offsets(public: Floats, centres: Floats, neighbors: int = 1, evenness: float = 1.0) -> Floats:
@@ -82,7 +82,7 @@ def balanced_offsets(public: Floats, centres: Floats, neighbors: int = 1, evenne
     step = float(np.median(second - first)) or float(distance.mean()) or 1.0
     price, best, least = np.zeros(len(centres)), np.zeros(len(centres)), np.inf
     wanted = None
-    for number in range(ROUNDS):
+    for number in range(_ROUNDS):
         chosen = np.argpartition(distance + price, neighbors - 1, axis=1)[:, :neighbors]
         count = np.bincount(chosen.ravel(), minlength=len(centres))
         if wanted is None:
@@ -202,7 +202,7 @@ def _harmonic(similarity: NDArray[np.float64], neighbors: int) -> NDArray[np.flo
         solution, bound = _solve(similarity.shape, neighbors, np.ones(size), cuts)
         reached = np.maximum((solution * similarity).sum(axis=0), 1e-9)
         # Known points are the solution's own once the tangents have closed in, so this ends.
-        if (1 / reached).sum() <= bound * (1 + 2 * GAP) or any(np.allclose(reached, a, rtol=GAP) for a in points):
+        if (1 / reached).sum() <= bound * (1 + 2 * _GAP) or any(np.allclose(reached, a, rtol=_GAP) for a in points):
             return solution
         points.append(reached)
 
@@ -234,7 +234,7 @@ def _solve(
         constraints=constraints,
         integrality=np.repeat([1, 0], [edges, extra]),
         bounds=Bounds(np.zeros(edges + extra), np.repeat([1.0, np.inf], [edges, extra])),
-        options={"mip_rel_gap": GAP},
+        options={"mip_rel_gap": _GAP},
     )
     if result.x is None:
         raise InvalidInput(f"the connections could not be found: {result.message}")
