@@ -36,7 +36,9 @@ from tacit.methods.rknn.options import ReverseKNN as ReverseKNN
 from tacit.methods.task import Nodes as Nodes
 from tacit.methods.task import Observer as Observer
 from tacit.runs.distill import distill as distill
+from tacit.runs.drive import RunControl as RunControl
 from tacit.runs.estimator import PrivateDistiller as PrivateDistiller
+from tacit.runs.inputs import Data as Data
 from tacit.runs.run import Run as Run
 from tacit.runs.run import load as load
 from tacit.runs.task import Partition as Partition

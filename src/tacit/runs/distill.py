@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import ArrayLike
+from typing import Any, TypeVar
 
 from tacit.core.errors import InvalidInput, warn_user
 from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta
@@ -16,11 +14,11 @@ from tacit.core.options import Options, to_recipe
 from tacit.core.protocols import Exchange, Ledger
 from tacit.core.rational import Number
 from tacit.core.release import Receipt, Release
-from tacit.encoders.kinds import KINDS, Recognized
-from tacit.methods.registry import chosen_method
+from tacit.encoders.kinds import Recognized
+from tacit.methods.registry import Method, chosen_method
 from tacit.methods.task import Job, Nodes, Observer, Outcome, Task
-from tacit.runs.drive import Checkpoint, drive
-from tacit.runs.inputs import read_given
+from tacit.runs.drive import Checkpoint, RunControl, drive
+from tacit.runs.inputs import Data, read_given
 from tacit.runs.payment import (
     CLASSES_READ,
     NODES_BOUND_PERSONS,
@@ -32,10 +30,14 @@ from tacit.runs.payment import (
     weakest,
 )
 from tacit.runs.run import Run
-from tacit.runs.task import Holders, read_nodes_task, read_task
+from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
 __all__ = ["distill"]
+
+Group = TypeVar("Group", Data, RunControl)
+# Fields of a group that have another name where they stand beside it.
+FLAT = {"kind": "data_kind"}
 
 
 def distill(
@@ -46,23 +48,16 @@ def distill(
     delta: Number | None = None,
     method: str | Options = "auto",
     classes: Iterable[Any] | None = None,
+    data: Data | None = None,
     holders: Holders = 1,
-    persons: ArrayLike | str | None = None,
     unit: Unit | None = None,
     adjacency: str = "replace-one",
     trust: str | None = None,
     ledger: Ledger | str | Path | None = None,
     account: str | None = None,
-    request: str | None = None,
-    checkpoint: str | Path | None = None,
     exchange: Nodes | None = None,
-    test: tuple[ArrayLike, ArrayLike] | None = None,
     seed: int | None = None,
-    observer: Observer | None = None,
-    data_kind: str | None = None,
-    label: str | None = None,
-    text: str | Sequence[str] | None = None,
-    categories: Sequence[str] = (),
+    control: RunControl | None = None,
     **options: Any,  # noqa: ANN401
 ) -> Run:
     """Label ``public`` with what the ``private`` records (X, y) know, at a cost of (ε, δ), and train a student.
@@ -78,20 +73,20 @@ def distill(
 
     Samples may be arrays, data frames (pandas, polars), Arrow tables, sparse matrices, tensors, texts, image files, or
     the path of a file or a folder of images; tables are matched by the names of their columns. ``private`` may be such
-    a table or path whose ``label`` is a column, as ``persons`` and ``holders`` may be. ``data_kind`` (images, text,
-    mixed, table, embedding) is recognized from the public samples unless it is named; what is not numbers is
-    encoded by what public samples show, and the student takes samples as they were given. ``text`` and ``categories``
-    name columns that are such.
+    a table or path whose label is a column, as persons and ``holders`` may be. What the samples are is said in
+    ``data=tacit.Data(kind, label, text, categories, persons, test)``, or by the same names beside it (``data_kind``
+    for ``kind``). What is not numbers is encoded by what public samples show, and the student takes samples as they
+    were given.
 
     ``holders`` is how many simulated holders the records are divided among, a ``Partition``, or one owner per record;
     ``private`` may also be a list or mapping of every holder's (X, y). ``trust`` says who may see what: ``central`` for
     a curator, ``local`` or ``shuffle`` for a crowd. With ``exchange`` nodes answer, no record is here, and ``private``
     is None.
 
-    A ``ledger`` and ``account`` pay; left out, the run has a budget of its own. A run that was stopped goes on where
-    the same ``request`` is paid from the same ledger, or with ``checkpoint``, a folder that remembers it: nothing is
-    paid twice. A ``seed`` makes the run a simulation. ``test`` is measured on by methods with rounds. What gives reason
-    to think again is a ``TacitWarning``, before anything is paid.
+    A ``ledger`` and ``account`` pay; left out, the run has a budget of its own. How a run is named, kept to go on
+    later and watched is said in ``control=tacit.RunControl(request, checkpoint, observer)``, or by the same names
+    beside it. A ``seed`` makes the run a simulation. What gives reason to think again is a ``TacitWarning``, before
+    anything is paid.
 
     >>> from tacit.datasets.splits import digits
     >>> parts = digits()
@@ -101,57 +96,59 @@ def distill(
     >>> print(str(run.guarantee).splitlines()[0])
     Differential privacy: epsilon = 1, delta = 0 (pure).
     """
+    data, control = _grouped(Data, "data", data, options), _grouped(RunControl, "control", control, options)
     chosen, settings = chosen_method(method, options)
-    observer, delta = observer or Observer(), chosen.delta if delta is None else delta
-    if checkpoint is not None and ledger is None and seed is None and exchange is None:
+    delta, observer = chosen.delta if delta is None else delta, control.observer or Observer()
+    if control.checkpoint is not None and ledger is None and seed is None and exchange is None:
         raise InvalidInput("a run that may go on later needs a ledger file, or its payments would be forgotten")
-    kept = Checkpoint.open(checkpoint, (chosen.name, to_recipe(settings), epsilon, delta, seed), request)
-    fresh = exchange is None and request is None and checkpoint is None
-    if ledger is not None and account is not None and fresh and not chosen.holders_pay:
-        protected = unit or (Unit() if persons is None else Unit.person("person", 1))
+    decides = (chosen.name, to_recipe(settings), epsilon, delta, seed)
+    kept = Checkpoint.open(control.checkpoint, decides, control.request)
+    if exchange is not None:
+        _require_nothing_here(private, data.persons, ledger, account, data.test, seed)
+    elif ledger is not None and account is not None and not chosen.holders_pay and kept.fresh:
+        protected = unit or (Unit() if data.persons is None else Unit.person("person", 1))
         look_ahead(ledger, account, protected, adjacency, epsilon)
-    name, sets = kept.request or uuid.uuid4().hex, getattr(settings, "max_labels", None) is not None
-    if exchange is not None:
-        _require_nothing_here(private, persons, ledger, account, test, seed)
-    given = read_given(
-        private, public, test=test, persons=persons, holders=holders, kind=data_kind, label=label, text=text,
-        categories=categories,
+    given = read_given(private, public, data, holders)
+    terms = Terms(
+        epsilon, delta, classes, _named_unit(unit, data.persons), adjacency, trust, kept.request or uuid.uuid4().hex,
+        seed, getattr(settings, "max_labels", None) is not None, observer,
     )  # fmt: skip
-    encoder = given.recognized.encoder
-    if exchange is None:
-        task, features = read_task(
-            given.private, given.public, epsilon, delta, classes=classes, holders=given.holders,
-            persons=given.persons, unit=_named_unit(unit, persons), adjacency=adjacency, trust=trust, request=name,
-            seed=seed, test=given.test, observer=observer, multilabel=sets,
-            raw=given.raw if given.recognized.kind in ("mixed", "text") else None,
-        )  # fmt: skip
-    else:
-        if encoder is not None:
-            raise InvalidInput(
-                f"the public samples are {KINDS[given.recognized.kind]}: nodes take tables of numbers and arrays of "
-                "images. Encode the samples by a public rule, at every node alike, or run without nodes"
-            )
-        task, features = read_nodes_task(
-            exchange, given.public, epsilon, delta, classes=classes, unit=unit, adjacency=adjacency, trust=trust,
-            request=name, multilabel=sets, observer=observer,
-        )  # fmt: skip
-    task = replace(task, kind=given.recognized.kind, blocks={} if encoder is None else encoder.blocks)
-    observer.data(given.recognized.lines)
-    job = chosen.load_prepare()(replace(task, resumed=kept.rounds, own_budget=ledger is None), settings)
-    for doubt in job.doubts:
-        warn_user(doubt)
+    task, features = read_task(given, terms) if exchange is None else read_nodes_task(exchange, given, terms)
+    job = _prepared(chosen, settings, replace(task, resumed=kept.rounds, own_budget=ledger is None), given.recognized)
+    payers: Payers = []
     if exchange is not None:
-        observer.plan(job.plan)
-        release = _asked(job, job.over(exchange), kept)
+        release = _asked(job, job.over(exchange), kept, observer)
     else:
         with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
-            observer.plan(job.plan)
-            release = _asked(job, job.exchange(payers), kept)
+            release = _asked(job, job.exchange(payers), kept, observer)
     if not release.receipts:
         raise InvalidInput("nobody answered, so there is nothing to learn from")
     observer.stage("training the student")
-    claims = _claims(job, task, release.receipts, () if exchange is not None else payers, classes is None)
+    claims = _claims(job, task, release.receipts, payers, classes is None)
     return _finished(chosen.name, job, task, given.recognized, features, release, claims)
+
+
+def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[str, Any]) -> Group:
+    """The group of parameters, given as one or by the names of its fields, which are taken out of ``options``."""
+    if given is not None and not isinstance(given, kind):
+        raise InvalidInput(f"{name} must be a tacit.{kind.__name__}, got {type(given).__name__}")
+    beside = {each.name: FLAT.get(each.name, each.name) for each in fields(kind)}
+    flat = {field: options.pop(flat) for field, flat in beside.items() if flat in options}
+    if given is None:
+        return kind(**flat)
+    for field in flat:
+        raise InvalidInput(f"{beside[field]} is given beside {name}: give it in tacit.{kind.__name__} alone")
+    return given
+
+
+def _prepared(chosen: Method, settings: Options, task: Task, recognized: Recognized) -> Job:
+    """The job of the method, and what its user should know before it is paid for."""
+    blocks = {} if recognized.encoder is None else recognized.encoder.blocks
+    task.observer.data(recognized.lines)
+    job: Job = chosen.load_prepare()(replace(task, kind=recognized.kind, blocks=blocks), settings)
+    for doubt in job.doubts:
+        warn_user(doubt)
+    return job
 
 
 def _finished(
@@ -196,13 +193,14 @@ def _finished(
     )
 
 
-def _asked(job: Job, exchange: Exchange[Any, Any], kept: Checkpoint) -> Release[Any]:
+def _asked(job: Job, exchange: Exchange[Any, Any], kept: Checkpoint, observer: Observer) -> Release[Any]:
+    observer.plan(job.plan)
     release: Release[Any] = drive(job.coordinator, kept.around(exchange, job.holders_learn))
     return release
 
 
 def _claims(
-    job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers | tuple[()], classes_read: bool
+    job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers, classes_read: bool
 ) -> dict[str, Any]:
     """What may be claimed for every account, by its receipts and by what it rests on."""
     exposures = job.exposures()

@@ -14,8 +14,9 @@ from tacit.core.codec import decode, encode
 from tacit.core.protocols import Answer, Ask, Coordinator, Exchange, Result, State
 from tacit.core.release import Release, Silence, restored, silence
 from tacit.federation.coordinator import Journal, Kept
+from tacit.methods.task import Observer
 
-__all__ = ["Checkpoint", "drive"]
+__all__ = ["Checkpoint", "RunControl", "drive"]
 
 
 def drive(
@@ -36,6 +37,22 @@ def drive(
     while (ask := coordinator.ask(state)) is not None:
         state = coordinator.fold(state, exchange(ask))
     return coordinator.result(state)
+
+
+@dataclass(frozen=True)
+class RunControl:
+    """How a run is named, kept and watched; none of it decides what is released.
+
+    A run that was stopped goes on where the same ``request`` is paid from the same ledger, or with ``checkpoint``, a
+    folder that remembers it: nothing is paid twice. ``observer`` is told what happens.
+
+    >>> RunControl(request="r-1").checkpoint is None
+    True
+    """
+
+    request: str | None = None
+    checkpoint: str | Path | None = None
+    observer: Observer | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,11 @@ class Checkpoint:
             (Path(folder) / "run.bin").unlink(missing_ok=True)
         journal = Journal.open(folder, repr(settings))
         return cls(Path(folder), request or journal.run, journal)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing of this run can have been paid for before: it goes on from nowhere."""
+        return self.folder is None and self.request is None
 
     @property
     def rounds(self) -> int:

@@ -25,6 +25,7 @@ from tacit.ledger import opened
 from tacit.methods.registry import METHODS
 from tacit.runs.distill import distill
 from tacit.runs.export import for_classes
+from tacit.runs.inputs import Data
 from tacit.runs.run import Run
 from tacit.runs.task import Holders
 
@@ -152,7 +153,7 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {name: value for own, name in _options().items() if (value := getattr(self, own)) is not None}
         run = distill(
             (X, y), public, self.epsilon, delta=self.delta, method=self.method, classes=self.classes,
-            holders=self.holders if holders is None else holders, persons=persons, unit=self.unit,
+            data=Data(persons=persons), holders=self.holders if holders is None else holders, unit=self.unit,
             adjacency=self.adjacency, trust=self.trust, ledger=self.ledger, account=self.account, seed=self.seed,
             **given,
         )  # fmt: skip

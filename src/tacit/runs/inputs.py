@@ -29,9 +29,38 @@ from tacit.encoders.kinds import KINDS, Recognized, recognize
 from tacit.representations.registry import fitted_to
 
 __all__ = [
-    "GivenData", "class_names", "labeled", "matched", "one_column", "public_rows", "read_given", "refuse_own_encoder",
-    "seeded", "warn_of_copies",
+    "Data", "GivenData", "class_names", "labeled", "matched", "one_column", "public_rows", "read_given",
+    "refuse_own_encoder", "seeded", "warn_of_copies",
 ]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What the samples of a run are, where they do not say it themselves.
+
+    ``kind`` (images, text, mixed, table, embedding) is recognized from the public samples unless it is named. Of a
+    private table, ``label`` is the column with the labels. ``text`` and ``categories`` name columns that are such.
+    ``persons`` says whose each record is, as a column's name or one value per record. ``test`` is a pair (X, y) that
+    methods with rounds are measured on.
+
+    >>> Data(label="outcome", categories=["ward"]).label
+    'outcome'
+    >>> Data(categories="ward")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: categories must be a list of columns, got 'ward'
+    """
+
+    kind: str | None = None
+    label: str | None = None
+    text: str | Sequence[str] | None = None
+    categories: Sequence[str] = ()
+    persons: ArrayLike | str | None = None
+    test: tuple[ArrayLike, ArrayLike] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.categories, str):
+            raise InvalidInput(f"categories must be a list of columns, got {self.categories[:80]!r}")
 
 
 @dataclass(frozen=True)
@@ -47,35 +76,23 @@ class GivenData:
     raw: tuple[tuple[Any, ...], Any]  # private parts and public samples, as they were before they were encoded
 
 
-def read_given(
-    private: Any,  # noqa: ANN401
-    public: Any,  # noqa: ANN401
-    *,
-    test: Any = None,  # noqa: ANN401
-    persons: Any = None,  # noqa: ANN401
-    holders: Any = 1,  # noqa: ANN401
-    kind: str | None = None,
-    label: str | None = None,
-    text: str | Sequence[str] | None = None,
-    categories: Sequence[str] = (),
-) -> GivenData:
+def read_given(private: Any, public: Any, data: Data | None = None, holders: Any = 1) -> GivenData:  # noqa: ANN401
     """The inputs as numbers; ``persons`` and ``holders`` may name columns of the private table.
 
     >>> table = np.array([(61.0, "f", 1), (50.0, "m", 0)] * 10, dtype=[("age", "f8"), ("sex", "U1"), ("ill", "i8")])
-    >>> given = read_given(table, table[["age", "sex"]], label="ill")
+    >>> given = read_given(table, table[["age", "sex"]], Data(label="ill"))
     >>> given.recognized.kind, given.public.shape, given.private[1][:2].tolist()
     ('mixed', (20, 3), [1, 0])
     """
-    if isinstance(categories, str):
-        raise InvalidInput(f"categories must be a list of columns, got {categories[:80]!r}")
+    data = data or Data()
     opened = samples_of(public, "public samples")
-    named = () if text is None else (text,) if isinstance(text, str) else tuple(text)
-    found = recognize(opened, kind, named, tuple(categories))
+    text = () if data.text is None else (data.text,) if isinstance(data.text, str) else tuple(data.text)
+    found = recognize(opened, data.kind, text, tuple(data.categories))
     raw: list[Any] = []
-    person = persons if isinstance(persons, str) else None
-    holder = holders if isinstance(holders, str) else None
+    persons, test = data.persons, data.test
+    columns = tuple(each if isinstance(each, str) else None for each in (persons, holders))
     if private is not None:
-        private, persons, holders = _read_private(private, found, label, (person, holder), (persons, holders), raw)
+        private, persons, holders = _read_private(private, found, data.label, columns, (persons, holders), raw)
     if test is not None:
         test = (_encoded(test[0], samples_of(test[0], "test samples"), found), test[1])
     return GivenData(private, _encoded(public, opened, found), test, persons, holders, found, (tuple(raw), opened))
@@ -85,7 +102,7 @@ def _read_private(
     private: Any,  # noqa: ANN401
     found: Recognized,
     label: str | None,
-    columns: tuple[str | None, str | None],
+    columns: tuple[str | None, ...],
     owners: tuple[Any, Any],
     raw: list[Any],
 ) -> tuple[Any, Any, Any]:

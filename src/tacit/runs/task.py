@@ -16,10 +16,12 @@ from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, positive, probability, whole
 from tacit.core.samples import column_names, in_order
 from tacit.datasets.table import class_indices
+from tacit.encoders.kinds import KINDS
 from tacit.methods.task import Nodes, Observer, Task
 from tacit.private.partition import bounded_rows, split_by_class, split_by_dirichlet, split_by_owner, split_evenly
 from tacit.private.records import Private, Records
 from tacit.runs.inputs import (
+    GivenData,
     class_names,
     labeled,
     matched,
@@ -31,7 +33,7 @@ from tacit.runs.inputs import (
     warn_of_copies,
 )
 
-__all__ = ["Holders", "Partition", "label_table", "read_nodes_task", "read_task"]
+__all__ = ["Holders", "Partition", "Terms", "label_table", "read_nodes_task", "read_task"]
 
 WAYS = ("even", "dirichlet", "class")
 
@@ -71,135 +73,178 @@ class Partition:
 Holders = int | Partition | ArrayLike
 
 
-def read_task(
-    private: Any,  # noqa: ANN401
-    public: ArrayLike,
-    epsilon: Number | None,
-    delta: Number,
-    *,
-    classes: Iterable[Any] | None,
-    holders: Holders,
-    persons: ArrayLike | None,
-    unit: Unit | None,
-    adjacency: str,
-    trust: str | None,
-    request: str,
-    seed: int | None,
-    test: tuple[ArrayLike, ArrayLike] | None,
-    multilabel: bool,
-    observer: Observer,
-    raw: tuple[Sequence[Any], Any] | None = None,
-) -> tuple[Task, tuple[str, ...] | None]:
+@dataclass(frozen=True)
+class Terms:
+    """What a run is to spend and to protect, as its user said it: read and checked with the data."""
+
+    epsilon: Number | None
+    delta: Number
+    classes: Iterable[Any] | None
+    unit: Unit | None
+    adjacency: str
+    trust: str | None
+    request: str
+    seed: int | None
+    multilabel: bool
+    observer: Observer
+
+    def read(self) -> dict[str, Any]:
+        """The fields of a task that follow from the terms alone."""
+        return {
+            "epsilon": None if self.epsilon is None else positive(self.epsilon, "epsilon"),
+            "delta": probability(self.delta, "delta"),
+            "adjacency": _adjacency(self.adjacency),
+            "trust": _trust(self.trust),
+            "request": self.request,
+            "observer": self.observer,
+        }
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The records of all holders, and what is public about them."""
+
+    public: NDArray[Any]
+    features: tuple[str, ...] | None
+    classes: NDArray[Any]
+    records: list[Records]
+    names: tuple[str, ...]
+    units: int
+    unit: Unit
+    division: str | None
+    multilabel: bool
+    originals: list[NDArray[Any]]
+    randomness: Randomness
+
+
+def read_task(given: GivenData, terms: Terms) -> tuple[Task, tuple[str, ...] | None]:
     """The task of a run in one process, and the names of the columns.
 
-    ``raw`` are private parts and public samples before they were encoded, to be looked through for copies.
     Every complaint names the parameter, and nothing is paid yet.
     """
-    seed = seeded(seed)
-    parties = _parties(private)
-    if parties is not None:
-        if not (isinstance(holders, int) and holders == 1) or persons is not None:
-            raise InvalidInput("private has the records of each holder: leave out holders and persons")
-        read = [_read_holder(name, pair, public) for name, pair in parties.items()]
-        names = class_names(classes) if classes is not None else np.unique(np.concatenate([y for _, y in read]))
-        public_samples = public_rows(public, read[0][0])
-        records = []
-        for name, (samples, labels) in zip(parties, read, strict=True):
-            if samples.shape[1:] != public_samples.shape[1:]:
-                raise InvalidInput(
-                    f"holder {name}: samples have shape {samples.shape[1:]}, public ones {public_samples.shape[1:]}"
-                )
-            records.append(Records(samples, class_indices(labels, names, f"holder {name}: private labels")))
-        called, units, sets = tuple(parties), sum(len(each.labels) for each in records), False
-        features = column_names(public, "public samples")
-        owned, randomness = None, _randomness(seed)
-    else:
-        private, public, features = matched(private, public)
-        samples, labels, sets = _pair(private, multilabel)
-        public_samples = public_rows(public, like=samples)
-        table: NDArray[Any]
-        if sets:
-            table, names = label_table(private[1], classes)
-            if len(table) != len(samples):
-                raise InvalidInput(
-                    f"there are {len(table)} label sets for {len(samples)} private samples; give one per sample"
-                )
-        else:
-            names = np.unique(labels) if classes is None else class_names(classes)
-            table = class_indices(labels, names, "private labels")
-        owned = None if persons is None else one_column(persons, "persons", len(samples))
-        whole_table = Records(samples, table, owned)
-        unit = _unit(unit, owned)
-        randomness = _randomness(seed)
-        kept, bounded = np.arange(len(samples)), whole_table
-        if owned is not None:
-            kept = bounded_rows(owned, unit.records, randomness)
-            bounded = whole_table.take(kept)
-        split, called = _split(holders, whole_table, kept, seed or 0)
-        records = [bounded.take(each) for each in split]
-        # Whose number is public under replace-one: that of the units, never that of a person's records.
-        units = len(samples) if owned is None else len(np.unique(owned))
-    originals = [each.samples for each in records] if parties is not None else [samples]
-    warn_of_copies(*((originals, public_samples) if raw is None else raw))
+    seed = seeded(terms.seed)
+    parties = _parties(given.private)
+    held = _read_pooled(given, terms, seed) if parties is None else _read_parties(parties, given, terms, seed)
+    encoded = given.recognized.kind in ("mixed", "text")
+    warn_of_copies(*(given.raw if encoded else (held.originals, held.public)))
 
     def check_representation(representation: Representation) -> None:
-        refuse_own_encoder(representation, originals[0] if len(originals) == 1 else np.concatenate(originals))
+        refuse_own_encoder(representation, _together(held.originals))
 
     task = Task(
-        public=public_samples,
-        classes=names,
-        epsilon=None if epsilon is None else positive(epsilon, "epsilon"),
-        delta=probability(delta, "delta"),
-        unit=_unit(unit, owned),
-        adjacency=_adjacency(adjacency),
-        trust=_trust(trust),
-        units=units,
-        request=request,
+        **terms.read(),
+        public=held.public,
+        classes=held.classes,
+        unit=held.unit,
+        units=held.units,
         seed=seed,
-        holders=called,
-        parts=tuple(Private(each) for each in records),
-        division=None if parties is not None else _division(holders),
-        multilabel=sets,
-        test=_tested(test, features, names, sets),
-        randomness=randomness,
+        holders=held.names,
+        parts=tuple(Private(each) for each in held.records),
+        division=held.division,
+        multilabel=held.multilabel,
+        test=_tested(given.test, held.features, held.classes, held.multilabel),
+        randomness=held.randomness,
         check_representation=check_representation,
-        observer=observer,
     )
-    return task, features
+    return task, held.features
 
 
-def read_nodes_task(
-    nodes: Nodes,
-    public: ArrayLike,
-    epsilon: Number | None,
-    delta: Number,
-    *,
+def _read_parties(parties: Mapping[str, Any], given: GivenData, terms: Terms, seed: int | None) -> _Held:
+    """Records that came apart, as a pair (X, y) for each holder."""
+    if not (isinstance(given.holders, int) and given.holders == 1) or given.persons is not None:
+        raise InvalidInput("private has the records of each holder: leave out holders and persons")
+    read = [_read_holder(name, pair, given.public) for name, pair in parties.items()]
+    classes = np.unique(np.concatenate([y for _, y in read])) if terms.classes is None else class_names(terms.classes)
+    public = public_rows(given.public, read[0][0])
+    records = []
+    for name, (samples, labels) in zip(parties, read, strict=True):
+        if samples.shape[1:] != public.shape[1:]:
+            raise InvalidInput(f"holder {name}: samples have shape {samples.shape[1:]}, public ones {public.shape[1:]}")
+        records.append(Records(samples, class_indices(labels, classes, f"holder {name}: private labels")))
+    return _Held(
+        public=public,
+        features=column_names(given.public, "public samples"),
+        classes=classes,
+        records=records,
+        names=tuple(parties),
+        units=sum(len(each.labels) for each in records),
+        unit=_unit(terms.unit, None),
+        division=None,
+        multilabel=False,
+        originals=[each.samples for each in records],
+        randomness=_randomness(seed),
+    )
+
+
+def _read_pooled(given: GivenData, terms: Terms, seed: int | None) -> _Held:
+    """Records that came as one pair (X, y), divided among the holders."""
+    private, public, features = matched(given.private, given.public)
+    samples, labels, sets = _pair(private, terms.multilabel)
+    public = public_rows(public, like=samples)
+    table, classes = _labels(private, samples, labels, terms.classes, sets)
+    persons = None if given.persons is None else one_column(given.persons, "persons", len(samples))
+    records, unit, randomness = Records(samples, table, persons), _unit(terms.unit, persons), _randomness(seed)
+    kept, bounded = np.arange(len(samples)), records
+    if persons is not None:
+        kept = bounded_rows(persons, unit.records, randomness)
+        bounded = records.take(kept)
+    split, names = _split(given.holders, records, kept, seed or 0)
+    return _Held(
+        public=public,
+        features=features,
+        classes=classes,
+        records=[bounded.take(each) for each in split],
+        names=names,
+        # Whose number is public under replace-one: that of the units, never that of a person's records.
+        units=len(samples) if persons is None else len(np.unique(persons)),
+        unit=unit,
+        division=_division(given.holders),
+        multilabel=sets,
+        originals=[samples],
+        randomness=randomness,
+    )
+
+
+def _labels(
+    private: Any,  # noqa: ANN401
+    samples: NDArray[Any],
+    labels: NDArray[Any],
     classes: Iterable[Any] | None,
-    unit: Unit | None,
-    adjacency: str,
-    trust: str | None,
-    request: str,
-    multilabel: bool,
-    observer: Observer,
-) -> tuple[Task, tuple[str, ...] | None]:
+    sets: bool,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The labels as places among the classes, or their sets as a table, and the names of the classes."""
+    if not sets:
+        names = np.unique(labels) if classes is None else class_names(classes)
+        return class_indices(labels, names, "private labels"), names
+    table, names = label_table(private[1], classes)
+    if len(table) != len(samples):
+        raise InvalidInput(f"there are {len(table)} label sets for {len(samples)} private samples; give one per sample")
+    return table, names
+
+
+def _together(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def read_nodes_task(nodes: Nodes, given: GivenData, terms: Terms) -> tuple[Task, tuple[str, ...] | None]:
     """The task of a run over nodes, where no record is here, and the names of the columns."""
-    if classes is None:
+    if given.recognized.encoder is not None:
+        raise InvalidInput(
+            f"the public samples are {KINDS[given.recognized.kind]}: nodes take tables of numbers and arrays of "
+            "images. Encode the samples by a public rule, at every node alike, or run without nodes"
+        )
+    if terms.classes is None:
         raise InvalidInput("classes must be given: nobody here sees the labels to read them off")
     task = Task(
-        public=rows(public, "public"),
-        classes=class_names(classes),
-        epsilon=None if epsilon is None else positive(epsilon, "epsilon"),
-        delta=probability(delta, "delta"),
-        unit=unit or Unit(),
-        adjacency=_adjacency(adjacency),
-        trust=_trust(trust),
+        **terms.read(),
+        public=rows(given.public, "public"),
+        classes=class_names(terms.classes),
+        unit=terms.unit or Unit(),
         units=whole(nodes.records, "records"),
-        request=request,
-        multilabel=multilabel,
+        multilabel=terms.multilabel,
         nodes=nodes,
-        observer=observer,
     )
-    return task, column_names(public, "public samples")
+    return task, column_names(given.public, "public samples")
 
 
 def label_table(sets: Any, classes: Iterable[Any] | None = None) -> tuple[NDArray[np.bool_], NDArray[Any]]:  # noqa: ANN401
