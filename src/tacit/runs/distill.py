@@ -199,9 +199,7 @@ def _asked(job: Job, exchange: Exchange[Any, Any], kept: Checkpoint, observer: O
     return release
 
 
-def _claims(
-    job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers, classes_read: bool
-) -> dict[str, Any]:
+def _claims(job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers, classes_read: bool) -> dict[str, Any]:
     """What may be claimed for every account, by its receipts and by what it rests on."""
     exposures = job.exposures()
     if exposures:
