@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 from tacit.core.errors import InvalidInput
-from tacit.students.registry import FORMATS, STUDENTS, load_student, reader_of, save_student
+from tacit.students.registry import TENSOR_FORMATS, STUDENTS, load_student, reader_of, save_student
 from tacit.students.weighted import fit_hard, fit_soft, takes_weights
 from tacit.students.wrapped import Projected, for_images
 
@@ -154,6 +154,6 @@ def test_a_student_saved_before_its_steps_moved_is_read(step, tmp_path):
     assert np.array_equal(load_student(file).predict(X), student.predict(X))
 
 
-@pytest.mark.parametrize("kind", FORMATS.own)
+@pytest.mark.parametrize("kind", TENSOR_FORMATS.own)
 def test_every_kind_of_tensors_is_read_by_the_class_that_writes_it(kind):
     assert reader_of(kind).format == kind

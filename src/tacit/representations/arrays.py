@@ -24,7 +24,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.samples import ImageShape
 
 __all__ = [
-    "LARGEST_VALUE",
+    "LARGEST_PARAMETER",
     "NARROW",
     "REAL",
     "SMALLEST_SCALE",
@@ -44,7 +44,7 @@ REAL, NARROW = ("<f8",), ("<f4",)
 # Values of an image: more would make one image larger than a whole question may be.
 LARGEST_IMAGE = 2**22
 # Beyond this even halves of float32's range, differences overflow.
-LARGEST_VALUE = 1e30
+LARGEST_PARAMETER = 1e30
 # What divides is no smaller, so that no scale is infinite: 0 times infinity is no number, and would single out the
 # record that gives the 0.
 SMALLEST_SCALE = 1e-30
@@ -115,7 +115,7 @@ def read_range(fields: StrictReader) -> tuple[float, float]:
     >>> read_range(StrictReader({"dark": 0.0, "bright": 16.0}, "representation"))
     (0.0, 16.0)
     """
-    dark, bright = (fields.number(name, -LARGEST_VALUE, LARGEST_VALUE) for name in ("dark", "bright"))
+    dark, bright = (fields.number(name, -LARGEST_PARAMETER, LARGEST_PARAMETER) for name in ("dark", "bright"))
     if not bright - dark >= SMALLEST_SCALE:
         raise InvalidInput(f"the {fields.what}'s dark must be below its bright by at least {SMALLEST_SCALE:g}")
     return dark, bright
@@ -130,7 +130,7 @@ def read_finite_array(
     >>> read_finite_array(StrictReader({"mean": np.zeros(2)}, "representation"), "mean", shape=(None,)).tolist()
     [0.0, 0.0]
     """
-    found = fields.array(name, kinds, shape, -LARGEST_VALUE, LARGEST_VALUE)
+    found = fields.array(name, kinds, shape, -LARGEST_PARAMETER, LARGEST_PARAMETER)
     if not found.size:
         raise InvalidInput(f"the {fields.what}'s {name} must not be empty")
     return found

@@ -20,7 +20,7 @@ from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
-from tacit.representations.arrays import LARGEST_VALUE, blocks, parameters, read_range, read_shape, snapped
+from tacit.representations.arrays import LARGEST_PARAMETER, blocks, parameters, read_range, read_shape, snapped
 
 __all__ = ["Deskewed", "EvenWidth", "OrientedGradients"]
 
@@ -142,7 +142,7 @@ class EvenWidth:
         shape = read_shape(fields, channels=(1,))
         if shape[1] < 2:
             raise InvalidInput(f"the {fields.what}'s shape must have two columns")
-        return cls(shape, fields.number("spread", 0, LARGEST_VALUE))
+        return cls(shape, fields.number("spread", 0, LARGEST_PARAMETER))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """The stretched images as flat rows, values from 0 to 1."""

@@ -27,9 +27,9 @@ __all__ = [
     "representation_fields", "suggest_representation",
 ]  # fmt: skip
 
-GROUP = "tacit.representations"
+_GROUP = "tacit.representations"
 # What people can type: a class that is fitted to the public samples, or a function of them and the number of queries.
-REPRESENTATIONS = Registry("representation", GROUP, {
+REPRESENTATIONS = Registry("representation", _GROUP, {
     "identity": "tacit.representations.scaled:Identity",
     "standardised": "tacit.representations.scaled:Standardised",
     **{
@@ -41,7 +41,7 @@ REPRESENTATIONS = Registry("representation", GROUP, {
     },
 })  # fmt: skip
 # What can be sent to a holder, by its class's own name.
-CLASSES = Registry("representation", GROUP, {
+CLASSES = Registry("representation", _GROUP, {
     "identity": "tacit.representations.scaled:Identity",
     "directions": "tacit.representations.scaled:Directions",
     "standardised": "tacit.representations.scaled:Standardised",

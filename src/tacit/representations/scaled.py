@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
-from tacit.representations.arrays import LARGEST_VALUE, REAL, SMALLEST_SCALE, parameters, read_finite_array
+from tacit.representations.arrays import LARGEST_PARAMETER, REAL, SMALLEST_SCALE, parameters, read_finite_array
 
 __all__ = ["Directions", "Identity", "PrincipalComponents", "Standardised", "flat", "narrowed", "same_width"]
 
@@ -85,7 +85,7 @@ class Standardised:
     def read(cls, fields: StrictReader) -> Standardised:
         """Read finite means, and spreads that can divide."""
         mean = read_finite_array(fields, "mean", shape=(None,))
-        return cls(mean, fields.array("spread", REAL, mean.shape, SMALLEST_SCALE, LARGEST_VALUE))
+        return cls(mean, fields.array("spread", REAL, mean.shape, SMALLEST_SCALE, LARGEST_PARAMETER))
 
     def fitted_to(self, samples: NDArray[Any]) -> bool:
         """Whether these samples have the mean that it was fitted to."""

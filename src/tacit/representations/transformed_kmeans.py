@@ -19,7 +19,7 @@ from tacit.core.codec import StrictReader
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
-from tacit.representations.arrays import LARGEST_VALUE, blocks, parameters, read_range, read_shape
+from tacit.representations.arrays import LARGEST_PARAMETER, blocks, parameters, read_range, read_shape
 from tacit.representations.groups import axes, require_groups, shares
 
 __all__ = ["Changes", "TransformedShares"]
@@ -115,7 +115,7 @@ class TransformedShares:
         shape = read_shape(fields)
         dark, bright = read_range(fields)
         forms = fields.array("forms", ("|u1",), (None, None, math.prod(shape)), 0, _LEVELS)
-        softness = fields.number("softness", 1e-9, LARGEST_VALUE)
+        softness = fields.number("softness", 1e-9, LARGEST_PARAMETER)
         if not forms.size:
             raise InvalidInput(f"the {fields.what}'s forms must not be empty")
         return cls(shape, dark, bright, forms, softness)

@@ -28,7 +28,7 @@ from tacit.students.wrapped import without_names
 __all__ = ["STUDENTS", "load_student", "reader_of", "save_student", "trusted_types"]
 
 # By what the file says it holds.
-FORMATS = Registry("kind of saved student", "tacit.students", {
+TENSOR_FORMATS = Registry("kind of saved student", "tacit.students", {
     "tacit torch classifier 2": "tacit.students.torch_classifier:TorchClassifier [torch]",
     "tacit continued network 1": "tacit.students.torch_continued:ContinuedNetwork [torch]",
     "tacit contrastive encoder 1": "tacit.students.torch_simclr:ContrastiveEncoder [torch]",
@@ -87,8 +87,8 @@ def reader_of(kind: str, outside: bool = True) -> Any:  # noqa: ANN401
     >>> reader_of("tacit torch classifier 2").__name__, reader_of("another")
     ('TorchClassifier', None)
     """
-    if kind in FORMATS.own:
-        return FORMATS[kind]
+    if kind in TENSOR_FORMATS.own:
+        return TENSOR_FORMATS[kind]
     return next((each for each in _added() if getattr(each, "format", "") == kind), None) if outside else None
 
 

@@ -26,7 +26,7 @@ from tacit.mechanisms.forms import Numbers
 __all__ = ["RowSelection", "SealedTable", "count_rows", "count_table", "read_sealed_table", "table_bytes"]
 
 # Differences of two such counts, and any of them with noise, still fit in 64 bits.
-LARGEST = 2**61
+_LARGEST = 2**61
 NUMBER = np.dtype("<i8")
 
 
@@ -39,7 +39,7 @@ def count_table(table: NDArray[Any]) -> Integers:
     table = np.asarray(table)
     if table.dtype.kind not in "iu":
         raise InvalidInput(f"table must hold integers, got {table.dtype}")
-    if table.size and (table.max() > LARGEST or table.min() < -LARGEST):
+    if table.size and (table.max() > _LARGEST or table.min() < -_LARGEST):
         raise InvalidInput("table must hold integers in [-2^61, 2^61]")
     return table.astype(np.int64)
 

@@ -41,7 +41,7 @@ SPREADS = np.geomspace(1e-3, 1e4, 57)
 CAUTION = 3.0
 # Least squares have the same curvature everywhere, so less caution is due.
 SQUARES_CAUTION = 2.0
-STEPS = 500
+_STEPS = 500
 # The steepest that log-odds may follow least-squares scores, and how much offsets are held back.
 STEEPEST, RIDGE = 100.0, 1e-4
 _DEVIATIONS, SUREST = 2.0, 0.97
@@ -195,7 +195,7 @@ def read_logistic(found: Moments, public: Reals) -> LinearOdds:
         rest = likely.mean(axis=0) - found.shares
         return float(value + (held * weights**2).sum() / 2), np.concatenate([slope.ravel(), rest])
 
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
     weights = best[: components * classes].reshape(classes, components) * unit
     return LinearOdds(weights.T, best[components * classes :])
 

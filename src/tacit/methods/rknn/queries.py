@@ -37,7 +37,7 @@ __all__ = [
 
 # How much of a sample's belief comes from its neighbors, at each step of the walk.
 FROM_NEIGHBORS = 0.9
-STEPS = 100
+_STEPS = 100
 # How much of every guess is left open: a class that a student rules out can still be what the votes say.
 LEFT_OPEN = 1e-3
 FITTINGS = 20
@@ -70,7 +70,7 @@ def propagate(graph: Any, beliefs: Reals) -> Reals:  # noqa: ANN401
     walk = FROM_NEIGHBORS * (diags_array(inverse) @ graph @ diags_array(inverse))
     start = (1 - FROM_NEIGHBORS) * beliefs
     heard = start
-    for _ in range(STEPS):
+    for _ in range(_STEPS):
         heard = start + walk @ heard
     # Classes with many samples are heard from everywhere; what counts is how much more than usual.
     scaled = heard / np.maximum(heard.sum(axis=0), 1e-300) * np.maximum(beliefs.sum(axis=0), 1e-300)
