@@ -30,7 +30,7 @@ from flwr.serverapp import Grid, ServerApp
 
 import tacit
 from tacit.core.account import Ceiling
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.coordinator import RoundPolicy
 from tacit.federation.flower.client import SIMULATED_RULES, InProcessGrid, client_app, contexts, simulated_node
 from tacit.federation.flower.processes import QUIET

@@ -14,12 +14,10 @@ from tacit.core.spend import (
     Pure,
 )
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, RandomizedLabels, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
-from tacit.mechanisms.shuffle.shuffled import Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.fedmd.wire import PredictAsk, PredictionForm
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt.wire import LabelAsk

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
-from tacit.datasets.splits import Parts
+from tacit.datasets.published import Parts
 
 __all__ = ["SETS", "DevelopmentSet", "read_set"]
 
@@ -54,7 +54,7 @@ def _shuffled(count: int) -> NDArray[np.int64]:
 
 
 def _digits(_: Path) -> DevelopmentSet:
-    from tacit.datasets.splits import digits
+    from tacit.datasets.published import digits
 
     return _divided("digits", digits())
 

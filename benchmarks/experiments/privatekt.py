@@ -20,7 +20,7 @@ from experiments.measured import Memory
 from experiments.privatekt_data import DATA, Data, Setting
 from experiments.table import Row
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import Parts
+from tacit.datasets.published import Parts
 from tacit.datasets.table import class_indices
 from tacit.methods.privatekt.holder import models
 from tacit.methods.privatekt.options import PrivateKT

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.datasets.mnist import medmnist, mnist
-from tacit.datasets.published import medical_abstracts
-from tacit.datasets.splits import Parts, rows_of, split
+from tacit.datasets.published import Parts, medical_abstracts, rows_of, split
 from tacit.datasets.tables import row_marks
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.privatekt.options import Learning, Teaching

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Representation
-from tacit.datasets.splits import Parts
+from tacit.datasets.published import Parts
 from tacit.representations.chained import Chained, groups
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import spectral_map

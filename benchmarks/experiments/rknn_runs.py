@@ -21,7 +21,7 @@ from experiments.recipes import RECIPES, Published, Recipe, Rounds
 from experiments.table import Row
 from tacit.core.errors import InvalidInput, TacitWarning
 from tacit.core.protocols import Representation
-from tacit.datasets.splits import Parts
+from tacit.datasets.published import Parts
 from tacit.runs.baselines import accuracy
 from tacit.runs.distill import distill
 from tacit.students.registry import STUDENTS

@@ -101,7 +101,7 @@ RELEASE_MAKERS = {"core/release.py", "private/gate.py"}
 ORDINARY_RANDOMNESS = {
     "core/randomness.py",
     "private/partition.py",
-    "datasets/splits.py",
+    "datasets/published.py",
     "representations/groups.py",
     "representations/patches.py",
     "representations/transformed_kmeans.py",

@@ -11,7 +11,7 @@ from experiments.fedmd_figures import FIGURES
 from experiments.fedmd_theory import COMPUTED
 from experiments.measured import Memory
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 
 PARTS = digits()
 TOY = StandIn(

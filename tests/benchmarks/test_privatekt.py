@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 
 pytest.importorskip("torch")
 

@@ -16,7 +16,7 @@ from experiments.rknn import FIGURES
 from experiments.rknn_runs import Bench, Mapped, properties_of
 from experiments.table import Result, Row, shown, write_result
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits, rows_of, split, write_split
+from tacit.datasets.published import digits, rows_of, split, write_split
 from tacit.representations.scaled import Identity
 from tacit.students.weighted import logistic
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tacit.cli import main
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.runs.run import load
 

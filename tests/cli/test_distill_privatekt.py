@@ -13,7 +13,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.privatekt.coordinator import LabelCoordinator
 from tacit.runs.run import load

@@ -10,7 +10,7 @@ from tacit.core.errors import InvalidInput
 from tacit.datasets import color_images
 from tacit.datasets.color_images import cifar10, read_cifar10, read_svhn, svhn
 from tacit.datasets.mnist import mnist
-from tacit.datasets.splits import LETTERS, split
+from tacit.datasets.published import LETTERS, split
 
 RANDOM = np.random.default_rng(0)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.datasets.table import Table, class_indices, read_classes
 from tacit.datasets.tables import align, read_table
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.errors import TacitError
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.runs.run import load
 from tests.federation.deployment import SERVICES, Deployment, at_step
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 from tacit.cli.federation_watch import linked, progress_of, submitted, watched
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.flower.processes import node_command
 from tacit.federation.node.node import prepare_ledger
 from tacit.federation.processes import Processes, free_port

@@ -4,7 +4,7 @@ import dataclasses
 from fractions import Fraction
 
 from tacit.core.account import Ceiling
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.node.node import Node
 from tacit.federation.node.steps import Masking, NodeMemory

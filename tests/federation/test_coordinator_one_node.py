@@ -10,7 +10,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.errors import InvalidInput, TacitError, TacitWarning, TooFewParticipants
 from tacit.core.randomness import SeededRandomness
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.coordinator import FAILURE, RoundPolicy, implausible
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange

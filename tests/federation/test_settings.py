@@ -9,7 +9,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.node import open_node, prepare_ledger
 from tacit.federation.settings import read_node_file

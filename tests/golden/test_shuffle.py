@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
-from tacit.mechanisms.shuffle.noise_messages import cell_delta, least_noise_messages
+from tacit.mechanisms.shuffle.negative_binomial import cell_delta, least_noise_messages
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from tacit.mechanisms.choices import Door, wrapped
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.masked.distributed_laplace import MaskedShare
 from tacit.mechanisms.registry import registered
-from tacit.mechanisms.shuffle.shuffled import SealedMessages, Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import SealedMessages, Shuffled, SingleMessage
 from tacit.methods.class_sums import holder as sums
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd import holder as fedmd

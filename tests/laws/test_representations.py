@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.methods.encoding import encoded_chunks, encoder_digest
 from tacit.neighbors import nearest_queries
 from tacit.representations.chained import Chained

@@ -8,12 +8,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from tacit.core.errors import InvalidInput  # noqa: E402
-from tacit.datasets.splits import digits  # noqa: E402
+from tacit.datasets.published import digits  # noqa: E402
 from tacit.representations.student_features import StudentFeatures  # noqa: E402
 from tacit.students import torch_classifier  # noqa: E402
 from tacit.students.registry import load_student, save_student  # noqa: E402
-from tacit.students.torch_architectures import ARCHITECTURES  # noqa: E402
 from tacit.students.torch_classifier import TorchClassifier  # noqa: E402
+from tacit.students.torch_networks import ARCHITECTURES  # noqa: E402
 
 PARTS = digits()
 SMALL = PARTS.public_samples[:48].reshape(-1, 8, 8)

@@ -23,8 +23,7 @@ from tacit.mechanisms.exact import bernoulli_exp
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, RandomizedLabels
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape

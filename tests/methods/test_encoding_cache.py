@@ -167,7 +167,7 @@ def test_a_question_cannot_bring_a_cache_to_a_holder():
 
 def test_a_holder_that_names_no_cache_keeps_nothing(tmp_path, monkeypatch):
     """The whole pipeline on private records writes no encoding anywhere."""
-    from tacit.datasets.splits import digits
+    from tacit.datasets.published import digits
     from tacit.runs.distill import distill
 
     kept = []

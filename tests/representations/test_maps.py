@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.representations.arrays import blocks, exact_bits, snapped
 from tacit.representations.chained import Chained
 from tacit.representations.maps import Interpolated, neighbor_graph, spectral_map

@@ -6,7 +6,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.representations.registry import fit_representation, suggest_representation
 from tacit.representations.student_features import LinearStudent, StudentFeatures, StudentOdds
 

@@ -10,7 +10,7 @@ from sklearn.mixture import GaussianMixture
 
 import tacit
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.neighbors import nearest_queries
 from tacit.representations.chained import Chained
 from tacit.representations.groups import THINNEST, ClusteringHead, MixtureShares, axes, shares

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.representations.maps import umap_map
 
 

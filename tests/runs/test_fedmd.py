@@ -14,7 +14,7 @@ from experiments.fedmd_pooled import centralized
 from tacit.core.errors import InvalidInput, TacitWarning
 from tacit.core.guarantee import Guarantee, Unit
 from tacit.core.spend import Stability
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.fedmd.models import MODELS, Schedule
 from tacit.methods.fedmd.options import MIXED

@@ -10,7 +10,7 @@ import pytest
 from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.spend import Pure
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.ledger.memory import MemoryLedger
 from tacit.methods.rknn.plan import plan
 from tacit.representations.maps import spectral_map

@@ -11,7 +11,7 @@ import tacit
 from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import BudgetExceeded, InvalidInput, TacitWarning
 from tacit.core.guarantee import Unit
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.coordinator import Journal
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.sqlite import SqliteLedger

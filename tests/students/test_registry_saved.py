@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 from tacit.core.errors import InvalidInput
-from tacit.students.registry import TENSOR_FORMATS, STUDENTS, load_student, reader_of, save_student
+from tacit.students.registry import STUDENTS, TENSOR_FORMATS, load_student, reader_of, save_student
 from tacit.students.weighted import fit_hard, fit_soft, takes_weights
 from tacit.students.wrapped import Projected, for_images
 

@@ -6,11 +6,17 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
 
 from tacit.core.errors import InvalidInput  # noqa: E402
-from tacit.datasets.splits import digits  # noqa: E402
+from tacit.datasets.published import digits  # noqa: E402
 from tacit.students import torch_classifier  # noqa: E402
-from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, build_network  # noqa: E402
 from tacit.students.torch_classifier import TorchClassifier  # noqa: E402
-from tacit.students.torch_files import kind_of, read_tensors, write_tensors  # noqa: E402
+from tacit.students.torch_networks import (  # noqa: E402  # noqa: E402
+    ARCHITECTURES,
+    IMAGE_ARCHITECTURES,
+    build_network,
+    kind_of,
+    read_tensors,
+    write_tensors,
+)
 from tacit.students.weighted import fit_soft  # noqa: E402
 
 PARTS = digits()

@@ -4,7 +4,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from tacit.core.errors import InvalidInput  # noqa: E402
-from tacit.datasets.splits import digits  # noqa: E402
+from tacit.datasets.published import digits  # noqa: E402
 from tacit.representations.student_features import StudentFeatures  # noqa: E402
 from tacit.students import torch_simclr  # noqa: E402
 from tacit.students.torch_simclr import ContrastiveEncoder  # noqa: E402

@@ -41,7 +41,7 @@ from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, ex
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.bucket_labels import Concatenation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.mechanisms.local.vote_shape import AUDITED_SHAPE, DIAGONAL
 from tacit.mechanisms.registry import audits
 from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_CLIENTS, flooded, plan_noise_messages

@@ -22,15 +22,13 @@ from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.linear_hashing import LinearHashing
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, RandomizedLabels, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
-from tacit.mechanisms.shuffle.shuffled import Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.class_sums.wire import SumAsk, sum_sensitivity
 from tacit.methods.fedmd import wire as fedmd
 from tacit.methods.fedmd.wire import PredictionForm

@@ -34,7 +34,7 @@ def demo_command(
     console.print("[dim]the main job on the digits of scikit-learn; the first run after an installation is slow[/dim]")
     from dataclasses import replace
 
-    from tacit.datasets.splits import digits
+    from tacit.datasets.published import digits
     from tacit.methods.rknn.plan import plan
     from tacit.report.page import report_page
     from tacit.runs.baselines import accuracy, train_directly, train_without_noise

@@ -172,7 +172,7 @@ def _files(
     from urllib.parse import urlsplit
 
     from tacit.cli.federation_setup import new_coordinator, new_node, new_service
-    from tacit.datasets.splits import digits
+    from tacit.datasets.published import digits
     from tacit.federation.node.node import prepare_ledger
     from tacit.federation.settings import read_node_file
 
@@ -276,7 +276,7 @@ class _State:
 
 
 def _result(out: Path) -> None:
-    from tacit.datasets.splits import digits
+    from tacit.datasets.published import digits
     from tacit.runs.baselines import accuracy
     from tacit.runs.run import load
 

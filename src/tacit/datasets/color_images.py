@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput, why_unreadable
 from tacit.core.protocols import Integers
-from tacit.datasets.splits import Parts, rows_of, split
+from tacit.datasets.published import Parts, rows_of, split
 
 __all__ = ["Cifar100", "cifar10", "read_cifar10", "read_cifar100", "read_svhn", "svhn"]
 

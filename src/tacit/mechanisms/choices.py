@@ -25,15 +25,13 @@ from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.description import Statistic
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
-from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
+from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, RandomizedLabels, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
 from tacit.mechanisms.registry import OWN
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
-from tacit.mechanisms.shuffle.shuffled import SealedMessages, Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import SealedMessages, Shuffled, SingleMessage
 
 __all__ = [
     "LOCAL",

@@ -176,7 +176,7 @@ def groups(public: NDArray[Any], queries: int) -> Representation:
 def mixture(public: NDArray[Any], queries: int) -> Representation:
     """As many parts of a Gaussian mixture as queries, on a map that has a dimension for each.
 
-    >>> from tacit.datasets.splits import digits
+    >>> from tacit.datasets.published import digits
     >>> rows = digits().public_samples[:200]
     >>> mixture(rows, 10).encode(rows).shape
     (200, 10)

@@ -17,7 +17,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Representation
 from tacit.representations.arrays import REAL, read_finite_array
 from tacit.representations.maps import NeighborMap
-from tacit.students.registry import SAFETENSORS, load_student, save_student
+from tacit.students.registry import SAFETENSORS, load_student, save_student, tensor_head
 
 __all__ = ["FeatureStudent", "LinearStudent", "StudentFeatures", "StudentOdds", "require_travelling"]
 
@@ -259,7 +259,7 @@ def _is_small(content: bytes) -> bool:
     """Whether saved tensors say that they are those of a small network; nothing is built to find out."""
     try:
         head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        words = json.loads(head["__metadata__"]["words"])
+        words = tensor_head(head["__metadata__"])["words"]
         shape, classes = words["shape"], words["classes"]
         sizes = [math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__"]
         return (

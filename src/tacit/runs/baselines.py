@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.datasets.splits import Parts
+from tacit.datasets.published import Parts
 from tacit.datasets.table import class_indices
 from tacit.methods.rknn.plan import Plan
 from tacit.methods.rknn.queries import cluster, margins

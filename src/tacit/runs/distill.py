@@ -88,7 +88,7 @@ def distill(
     beside it. A ``seed`` makes the run a simulation. What gives reason to think again is a ``TacitWarning``, before
     anything is paid.
 
-    >>> from tacit.datasets.splits import digits
+    >>> from tacit.datasets.published import digits
     >>> parts = digits()
     >>> run = distill((parts.private_samples, parts.private_labels), parts.public_samples, 1.0, classes=range(10))
     >>> run.labels.shape, run.student.predict(parts.test_samples).shape

@@ -74,7 +74,7 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     After ``fit``: ``classes_``, ``labels_`` (of the public samples), ``guarantee_``, ``run_``, ``n_features_in_`` and,
     where the columns have names, ``feature_names_in_``.
 
-    >>> from tacit.datasets.splits import digits
+    >>> from tacit.datasets.published import digits
     >>> parts = digits()
     >>> model = PrivateDistiller(epsilon=1.0, classes=range(10))
     >>> model = model.fit(parts.private_samples, parts.private_labels, public=parts.public_samples)

@@ -160,7 +160,7 @@ def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any],
 
 def _from_network(student: Any) -> Any:  # noqa: ANN401
     try:
-        from tacit.students.torch_files import network_to_onnx
+        from tacit.students.torch_networks import network_to_onnx
 
         return network_to_onnx(student.network_, student.shape_)
     except ModuleNotFoundError as error:

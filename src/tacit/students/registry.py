@@ -14,6 +14,7 @@ class reads a file is looked up in the registry.
 from __future__ import annotations
 
 import io
+import json
 import re
 import zipfile
 from pathlib import Path
@@ -25,7 +26,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.registry import Registry
 from tacit.students.wrapped import without_names
 
-__all__ = ["STUDENTS", "load_student", "reader_of", "save_student", "trusted_types"]
+__all__ = ["STUDENTS", "TENSOR_ENTRY", "load_student", "reader_of", "save_student", "tensor_head", "trusted_types"]
 
 # By what the file says it holds.
 TENSOR_FORMATS = Registry("kind of saved student", "tacit.students", {
@@ -63,6 +64,9 @@ STUDENTS = Registry("student", "tacit.students", {
     "handwriting": "tacit.students.registry:handwriting_network",
     "photographs": "tacit.students.registry:photograph_network",
 })  # fmt: skip
+
+# The one entry of a tensor file's head.
+TENSOR_ENTRY = "tacit"
 
 
 def handwriting_network() -> Any:  # noqa: ANN401
@@ -159,6 +163,21 @@ def load_student(path: Path, outside: bool = True) -> Any:  # noqa: ANN401
             )
 
 
+def tensor_head(metadata: dict[str, str] | None) -> dict[str, Any]:
+    """A tensor file's format and words; files of the first stage have an entry for each.
+
+    >>> tensor_head({"tacit": '{"format": "f", "words": {}}'}) == tensor_head({"format": "f", "words": "{}"})
+    True
+    """
+    written = metadata or {}
+    if TENSOR_ENTRY in written:
+        head = json.loads(written[TENSOR_ENTRY])
+        if not isinstance(head, dict):
+            raise TypeError("its entry is not an object")
+        return head
+    return {**written, "words": json.loads(written["words"])} if "words" in written else dict(written)
+
+
 def _without_traces(payload: bytes) -> bytes:
     """The same archive without clock times and without the addresses that its parts had in this process's memory.
 
@@ -194,7 +213,7 @@ def _with_places(payload: bytes) -> bytes:
 
 def _load_tensors(path: Path, outside: bool) -> Any:  # noqa: ANN401
     try:
-        from tacit.students.torch_files import kind_of
+        from tacit.students.torch_networks import kind_of
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{path}: needs {error.name}: pip install 'tacit[torch]'") from None
     kind = kind_of(path)

@@ -17,8 +17,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import as_images, image_shape
-from tacit.students.torch_architectures import ARCHITECTURES, IMAGE_ARCHITECTURES, Network, build_network
-from tacit.students.torch_files import read_tensors, write_tensors
+from tacit.students.torch_networks import (
+    ARCHITECTURES,
+    IMAGE_ARCHITECTURES,
+    Network,
+    build_network,
+    read_tensors,
+    write_tensors,
+)
 from tacit.students.torch_training import TrainingData, TrainingSchedule, train
 
 __all__ = ["TorchClassifier"]

@@ -22,8 +22,7 @@ from torch.nn import functional
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Integers
 from tacit.core.samples import ImageShape, as_images, image_shape
-from tacit.students.torch_architectures import Network
-from tacit.students.torch_files import read_tensors, write_tensors
+from tacit.students.torch_networks import Network, read_tensors, write_tensors
 
 __all__ = ["CONTINUED", "ContinuedNetwork"]
 

@@ -22,9 +22,8 @@ from torch.nn import functional
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.core.samples import as_images, image_shape
-from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, build_network
 from tacit.students.torch_classifier import TorchClassifier
-from tacit.students.torch_files import read_tensors, write_tensors
+from tacit.students.torch_networks import IMAGE_ARCHITECTURES, build_network, read_tensors, write_tensors
 from tacit.students.torch_training import TrainingSchedule, augmented
 
 __all__ = ["ContrastiveEncoder"]

@@ -18,8 +18,7 @@ import torch
 from torch.nn import functional
 
 from tacit.core.errors import InvalidInput
-from tacit.students.torch_architectures import Network
-from tacit.students.torch_files import read_tensors, write_tensors
+from tacit.students.torch_networks import Network, read_tensors, write_tensors
 
 __all__ = ["AUGMENTATIONS", "Affine", "TrainingData", "TrainingSchedule", "augmented", "train"]
 

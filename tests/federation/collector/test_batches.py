@@ -25,8 +25,7 @@ from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
-from tacit.mechanisms.shuffle.shuffled import SealedMessages, from_pieces, to_pieces
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import SealedMessages, SingleMessage, from_pieces, to_pieces
 from tacit.methods.rknn.holder import VoteCrowd
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate

@@ -11,7 +11,7 @@ from flwr.app import ConfigRecord, Error, Message
 from tacit.core.account import Ceiling
 from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.coordinator import Journal, NodeHeads, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange, content_of, payload_of

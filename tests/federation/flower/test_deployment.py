@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.flower.link import LoopbackOnly
 from tacit.runs.run import load
 from tests.federation.deployment import Deployment, asked

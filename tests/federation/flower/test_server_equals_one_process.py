@@ -10,7 +10,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 from tacit.accounting.compose import total
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange

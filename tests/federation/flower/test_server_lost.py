@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.errors import TooFewParticipants
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.collector.client import Unreachable
 from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower import server

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.datasets.tables import read_table
 from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.collector.client import collect
 from tacit.federation.coordinator import Journal, NodeHeads, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts

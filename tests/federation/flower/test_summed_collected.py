@@ -10,7 +10,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
 from tacit.core.errors import TacitWarning, TooFewParticipants
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.collector.batches import open_shuffler
 from tacit.federation.collector.client import Address, Unreachable, read_status, submit
 from tacit.federation.collector.curator import Curator, open_curator

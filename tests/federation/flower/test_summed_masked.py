@@ -9,7 +9,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
 from tacit.core.errors import TooFewParticipants
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.coordinator import Journal, NodeHeads, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import payload_of

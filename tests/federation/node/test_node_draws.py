@@ -9,7 +9,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
 from tacit.core.guarantee import Adjacency
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.federation.collector.batches import plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.keys import SigningIdentity, public_key

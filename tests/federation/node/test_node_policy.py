@@ -22,7 +22,7 @@ from tacit.ledger.policy_file import KNOWN_PURPOSES, METHOD_NAMES, mechanism_nam
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
-from tacit.mechanisms.shuffle.shuffled import Shuffled
+from tacit.mechanisms.shuffle.single_message import Shuffled
 from tacit.methods.class_sums import plan as class_sums
 from tacit.methods.fedmd import coordinator as fedmd
 from tacit.methods.pate import coordinator as pate

@@ -43,8 +43,7 @@ from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
-from tacit.mechanisms.shuffle.shuffled import Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.representations.scaled import Identity as Unchanged
 from tacit.wire import ask_to_bytes

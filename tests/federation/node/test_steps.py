@@ -21,8 +21,7 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
-from tacit.mechanisms.shuffle.shuffled import Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.records import Private, Records
 from tacit.representations.scaled import Identity as Unchanged

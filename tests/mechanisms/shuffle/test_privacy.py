@@ -11,8 +11,12 @@ from scipy.signal import convolve2d
 
 from tacit.core.errors import InvalidInput
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
-from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
-from tacit.mechanisms.shuffle.noise_messages import cell_delta, least_noise_messages, significant_up
+from tacit.mechanisms.shuffle.negative_binomial import (
+    NegativeBinomial,
+    cell_delta,
+    least_noise_messages,
+    significant_up,
+)
 
 
 def client_law(mechanism, vote, size, flooded=True, noise=1.0):

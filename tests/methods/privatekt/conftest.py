@@ -6,7 +6,7 @@ import pytest
 from tacit.core.account import Ceiling
 from tacit.core.randomness import SeededRandomness
 from tacit.ledger.memory import MemoryLedger
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.holder import LabelCohort, LabelHolder
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.private.gate import Gate

@@ -15,7 +15,7 @@ from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import ANYTHING
 from tacit.core.spend import RandomizedResponse, Repeated
 from tacit.ledger.memory import MemoryLedger
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.holder import LabelCohort
 from tacit.private.records import Private, Records, require_usable
 

@@ -9,7 +9,7 @@ from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.core.release import refusal, restored, silence
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.coordinator import (
     LabelCoordinator,
     Lesson,

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Perceptron
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.methods.privatekt.coordinator import Lesson
 from tacit.methods.privatekt.holder import ClassifierLearner, ClassifierLocal, Learning, models
 from tacit.students.weighted import logistic

@@ -18,8 +18,7 @@ from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResp
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
-from tacit.mechanisms.shuffle.shuffled import Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.rknn.holder import VoteCrowd, VoteHolder, made_up_cells
 from tacit.methods.rknn.queries import cluster
 from tacit.methods.rknn.voting_rules import (

@@ -39,8 +39,7 @@ from tacit.federation.collector.submission_store import SubmissionOutcome, Submi
 from tacit.federation.keys import OVERHEAD, public_key, seal, unseal
 from tacit.mechanisms.central.counts import SealedTable, table_bytes
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
-from tacit.mechanisms.shuffle.shuffled import SealedMessages, from_pieces
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import SealedMessages, SingleMessage, from_pieces
 from tacit.methods.question import Question, TableQuestion, table_shape
 from tacit.wire import ANSWER_BYTES, ask_to_bytes, read_release
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import digits
+from tacit.datasets.published import digits
 from tacit.datasets.tables import read_table
 from tacit.federation.flower.processes import ARRAYS_VARIABLE
 from tacit.federation.flower.server import MESSAGE_TYPE, content_of, payload_of

@@ -72,7 +72,7 @@ def require_door(step: str, ask: Question, named: Collection[type] = ()) -> None
     """Refuse a question whose mechanism does not belong into this step; ``named`` are those that the policy adds.
 
     >>> import numpy as np
-    >>> from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+    >>> from tacit.mechanisms.local.randomized_response import RandomizedLabels
     >>> from tacit.methods.privatekt.wire import LabelAsk
     >>> require_door("masked", LabelAsk(np.zeros((5, 2)), None, RandomizedLabels(10, 5, 1), (), "labels", "r-1"))
     Traceback (most recent call last):

@@ -40,8 +40,8 @@ from tacit.federation.secure_aggregation.session import (
     write_input,
     write_openings,
 )
+from tacit.mechanisms.masked.distributed_gaussian import WIDTHS
 from tacit.mechanisms.masked.distributed_laplace import MaskedShare
-from tacit.mechanisms.masked.quorum import WIDTHS
 from tacit.wire import Price, receipt_to_bytes
 
 __all__ = ["ClientState", "announce", "masked_input", "share_secrets", "unmask"]

@@ -43,7 +43,7 @@ from tacit.federation.secure_aggregation.session import (
     write_question,
     write_roster,
 )
-from tacit.mechanisms.masked.quorum import WIDTHS
+from tacit.mechanisms.masked.distributed_gaussian import WIDTHS
 from tacit.wire import Price, read_receipt
 
 __all__ = ["SERVER_STEPS", "ServerState", "accept_message", "close", "receipts_of", "result"]

@@ -4,6 +4,8 @@ A sum of discrete Gaussians is not one, but so close to one that the difference 
 long as no share is small. Rounding small continuous shares instead would lose nearly all of the noise: of a hundred
 rounded shares of a total deviation of 1 a variance of .00006 is left. So shares are drawn as integers, and small ones
 are refused.
+
+What every noise in shares has in common is here, too: who must be in a sum, and in how many bits sums never wrap.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive, rounded_up
+from tacit.core.rational import Number, exact, positive, rounded_up
 from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import DiscreteGaussian
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
@@ -39,13 +41,81 @@ from tacit.mechanisms.description import (
     Reliance,
 )
 from tacit.mechanisms.forms import GAUSSIAN_REACH
-from tacit.mechanisms.masked.quorum import opened_sum, quorum_of, require_shares, sum_width
 
-__all__ = ["SMALLEST_SHARE", "DistributedGaussian", "closeness"]
+__all__ = [
+    "SMALLEST_SHARE",
+    "WIDTHS",
+    "DistributedGaussian",
+    "closeness",
+    "opened_sum",
+    "quorum_of",
+    "require_shares",
+    "sum_width",
+]
 
+WIDTHS = {16: np.uint16, 32: np.uint32, 64: np.uint64}
+_LARGEST_COUNT = 2**40
 # The deviation of a share below which sums of shares are no Gaussian any more.
 SMALLEST_SHARE = 2
 _TWO_THIRDS = Fraction(2, 3)
+
+
+def require_shares(holders: int, threshold: int, honest: int, most: int) -> None:
+    """Refuse a quorum that protects nobody, or counts that no mask is made for.
+
+    >>> require_shares(holders=9, threshold=6, honest=4, most=100)
+    """
+    if not 2 <= threshold <= holders:
+        raise InvalidInput(f"threshold must be between 2 and the {holders} holders, got {threshold}")
+    if not 1 <= honest <= threshold:
+        raise InvalidInput(f"honest must be between 1 and the threshold {threshold}, got {honest}")
+    if threshold + honest <= holders:
+        raise InvalidInput(
+            f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, a "
+            "server and its friends could learn both secrets of one holder by telling two stories"
+        )
+    if not 1 <= most <= _LARGEST_COUNT:
+        raise InvalidInput(f"most must be between 1 and 2^40, got {most}")
+
+
+def sum_width(largest: int, holders: int, most: int, bits: int | None = None) -> int:
+    """In how many bits sums that are nowhere beyond ``largest`` never wrap: the fewest, or those that are asked for.
+
+    >>> sum_width(10**6, holders=9, most=10**5), sum_width(10**6, holders=9, most=10**5, bits=64)
+    (32, 64)
+    """
+    needed = [width for width in WIDTHS if largest < 2 ** (width - 1)]
+    if not needed:
+        raise InvalidInput(f"{holders} holders with counts of up to {most} add up to more than 64 bits hold")
+    width = needed[0] if bits is None else int(bits)
+    if width not in needed:
+        raise InvalidInput(f"bits must be one of {', '.join(map(str, needed))} for sums that never wrap, got {bits}")
+    return width
+
+
+def quorum_of(holders: int, surviving: Number, honest: Number) -> tuple[int, int]:
+    """How many holders must be in a sum, and how many of those honest, where these fractions are.
+
+    >>> quorum_of(9, "2/3", "2/3")
+    (6, 4)
+    """
+    for name, value in (("surviving", surviving), ("honest", honest)):
+        if not 0 < exact(value, name) <= 1:
+            raise InvalidInput(f"{name} must be a fraction in (0, 1], got {value}")
+    if holders < 2:
+        raise InvalidInput(f"holders must be at least 2, got {holders}")
+    threshold = max(2, math.ceil(exact(surviving) * holders))
+    return threshold, math.ceil(exact(honest) * threshold)
+
+
+def opened_sum(total: NDArray[Any], bits: int) -> Integers:
+    """The sum that is meant by a sum modulo 2^bits.
+
+    >>> opened_sum(np.array([65535, 7], dtype=np.uint64), 16).tolist()
+    [-1, 7]
+    """
+    within = np.asarray(total).astype(WIDTHS[bits])
+    return within.view(np.dtype(f"i{bits // 8}")).astype(np.int64)
 
 
 def closeness(share: Fraction, shares: int) -> float:

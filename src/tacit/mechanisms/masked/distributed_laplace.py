@@ -23,8 +23,14 @@ from tacit.core.spend import Pure, Spend
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.description import CAPACITY, COUNT, EXACT, Described, NoiseLaw, Parameters, Reliance
-from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
-from tacit.mechanisms.masked.quorum import WIDTHS, opened_sum, quorum_of, require_shares, sum_width
+from tacit.mechanisms.masked.distributed_gaussian import (
+    WIDTHS,
+    DistributedGaussian,
+    opened_sum,
+    quorum_of,
+    require_shares,
+    sum_width,
+)
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 
 __all__ = ["DistributedLaplace", "MaskedShare"]

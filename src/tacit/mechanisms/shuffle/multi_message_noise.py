@@ -31,8 +31,7 @@ from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.description import CELLS, CLIENTS, EXACT, Checks, Described, Inner, Parameters, require_quorum
 from tacit.mechanisms.forms import REACH, Messages
 from tacit.mechanisms.messages import SignedCode
-from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
-from tacit.mechanisms.shuffle.noise_messages import cell_delta, least_noise_messages
+from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial, cell_delta, least_noise_messages
 
 __all__ = ["MultiMessageNoise", "flooded", "plan_noise_messages"]
 
@@ -69,7 +68,7 @@ class MultiMessageNoise(Described):
     NB(1) and more, and what is more is independent of the votes: sending it as well is post-processing.
 
     **Source.** B. Ghazi, R. Kumar, P. Manurangsi and R. Pagh, Private counting from anonymous messages, ICML 2020,
-    has the idea; the bound is derived in ``tacit.mechanisms.shuffle.noise_messages``.
+    has the idea; the bound is derived in ``tacit.mechanisms.shuffle.negative_binomial``.
 
     >>> mechanism = MultiMessageNoise(cells=400, ones=1, participants=60_000, epsilon_noise="1/4", epsilon_margin="1/2",
     ...     flood=NegativeBinomial("32.92", "0.4181"))

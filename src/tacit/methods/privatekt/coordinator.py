@@ -18,7 +18,7 @@ from tacit.core.protocols import Integers, Reals
 from tacit.core.randomness import SeededRandomness, permutations
 from tacit.core.release import Release, Silence, gather
 from tacit.core.spend import Spend
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.options import TARGETS, Teaching
 from tacit.methods.privatekt.wire import LabelAsk
 

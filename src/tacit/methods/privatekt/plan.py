@@ -12,7 +12,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit, decimal
 from tacit.core.rational import Number, probability, whole
 from tacit.core.spend import Repeated
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.options import PrivateKT
 
 __all__ = ["TransferPlan", "plan_transfer"]

@@ -32,7 +32,7 @@ from tacit.methods.privatekt.torch_models import (
     shapes_of,
     weights_to_bytes,
 )
-from tacit.students.torch_architectures import Network, build_network
+from tacit.students.torch_networks import Network, build_network
 
 __all__ = ["TRAINED", "NetworkLocal", "Prepared", "Stack", "Tensors"]
 
@@ -49,7 +49,7 @@ class Stack:
 
     ``trained`` is "all", or "dense": what comes after the convolutions.
 
-    >>> from tacit.students.torch_architectures import build_network
+    >>> from tacit.students.torch_networks import build_network
     >>> sorted(Stack(build_network("strided-convolutions", (1, 8, 8), 2), "dense").names)
     ['body.5.bias', 'body.5.weight', 'head.bias', 'head.weight']
     """

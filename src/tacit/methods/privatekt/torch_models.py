@@ -29,8 +29,8 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Reals
 from tacit.core.samples import as_images, image_shape
 from tacit.methods.privatekt.coordinator import Lesson
-from tacit.students.torch_architectures import IMAGE_ARCHITECTURES, Network, build_network
 from tacit.students.torch_classifier import TorchClassifier
+from tacit.students.torch_networks import IMAGE_ARCHITECTURES, Network, build_network
 
 __all__ = [
     "Architecture",

@@ -12,7 +12,7 @@ from tacit.core.codec import StrictReader, bytes_to_array
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.mechanisms.forms import AnswerForm
-from tacit.mechanisms.local.randomized_labels import RandomizedLabels
+from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods import question as asked
 
 __all__ = ["LabelAsk"]

@@ -17,8 +17,7 @@ from tacit.mechanisms.choices import RECORD_VOTES
 from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise, plan_noise_messages
-from tacit.mechanisms.shuffle.shuffled import Shuffled
-from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.rknn.posterior import Noise
 from tacit.methods.rknn.reading import CountReader, LabelReader, MessageReader, Reader
 

@@ -22,7 +22,7 @@ from tacit.core.sensitivity import ANYTHING
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, crowd_door, table_door
 from tacit.mechanisms.description import require_quorum
-from tacit.mechanisms.shuffle.shuffled import Shuffled
+from tacit.mechanisms.shuffle.single_message import Shuffled
 from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
 from tacit.methods.rknn.voting_rules import NEAREST, published_votes, similarities
 from tacit.methods.rknn.wire import VoteAsk, require_counted

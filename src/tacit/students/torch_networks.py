@@ -1,25 +1,48 @@
-"""Networks by name: each scales its input, makes features of it, and decides by a linear layer on the features.
+"""Networks by name and in files: tensors that are read without running code, and ONNX models.
 
-A name and the shapes are all it takes to build a network again, so saved weights need no code to be read.
+Each network scales its input, makes features of it, and decides by a linear layer on the features. A name and the
+shapes are all it takes to build one again, so saved weights need no code to be read. Tensors have a few words beside
+them and are written all or nothing. An ONNX model takes flat rows and gives probabilities.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import logging
 import math
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
 
 from tacit.core.errors import InvalidInput
+from tacit.students.registry import TENSOR_ENTRY, tensor_head
+
+__all__ = [
+    "ARCHITECTURES",
+    "IMAGE_ARCHITECTURES",
+    "Network",
+    "build_network",
+    "kind_of",
+    "network_to_onnx",
+    "read_tensors",
+    "write_tensors",
+]
+
+Shape = tuple[int, ...]  # (features,) or (channels, height, width)
+
 
 try:
     import torch
     from torch import nn
 except ImportError:
     raise InvalidInput("neural students need torch: pip install 'tacit[torch]'") from None
-
-__all__ = ["ARCHITECTURES", "IMAGE_ARCHITECTURES", "Network", "build_network"]
-
-Shape = tuple[int, ...]  # (features,) or (channels, height, width)
 
 
 class Network(nn.Module):  # type: ignore[misc]
@@ -207,3 +230,98 @@ def build_network(network: str | Callable[[Shape, int], nn.Module], shape: Shape
     if network not in ARCHITECTURES:
         raise InvalidInput(f"unknown network {network!r}: choose one of {', '.join(sorted(ARCHITECTURES))}")
     return ARCHITECTURES[network](shape, classes)
+
+
+def write_tensors(file: Path, kind: str, tensors: dict[str, torch.Tensor], words: dict[str, Any]) -> None:
+    """Write the tensors and the words; a file of that name is replaced only by a whole one.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "two.safetensors"
+    >>> write_tensors(file, "pair", {"ones": torch.ones(2)}, {"name": "two"})
+    >>> read_tensors(file, "pair", "pair")
+    ({'ones': tensor([1., 1.])}, {'name': 'two'})
+    """
+    from safetensors.torch import save_file
+
+    plain = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
+    partial = file.with_name(file.name + ".partial")
+    try:
+        # One entry: several are written in an order that differs from time to time, and equal runs must be equal files.
+        save_file(plain, partial, metadata={TENSOR_ENTRY: json.dumps({"format": kind, "words": words})})
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_tensors(file: Path, kind: str, what: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """What ``write_tensors`` wrote as that kind; nothing in the file is executed."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            head = tensor_head(opened.metadata())
+            if head.get("format") != kind:
+                raise InvalidInput(f"{file}: not a {what} of this kind ({head.get('format')!r})")
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        return tensors, head["words"]
+    except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise InvalidInput(f"{file}: not a {what} that can be read ({type(error).__name__}: {error})") from error
+
+
+def kind_of(file: Path) -> str:
+    """Which kind of tensors a file says it holds."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return str(tensor_head(opened.metadata()).get("format"))
+    except (SafetensorError, OSError, TypeError, json.JSONDecodeError) as error:
+        raise InvalidInput(f"{file}: not a student that can be read ({type(error).__name__}: {error})") from error
+
+
+class _FromRows(nn.Module):  # type: ignore[misc]
+    """The network behind flat rows, as a file or a table has them."""
+
+    def __init__(self, network: Network, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.network, self.shape = network, shape
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """One row of class probabilities per sample."""
+        samples = rows
+        if len(self.shape) == 3:
+            channels, height, width = self.shape
+            samples = rows.reshape(-1, height, width, channels).permute(0, 3, 1, 2)
+        return torch.softmax(self.network(samples.contiguous()), dim=1)
+
+
+def network_to_onnx(network: Network, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+    """The network as an ONNX model of ``X``, rows of float32, and ``probabilities``.
+
+    >>> from tacit.students.torch_networks import build_network
+    >>> model = network_to_onnx(build_network("linear", (3,), 2), (3,))
+    >>> [each.name for each in model.graph.input], [each.name for each in model.graph.output]
+    (['X'], ['probabilities'])
+    """
+    import onnx
+
+    features = int(torch.Size(shape).numel())
+    rows = torch.zeros(2, features)
+    written = io.BytesIO()
+    log = logging.getLogger("torch.onnx")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            # The exporter warns of its own parts.
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                _FromRows(network, shape).eval(), (rows,), input_names=["X"], output_names=["probabilities"],
+                dynamic_shapes={"rows": {0: torch.export.Dim("samples")}}, dynamo=True, verbose=False,
+            )  # fmt: skip
+        program.save(written)
+    finally:
+        log.setLevel(before)
+    return onnx.load_from_string(written.getvalue())
