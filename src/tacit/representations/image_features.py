@@ -183,7 +183,7 @@ def _spreads(ink: NDArray[np.float64]) -> NDArray[np.float64]:
 class OrientedGradients:
     """Gradients without sign in ``bins`` orientations, over overlapping square cells in blocks of two by two.
 
-    All sums are over whole numbers and exact (see ``grid``), so a sample's encoding is the same bits in any
+    All sums are over whole numbers and exact (see ``arrays``), so a sample's encoding is the same bits in any
     company. Color is turned to gray first.
 
     >>> images = np.zeros((1, 8, 8))

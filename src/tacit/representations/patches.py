@@ -45,7 +45,7 @@ class PatchDictionary:
     """How much of each typical patch every quarter of an image shows: 4 features a word.
 
     A patch counts for the words that are nearer to it than words are on average, by how much nearer. All sums are
-    exact (see ``grid``), so a sample's encoding is the same bits in any company. Images go through a few at a time.
+    exact (see ``arrays``), so a sample's encoding is the same bits in any company. Images go through a few at a time.
 
     >>> images = np.random.default_rng(0).integers(0, 256, size=(40, 12, 12))
     >>> PatchDictionary.fit(images, words=5, patch=4).encode(images).shape

@@ -65,7 +65,7 @@ class Changes:
 class TransformedShares:
     """Shares in each group by how little the best form of its centre differs; ``queries`` are this space's axes.
 
-    Images and forms are whole numbers and their products are exact (see ``grid``), so a sample's encoding is the
+    Images and forms are whole numbers and their products are exact (see ``arrays``), so a sample's encoding is the
     same bits in any company.
 
     >>> upright, flat, leaning = np.zeros((3, 9, 9))

@@ -59,7 +59,7 @@ class MultiMessageNoise(Described):
     is then its count plus discrete Laplace noise of scale 1/ε₁ (for τ = 1), because NB shares add up and W cancels.
 
     **Spend.** ``Approximate(2cε₁ + cε₃, cδ)`` for the multiset of all messages when one client's at most c ``ones``
-    are replaced by others, with δ of ``flooding.cell_delta``. It holds against whoever sees the
+    are replaced by others, with δ of ``cell_delta``. It holds against whoever sees the
     messages after the shuffler, as long as at least τn honest clients add their shares (τ is ``share``).
 
     **Proof.** The multiset is a function of the number of +1 and of −1 messages of each cell, and cells are
