@@ -52,7 +52,7 @@ def test_a_file_that_has_a_colon_in_its_name_is_itself(tmp_path):
     [
         ({"X": np.ones((3, 2)), "y": np.array(["a", None, "b"], dtype=object)}, r"'y' holds Python objects.*astype"),
         ({"X": np.ones((3, 2)), "y": np.array([0, np.nan, 1])}, r"row 1, array 'y': the value is missing"),
-        ({"X": np.ones((3, 2)), "y": np.eye(3)}, r"shape \(3, 3\) for 3 samples; it must have one value a sample"),
+        ({"X": np.ones((3, 2)), "y": np.eye(3)}, r"shape \(3, 3\) for 3 samples; it must have one value per sample"),
         ({"X": np.ones((3, 2)), "y": np.arange(3).astype("datetime64[D]")}, "must hold numbers or text"),
         ({"X": np.ones((3, 2)) * 1j, "y": np.arange(3)}, "'X' must hold numbers"),
         ({"X": np.full((3, 2), 1e300), "y": np.arange(3)}, r"row 0, column 'X\[0\]': too large"),

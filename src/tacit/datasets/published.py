@@ -46,7 +46,7 @@ __all__ = [
 PRIVATE, PUBLIC = 1000, 500
 SPLIT_SEED = 20260101
 LETTERS = {"private": "p", "public": "u", "test": "t"}
-_WIDTH = 100  # letters a line
+_WIDTH = 100  # letters per line
 FEMNIST_CLASSES = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 LABEL, TEXT = "condition_label", "medical_abstract"
 
@@ -110,7 +110,7 @@ def rows_of(letters: str, part: str) -> NDArray[np.int64]:
 
 
 def write_split(letters: str, file: Path) -> None:
-    """Publish a split, a hundred letters a line; a file that is there must say the same."""
+    """Publish a split, a hundred letters per line; a file that is there must say the same."""
     lines = [letters[start : start + _WIDTH] for start in range(0, len(letters), _WIDTH)]
     text = "\n".join(lines) + "\n"
     if file.exists():

@@ -163,10 +163,10 @@ def _check_array(path: Path, heads: _Heads, name: str | None) -> None:
 
 
 def _column(path: Path, name: str, values: NDArray[Any], length: int) -> NDArray[Any]:
-    """One value a sample: a flat array, or a single column as some data sets keep their labels."""
+    """One value per sample: a flat array, or a single column as some data sets keep their labels."""
     if values.shape not in ((length,), (length, 1)):
         raise InvalidInput(
-            f"{path}: array {name!r} has shape {values.shape} for {length} samples; it must have one value a sample"
+            f"{path}: array {name!r} has shape {values.shape} for {length} samples; it must have one value per sample"
         )
     column = values.reshape(length)
     if column.dtype.kind not in "fiubUS":

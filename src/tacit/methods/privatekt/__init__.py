@@ -1,1 +1,1 @@
-"""PrivateKT: holders answer a few questions a round with their local models, and the answers teach a global one."""
+"""PrivateKT: holders answer a few questions per round with their local models, and the answers teach a global one."""

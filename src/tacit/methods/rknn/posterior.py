@@ -112,7 +112,7 @@ class Mixture:
 def calibrated_posterior(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayLike | None = None) -> Reals:
     """The probability of each label of each query, (queries, classes), from the released counts alone.
 
-    ``prior`` is one probability a class, even unless given.
+    ``prior`` is one probability per class, even unless given.
 
     >>> counts = np.array([[95, 3, -6], [4, 88, 1], [-2, 10, 90], [5, -1, 2]])
     >>> calibrated_posterior(counts, Noise("laplace", 5)).round(2).tolist()

@@ -52,7 +52,7 @@ _SURE = 0.1
 def propagate(graph: Any, beliefs: Reals) -> Reals:  # noqa: ANN401
     """What the public samples believe of each class once they have listened to their neighbors, each row adding to 1.
 
-    ``graph`` is the symmetric matrix of how alike samples are, ``beliefs`` a row of class weights a sample; a row of
+    ``graph`` is the symmetric matrix of how alike samples are, ``beliefs`` a row of class weights per sample; a row of
     zeros believes nothing yet. Each step mixes a sample's own belief with its neighbors' (Zhou et al. 2003, local
     and global consistency).
 
