@@ -46,7 +46,7 @@ def test_a_round_far_away_reads_nothing_before_it_is_paid_for():
     """A million small files were looked for, whoever asked and whether or not it could be paid."""
     memory = CountedMemory()
     room = ConsensusStore(lambda: Refitted(logistic(), 2), PUBLIC, memory)
-    gate = Gate(MemoryLedger({"clinic": Ceiling(9)}), "clinic")
+    gate = Gate(MemoryLedger({"clinic": Ceiling(5)}), "clinic")
     asked(room, gate, 0)
     memory.reads = 0
     with pytest.raises(BudgetExceeded):
