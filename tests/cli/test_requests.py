@@ -1,5 +1,6 @@
 """What is paid for is never lost, never paid twice, and never mistaken for something else."""
 
+import hashlib
 import io
 import json
 import signal
@@ -14,11 +15,14 @@ from rich.console import Console
 
 import tacit
 from tacit.cli import main
+from tacit.cli.inputs import inputs_digest
 from tacit.cli.request import RunRequest
 from tacit.cli.screen import show_claim
 from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
+from tacit.datasets.tables import read_data
+from tacit.ledger.heads import state_folder
 from tacit.ledger.sqlite import SqliteLedger
 
 PARTS = tacit.digits()
@@ -152,6 +156,28 @@ def test_a_request_is_not_taken_up_for_other_records(place, monkeypatch, capsys)
     assert "differs in --account, --ledger" in capsys.readouterr().err
     assert Path("out.request").read_text() == kept
     assert run(*BASE, *PAID) == 0
+    assert payments() == 1
+
+
+def test_what_a_killed_run_leaves_confirms_no_guess_of_the_records(place, monkeypatch):
+    """It had SHA-256 of what the private file holds: whoever guessed a table could see that it was right."""
+    interrupted(monkeypatch)
+    kept = json.loads(Path("out.request").read_text())
+    guess = inputs_digest(read_data(Path("private.npz"), "y", None, labeled=True))
+    guesses = {guess, hashlib.sha256(guess.encode()).hexdigest()}
+    assert not any(each.startswith(kept["inputs"]["--private"]) for each in guesses)
+    (key,) = (state_folder() / "requests").glob(f"{kept['request']}.key")
+    assert key.stat().st_mode & 0o077 == 0
+    assert run(*BASE, *PAID) == 0
+    assert not key.exists()
+
+
+def test_a_request_of_another_machine_is_not_taken_up(place, monkeypatch, capsys):
+    interrupted(monkeypatch)
+    name = json.loads(Path("out.request").read_text())["request"]
+    (state_folder() / "requests" / f"{name}.key").unlink()
+    assert run(*BASE, *PAID) == 2
+    assert "another user or machine" in capsys.readouterr().err
     assert payments() == 1
 
 

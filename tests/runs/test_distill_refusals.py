@@ -147,3 +147,32 @@ def test_a_doubt_points_to_the_line_of_who_called():
         distill(epsilon=10, public=np.concatenate([PARTS.public_samples, PARTS.private_samples[:1]]))
     assert len(heard) > 1
     assert {each.filename for each in heard} == {__file__}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"data": "table"}, "data must be a tacit.Data, got str"),
+        ({"control": tacit.Observer()}, "control must be a tacit.RunControl, got Observer"),
+        ({"data": tacit.Data(), "persons": [1]}, "persons is given beside data: give it in tacit.Data alone"),
+        ({"data": tacit.Data(), "data_kind": "table"}, "data_kind is given beside data"),
+        ({"control": tacit.RunControl(), "request": "r"}, "request is given beside control"),
+        ({"categories": "ward"}, "categories must be a list of columns, got 'ward'"),
+        ({"kind": "table"}, "unknown option 'kind'"),
+    ],
+)
+def test_a_group_is_given_as_one_or_by_its_names(options, said):
+    with pytest.raises(InvalidInput, match=said):
+        distill(**options)
+
+
+def test_a_group_says_what_its_names_say():
+    persons, seen = np.arange(1000) // 2, []
+    observer = tacit.Observer(plan=seen.append)
+    flat = distill(method="rknn", persons=persons, data_kind="table", request="r", observer=observer)
+    data, control = tacit.Data(kind="table", persons=persons), tacit.RunControl(request="r", observer=observer)
+    grouped = distill(method="rknn", data=data, control=control)
+    assert len(seen) == 2
+    assert (flat.labels == grouped.labels).all()
+    assert flat.guarantee == grouped.guarantee
+    assert [each.request for each in flat.receipts] == [each.request for each in grouped.receipts] == ["r"]

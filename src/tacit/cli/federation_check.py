@@ -178,6 +178,7 @@ def _job(file: Path) -> Iterator[CheckFinding]:
 def _service(file: Path) -> Iterator[CheckFinding]:
     from tacit.federation.settings import read_service_config
     from tacit.ledger import opened
+    from tacit.ledger.policy import read_limits
 
     try:
         config = read_service_config(file)
@@ -191,6 +192,15 @@ def _service(file: Path) -> Iterator[CheckFinding]:
     if config.certificate is not None:
         yield from _certificate("certificate", config.certificate)
     ledger, account = config.ledger, config.account
+    rules = file.absolute().parent / "policy.toml"
+    if ledger is not None and rules.exists():
+
+        def limited() -> str:
+            return (
+                "limits what a question, a purpose or a day may cost" if read_limits(rules).any else "has no [limits]"
+            )
+
+        yield _tried("policy", limited)
     if ledger is not None and account is not None and ledger.exists():
 
         def balance() -> str:

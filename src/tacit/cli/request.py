@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
+import secrets
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,11 +18,11 @@ from rich.console import Console
 
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput, RequestConflict, TacitError
-from tacit.core.files import sync_folder, try_lock
+from tacit.core.files import sync_folder, try_lock, write_file
 
 __all__ = ["RunRequest", "requested", "require_place"]
 
-_FORMAT = 2
+_UNKEYED, _FORMAT = 2, 3
 
 
 def require_place(out: Path) -> None:
@@ -59,7 +61,8 @@ class RunRequest:
     """The name of a request, kept beside the run folder from before it is paid for until the run is written.
 
     A run that was interrupted finds it again and takes up the same request, so that nothing is paid twice. The
-    file also holds digests of all that decides the labels: an old request is never taken up for other records.
+    file also holds digests of all that decides the labels: an old request is never taken up for other records. Their
+    key is the request's own and lies in the user's state folder: the file alone confirms no guess of a record.
     It is locked while a run is at work on it, and it stays on this machine.
     """
 
@@ -67,7 +70,7 @@ class RunRequest:
         self.file = out.with_name(out.name + ".request")
         self.name = uuid.uuid4().hex
         self._ledger, self._account = ledger, account
-        self._inputs = {name: hashlib.sha256(value.encode()).hexdigest()[:32] for name, value in inputs.items()}
+        self._inputs = inputs
         self._lock: int | None = None
         self._before = 0
         self._take_up()
@@ -79,8 +82,10 @@ class RunRequest:
         with suppress(TacitError):
             self._before = len(self._requests())
         draft = self.file.with_name(f"{self.file.name}.{uuid.uuid4().hex[:8]}")
-        content = {"format": _FORMAT, "request": self.name, "durable": self._ledger is not None, "inputs": self._inputs}
+        durable = self._ledger is not None
         try:
+            inputs = self._digests(self._new_key()) if durable else {}
+            content = {"format": _FORMAT, "request": self.name, "durable": durable, "inputs": inputs}
             self.file.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -106,6 +111,8 @@ class RunRequest:
         if self._lock is not None:
             with suppress(FileNotFoundError):
                 self.file.unlink()
+            if self._ledger is not None:
+                _key_file(self.name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -181,7 +188,7 @@ class RunRequest:
                 self.file.unlink(missing_ok=True)
                 os.close(descriptor)
                 return
-            kept, given = content["inputs"], self._inputs
+            kept, given = content["inputs"], self._digests(self._key_of(content))
             if changed := sorted(name for name in {*kept, *given} if kept.get(name) != given.get(name)):
                 raise InvalidInput(
                     f"{self.file}: left by an unfinished run that differs in {', '.join(changed)}. Run that command "
@@ -194,10 +201,36 @@ class RunRequest:
         self.name, self._lock = content["request"], descriptor
         console.print(f"[bold]resuming[/bold]   request {self.name} of an interrupted run")
 
+    def _digests(self, key: bytes | None) -> dict[str, str]:
+        """What decides the labels, each in a digest under this key; requests of format 2 had none."""
+        made = (
+            (name, hashlib.sha256(value.encode()) if key is None else hmac.new(key, value.encode(), hashlib.sha256))
+            for name, value in self._inputs.items()
+        )
+        return {name: digest.hexdigest()[:32] for name, digest in made}
+
+    def _new_key(self) -> bytes:
+        """A key of this request alone, kept where nobody but its user looks."""
+        key, place = secrets.token_bytes(32), _key_file(self.name)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(place, key, private=True)
+        return key
+
+    def _key_of(self, content: Mapping[str, Any]) -> bytes | None:
+        if content["format"] == _UNKEYED:
+            return None
+        try:
+            return _key_file(content["request"]).read_bytes()
+        except OSError:
+            raise InvalidInput(
+                f"{self.file}: left by an unfinished run of another user or machine, whose key is not here. Run that "
+                "command again there, or choose another --out; removing the file gives up what that run paid for"
+            ) from None
+
     def _read(self, descriptor: int) -> dict[str, Any]:
         try:
             content = json.loads(os.read(descriptor, 1 << 20))
-            whole = content["format"] == _FORMAT and isinstance(content["durable"], bool)
+            whole = content["format"] in (_UNKEYED, _FORMAT) and isinstance(content["durable"], bool)
             if whole and content["request"].isalnum() and isinstance(content["inputs"], dict):
                 return dict(content)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -209,6 +242,12 @@ class RunRequest:
 
     def _busy(self) -> InvalidInput:
         return InvalidInput(f"{self.file}: another run with this --out is at work; choose another --out")
+
+
+def _key_file(request: str) -> Path:
+    from tacit.ledger.heads import state_folder
+
+    return state_folder() / "requests" / f"{request}.key"
 
 
 @contextmanager

@@ -96,6 +96,33 @@ def parse_rules(text: str) -> Rules:
     )
 
 
+def parse_limits(text: str) -> PolicyLimits:
+    """The limits of a policy for whoever answers for others, as a curator does; without a section, none.
+
+    A limit per purpose needs the purposes that the policy allows: who asks could call each question another.
+
+    >>> from tacit.ledger.policy_file import POLICY_EXAMPLE
+    >>> parse_limits(POLICY_EXAMPLE + "[limits.day]\\nepsilon = 2").day.epsilon
+    Fraction(2, 1)
+    >>> parse_limits(POLICY_EXAMPLE + "[limits.purpose]\\nepsilon = 2")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: limits.purpose needs the purposes that the section [allow] names
+    """
+    policy = parsed(text)
+    if policy.limits is None:
+        return NO_LIMITS
+    found = policy.limits.limits(() if policy.allow is None else tuple(policy.allow.purposes))
+    if found.purpose is not None and not found.purposes:
+        raise InvalidInput("limits.purpose needs the purposes that the section [allow] names")
+    return found
+
+
+def read_limits(path: str | Path) -> PolicyLimits:
+    """The limits of the policy in a TOML file."""
+    return _read(path, parse_limits)
+
+
 def read_policy(path: str | Path) -> dict[str, Ceiling]:
     """The ceilings in a TOML file."""
     return _read(path, parse_policy)

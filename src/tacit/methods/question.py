@@ -7,14 +7,15 @@ must not cost a holder more time or memory than an honest one.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
-from tacit.core.codec import StrictReader
+from tacit.core.codec import StrictReader, encode
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Mechanism
+from tacit.core.protocols import Mechanism, Representation
 from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.mechanisms.registry import described, mechanism_fields, read_mechanism
@@ -40,6 +41,7 @@ __all__ = [
     "read_request",
     "read_rows",
     "read_samples",
+    "representation_digest",
     "representation_fields",
     "request_fields",
     "require_small_table",
@@ -169,6 +171,22 @@ def is_signed(sent: Notice) -> bool:
     True
     """
     return bool(getattr(sent, "signed", False))
+
+
+def representation_digest(representation: Representation) -> str:
+    """A name for a representation with all its parameters: the same question in another space is another question.
+
+    One that cannot travel never leaves this process; it is named by its class, and ``space`` by what it does.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> representation_digest(Identity(4)) == representation_digest(Identity(5))
+    False
+    """
+    try:
+        content = encode(representation_fields(representation))
+    except InvalidInput:
+        content = type(representation).__qualname__.encode()
+    return hashlib.sha256(content).hexdigest()
 
 
 def request_fields(question: Question) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What a coordinator sees of a curator depends on the question, on who handed in and on what was released."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tacit.federation.collector.curator import Curator, open_curator
 from tacit.federation.collector.messages import SignedMessage, Submission, SubmissionRefusal
 from tacit.federation.collector.submission_store import COORDINATOR
 from tacit.federation.keys import SigningIdentity, public_key, seal
+from tacit.ledger.account import Bound, PolicyLimits
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.counts import read_sealed_table
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
@@ -193,3 +195,41 @@ def test_the_gate_is_told_the_sensitivity_of_the_question(monkeypatch):
     monkeypatch.setattr(Gate, "release", spying)
     seen(batch_of(10), [[[1, 0], [0, 1]]] * 2)
     assert told[0].l1 == 2
+
+
+def test_a_curator_keeps_the_limits_of_its_policy():
+    """A node had limits per question, purpose and day, and a curator's whole budget could go at once."""
+    batch = batch_of(10)
+    counts = [[[1, 0], [0, 1]]] * 2
+    for limits, kind in (
+        (PolicyLimits(question=Bound(Fraction(1, 20))), "LimitExceeded"),
+        (PolicyLimits(questions=1, purposes=("labels",)), "InvalidInput"),
+    ):
+        assert seen(batch, counts, limits=limits) == (kind, 0)
+    assert seen(batch, counts, limits=PolicyLimits(questions=1, purposes=("votes",)))[1] == 1
+
+
+def test_the_second_batch_of_a_day_is_refused_in_a_closed_word(tmp_path, caplog):
+    limits = PolicyLimits(questions=1)
+    coordinator, ada, bob = (SigningIdentity.new() for _ in range(3))
+    ledger = MemoryLedger({"curator": Ceiling(1)})
+    made = Curator(SECRET, ledger, "curator", SeededRandomness(7), limits=limits)
+    store = open_curator(tmp_path / "curator.db", coordinator.public, {"ada": ada.public, "bob": bob.public}, made)
+    said = []
+    for place in range(2):
+        ask = replace(ASK, request=f"r-{place}")
+        batch = plan_tables(ask, "run", place, ("ada", "bob"), KEY, minimum=2, largest=10)
+
+        def send(kind, name, identity, body, batch=batch):
+            message = SignedMessage.signed(identity, kind, batch.run, batch.round, batch.digest, name, body)
+            return store.handle(message.to_bytes())
+
+        send("open", COORDINATOR, coordinator, batch.to_bytes())
+        for name, identity in (("ada", ada), ("bob", bob)):
+            send("submit", name, identity, sealed(batch, [[1, 0], [0, 1]]).to_bytes())
+        said.append(send("collect", COORDINATOR, coordinator, b""))
+    assert SubmissionRefusal.SPENT.encode() in said[1]
+    assert SubmissionRefusal.SPENT.encode() not in said[0]
+    assert ledger.balance("curator").payments == 1
+    assert "1 question a day" in caplog.text
+    store.close()

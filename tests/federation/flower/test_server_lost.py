@@ -173,7 +173,7 @@ def test_a_collector_that_stays_away_ends_the_run_in_words(hall, monkeypatch):  
         raise Unreachable("https://mix.example.org:9300 does not answer")
 
     monkeypatch.setattr("tacit.federation.flower.summed._PAUSE", 0.5)
-    monkeypatch.setattr("tests.federation.flower.test_collected.Collector", lambda *each: collector(*each, away))
+    monkeypatch.setattr("tests.federation.flower.test_summed_collected.Collector", lambda *each: collector(*each, away))
     with pytest.raises(Unreachable, match=r"called for 5 seconds.*again when it is back, and nobody pays twice"):
         hall.run("central")
 

@@ -197,6 +197,24 @@ def test_whoever_asks_cannot_fill_the_disk(tmp_path):
     assert all(each.stat().st_mode & 0o077 == 0 for each in (tmp_path / "approvals").iterdir())
 
 
+def test_junk_does_not_keep_another_job_from_being_seen(tmp_path):
+    """A hundred jobs of made-up names waited, and the next one was refused and not noted down."""
+    approvals = Approvals(tmp_path / "approvals")
+    first = ApprovalRequest("study", "rknn", "m", "labels", Pure(1))
+    approvals.allows(first)
+    approvals.decide(approvals.jobs()[0].id, APPROVED)
+    honest = ApprovalRequest("study", "rknn", "m", "votes", Pure(1))
+    approvals.allows(honest)
+    for number in range(MOST_PENDING + 20):
+        approvals.allows(ApprovalRequest(f"junk {number}", "rknn", "m", f"labels, round {number} of 500", Pure(1)))
+    late = ApprovalRequest("second study", "rknn", "m", "labels", Pure(1))
+    assert not approvals.allows(late)
+    known = {each.id for each in approvals.jobs()}
+    assert {first.id, honest.id, late.id} <= known
+    assert len(known) == MOST_PENDING + 1
+    assert approvals.allows(first)
+
+
 def test_a_decision_stands_and_files_are_checked(tmp_path):
     approvals = Approvals(tmp_path)
     job = ApprovalRequest("run", "rknn", "m", "p", DiscreteGaussian(20, 2, True))

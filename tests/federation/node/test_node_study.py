@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.core.account import Ceiling
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.federation.node.steps import FolderMemory, NodeMemory
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
@@ -30,6 +30,28 @@ def asked(room, gate, number):
     ask = PredictAsk(number, ROWS, form, noise, array_digest(PUBLIC), feedback, "labels", f"run round {number}")
     records = Private(Records(np.array([[0.0], [3.0]]), np.array([0, 1])))
     return room.answer(ask, RandomizedParty(records, gate, room.study()).answer)
+
+
+class CountedMemory(NodeMemory):
+    """Counts how often something is read."""
+
+    reads = 0
+
+    def read(self, name):
+        self.reads += 1
+        return super().read(name)
+
+
+def test_a_round_far_away_reads_nothing_before_it_is_paid_for():
+    """A million small files were looked for, whoever asked and whether or not it could be paid."""
+    memory = CountedMemory()
+    room = ConsensusStore(lambda: Refitted(logistic(), 2), PUBLIC, memory)
+    gate = Gate(MemoryLedger({"clinic": Ceiling(5)}), "clinic")
+    asked(room, gate, 0)
+    memory.reads = 0
+    with pytest.raises(BudgetExceeded):
+        asked(room, gate, 9_999)
+    assert memory.reads <= 3
 
 
 @pytest.mark.parametrize("folder", [False, True])

@@ -23,6 +23,8 @@ from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, unseal
 from tacit.federation.node.refusals import require_door
+from tacit.ledger.account import PolicyLimits, covered
+from tacit.ledger.policy import NO_LIMITS
 from tacit.mechanisms.central.counts import read_sealed_table, table_bytes
 from tacit.methods.question import MOST_RECORDS, TableQuestion, is_signed, table_shape
 from tacit.private.gate import Gate
@@ -38,6 +40,7 @@ class Curator:
     """What turns a batch of sealed tables into one release, paid for by the curator's account.
 
     ``records`` is the most that one node may have, by the curator's own operator: it limits what a table may count.
+    ``limits`` are those of the operator's policy; where they name purposes, no other is released for.
     """
 
     def __init__(
@@ -47,11 +50,13 @@ class Curator:
         account: str,
         randomness: Randomness | None = None,
         records: int = MOST_RECORDS,
+        limits: PolicyLimits = NO_LIMITS,
     ) -> None:
         if records < 1:
             raise InvalidInput(f"records must be at least 1, got {records}")
         self._secret = secret
-        self._gate = Gate(ledger, account, randomness)
+        self._gate = Gate(ledger, account, randomness, limits if limits.any else None)
+        self._purposes = limits.purposes if limits.any else ()
         self._records = records
 
     @property
@@ -78,6 +83,8 @@ class Curator:
                 f"the batch is for nodes with up to {batch.largest} records; this curator adds up tables of nodes with "
                 f"up to {self._records}. Its operator can change node_records"
             )
+        if self._purposes and not any(covered(ask.purpose, each) for each in self._purposes):
+            raise InvalidInput(f"the purpose {ask.purpose[:80]!r} is not among those that the curator's policy names")
         require_door("curate", ask)
         ask.sensitivity(self._gate.unit, self._gate.adjacency)
         return ask

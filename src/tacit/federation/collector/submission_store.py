@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tacit.core.codec import bytes_to_array, encode
-from tacit.core.errors import BudgetExceeded, InvalidInput, TacitError, TooFewParticipants
+from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded, TacitError, TooFewParticipants
 from tacit.federation.collector.messages import (
     LARGEST_BATCH,
     SLACK,
@@ -239,7 +239,8 @@ class SubmissionStore:
             outcome = self._make(batch, [Submission.read(content, batch) for _, content in rows])
         except TooFewParticipants:
             raise SubmissionRefused(SubmissionRefusal.WAITING) from None
-        except BudgetExceeded:
+        except (BudgetExceeded, LimitExceeded) as error:
+            _log.warning("a batch is not paid for: %s", error)
             raise SubmissionRefused(SubmissionRefusal.SPENT) from None
         except TacitError as error:
             _log.warning("a batch cannot be completed: %s", error)

@@ -20,6 +20,7 @@ import hashlib
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -163,7 +164,7 @@ def _cut(words: str) -> str:
 
 
 PENDING, APPROVED, DECLINED = "pending", "approved", "declined"
-# Whoever asks could fill the disk; what comes when this many wait is refused and not noted down.
+# Whoever asks could fill the disk: when this many wait, one of them makes room for the next.
 MOST_PENDING = 100
 _DIGITS = 16
 
@@ -233,15 +234,25 @@ class Approvals:
         if any(each.state == APPROVED and each.covers(job) for each in known):
             return True
         if all(each.id != job.id for each in known):
-            if sum(each.state == PENDING for each in known) >= MOST_PENDING:
-                _log.warning("%d jobs wait for approval; one more is refused and not noted down", MOST_PENDING)
-                return False
+            if len(waiting := [each for each in known if each.state == PENDING]) >= MOST_PENDING:
+                self._forget(waiting)
             self._write(replace(job, state=PENDING, at=datetime.now(UTC).isoformat(timespec="seconds")))
             _log.warning(
                 "job %s waits for approval: %s for %r through %s, %s for one answer. "
                 "Decide with `tacit federation approve`", job.id, job.method, job.purpose, job.mechanism, job.price,
             )  # fmt: skip
         return False
+
+    def _forget(self, waiting: list[ApprovalRequest]) -> None:
+        """Remove the oldest job of the purpose with the most: many of one purpose keep no other from being seen.
+
+        Nothing was decided about it. If it is asked for again it is noted again.
+        """
+        purposes = Counter(each.purpose.partition(",")[0] for each in waiting)
+        most, _ = purposes.most_common(1)[0]
+        oldest = next(each for each in waiting if each.purpose.partition(",")[0] == most)
+        (self.folder / f"{oldest.id}.json").unlink(missing_ok=True)
+        _log.warning("%d jobs wait for approval: job %s is forgotten for a newer one", MOST_PENDING, oldest.id)
 
     def jobs(self) -> list[ApprovalRequest]:
         """All jobs that were asked for, the oldest first."""

@@ -165,12 +165,10 @@ class SumAsk:
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question.
-
-        ``space`` is a digest of the public samples as they are encoded, so it stands for the representation.
-        """
+        """A digest of what is asked, so that a retried request cannot stand for another question."""
         named = (self.components, self.scale, self.radius, self.norm, self.count, self.class_names, self.space)
-        return hashlib.sha256(repr(named).encode()).hexdigest()
+        encoder = asked.representation_digest(self.representation)
+        return hashlib.sha256(repr((*named, encoder)).encode()).hexdigest()
 
     @property
     def classes(self) -> int:

@@ -175,7 +175,9 @@ class ConsensusStore:
 
     def answer(self, ask: PredictAsk, party: Callable[[PredictAsk, Sequence[Feedback]], Release[Any]]) -> Release[Any]:
         """The party's answer, after it has learned again what was agreed on before."""
-        found = [self.memory.read(_name(ask.request, number)) for number in range(ask.round - 1)]
+        # Only of rounds up to the last that was paid for can there be anything: who asks names any round.
+        most = min(ask.round - 1, self._answered(ask.request) + 1)
+        found = [self.memory.read(_name(ask.request, number)) for number in range(most)]
         release = party(ask, [_read(kept) for kept in found if kept is not None])
         # Kept once it is paid for: nobody fills this node's disk for nothing.
         self.keep(ask.request, ask.feedback)

@@ -40,6 +40,8 @@ LARGEST_LOGIT = 1e6
 
 
 PREDICTION_KINDS = ("argmax", "softmax", "logits")
+# A node learns again what every round before came to, so nobody may name a round far away.
+MOST_ROUNDS = 10_000
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
@@ -178,7 +180,7 @@ class Feedback:
         """The feedback that such values stand for, checked."""
         rows, most = asked.read_rows(fields), asked.LARGEST_VALUE
         targets = fields.array("targets", asked.NARROW, (len(rows), None), -most, most)
-        return cls(fields.integer("round", 0, asked.MOST_QUERIES), rows, targets, fields.flag("logits"))
+        return cls(fields.integer("round", 0, MOST_ROUNDS), rows, targets, fields.flag("logits"))
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,7 @@ class PredictAsk:
         rows = asked.read_rows(fields)
         asked.require_small_table(fields, len(rows), form.classes)
         return cls(
-            round=fields.integer("round", 0, asked.MOST_QUERIES),
+            round=fields.integer("round", 0, MOST_ROUNDS),
             rows=rows,
             form=form,
             mechanism=None if fields.missing("mechanism") else asked.read_mechanism(fields.nested("mechanism")),
@@ -298,7 +300,9 @@ class PartyVoteAsk:
     @property
     def question(self) -> str:
         """A digest of what is asked."""
-        return hashlib.sha256(repr((self.classes, self.public, array_digest(self.queries))).encode()).hexdigest()
+        encoder = asked.representation_digest(self.representation)
+        named = (self.classes, self.public, array_digest(self.queries), encoder)
+        return hashlib.sha256(repr(named).encode()).hexdigest()
 
     @property
     def table_shape(self) -> tuple[int, int]:

@@ -105,8 +105,9 @@ class VoteAsk:
     def question(self) -> str:
         """A digest of what is asked, so that a retried request cannot stand for another question."""
         raised = self.query_offsets is not None
+        encoder = asked.representation_digest(self.representation)
         named = (self.queries.shape, self.neighbors, self.class_names, self.space, raised, self.labels)
-        content = hashlib.sha256(repr((*named, self.voting_rule)).encode() + self.queries.tobytes())
+        content = hashlib.sha256(repr((*named, self.voting_rule, encoder)).encode() + self.queries.tobytes())
         if self.query_offsets is not None:
             content.update(self.query_offsets.tobytes())
         return content.hexdigest()
