@@ -92,7 +92,7 @@ def require_finite(table: Table) -> Table:
 
 
 def read_classes(text: str) -> list[str]:
-    """Classes as typed, ``a,b,c``, or from a file: ``.txt`` with one a line, ``.json`` with a list of them.
+    """Classes as typed, ``a,b,c``, or from a file: ``.txt`` with one per line, ``.json`` with a list of them.
 
     A JSON file may also be a schema: an object with the list under ``"classes"``.
 
