@@ -60,9 +60,9 @@ fix: $(STAMP)
 bench: $(STAMP)  ## the long measurements, one script each
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-docs: $(STAMP)
-	$(BIN)/mkdocs build --strict --quiet
-	@echo "open site/index.html"
+docs: $(STAMP)  ## the site, every warning an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html; its search needs a server: .venv/bin/mkdocs serve"
 
 lock: $(STAMP)  ## dev.lock anew, from pyproject.toml and constraints.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev -c constraints.txt --python-version 3.11 --generate-hashes \

@@ -116,7 +116,7 @@ def positive_and_normal(counts: np.ndarray, clients: int) -> np.ndarray:
 
 
 def error(found: np.ndarray, true: np.ndarray) -> str:
-    """Squared error a cell and a message."""
+    """Squared error per cell and message."""
     return f"{((found - true) ** 2).mean() / true.sum():.3f}"
 
 
@@ -159,7 +159,7 @@ def decode_table(full: bool) -> bool:
     fast = np.min([clocks(lambda: linear.decode(numbers)) for _ in range(5)], axis=0)
 
     print(f"\nDecode: {CLIENTS:,} messages over {CELLS:,} cells, epsilon = {EPSILON}")
-    print(f"theory: squared error a cell and a message {mechanism.mean_squared_error:.3f}\n")
+    print(f"theory: squared error per cell and message {mechanism.mean_squared_error:.3f}\n")
     print("| decoder | wall s | times | processor s | times | error | error, clipped and normalized |")
     print("|---|---|---|---|---|---|---|")
     print(decode_row(f"Tacit, compiled, {len(os.sched_getaffinity(0))} threads", ours, ours, estimates, true))

@@ -1,8 +1,8 @@
 """How a federation of one-record holders scales: time, memory and bytes per holder.
 
 Every holder is a node with a policy and a ledger of its own, asked over Flower's messages: in one process, or by
-Flower's simulation engine with its workers in processes of Ray. Bytes are those of letters and replies. What a message
-says at least is the logarithm of how many different ones there are.
+Flower's simulation engine with its workers in processes of Ray. Bytes are those of requests and responses. What a
+message says at least is the logarithm of how many different ones there are.
 
 Run: python benchmarks/federation.py [holders ...]
      python benchmarks/federation.py --ray [holders ...]

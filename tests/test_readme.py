@@ -1,12 +1,11 @@
 """What the README shows works as shown."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 
+import tacit
 from tacit.cli.method_options import renamed_flags
 from tacit.core.account import Ceiling
 from tacit.core.randomness import SeededRandomness
@@ -15,22 +14,30 @@ from tacit.ledger import open_ledger
 from tacit.methods.registry import METHODS
 from tacit.private.gate import Gate
 from tacit.private.records import Private
+from tests.docs.pages import run_page
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_library_example_runs(tmp_path):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    shown = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
-    ).stdout
-    assert "Differential privacy: epsilon = 1, delta = 0 (pure)." in shown
+def test_a_new_user_walks_it_from_top_to_bottom(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TACIT_STATE", str(tmp_path / "state"))
+    run_page("README.md", tmp_path)
+    shown = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    assert "dry run nothing was spent, and nothing was written" in shown
+    assert 'Protects: one person (column "patient", at most 3 records each)' in shown
+    assert "Differential privacy: epsilon = 1, delta = 0 (pure)." in shown  # the library's own run
     assert "Pure(epsilon=Fraction(1, 1))" in shown
-    assert (tmp_path / "first-run" / "run.json").is_file()
+    assert (tmp_path / "digits-run" / "run.json").is_file()
+    assert "The privacy statement" in (tmp_path / "first-run" / "report.html").read_text()
+    assert (tmp_path / "labels.csv").read_text().startswith("row,label,probability of ill")
+    assert "Differential privacy" in (tmp_path / "model" / "MODEL_CARD.md").read_text()
+    left = tacit.open_ledger(tmp_path / "site.ledger").balance("research")
+    assert 0.5 < float(left.remaining_shown) < 1.5  # of 2
 
 
 def test_every_file_the_readme_links_to_is_there():
-    for target in re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text()):
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
         assert (ROOT / target).exists(), target
 
 

@@ -109,7 +109,7 @@ def privatekt(
     out: Path = OUT,
     cache: Path = CACHE,
 ) -> None:
-    """Many holders answer a few questions a round: the authors' setting, totals, and what each part is worth.
+    """Many holders answer a few questions per round: the authors' setting, totals, and what each part is worth.
 
     Example: tacit bench privatekt --data mnist --folder data/mnist --figure main,totals
     """

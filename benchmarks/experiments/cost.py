@@ -38,7 +38,7 @@ def growth(memory: Memory, tell: Callable[[str], None]) -> Result:
         "rknn-cost",
         f"Votes of made-up records with {FEATURES} features, streamed, k = 1.",
         rows,
-        {"seconds": 1.0, "processor seconds": 1.0, "nanoseconds a record and query": 1.0, "megabytes": 1.0},
+        {"seconds": 1.0, "processor seconds": 1.0, "nanoseconds per record and query": 1.0, "megabytes": 1.0},
         ("Megabytes are the most that the process has held, its libraries included.",),
     )
 
@@ -50,7 +50,7 @@ def _count(records: int, queries: int) -> dict[str, Any]:
     counts = vote_counts(_stream(records), labels, centres, 1, CLASSES)
     spent = time.process_time() - begun
     assert counts.sum() == records
-    return {"nanoseconds a record and query": 1e9 * spent / records / queries}
+    return {"nanoseconds per record and query": 1e9 * spent / records / queries}
 
 
 def _points(count: int, seed: int) -> NDArray[np.float32]:

@@ -38,7 +38,7 @@ PRETRAINED = 5  # epochs
 class FedSetting:
     """One way to run a federation; the defaults are the paper's, with models of five kinds.
 
-    ``records`` is how many of the private records are used at all, shared out over the parties.
+    ``records`` is how many of the private records are used at all, divided among the parties.
     """
 
     variant: str = "nfdp"

@@ -84,8 +84,8 @@ def partitions(bench: FedBench) -> Figure:
     names = {"iid": "IID", "dirichlet": "Dirichlet(0.5)", "class": "by class"}
     if bench.data.owners is not None:
         names["owner"] = "by owner"
-    rows = [bench.row({"shared out": words}, replace(bench.setting, how=how)) for how, words in names.items()]
-    caption = f"How records are shared out, FedMD-NFDP with k = {bench.setting.subset}: {bench.setting.schedule}."
+    rows = [bench.row({"divided": words}, replace(bench.setting, how=how)) for how, words in names.items()]
+    caption = f"How records are divided, FedMD-NFDP with k = {bench.setting.subset}: {bench.setting.schedule}."
     return bench.result("partitions", caption, rows), None
 
 
@@ -162,7 +162,7 @@ def guarantees(bench: FedBench) -> Figure:
             rows.append(bench.row({"method": name, "total epsilon": epsilon, "protects": unit}, each))
     caption = (
         f"Mean test accuracy (%) of the parties before and after, at equal total epsilon for each party (delta "
-        f"{DELTA}, pure for votes), {records or len(bench.data.labels)} records shared out by Dirichlet(0.5) over "
+        f"{DELTA}, pure for votes), {records or len(bench.data.labels)} records divided by Dirichlet(0.5) over "
         f"{setting.parties} parties: {setting.schedule}. Predictions that are paid for are asked for {ASKED} samples "
         f"in each of {ASKED_ROUNDS} rounds, as was best on records that are in no table."
     )

@@ -81,7 +81,7 @@ DATA: Mapping[str, Data] = {
         AUTHORS,
         80,
         (
-            "12,000 of the 60,000 training images are public, 48,000 private: 80 holders, classes shared out by "
+            "12,000 of the 60,000 training images are public, 48,000 private: 80 holders, classes divided by "
             "Dirichlet draws (.5). The test file is for the test.",
         ),
     ),

@@ -132,10 +132,10 @@ def growth(bench: TransferBench) -> Made:
         for rounds in (4, 8):
             used = participations(holders, rounds)
             bench.tell(f"{holders} holders, {rounds} rounds: {used:.1f} s")
-            names = {"holders": str(holders), "invited a round": str(holders // 2), "rounds": str(rounds)}
+            names = {"holders": str(holders), "invited per round": str(holders // 2), "rounds": str(rounds)}
             rows.append(Row(names, [{"processor seconds": used, "a round": used / rounds}]))
     caption = f"Processor seconds of PrivateKT on {bench.name}, everything in one process, without the start."
-    notes = ["The records are shared out, so a holder has fewer of them where there are more holders; steps are equal."]
+    notes = ["The records are divided, so a holder has fewer of them where there are more holders; steps are equal."]
     measures = {"processor seconds": 1.0, "a round": 1.0}
     return Result(f"privatekt-{bench.name}-growth", caption, rows, measures, notes), None
 

@@ -59,7 +59,7 @@ def local_error(epsilons: Sequence[Fraction] = QUARTERS) -> Chart:
         caption="Local mechanisms on one client's vote for 2 of 200 buckets with 2 of 50 labels (the paper's figure "
         "6). Concatenation as published falls below Collision because it is biased: on a true cell its mean is not 1.",
         panels=[
-            Panel("Squared error a cell", "epsilon", "mean squared error", places, errors, log_up=True),
+            Panel("Squared error per cell", "epsilon", "mean squared error", places, errors, log_up=True),
             Panel(
                 "Mean of the estimate on a true cell (should be 1)",
                 "epsilon",
@@ -198,7 +198,7 @@ def shuffled_messages(fractions: Sequence[Fraction] = TWENTIETHS) -> Chart:
         caption="Counting one vote per client in 400 cells from the shuffled messages of 60,000 clients, delta = 1e-6. "
         "Few messages and little noise are bought from the same budget.",
         panels=[
-            Panel("Messages a client, in the mean", across, "messages", places, sent, log_up=True),
+            Panel("Messages per client, in the mean", across, "messages", places, sent, log_up=True),
             Panel("Noise, relative to a trusted curator's", across, "standard deviations", places, spread, log_up=True),
         ],
         settings={"cells": cells, "participants": participants, "delta": 1e-6, "ones": 1},

@@ -123,7 +123,7 @@ def test_cost_counts_every_record_once(tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.cost.QUERIES", (500,))
     result = growth(Memory(tmp_path), lambda _: None)
     assert [row.names["records"] for row in result.rows] == ["1,000", "9,000"]
-    assert all(row.runs[0]["nanoseconds a record and query"] > 0 for row in result.rows)
+    assert all(row.runs[0]["nanoseconds per record and query"] > 0 for row in result.rows)
 
 
 def test_an_unknown_data_set_is_refused(tmp_path):

@@ -128,7 +128,7 @@ class Rest:
             moments = (orders - 1) * np.array(self.divergence)
             grid, known = np.concatenate([[1.0], orders]), np.concatenate([[0.0], moments])
             chords = np.interp(ORDERS, grid, known, right=np.inf) / (ORDERS - 1)
-            # A chord towards an order without a bound is no bound.
+            # A chord toward an order without a bound is no bound.
             total = total + np.where(np.isnan(chords), np.inf, chords * (1 + 1e-14))
         return np.nextafter(total, np.inf)
 

@@ -69,7 +69,7 @@ def init(
     _require_flower()
     if service is not None:
         if node is not None or coordinator is None or peers is None:
-            raise InvalidInput("--service needs --coordinator and --peers: who may ask it, and who may hand in")
+            raise InvalidInput("--service needs --coordinator and --peers: who may ask it, and who may submit")
         made = new_service(folder, service, host, port, coordinator, peers, listen)
     elif node is None:
         made = new_coordinator(folder, host)
@@ -183,7 +183,7 @@ def coordinator(
 
 
 @federation_app.command(
-    help=flowing("""Run a shuffler in the foreground: it mixes what nodes hand in, and can read none of it.
+    help=flowing("""Run a shuffler in the foreground: it mixes what nodes submit, and can read none of it.
 
 Whoever runs it must not work together with the coordinator. Example: tacit federation shuffler mixing/shuffler.toml""")
 )

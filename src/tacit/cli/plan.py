@@ -14,7 +14,7 @@ def plan_command(
     records: int = typer.Option(..., min=1, help="How many private records will vote; with persons, how many persons."),
     classes: int = typer.Option(..., min=2, help="How many classes there are."),
     epsilon: float = typer.Option(..., help="The privacy budget."),
-    queries: int | None = typer.Option(None, min=1, help="How many questions; a few numbers are compared if left out."),
+    queries: int | None = typer.Option(None, min=1, help="How many queries; a few numbers are compared if left out."),
     neighbors: int = typer.Option(1, min=1, help="How many queries a record votes for (k)."),
     per_person: int = typer.Option(1, min=1, help="Records of one person that are used, at most."),
     purity: float = typer.Option(0.9, help="The share of a query's voters that agree: a guess about your data."),

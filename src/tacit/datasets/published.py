@@ -81,7 +81,7 @@ def digits() -> Parts:
 
 
 def split(name: str, samples: int, sizes: Mapping[str, int]) -> str:
-    """One letter a sample, in the order of the published file: p private, u public, t test.
+    """One letter per sample, in the order of the published file: p private, u public, t test.
 
     >>> letters = split("toy", 10, {"public": 6, "test": 4})
     >>> letters, letters.count("u")

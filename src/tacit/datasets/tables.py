@@ -126,7 +126,7 @@ def _heads(archive: Any) -> _Heads:  # noqa: ANN401
 
 
 def _samples_array(path: Path, heads: _Heads, label: str | None, person: str | None) -> str:
-    """The array ``X``, or the only one that has numbers, several of them a row, and a row for every label."""
+    """The array ``X``, or the only one that has numbers, several of them per row, and a row for every label."""
     if "X" in heads:
         return "X"
     length = heads[label][0][:1] if label in heads else None

@@ -75,7 +75,7 @@ def split_by_class(labels: Integers, holders: int, seed: int = 0) -> list[Intege
 
 
 def split_by_dirichlet(labels: Integers, holders: int, alpha: float, seed: int = 0) -> list[Integers]:
-    """Rows of each holder when every class is shared out by a Dirichlet(alpha) draw: small alpha, skewed holders.
+    """Rows of each holder when every class is divided by a Dirichlet(alpha) draw: small alpha, skewed holders.
 
     >>> sum(len(rows) for rows in split_by_dirichlet(np.arange(100) % 5, 4, alpha=0.5))
     100

@@ -1,7 +1,7 @@
 """As many groups as there are classes, each one question: a sample's shares in a few groups of the public samples.
 
-Some clusterings have no centre that is nearest to all of its samples: a mixture whose parts are long and thin, groups
-on which neighbors agree, or images that are compared up to a turn (``transformed_kmeans``). Votes need centres. So a
+Some clusterings have no center that is nearest to all of its samples: a mixture whose parts are long and thin, groups
+on which neighbors agree, or images that are compared up to a turn (``transformed_kmeans``). Votes need centers. So a
 sample is represented by its share in every group, which adds up to 1; asked with the unit axes as queries, a sample
 votes for the group it has most of, because |p − e_l|² = |p|² + 1 − 2p_l.
 """

@@ -84,7 +84,7 @@ class Deskewed:
         # Whole levels make the moments exact sums.
         scale = _LEVELS / (self.bright - self.dark)
         ink = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, _LEVELS))
-        # Coordinates are doubled and centred, so they are whole numbers too.
+        # Coordinates are doubled and centered, so they are whole numbers too.
         down = (2 * np.arange(height) - height + 1.0)[:, None]
         right = 2 * np.arange(width) - width + 1.0
         mass = np.maximum(ink.sum(axis=(1, 2)), 1.0)
@@ -109,7 +109,7 @@ class Deskewed:
 class EvenWidth:
     """Gray images with values from 0 to 1, stretched so that their ink spreads as wide as it does on average.
 
-    It follows ``Deskewed``, whose images are centred. Moments are sums of whole numbers and exact, and every pixel
+    It follows ``Deskewed``, whose images are centered. Moments are sums of whole numbers and exact, and every pixel
     is made by itself, so a sample's encoding is the same bits in any company.
 
     >>> narrow, wide = np.zeros((2, 1, 9, 9))
@@ -205,7 +205,7 @@ class OrientedGradients:
     def fit(
         cls, public: NDArray[Any], shape: tuple[int, ...] | None = None, cell: int | None = None, bins: int = 9
     ) -> OrientedGradients:
-        """Take shape and brightness from the public samples; seven cells a side unless told otherwise."""
+        """Take shape and brightness from the public samples; seven cells per side unless told otherwise."""
         fitted = image_shape(public, shape)
         if fitted[2] not in (1, 3):
             raise InvalidInput(f"images must have 1 or 3 channels, got {fitted[2]}")
@@ -273,7 +273,7 @@ class OrientedGradients:
 
 
 def _windows(side: int, cell: int) -> NDArray[Any]:
-    """For each cell along a side, every pixel's weight: falling off to zero at the next cell's centre.
+    """For each cell along a side, every pixel's weight: falling off to zero at the next cell's center.
 
     Weights are whole numbers up to twice the cell's side. Sums of up to 2·cell² of them, times lengths of at
     most 1443, in both directions are below 2^24 for cells of up to 7 and exact in float32; larger ones use float64.

@@ -194,7 +194,7 @@ def _squared_distances(white: NDArray[np.float64], words: NDArray[np.float64]) -
 
 
 def _typical(white: NDArray[np.float64], words: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """Centres of k-means from random starts, a block of patches at a time."""
+    """Centers of k-means from random starts, a block of patches at a time."""
     different = np.unique(white, axis=0)
     if not 2 <= words <= len(different):
         raise InvalidInput(f"words must be between 2 and the {len(different)} different public patches, got {words}")

@@ -1,8 +1,8 @@
 """Clusters of images that are compared up to a small turn, shift, stretch and lean.
 
-Each centre is compared in all its changed forms from a fixed grid, and an image belongs to the centre one of whose
-forms is nearest. Between rounds every image is changed back the way its form was changed, and a centre is the mean
-of its images so aligned. So one centre stands for a sign as many hands write it.
+Each center is compared in all its changed forms from a fixed grid, and an image belongs to the center one of whose
+forms is nearest. Between rounds every image is changed back the way its form was changed, and a center is the mean
+of its images so aligned. So one center stands for a sign as many hands write it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Changes", "TransformedShares"]
 # Few enough that a product of two images of 32x32 pixels is exact in float32: 1024·127² < 2^24.
 _LEVELS = 127
 _STARTS, _ROUNDS = 3, 20
-# Of each next centre this many candidates are drawn, and the one that helps most is taken.
+# Of each next center this many candidates are drawn, and the one that helps most is taken.
 CANDIDATES = 3
 # Differences this share of the public images' own halve a share's odds about once.
 SOFTNESS = 0.1
@@ -63,7 +63,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class TransformedShares:
-    """Shares in each group by how little the best form of its centre differs; ``queries`` are this space's axes.
+    """Shares in each group by how little the best form of its center differs; ``queries`` are this space's axes.
 
     Images and forms are whole numbers and their products are exact (see ``arrays``), so a sample's encoding is the
     same bits in any company.
@@ -152,7 +152,7 @@ def _differences(levels: NDArray[np.uint8], forms: NDArray[np.uint8]) -> NDArray
 
 
 class _Search:
-    """The public images, and how centres for them are found."""
+    """The public images, and how centers for them are found."""
 
     def __init__(
         self, levels: NDArray[np.uint8], shape: ImageShape, changes: Changes, random: np.random.Generator
@@ -164,13 +164,13 @@ class _Search:
         self._random = random
 
     def forms(self, centres: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """Every changed form of every centre."""
+        """Every changed form of every center."""
         changed = np.stack([(change @ centres.T).T for change in self._change], axis=1)
         levels: NDArray[np.uint8] = np.rint(np.clip(changed, 0, _LEVELS)).astype(np.uint8)
         return levels
 
     def spread_out(self, groups: int) -> NDArray[np.float64]:
-        """Images far from each other, as first centres."""
+        """Images far from each other, as first centers."""
         chosen = [int(self._random.integers(len(self._levels)))]
         left = self._left(chosen[0])
         while len(chosen) < groups:
@@ -183,7 +183,7 @@ class _Search:
         return self._levels[chosen].astype(np.float64)
 
     def descend(self, centres: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Centres after rounds of assigning and averaging, and the images' mean difference from them."""
+        """Centers after rounds of assigning and averaging, and the images' mean difference from them."""
         before, loss = math.inf, math.inf
         for _ in range(_ROUNDS):
             group, form, difference = self._assign(self.forms(centres))
@@ -218,7 +218,7 @@ class _Search:
         for number, undo in enumerate(self._undo):
             mine = np.flatnonzero(form == number)
             np.add.at(total, group[mine], (undo @ self._levels[mine].T.astype(np.float64)).T)
-        # A centre that lost all its images starts again at the image that is explained worst.
+        # A center that lost all its images starts again at the image that is explained worst.
         worst = self._levels[int(difference.argmax())]
         return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], worst)
 

@@ -121,7 +121,7 @@ class ContinuedNetwork:
         self._epochs(samples, wanted, functional.cross_entropy, epochs)
 
     def digest(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
-        """Some epochs towards probabilities by cross-entropy, or towards centred logits by their mean distance."""
+        """Some epochs toward probabilities by cross-entropy, or toward centered logits by their mean distance."""
         wanted = torch.from_numpy(np.array(targets, dtype=np.float32))
         self._epochs(samples, wanted, _distance if logits else functional.cross_entropy, epochs)
 
@@ -198,6 +198,6 @@ def _shape(kind: str, public: NDArray[Any]) -> ImageShape:
 
 
 def _distance(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """The mean absolute distance of centred logits: a constant added to a row changes no prediction."""
+    """The mean absolute distance of centered logits: a constant added to a row changes no prediction."""
     centred = found - found.mean(dim=1, keepdim=True)
     return functional.l1_loss(centred, wanted - wanted.mean(dim=1, keepdim=True))

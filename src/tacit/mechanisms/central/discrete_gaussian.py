@@ -89,7 +89,7 @@ class DiscreteGaussianNoise(Described):
     than one, and the privacy loss is that of at most ``squared_shift`` independent cells that move by one.
 
     **Proof.** For a cell that moves by d, the Rényi divergence of order α is (1/(α−1)) ln of a ratio of two sums
-    of e^(−(x−c)²/2σ²) over the integers, times e^(α(α−1)d²/2σ²); such a sum is largest when its centre c is an
+    of e^(−(x−c)²/2σ²) over the integers, times e^(α(α−1)d²/2σ²); such a sum is largest when its center c is an
     integer, and the denominator's is, so the divergence is at most αd²/2σ². Cells are independent: squares add.
     With unit steps a table that moves in fewer cells is a post-processing of one that moves in more.
 

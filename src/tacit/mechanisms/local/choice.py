@@ -40,7 +40,7 @@ class LocalChoice:
         """The alternatives as lines of text.
 
         >>> print(choose(cells=100, ones=1, epsilon=4).table)
-        mechanism                        error a cell   message bits
+        mechanism                        error per cell   message bits
         generalized response                0.0714032              7
         subset selection                    0.0714032            100
         local hashing, linear               0.0855729             18
@@ -49,7 +49,7 @@ class LocalChoice:
         bit response, symmetric              0.181015            100
         discrete Laplace                     0.362031           6400
         """
-        lines = [f"{'mechanism':<30} {'error a cell':>14} {'message bits':>14}"]
+        lines = [f"{'mechanism':<30} {'error per cell':>14} {'message bits':>14}"]
         lines += [
             f"{each.name:<30} {each.mean_squared_error:>14.6g} {each.message_bits:>14}"
             + ("" if each.allowed else "  too long")
@@ -85,9 +85,9 @@ def choose(cells: int, ones: int, epsilon: Number, largest_message_bits: int | N
     >>> choice.mechanism
     SubsetSelection(cells=100, ones=1, epsilon=Fraction(1, 1), size=27)
     >>> print(choice.reason)
-    subset selection has the smallest error a cell (3.59953) of 7 mechanisms at epsilon = 1
+    subset selection has the smallest error per cell (3.59953) of 7 mechanisms at epsilon = 1
     >>> print(choose(cells=5000, ones=2, epsilon=1, largest_message_bits=200).reason)
-    Collision has the smallest error a cell (8.55525) of the 2 mechanisms at epsilon = 1 with messages of at most \
+    Collision has the smallest error per cell (8.55525) of the 2 mechanisms at epsilon = 1 with messages of at most \
 200 bits; subset selection would have 7.94631 with 5000 bits
     """
     limit = largest_message_bits
@@ -105,7 +105,7 @@ def choose(cells: int, ones: int, epsilon: Number, largest_message_bits: int | N
         least = min(each.message_bits for each in ranked)
         raise InvalidInput(f"largest_message_bits must be at least {least} for {cells} cells, got {limit}")
     best = allowed[0]
-    reason = f"{best.name} has the smallest error a cell ({best.mean_squared_error:.6g}) of"
+    reason = f"{best.name} has the smallest error per cell ({best.mean_squared_error:.6g}) of"
     reason += f" {len(allowed)} mechanisms" if limit is None else f" the {len(allowed)} mechanisms"
     reason += f" at epsilon = {float(best.mechanism.epsilon):g}"
     if limit is not None:

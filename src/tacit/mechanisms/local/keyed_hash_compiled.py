@@ -2,7 +2,7 @@
 
 Eight blocks of a message are computed side by side, one in each 32-bit lane of a vector register: every array below
 is laid out so that the innermost loop runs over blocks with a fixed length, which lets the compiler use vectors
-throughout. Messages are shared out between threads; each thread has counts of its own, and the sum of integers
+throughout. Messages are divided among threads; each thread has counts of its own, and the sum of integers
 does not depend on the order.
 """
 

@@ -203,7 +203,7 @@ class LinearHashing(HitEstimates):
         return product
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> Integers:
-        """One integer a client."""
+        """One integer per client."""
         held = client_cells(cells, self.cells, 1)[:, 0]
         maps = uniform_below(self.size**self.digits, len(held), randomness)
         return maps * self.size + self._element.encode(self._hashes(maps, held)[:, None], randomness)

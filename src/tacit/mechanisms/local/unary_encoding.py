@@ -220,7 +220,7 @@ class LocalLaplace(LocalMessages):
 
     @property
     def message_bits(self) -> int:
-        """A 64-bit integer a cell, since the noise has no bound."""
+        """A 64-bit integer per cell, since the noise has no bound."""
         return 64 * self.cells
 
     @property

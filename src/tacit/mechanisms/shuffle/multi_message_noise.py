@@ -173,7 +173,7 @@ class MultiMessageNoise(Described):
         return 2 * participants * self.noise_share.variance
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """Messages of one client's cells, or of one row of cells a client: one row (cell, sign) a message, sorted.
+        """Messages of one client's cells, or of one row of cells per client: one row (cell, sign) per message, sorted.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> mechanism = MultiMessageNoise(2, 1, 1000, 1, 1, NegativeBinomial(20, "1/2"))

@@ -192,7 +192,7 @@ class SingleMessage(Described):
         return self.mechanism.encode(cells, randomness)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
-        """Messages of one client's cells, or of one row of cells a client."""
+        """Messages of one client's cells, or of one row of cells per client."""
         return self.mechanism.sample(value, randomness)
 
     def shuffle(self, answers: Sequence[NDArray[Any]], participants: int) -> NDArray[Any]:

@@ -46,7 +46,7 @@ class PartyModel(Protocol):
         ...
 
     def digest(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
-        """Move towards the consensus on public samples: probabilities or logits (n, classes)."""
+        """Move toward the consensus on public samples: probabilities or logits (n, classes)."""
         ...
 
     def logits(self, samples: NDArray[Any]) -> Floats:

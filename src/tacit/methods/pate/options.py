@@ -31,7 +31,7 @@ class PATE:
     queries: int | None = option(None, "Public samples that are asked about; all if left out.", least=1)
     mechanism: str = option(
         "auto",
-        "auto; permute-and-flip, laplace (LNMax), gaussian (GNMax, with delta above 0).",
+        "auto; permute-and-flip (a report noisy max), laplace (LNMax), gaussian (GNMax, with delta above 0).",
         choices=_MECHANISMS,
     )
     teacher: Any = option("logistic", "The teachers' model: logistic, forest.")

@@ -86,7 +86,7 @@ class PrivateKT:
     round_epsilon: Number | None = option(None, "What one round costs a holder, instead of a total epsilon.")
     participation: float = option(0.5, "The fraction of the holders asked in each round.", least=0.0, most=1)
     max_participations: int | None = option(
-        None, "Rounds that one holder takes part in at most; as often as asking all equally comes to if left out."
+        None, "The most rounds that one holder takes part in; an equal part of all rounds if left out."
     )
     model: Any = option(
         "auto", "The global model: auto, two-convolutions, three-convolutions, perceptron; logistic, forest."

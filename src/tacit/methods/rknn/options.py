@@ -44,7 +44,9 @@ class ReverseKNN:
         "hard: one label per query. soft: counts are paid for, students get odds. proportions: of the classes in each "
         "cluster, from the same counts; best where clusters are mixed.",
     )
-    mechanism: str = option("auto", "auto, or by name: permute-and-flip, laplace, gaussian, or a local one.")
+    mechanism: str = option(
+        "auto", "auto, or by name: permute-and-flip (a report noisy max), laplace, gaussian, or a local one."
+    )
     queries: int | Sequence[int] | None = option(
         None, "How many queries, or one number per iteration (300,100); chosen from public figures if left out."
     )

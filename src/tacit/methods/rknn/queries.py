@@ -147,7 +147,7 @@ class Clusters:
 
 
 def cluster(public: Floats, queries: int, seed: int = 0, weights: NDArray[np.float64] | None = None) -> Clusters:
-    """The public samples in that many groups, by k-means from k-means++ starts; the centres are the queries.
+    """The public samples in that many groups, by k-means from k-means++ starts; the centers are the queries.
 
     Where samples have ``weights``, groups are the smaller the heavier their samples.
 

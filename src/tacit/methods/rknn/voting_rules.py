@@ -57,7 +57,7 @@ def balanced_offsets(public: Floats, centres: Floats, neighbors: int = 1, evenne
     of one that has too few, in ever smaller steps; the best prices seen are kept. Only public numbers go in.
 
     It costs no privacy, but a record may vote for a query farther away, whose label is not its own. Measured on one
-    split of MNIST: where queries stand for the clusters they are centres of, full evenness gave fewer right labels
+    split of MNIST: where queries stand for the clusters they are centers of, full evenness gave fewer right labels
     at every ε tried and halfway evenness in 16 of 18 settings, since the queries with few votes stand for few
     samples. Where 400 queries are public samples that count the same and noise is strong (ε = 0.3), halfway
     evenness raised right labels from 85 % to 89 %; without noise it always lowered them. So the plain rule stays the
@@ -219,7 +219,7 @@ def _scores(similarity: NDArray[np.float64]) -> Any:  # noqa: ANN401
 def _solve(
     shape: tuple[int, int], neighbors: int, cost: NDArray[np.float64], lower: list[tuple[Any, NDArray[np.float64]]]
 ) -> tuple[NDArray[np.float64], float]:
-    """Connections (n, s) of zeros and ones, k a record, and the least cost of the further variables."""
+    """Connections (n, s) of zeros and ones, k per record, and the least cost of the further variables."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
