@@ -93,10 +93,10 @@ def test_a_narrow_screen_loses_no_column(monkeypatch):
 
 def test_the_protocol_tells_an_asker_nothing_beside_releases(monkeypatch):
     protocol = pytest.importorskip("tacit.audit.protocol", reason="needs tacit[federated]")
-    monkeypatch.setattr(protocol, "PACE", 0.05)
+    monkeypatch.setattr(protocol, "_PACE", 0.05)
     result = run("protocol", "--questions", "2")
     assert result.exit_code == 0, result.output
-    assert result.output.count("equal") == len(protocol.DOORS) * len(protocol.SETTINGS) + 1
+    assert result.output.count("equal") == len(protocol.DOORS) * len(protocol.AUDITED_ACCOUNTS) + 1
     assert "DIFFERS" not in result.output
 
 
@@ -110,8 +110,8 @@ def test_a_reply_that_depends_on_a_record_fails_the_protocol(monkeypatch):
         )
 
     monkeypatch.setattr(protocol, "compare", telling)
-    monkeypatch.setattr(protocol, "TIMED", 0)
-    monkeypatch.setattr(protocol, "SETTINGS", {"replace-one": protocol.AuditedAccount()})
+    monkeypatch.setattr(protocol, "_TIMED", 0)
+    monkeypatch.setattr(protocol, "AUDITED_ACCOUNTS", {"replace-one": protocol.AuditedAccount()})
     result = run("protocol", "--questions", "12")
     assert result.exit_code == 1
     assert "DIFFERS" in result.output

@@ -156,7 +156,7 @@ def test_a_full_disk_is_a_failure_of_the_node(node, tmp_path, caplog):
 
 
 def test_too_large_a_question_is_told_as_that(node, caplog, monkeypatch):
-    monkeypatch.setattr("tacit.federation.node.node.LARGEST", 100)
+    monkeypatch.setattr("tacit.federation.node.node.LARGEST_REQUEST", 100)
     word, log = asked(node, question(), caplog)
     assert word is RefusalReason.SIZE
     assert "at most 100 are read" in log
