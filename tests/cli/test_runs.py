@@ -179,6 +179,38 @@ def test_an_onnx_model_says_what_the_student_says(here, capsys, which):
     assert json.loads(Path("model/statement.json").read_text())["format"] == "tacit run statement 1"
 
 
+def test_an_onnx_model_of_sets_says_what_the_students_of_all_labels_say(here, capsys):
+    onnx = pytest.importorskip("onnx", reason="tacit[export] is not installed")
+    pytest.importorskip("skl2onnx", reason="tacit[export] is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="tacit[export] is not installed")
+    assert run("export", "sets", "--onnx", "--out", "model", "--check", "plain.npz") == 0
+    assert "100.0% of 297 labels are the student's" in capsys.readouterr().out
+    saved = tacit.load("sets")
+    session = runtime.InferenceSession("model/student.onnx", providers=["CPUExecutionProvider"])
+    labels, chances = session.run(["label", "probabilities"], {"X": PARTS.test_samples.astype(np.float32)})
+    assert labels.shape == (297, len(saved.classes))
+    np.testing.assert_array_equal(labels, saved.student.predict(PARTS.test_samples))
+    np.testing.assert_allclose(chances, saved.student.predict_proba(PARTS.test_samples), atol=1e-5)
+    notes = {each.key: each.value for each in onnx.load("model/student.onnx").metadata_props}
+    assert json.loads(notes["classes"]) == [str(each) for each in saved.classes]
+
+
+def test_a_label_that_all_samples_have_or_none_is_the_same_in_onnx(here):
+    pytest.importorskip("skl2onnx", reason="tacit[export] is not installed")
+    pytest.importorskip("onnxruntime", reason="tacit[export] is not installed")
+    from tacit.runs.export import onnx_predictions, student_to_onnx
+    from tacit.students.weighted import ESTIMATORS, fit_by_label
+
+    even = (PARTS.public_labels % 2 == 0).astype(float)
+    sure = np.column_stack([np.zeros(len(even)), even, np.ones(len(even))])
+    student = fit_by_label(ESTIMATORS["logistic"](), PARTS.public_samples, sure)
+    labels, chances = onnx_predictions(student_to_onnx(student, 64, {}), PARTS.test_samples)
+    np.testing.assert_array_equal(labels, student.predict(PARTS.test_samples))
+    np.testing.assert_allclose(chances, student.predict_proba(PARTS.test_samples), atol=1e-5)
+    assert labels[:, 2].all()
+    assert not labels[:, 0].any()
+
+
 def test_a_network_as_onnx_and_as_safetensors(here, capsys, tmp_path):
     pytest.importorskip("torch", reason="tacit[torch] is not installed")
     pytest.importorskip("onnxscript", reason="tacit[export] is not installed")
@@ -280,7 +312,6 @@ WRONG = {
     "two formats": (("export", "named", "--onnx", "--skops", "--out", "m"), "choose one"),
     "the other format": (("export", "named", "--safetensors", "--out", "m"), "kept as skops"),
     "over a folder": (("export", "named", "--skops", "--out", "named"), "exists already"),
-    "sets as onnx": (("export", "sets", "--onnx", "--out", "m"), "export it with --skops"),
     "check without onnx": (("export", "named", "--skops", "--out", "m", "--check", "new.csv"), "give --onnx"),
     "check on other columns": (("export", "named", "--onnx", "--out", "m", "--check", "few.csv"), "missing p63"),
     "no such command": (("shwo", "named"), "Did you mean 'show'?"),

@@ -21,6 +21,8 @@ from tacit.core.guarantee import PUBLIC_DATA
 from tacit.ledger.memory import MemoryLedger
 from tacit.methods.fedmd.models import Schedule
 from tacit.methods.registry import METHODS as METHOD_NAMES
+from tacit.report.page import report_page
+from tacit.runs.folders import read_record
 from tacit.students.weighted import logistic
 
 # Two far clouds, a class each, and public samples in both.
@@ -147,6 +149,8 @@ def test_a_copy_among_the_public_rows_is_told_to_the_operator_and_to_no_file(tmp
     different = [name for name in one if one[name] != other[name]]
     assert not different, _first_difference(one[different[0]], other[different[0]])
     assert PUBLIC_DATA.encode() in one["run.json"]
+    pages = [_steady(report_page(read_record(tmp_path / each)).encode()) for each in ("copied", "other")]
+    assert pages[0] == pages[1], _first_difference(*pages)
 
 
 def _first_difference(one, other):

@@ -104,8 +104,11 @@ COMMANDS = {
         "tacit.cli.runs:show_command", "Say what a saved run is: what was labeled, by what, and what is guaranteed."
     ),
     "report": CommandEntry(
-        "tacit.cli.runs:report_command",
-        "Write a run as one page for a person: the privacy statement first, in plain words.",
+        "tacit.cli.report:report_command",
+        "Write a run or a ledger as one page for a person, the privacy statement first.",
+    ),
+    "ui": CommandEntry(
+        "tacit.cli.ui:ui_command", "Show runs, jobs as they go on, ledgers and a form to plan in your browser."
     ),
     "predict": CommandEntry("tacit.cli.runs:predict_command", "Let a saved student label the samples of a file."),
     "export": CommandEntry("tacit.cli.runs:export_command", "Take a student, or the labels, elsewhere."),

@@ -36,6 +36,7 @@ def demo_command(
 
     from tacit.datasets.published import digits
     from tacit.methods.rknn.plan import plan
+    from tacit.report.measured import measure
     from tacit.report.page import report_page
     from tacit.runs.baselines import accuracy, train_directly, train_without_noise
     from tacit.runs.distill import distill
@@ -101,8 +102,18 @@ def demo_command(
 
     write_run(run, parts.public_samples.reshape(-1, 8, 8), folder, dark_ink=True)
     page = folder / "report.html"
-    page.write_text(report_page(read_record(folder)), encoding="utf-8")
-    console.print(Text.assemble(("report", "bold"), f"     {page}: open it in a browser"), soft_wrap=True)
+    tested = measure(run.student, parts.test_samples, parts.test_labels.tolist(), run.classes, "the digits' test part")
+    page.write_text(report_page(read_record(folder), tested), encoding="utf-8")
+    picture = folder / "queries.png"
+    if picture.exists():
+        console.print(
+            Text.assemble(("picture", "bold"), f"    {picture}: labels, their certainty, and doubtful ones marked"),
+            soft_wrap=True,
+        )
+    console.print(
+        Text.assemble(("report", "bold"), f"     {page}: open it in a browser, or see all runs with tacit ui"),
+        soft_wrap=True,
+    )
 
 
 def _shown(values: list[float]) -> str:

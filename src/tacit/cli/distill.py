@@ -192,6 +192,7 @@ def _run(
 ) -> None:
     from tacit.methods.task import Observer
     from tacit.runs.distill import distill as run_distillation
+    from tacit.runs.progress import watched_run
 
     ledger, account = common["ledger"], common["account"]
     paying = None if METHODS[method].holders_pay else account
@@ -201,6 +202,7 @@ def _run(
     with (
         tolerate_broken_pipe(),
         requested(out, ledger, paying, decides) as request,
+        watched_run(out, method, steps) as watched,
     ):
 
         def announce(plan: Any) -> None:  # noqa: ANN401
@@ -210,19 +212,23 @@ def _run(
         private, public = inputs.samples
         with counting(steps or len(inputs.labels), "rounds" if steps else "at work") as tell:
 
+            def stage(doing: str) -> None:
+                console.print(f"[dim]{doing}[/dim]")
+                watched.stage(doing)
+
             def progress(done: int) -> None:
                 tell(done)
+                watched.round(done)
                 # Where nobody watches a bar, a log shows that the run is alive.
                 if steps is not None and done and done % max(1, steps // 10) == 0:
                     console.print(f"[dim]round {done} of {steps}[/dim]")
 
             run = run_distillation(
                 (private, inputs.labels), public, method=settings, request=request.name,
-                observer=Observer(
-                    announce, lambda doing: console.print(f"[dim]{doing}[/dim]"), progress, show_data,
-                ),
+                observer=Observer(announce, stage, progress, show_data),
                 **common,
             )  # fmt: skip
+        watched.stage("writing")
         # What was paid for is on disk before anything is said about it.
         write_run(run, _drawn(run, public), out, holder_models=save_holder_models)
         request.done()

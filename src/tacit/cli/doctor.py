@@ -29,6 +29,7 @@ EXTRAS = {
     "export": "students as ONNX models",
     "fast": "faster counting of votes",
     "report": "pictures of queries",
+    "ui": "the live view in a browser",
     "compare": "noisy SGD, to compare with",
     "dev": "tests, lint, types, docs",
 }

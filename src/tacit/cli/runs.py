@@ -1,4 +1,4 @@
-"""``tacit show``, ``report``, ``predict`` and ``export``: what a saved run is, says, and becomes elsewhere."""
+"""``tacit show``, ``predict`` and ``export``: what a saved run is, says, and becomes elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.runs.folders import Record
     from tacit.runs.run import Run
 
-__all__ = ["export_command", "predict_command", "report_command", "show_command"]
+__all__ = ["export_command", "found_record", "predict_command", "read_samples", "show_command"]
 
 _RUN = typer.Argument(..., help="A run folder, as 'tacit distill' writes it.", show_default=False)
 _CLOSE = 1e-5
@@ -36,7 +36,7 @@ def show_command(
 
     Example: tacit show first-run --json
     """
-    record = _record(run)
+    record = found_record(run)
     from tacit.report.card import statement, summary_lines
 
     said = statement(record)
@@ -68,9 +68,9 @@ def predict_command(
     """
     from tacit.runs.export import label_columns, require_new_table, write_columns
 
-    record = _record(run)
+    record = found_record(run)
     require_new_table(out)
-    samples, truth = _samples(record, file, label)
+    samples, truth = read_samples(record, file, label)
     console.print(f"[dim]{len(samples)} sample{'s' * (len(samples) != 1)} read[/dim]")
     finished = _loaded(record)
     student: Any = finished.student
@@ -109,7 +109,7 @@ def export_command(
     """
     from tacit.runs.export import label_columns, require_new_table, write_columns
 
-    record = _record(run)
+    record = found_record(run)
     kinds = [name for name, given in (("onnx", onnx), ("skops", skops), ("safetensors", safetensors)) if given]
     if len(kinds) > 1:
         raise InvalidInput(f"--{kinds[0]} and --{kinds[1]} are two formats: choose one, and export again")
@@ -134,31 +134,6 @@ def export_command(
         console.print(Text.assemble(("written", "bold"), f"    {labels}: {len(arrays['labels'])} labels"))
     if out is not None:
         _export_student(record, kinds[0], out, check)
-
-
-def report_command(
-    run: Path = _RUN,
-    out: Path | None = typer.Option(None, help="The page to write; report.html in the run folder if left out."),
-) -> None:
-    """Write a run as one page for a person: the privacy statement first, in plain words.
-
-    The page opens offline, asks nothing of any other place, and carries the run's statement as JSON. All that is in it
-    was released, so that it may be published with the run.
-
-    Example: tacit report first-run
-    """
-    record = _record(run)
-    place = run / "report.html" if out is None else out
-    if place.suffix.lower() != ".html":
-        raise InvalidInput(f"{listed([str(place)])}: a page is written as .html")
-    if out is not None and place.exists():
-        raise InvalidInput(f"{listed([str(place)])}: exists already; choose another file")
-    if not place.absolute().parent.is_dir():
-        raise InvalidInput(f"{listed([str(place)])}: there is no such folder to write it into")
-    from tacit.report.page import report_page
-
-    place.write_text(report_page(record), encoding="utf-8")
-    console.print(Text.assemble(("written", "bold"), f"    {place}: open it in a browser"), soft_wrap=True)
 
 
 def _export_student(record: Record, kind: str, out: Path, check: Path | None) -> None:
@@ -186,13 +161,15 @@ def _as_onnx(record: Record, said: dict[str, Any], check: Path | None) -> bytes:
 
     from tacit.runs.export import onnx_predictions, student_to_onnx
 
-    samples = None if check is None else _samples(record, check, None)[0]
+    samples = None if check is None else read_samples(record, check, None)[0]
     finished = _loaded(record)
     notes = {
         "guarantee": record.claim.to_json()["statement"],
         "features": json.dumps(said["features"]),
         "tacit": said["versions"].get("tacit", ""),
     }
+    if finished.labels.ndim == 2:
+        notes["classes"] = json.dumps([str(name) for name in finished.classes])
     model = student_to_onnx(finished.student, int(finished.recipe["features"]), notes)
     if samples is not None:
         labels, chances = onnx_predictions(model, _numbers(finished, samples))
@@ -206,7 +183,7 @@ def _as_onnx(record: Record, said: dict[str, Any], check: Path | None) -> bytes:
     return model
 
 
-def _record(folder: Path) -> Record:
+def found_record(folder: Path) -> Record:
     """The run's record; another name is suggested where there is no such run."""
     from tacit.runs.folders import read_record
 
@@ -230,7 +207,7 @@ def _loaded(record: Record) -> Run:
     return load(record.folder)
 
 
-def _samples(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
+def read_samples(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
     """The file's samples, if they are of the kind that the student learned from, and their labels where they are named.
 
     An encoder, where the run has one, looks at the columns itself.

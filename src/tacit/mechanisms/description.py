@@ -40,6 +40,7 @@ __all__ = [
     "Released",
     "Reliance",
     "Statistic",
+    "noise_in_words",
     "require_quorum",
 ]
 
@@ -114,6 +115,15 @@ class NoiseLaw:
     kind: Literal["laplace", "gaussian"]
     scale: float
     variance: float
+
+    @property
+    def in_words(self) -> str:
+        """The law as a reader of a report needs it.
+
+        >>> NoiseLaw("laplace", 2.0, 7.8).in_words
+        'laplace, scale 2, standard deviation 2.8'
+        """
+        return f"{self.kind}, scale {self.scale:.3g}, standard deviation {self.variance**0.5:.2g}"
 
     def evidence(self, counts: NDArray[Any]) -> NDArray[np.float64]:
         """How much each noisy count speaks for a one in place of a zero: log-likelihoods, up to a constant a row."""
@@ -209,6 +219,16 @@ class Described:
     def audits(cls) -> Mapping[str, Checks]:
         """How it is audited: by name, what makes the checks for a given ε and δ."""
         return {}
+
+
+def noise_in_words(mechanism: Any) -> dict[str, str]:  # noqa: ANN401
+    """What a run writes down of the noise on what it released; nothing where no counts with noise are.
+
+    >>> noise_in_words(object())
+    {}
+    """
+    law = getattr(mechanism, "noise_law", None)
+    return {} if law is None else {"noise": law.in_words}
 
 
 def require_quorum(participants: int, quorum: int) -> None:

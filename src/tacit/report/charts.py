@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.runs.run import Run
+from tacit.runs.shown import query_certainty
 
 __all__ = ["Chart", "Panel", "draw_chart", "draw_queries", "draw_rows", "write_chart"]
 
@@ -160,12 +161,16 @@ _COLUMNS = 10
 _SMALLEST_SIDE = 4
 LISTED = 30
 _LONGEST = {"tile": 11, "list": 24}
+# A query whose samples are held less likely than this on average is marked.
+DOUBTFUL = 0.75
+ORANGE = "#d9730d"
 
 
 def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = False) -> None:
     """Draw one tile per query where the samples are images (n, height, width), also in color; else a map of them.
 
-    A tile is the mean of the public samples in the query's cluster, under the label that was released. With
+    A tile is the mean of the public samples in the query's cluster, under the label that was released and how certain
+    it is; doubtful ones have an orange frame and a question mark, in a map an orange ring. With
     ``dark_ink`` large values are dark, as on paper; otherwise they are bright, as on a screen.
     """
     try:
@@ -180,11 +185,18 @@ def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = Fa
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         if images is not None:
             shown = min(len(run.query_labels), _SHOWN)
-            figure = Figure(figsize=(_COLUMNS * 0.85, math.ceil(shown / _COLUMNS) * 1.05 + 0.5))
+            rows = math.ceil(shown / _COLUMNS)
+            height = rows * 1.35 + 0.85
+            figure = Figure(figsize=(_COLUMNS * 0.95, height))
+            figure.subplots_adjust(0.01, 0.55 / height, 0.99, 1 - 0.7 / height, 0.1, 0.6)
             _draw_tiles(figure, run, images, shown, "gray_r" if dark_ink else "gray")
             part = "" if shown == len(run.query_labels) else f", {shown} of {len(run.query_labels)} shown"
-            figure.suptitle(f"Queries and the labels they got{part}{simulation}", fontsize=11)
-            figure.tight_layout()
+            known = _certainty(run) is not None
+            what = (
+                "Queries, the labels they got and how certain they are" if known else "Queries and the labels they got"
+            )
+            figure.suptitle(f"{what}{part}{simulation}", fontsize=11, y=1 - 0.1 / height)
+            figure.supxlabel(_doubts(run), fontsize=9, color=ORANGE, y=0.08 / height)
         else:
             figure = Figure(figsize=(9, 5.5), layout="constrained")
             _draw_map(figure.add_subplot(), run, public.reshape(len(public), -1).astype(np.float64))
@@ -212,13 +224,38 @@ def _images(public: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def _draw_tiles(figure: Any, run: Run, images: NDArray[np.float64], shown: int, grays: str) -> None:  # noqa: ANN401
+    certain = _certainty(run)
     for index in range(shown):
         axes = figure.add_subplot(math.ceil(shown / _COLUMNS), _COLUMNS, index + 1)
         mine = run.membership == index
         if mine.any():
             axes.imshow(images[mine].mean(axis=0), cmap=grays, vmin=0, vmax=1)
-        axes.set_title(_cut(run.query_labels[index], "tile"), fontsize=10, parse_math=False)
-        axes.set_axis_off()
+        doubtful = certain is not None and certain[index] < DOUBTFUL
+        mark = "?" if doubtful else ""
+        axes.set_title(f"{_short(run.query_labels[index], 'tile')}{mark}", fontsize=11, pad=3, parse_math=False,
+                       color=ORANGE if doubtful else "black", fontweight="bold" if doubtful else "normal")  # fmt: skip
+        axes.set_xticks([])
+        axes.set_yticks([])
+        for side in axes.spines.values():
+            side.set(color=ORANGE if doubtful else "#d0d0d0", linewidth=2.2 if doubtful else 0.6)
+        if certain is not None and np.isfinite(certain[index]):
+            axes.set_xlabel(f"{certain[index]:.0%}", fontsize=8, labelpad=2, color=ORANGE if doubtful else "#555555")
+
+
+def _certainty(run: Run) -> NDArray[np.float64] | None:
+    known = {} if run.probabilities is None else {"probabilities": run.probabilities}
+    return query_certainty({**run.arrays, **known})
+
+
+def _doubts(run: Run) -> str:
+    certain = _certainty(run)
+    if certain is None:
+        return ""
+    count = int((certain < DOUBTFUL).sum())
+    if count == 0:
+        return f"no query is doubtful: none is held less than {DOUBTFUL:.0%} likely on average"
+    verb, whose = ("query is", "its") if count == 1 else ("queries are", "their")
+    return f"{count} {verb} doubtful: {whose} public samples are held less than {DOUBTFUL:.0%} likely on average"
 
 
 def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: ANN401
@@ -236,6 +273,8 @@ def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: 
     asked = np.array([places[run.membership == index].mean(axis=0) if (run.membership == index).any() else
                       (np.nan, np.nan) for index in range(len(run.query_labels))])  # fmt: skip
     names = [name for name in run.classes if (run.query_labels == name).any()]
+    certain = _certainty(run)
+    doubtful = np.zeros(len(asked), dtype=bool) if certain is None else certain < DOUBTFUL
     few = len(names) <= 10
     colors = colormaps["tab10"](np.arange(10)) if few else colormaps["turbo"](np.linspace(0.05, 0.95, len(names)))
     marks = []
@@ -243,7 +282,8 @@ def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: 
         axes.scatter(*places[run.labels == name].T, s=8, alpha=0.35, linewidths=0, color=[color])
         mine = asked[run.query_labels == name]
         marks.append(axes.scatter(*mine.T, s=60, color=[color], edgecolors="black", linewidths=0.8))
-    marks, listed = marks[:LISTED], [_cut(name, "list") for name in names[:LISTED]]
+    axes.scatter(*asked[doubtful].T, s=170, facecolors="none", edgecolors=ORANGE, linewidths=2)
+    marks, listed = marks[:LISTED], [_short(name, "list") for name in names[:LISTED]]
     title = "label" if len(names) <= LISTED else f"label ({LISTED} of {len(names)})"
     # Names are set afterwards: a legend leaves out those that begin with an underscore.
     legend = axes.legend(
@@ -253,11 +293,12 @@ def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: 
     for text, name in zip(legend.get_texts(), listed, strict=True):
         text.set_parse_math(False)
         text.set_text(name)
-    axes.set_xlabel("first principal direction of the public samples (large marks: queries)")
+    ringed = "; ringed: doubtful ones" if doubtful.any() else ""
+    axes.set_xlabel(f"first principal direction of the public samples (large marks: queries{ringed})")
     axes.set_ylabel("second")
 
 
-def _cut(name: object, place: str) -> str:
+def _short(name: object, place: str) -> str:
     """A name on one line, cut where it would run into its neighbor."""
     text = " ".join(str(name).split())
     return text if len(text) <= _LONGEST[place] else text[: _LONGEST[place] - 1] + "…"

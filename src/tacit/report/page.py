@@ -1,34 +1,58 @@
 """A run as one page for a person: the privacy statement first, then what was chosen, labeled, paid and made with.
 
-The page is one file that opens offline: it asks nothing of any other place, runs no script, and prints. All of it is
-post-processing of what the run folder holds, which was released; a chart always has its numbers in a table beside it.
+All of it is post-processing of what the run folder holds, which was released; a chart always has its numbers in a table
+beside it. What a test part says is added where one is given, and marked: it is computed in the clear.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
+from tacit.report import svg
+from tacit.report.budget import Book, spent_section
 from tacit.report.card import NOT_COVERED, statement
+from tacit.report.html import bullets, cards, document, pair, short, table
+from tacit.report.measured import Measured
 from tacit.runs.folders import Record
+from tacit.runs.shown import query_certainty
 
 __all__ = ["PRIORS", "odds_bound", "report_page"]
 
-STYLE = (Path(__file__).with_name("page.css")).read_text(encoding="utf-8")
 # How likely somebody held a guess beforehand.
 PRIORS = (0.001, 0.01, 0.1, 0.5)
-MOST_BARS, _MOST_ROWS = 40, 60
+MOST_BARS, MOST_ROWS, MOST_COLUMNS = 30, 60, 12
 PICTURE = "queries.png"
 WOULD = "None of this holds here: it is what the same run would have with system randomness."
+DOUBT = 0.5
+# What a choice is about, for who reads it the first time.
+ABOUT = {
+    "method": "how labels are asked for",
+    "trust": "who may see what",
+    "chosen": "what the default decided for, by the public data",
+    "mechanism": "what the noise is added by",
+    "why": "the reason for the mechanism",
+    "noise": "the law of the noise on each released number",
+    "queries": "questions that were asked, each about a group of public samples",
+    "rounds": "what was asked in each round",
+    "neighbors": "for how many queries each record votes",
+    "representation": "how samples are compared; learned from public samples",
+    "student": "the model that learned from the labels",
+    "public_samples": "how many were labeled",
+    "features": "numbers per sample",
+    "data_kind": "what the public samples were taken for",
+    "encoding": "how columns became numbers",
+    "randomness": "where the noise came from",
+    "teachers": "models that voted, each on records of its own",
+    "components": "directions that were added up per class",
+}
 
 
 def odds_bound(prior: float, epsilon: float) -> float:
@@ -40,42 +64,64 @@ def odds_bound(prior: float, epsilon: float) -> float:
     return 1 / (1 + (1 - prior) / prior * math.exp(-epsilon))
 
 
-def report_page(record: Record) -> str:
-    """The page of a saved run, as HTML."""
+def report_page(record: Record, measured: Measured | None = None, book: Book | None = None) -> str:
+    """The page of a saved run, as HTML; with what a test part says, and what the ledger that paid says, where given."""
     said, arrays = statement(record), record.arrays()
     title = "SIMULATION: " if said["simulation"] else ""
     parts = [
-        _privacy(record, said),
-        _chosen(said["recipe"]),
-        _labels(said),
-        _certainty(arrays.get("probabilities"), arrays["labels"].ndim == 2),
-        _queries(record, arrays),
-        _payments(said["payments"]),
-        _measured(said["metrics"]),
-        _made(said),
+        ("privacy", "The privacy statement", _privacy(record, said)),
+        ("budget", "The budget", spent_section(record, book)),
+        ("chosen", "What was chosen, and why", _chosen(said["recipe"])),
+        ("labels", "The labels", _labels(said)),
+        ("certainty", "How certain the labels are", _certainty(arrays)),
+        ("test", "How right the student is", "" if measured is None else _tested(measured)),
+        ("queries", "What was asked", _queries(record, arrays)),
+        ("released", "What was released, with its noise", _released(said, arrays)),
+        ("measured", "What the run measured", _measured(said["metrics"])),
+        ("made", "Made with", _made(said)),
     ]
-    # Text inside a script element must not end it.
-    machine = json.dumps(said, ensure_ascii=True).replace("<", "\\u003c")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        "style-src 'unsafe-inline'\">"
-        f"<title>{escape(title)}Tacit run report</title><style>{STYLE}</style></head><body><main>"
-        f"<header><p class='kind'>Tacit run report</p><h1>{escape(title)}What this run tells about private records</h1>"
-        f"<p>{said['public_samples']} public samples were labeled by <b>{escape(str(said['method']))}</b>, and a "
-        f"student learned from them. {_audience(record, said)}</p></header>"
-        f"{''.join(parts)}</main>"
-        f'<script type="application/json" id="statement">{machine}</script></body></html>\n'
+    header = (
+        f"<p class='kind'>Tacit run report</p><h1>{escape(title)}What this run tells about private records</h1>"
+        f"<p>{said['public_samples']:,} public samples were labeled by <b>{escape(str(said['method']))}</b>, and a "
+        f"student learned from them. {_audience(record, said, measured)}</p>{_facts(record, said)}"
+    )
+    return document(f"{title}Tacit run report", header, [each for each in parts if each[2]], said)
+
+
+def _audience(record: Record, said: dict[str, Any], measured: Measured | None) -> str:
+    if said["simulation"] or not said["differential_privacy"]:
+        return "<b>It protects nobody: do not publish this page, nor the run.</b>"
+    noted = "not private" in record.written["metrics"]
+    run = "run.json may not: it holds figures that were computed without noise"
+    if measured is not None:
+        page = "Publish this page only if the test samples are public: its test figures were computed without noise."
+        return f"{page} As for the run, {run}." if noted else page
+    return f"This page may be published; {run}." if noted else "This page may be published with the run."
+
+
+def _facts(record: Record, said: dict[str, Any]) -> str:
+    claim = record.claim
+    labels = ("Labels", f"{said['public_samples']:,}", f"{len(said['labels'])} classes")
+    if not isinstance(claim, Guarantee):
+        return cards([("Guarantee", "none", "no differential privacy"), labels])
+    would = "would be, with system randomness" if said["simulation"] else "smaller is more private"
+    return cards(
+        [
+            ("Privacy loss ε", said["guarantee"]["epsilon"], would),
+            ("Failure probability δ", said["guarantee"]["delta"], "0: never" if claim.delta == 0 else "at most"),
+            ("Protects", _whom(claim), _neighbors(claim)),
+            ("Trust", str(claim.trust), TRUST_IN_WORDS[Trust(claim.trust)]),
+            labels,
+        ]
     )
 
 
-def _audience(record: Record, said: dict[str, Any]) -> str:
-    if said["simulation"] or not said["differential_privacy"]:
-        return "<b>It protects nobody: do not publish this page, nor the run.</b>"
-    if "not private" in record.written["metrics"]:
-        return "This page may be published; run.json may not: it holds figures that were computed without noise."
-    return "This page may be published with the run."
+def _whom(claim: Guarantee) -> str:
+    return "one holder" if claim.unit.holder else "one record" if claim.unit.column is None else "one person"
+
+
+def _neighbors(claim: Guarantee) -> str:
+    return "one is replaced by another" if claim.adjacency == "replace-one" else "one is added or removed"
 
 
 def _privacy(record: Record, said: dict[str, Any]) -> str:
@@ -83,10 +129,9 @@ def _privacy(record: Record, said: dict[str, Any]) -> str:
     kind = "simulation" if said["simulation"] else "none" if not isinstance(claim, Guarantee) else "holds"
     lines = "".join(f"<p>{escape(line)}</p>" for line in str(claim).splitlines())
     if not isinstance(claim, Guarantee):
-        return _section("privacy", "The privacy statement", f"<div class='statement none'>{lines}</div>")
-    trust = TRUST_IN_WORDS[Trust(claim.trust)]
+        return f"<div class='statement none'>{lines}</div>"
     epsilon = float(claim.epsilon)
-    rows = [(f"{prior:.1%}", f"{odds_bound(prior, epsilon):.1%}") for prior in PRIORS]
+    likely = [(prior, odds_bound(prior, epsilon)) for prior in PRIORS]
     delta = (
         "δ is 0: this holds always."
         if claim.delta == 0
@@ -95,26 +140,31 @@ def _privacy(record: Record, said: dict[str, Any]) -> str:
     said_plainly = [
         ("Who is protected", claim.unit.in_words),
         ("Against whom", "anyone, with any side knowledge, forever"),
-        ("Who sees the records", trust),
-        ("Neighboring data sets", "one is replaced by another" if claim.adjacency == "replace-one" else
-         "one is added or removed"),
+        ("Who sees the records", TRUST_IN_WORDS[Trust(claim.trust)]),
+        ("Neighboring data sets", _neighbors(claim)),
         ("ε and δ", f"{said['guarantee']['epsilon']} and {said['guarantee']['delta']}, by {claim.accountant}"),
         ("Covers", "this run alone: what else is released about the same records adds to it"),
-    ]  # fmt: skip
+    ]
     caveats = [f"Public data: {claim.public_data}.", *(f"{each}." for each in claim.caveats)]
-    weak = " weak" if claim.weak else ""
-    return _section(
-        "privacy", "The privacy statement",
-        f"<div class='statement {kind}{weak}'>{lines}</div>"
+    steps = [each / 50 for each in range(1, 50)]
+    chart = svg.curve(
+        [(0.0, 0.0), *((each, odds_bound(each, epsilon)) for each in steps), (1.0, 1.0)], likely,
+        "likely before", "likely after, at most",
+    )  # fmt: skip
+    rows = [(f"{prior:.1%}", f"{after:.1%}") for prior, after in likely]
+    return (
+        f"<div class='statement {kind}{' weak' if claim.weak else ''}'>{lines}</div>"
         + (f"<p><b>{WOULD}</b></p>" if said["simulation"] else "")
-        + _table(("", ""), said_plainly, "plain")
-        + "<h3>What ε means for one of them</h3><p>Whatever somebody believes about one "
-        f"{'holder' if claim.unit.holder else 'record' if claim.unit.column is None else 'person'}, all that this run "
-        "publishes can multiply the odds of that belief by at most "
+        + table(("", ""), said_plainly, "plain")
+        + f"<h3>What ε means for {escape(_whom(claim))}</h3><p>Whatever somebody believes about "
+        f"{escape(_whom(claim))}, all that this run publishes can multiply the odds of that belief by at most "
         f"e<sup>ε</sup> = {_factor(epsilon)}. {escape(delta)}</p>"
-        + _table(("held likely before", "likely after, at most"), rows)
-        + "<h3>What it rests on</h3>" + _list(caveats)
-        + "<h3>What it does not protect</h3>" + _list(NOT_COVERED),
+        + pair(
+            chart, table(("held likely before", "likely after, at most"), rows),
+            "How far a guess can move at most: on the dashed line nothing is learned.",
+        )
+        + "<h3>What it rests on</h3>" + bullets(caveats)
+        + "<h3>What it does not protect</h3>" + bullets(NOT_COVERED)
     )  # fmt: skip
 
 
@@ -123,74 +173,133 @@ def _factor(epsilon: float) -> str:
 
 
 def _chosen(recipe: dict[str, Any]) -> str:
-    rows = [(name.replace("_", " "), _short(value)) for name, value in recipe.items() if name != "options"]
-    options = [(name, _short(value)) for name, value in dict(recipe.get("options") or {}).items()]
-    more = (
-        f"<details><summary>every option</summary>{_table(('option', 'value'), options)}</details>" if options else ""
-    )
-    return _section("chosen", "What was chosen, and why", _table(("choice", "value"), rows) + more)
+    rows = [(name.replace("_", " "), short(value), ABOUT.get(name, "")) for name, value in recipe.items()
+            if name != "options" and value is not None]  # fmt: skip
+    options = [(name, short(value)) for name, value in dict(recipe.get("options") or {}).items()]
+    more = f"<details><summary>every option</summary>{table(('option', 'value'), options)}</details>" if options else ""
+    return (
+        "<p>Every choice was made from public figures and from what had been released by then.</p>"
+        + table(("choice", "value", "what it is"), rows) + more
+    )  # fmt: skip
 
 
 def _labels(said: dict[str, Any]) -> str:
     counts = list(said["labels"].items())
-    several = said["several_labels_per_sample"]
-    about = "How many public samples got each label" + ("; a sample may have several." if several else ".")
-    return _section("labels", "The labels", f"<p>{about}</p>" + _bars(counts) + _numbers(("class", "samples"), counts))
+    several = "; a sample may have several" if said["several_labels_per_sample"] else ""
+    left = f", the first {MOST_BARS} of {len(counts)} classes" if len(counts) > MOST_BARS else ""
+    total = max(1, said["public_samples"])
+    rows = [(name, count, f"{count / total:.1%}") for name, count in counts]
+    return pair(
+        svg.bars(counts[:MOST_BARS], "public samples per label"), table(("label", "samples", "share"), rows),
+        f"How many public samples got each label{several}{left}.",
+    )  # fmt: skip
 
 
-def _certainty(probabilities: NDArray[np.float64] | None, several: bool) -> str:
-    if probabilities is None:
-        return _section(
-            "certainty", "How certain the labels are",
+def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
+    probabilities, several = arrays.get("probabilities"), arrays["labels"].ndim == 2
+    if probabilities is not None:
+        sure = np.maximum(probabilities, 1 - probabilities).ravel() if several else probabilities.max(axis=1)
+        how = "as read from noisy counts"
+    elif "certainty" in arrays:
+        sure = arrays["certainty"]
+        how = "as the student holds it: labels alone were released, which buys more of them for the same ε"
+    else:
+        return (
             "<p>Labels alone were released, without probabilities: that buys more of them for the same ε. Soft labels "
-            "(<code>labels=soft</code>) come with probabilities.</p>",
-        )  # fmt: skip
-    sure = np.maximum(probabilities, 1 - probabilities).ravel() if several else probabilities.max(axis=1)
+            "(<code>labels=soft</code>) come with probabilities.</p>"
+        )
     edges = np.linspace(0, 1, 11)
     found, _ = np.histogram(sure, edges)
     bins = [(f"{low:.0%} to {low + 0.1:.0%}", int(count)) for low, count in zip(edges[:-1], found, strict=True)]
     what = "label decisions" if several else "public samples"
-    doubtful = int((sure < 0.5).sum())
-    return _section(
-        "certainty", "How certain the labels are",
-        f"<p>{len(sure)} {what} by the probability of what was decided, as read from noisy counts. {doubtful} are less "
-        "certain than one half.</p>" + _bars(bins) + _numbers(("probability", what), bins),
+    doubtful = int((sure < DOUBT).sum())
+    return (
+        f"<p>{len(sure):,} {what} by the probability of what was decided, {how}. {doubtful:,} "
+        f"{'is' if doubtful == 1 else 'are'} less certain than one half.</p>"
+        + pair(
+            svg.columns(bins, "probability of the label", what, marked=5), table(("probability", what), bins),
+            "Doubtful ones, less certain than one half, are orange.",
+        )
+    )  # fmt: skip
+
+
+def _tested(found: Measured) -> str:
+    rows = [(name, count, f"{recall:.1%}", f"{precision:.1%}") for name, count, recall, precision in found.by_class()]
+    counts = table(("true class", "samples", "found", "right when said"), rows[:MOST_ROWS])
+    body = (
+        f"<p class='warning'>These figures come from {found.samples:,} samples of {escape(found.source)} in the clear. "
+        "No guarantee covers those samples: publish the figures only if the samples are public.</p>"
+        f"<p><b>{found.accuracy:.1%}</b> are right, give or take {found.margin:.1%} (two standard errors).</p>"
+        + pair(svg.matrix(found.confusion, found.classes), counts, "A row per true class; red is confused.")
+    )
+    error = found.calibration_error
+    if error is None:
+        return body + "<p>This student knows no probabilities, so there is no reliability diagram.</p>"
+    bins = [(f"{likely:.1%}", f"{right:.1%}", count) for likely, right, count in found.bins]
+    return (
+        body + f"<h3>Is it as sure as it is right?</h3><p>The two are {error:.1%} apart on average.</p>"
+        + pair(
+            svg.reliability(found.bins), table(("held likely", "right", "samples"), bins),
+            "Reliability: below the dashed line the student is surer than it is right, above it less sure.",
+        )
     )  # fmt: skip
 
 
 def _queries(record: Record, arrays: dict[str, NDArray[Any]]) -> str:
     if "query_labels" not in arrays:
         return ""
-    picture = record.folder / PICTURE
-    shown = ""
+    picture, shown = record.folder / PICTURE, ""
     if picture.is_file():
         data = base64.b64encode(picture.read_bytes()).decode()
         shown = f"<img alt='queries and the labels they got' src='data:image/png;base64,{data}'>"
-    labels = arrays["query_labels"]
+    labels, examples = arrays["query_labels"], arrays.get("query_examples")
     named = [", ".join(str(name) for name, yes in zip(arrays["classes"], row, strict=True) if yes) or "none" for row in
              labels] if labels.ndim == 2 else [str(each) for each in labels]  # fmt: skip
-    members = np.bincount(arrays["membership"], minlength=len(labels)) if "membership" in arrays else None
-    rows = [
-        (str(place), label, "" if members is None else str(members[place]))
-        for place, label in enumerate(named[:_MOST_ROWS])
-    ]
-    left = "" if len(named) <= _MOST_ROWS else f"<p>{len(named) - _MOST_ROWS} more are in arrays.npz.</p>"
-    return _section(
-        "queries", f"The {len(named)} queries, and what was released of each",
-        shown + "<details><summary>as a table</summary>"
-        + _table(("query", "released label", "public samples"), rows) + left + "</details>",
+    asked = arrays["membership"][arrays["membership"] >= 0] if "membership" in arrays else None
+    members = None if asked is None else np.bincount(asked, minlength=len(labels))
+    sure = query_certainty(arrays)
+    columns: list[tuple[str, Sequence[Any]]] = [("query", range(len(named))), ("released label", named)]
+    if members is not None:
+        columns.append(("public samples", members.tolist()))
+    if sure is not None:
+        columns.append(("certainty, mean", [f"{each:.0%}" if np.isfinite(each) else "" for each in sure]))
+    if examples is not None:
+        columns.append(("one of them", examples.tolist()))
+    heads, rows = [name for name, _ in columns], list(zip(*(values for _, values in columns), strict=True))[:MOST_ROWS]
+    left = "" if len(named) <= MOST_ROWS else f"<p>{len(named) - MOST_ROWS} more are in arrays.npz.</p>"
+    return (
+        f"<p>{len(named)} queries, each a group of public samples that look alike, and the label each got.</p>"
+        + shown + table(heads, rows) + left
     )  # fmt: skip
 
 
-def _payments(payments: Sequence[dict[str, Any]]) -> str:
-    rows = [
-        (each["account"], each["purpose"], _spend(each["spend"]), each["randomness"]) for each in payments[:_MOST_ROWS]
-    ]
-    left = "" if len(payments) <= _MOST_ROWS else f"<p>{len(payments) - _MOST_ROWS} more are in run.json.</p>"
-    return _section(
-        "payments", f"What was paid: {len(payments)} payment{'s' * (len(payments) != 1)}",
-        _table(("account", "purpose", "spend: the known scale of the noise", "randomness"), rows) + left,
-    )  # fmt: skip
+def _released(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    payments = said["payments"]
+    rows = [(each["account"], each["purpose"], _spend(each["spend"]), each["randomness"]) for each in payments]
+    left = "" if len(rows) <= MOST_ROWS else f"<p>{len(rows) - MOST_ROWS} more are in run.json.</p>"
+    paid = table(("account", "purpose", "spend: the known scale of the noise", "randomness"), rows[:MOST_ROWS]) + left
+    return _numbers(said["recipe"], arrays) + f"<h3>{len(rows)} payment{'s' * (len(rows) != 1)}</h3>" + paid
+
+
+def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    """Tables that were released with noise in them, row by row."""
+    name = next((each for each in ("counts", "sums") if each in arrays and arrays[each].ndim == 2), None)
+    if name is None:
+        return "<p>Labels or probabilities alone were released; no counts left the gate.</p>"
+    numbers = arrays[name]
+    classes = [str(each) for each in arrays["classes"]]
+    heads, aside = (("query", *classes), range(len(numbers))) if name == "counts" else (
+        ("class", *(f"component {place + 1}" for place in range(numbers.shape[1]))), classes)  # fmt: skip
+    wide = min(MOST_COLUMNS, numbers.shape[1])
+    rows = [(aside[place], *map(str, row[:wide])) for place, row in enumerate(numbers[:MOST_ROWS].tolist())]
+    cut = numbers.shape[1] > wide or len(numbers) > MOST_ROWS
+    part = f" A part of {len(numbers)} × {numbers.shape[1]}; all are in arrays.npz." if cut else ""
+    noise = recipe.get("noise")
+    law = f"The noise on each of them: {short(noise)}." if noise else "The spends below give the scale of their noise."
+    return (
+        f"<p>These {name} were released with noise in them, so some are below 0 or too large; the true ones are in no "
+        f"file. {escape(law)}{part}</p>" + table(heads[: wide + 1], rows)
+    )
 
 
 def _spend(spend: dict[str, Any]) -> str:
@@ -198,49 +307,12 @@ def _spend(spend: dict[str, Any]) -> str:
 
 
 def _measured(metrics: dict[str, Any]) -> str:
-    rows = [(name, _short(value)) for name, value in metrics.items()]
-    return _section("measured", "What was measured", _table(("figure", "value"), rows)) if rows else ""
+    rows: Sequence[Any] = [(name, short(value)) for name, value in metrics.items()]
+    return table(("figure", "value"), rows) if rows else ""
 
 
 def _made(said: dict[str, Any]) -> str:
-    rows = list(said["versions"].items())
-    return _section("made", "Made with", _table(("package", "version"), rows))
-
-
-def _section(name: str, title: str, body: str) -> str:
-    return f"<section id='{name}'><h2>{escape(title)}</h2>{body}</section>"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
-    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    shown = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
-    return f"<div class='wide'><table class='{kind}'>{shown}<tbody>{body}</tbody></table></div>"
-
-
-def _numbers(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    return f"<details><summary>the numbers</summary>{_table(heads, rows)}</details>"
-
-
-def _list(items: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(each[:1].upper() + each[1:])}</li>" for each in items) + "</ul>"
-
-
-def _bars(rows: Sequence[tuple[str, int]]) -> str:
-    """A bar per row, with its name before it and its number behind it."""
-    most = max([1, *(count for _, count in rows)])
-    bars = "".join(
-        f"<div class='bar'><span class='name'>{escape(name[:40])}</span>"
-        f"<span class='track'><span class='fill' style='width:{100 * count / most:.1f}%'></span></span>"
-        f"<span class='count'>{count}</span></div>"
-        for name, count in rows[:MOST_BARS]
+    return table(("package", "version"), list(said["versions"].items())) + (
+        "<p>How long the run took is not written down: it depends on the records. A ledger has the time of each "
+        "payment.</p>"
     )
-    left = f"<p>and {len(rows) - MOST_BARS} more in the table</p>" if len(rows) > MOST_BARS else ""
-    return f"<div class='bars' role='img' aria-label='bar chart; the numbers are in the table'>{bars}</div>{left}"
-
-
-def _short(value: Any) -> str:  # noqa: ANN401
-    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
-        return "; ".join(", ".join(f"{name} {inner}" for name, inner in each.items()) for each in value)[:200]
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 200 else text[:199] + "…"

@@ -30,6 +30,7 @@ from tacit.runs.payment import (
     weakest,
 )
 from tacit.runs.run import Run
+from tacit.runs.shown import shown_arrays
 from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
@@ -125,7 +126,7 @@ def distill(
         raise InvalidInput("nobody answered, so there is nothing to learn from")
     observer.stage("training the student")
     claims = _claims(job, task, release.receipts, payers, classes is None)
-    return _finished(chosen.name, job, task, given.recognized, features, release, claims)
+    return _finished(chosen.name, job, task, given.recognized, given.raw[1], features, release, claims)
 
 
 def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[str, Any]) -> Group:
@@ -156,6 +157,7 @@ def _finished(
     job: Job,
     task: Task,
     recognized: Recognized,
+    raw: Any,  # noqa: ANN401
     features: tuple[str, ...] | None,
     release: Release[Any],
     claims: Mapping[str, Any],
@@ -186,7 +188,7 @@ def _finished(
         receipts=release.receipts,
         recipe=recipe,
         metrics=dict(outcome.metrics),
-        arrays=outcome.arrays,
+        arrays={**outcome.arrays, **shown_arrays(outcome, student, task.public, task.classes, raw)},
         features=features if encoder is None else encoder.names,
         holder_models=None if models is None else models.taking(features, encoder),
         encoder=encoder,

@@ -121,7 +121,8 @@ _NEEDS = "ONNX needs an extra: pip install 'tacit[export]'"
 def student_to_onnx(student: Any, features: int, notes: Mapping[str, str]) -> bytes:  # noqa: ANN401
     """The student as an ONNX model of ``X`` (samples, features), with ``notes`` in its metadata.
 
-    It has two outputs, ``label`` and ``probabilities``, in the order of the classes that its metadata names.
+    It has two outputs, ``label`` and ``probabilities``, in the order of the classes that its metadata names. Of a
+    student of sets of labels both have a column per label, and ``notes`` name the labels.
 
     >>> from tacit.students.weighted import logistic
     >>> student = logistic().fit([[0.0], [1.0]], ["no", "yes"])
@@ -135,12 +136,12 @@ def student_to_onnx(student: Any, features: int, notes: Mapping[str, str]) -> by
         raise InvalidInput(_NEEDS) from None
     student = without_names(student)
     if isinstance(student, OneEachLabel):
-        raise InvalidInput("a student of sets of labels is several models, and ONNX holds one: export it with --skops")
-    classes = np.asarray(student.classes_)
-    model = _from_network(student) if hasattr(student, "save_tensors") else _from_sklearn(student, features)
-    if not any(each.name == "label" for each in model.graph.output):
-        _add_label(model, classes)
-    onnx.helper.set_model_props(model, {**notes, "classes": json.dumps(classes.tolist())})
+        model, named = _from_sets(student, features), {}
+    else:
+        model, named = _from_one(student, features), {"classes": json.dumps(np.asarray(student.classes_).tolist())}
+        if not any(each.name == "label" for each in model.graph.output):
+            _add_label(model, np.asarray(student.classes_))
+    onnx.helper.set_model_props(model, {**named, **notes})
     onnx.checker.check_model(model)
     written: bytes = model.SerializeToString()
     return written
@@ -156,6 +157,67 @@ def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any],
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     label, probabilities = session.run(["label", "probabilities"], {"X": rows})
     return np.asarray(label), np.asarray(probabilities, dtype=np.float64)
+
+
+def _from_one(student: Any, features: int) -> Any:  # noqa: ANN401
+    return _from_network(student) if hasattr(student, "save_tensors") else _from_sklearn(student, features)
+
+
+def _from_sets(students: OneEachLabel, features: int) -> Any:  # noqa: ANN401
+    """The models of all labels side by side in one graph: each says how likely its label is, above one half is yes."""
+    from onnx import TensorProto, compose, helper
+
+    nodes: list[Any] = []
+    tables: list[Any] = []
+    domains = {"": OPSET[""]}
+    version = 0
+    for place, student in enumerate(students.students):
+        known = np.asarray(student.classes_).astype(np.int64).tolist()
+        chance = f"chance_{place}"
+        if len(known) == 1:
+            # It was told the same of every sample, and says it of every sample.
+            nodes += _constant(chance, float(known[0]))
+            continue
+        model = compose.add_prefix(_from_one(student, features), f"label_{place}_")
+        version = max(version, model.ir_version)
+        domains |= {each.domain: each.version for each in model.opset_import}
+        for node in model.graph.node:
+            node.input[:] = ["X" if name == f"label_{place}_X" else name for name in node.input]
+        nodes += model.graph.node
+        tables += model.graph.initializer
+        column = helper.make_tensor(f"yes_{place}", TensorProto.INT64, [1], [known.index(1)])
+        tables.append(column)
+        nodes.append(helper.make_node("Gather", [f"label_{place}_probabilities", column.name], [chance], axis=1))
+    chances = [f"chance_{place}" for place in range(len(students.students))]
+    half = helper.make_tensor("half", TensorProto.FLOAT, [], [0.5])
+    nodes += [
+        helper.make_node("Concat", chances, ["probabilities"], axis=1),
+        helper.make_node("Greater", ["probabilities", "half"], ["label"]),
+    ]
+    shape = ["samples", len(chances)]
+    graph = helper.make_graph(
+        nodes, "sets of labels",
+        [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["samples", features])],
+        [helper.make_tensor_value_info("label", TensorProto.BOOL, shape),
+         helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, shape)],
+        [*tables, half],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid(domain, number) for domain, number in domains.items()]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=version or 8)
+
+
+def _constant(name: str, value: float) -> list[Any]:
+    """Nodes that say the same of every row of X."""
+    from onnx import TensorProto, helper
+
+    filled = helper.make_tensor(f"{name}_value", TensorProto.FLOAT, [1], [value])
+    one = helper.make_tensor(f"{name}_one", TensorProto.INT64, [1], [1])
+    return [
+        helper.make_node("Shape", ["X"], [f"{name}_rows"], start=0, end=1),
+        helper.make_node("Constant", [], [f"{name}_wide"], value=one),
+        helper.make_node("Concat", [f"{name}_rows", f"{name}_wide"], [f"{name}_shape"], axis=0),
+        helper.make_node("ConstantOfShape", [f"{name}_shape"], [name], value=filled),
+    ]
 
 
 def _from_network(student: Any) -> Any:  # noqa: ANN401

@@ -13,6 +13,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.options import to_recipe
 from tacit.core.protocols import Exchange, Ledger
+from tacit.mechanisms.description import noise_in_words
 from tacit.methods.class_sums.coordinator import ReleasedSums, SumCoordinator, public_probabilities
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.options import ClassSums
@@ -94,6 +95,7 @@ class SumJob:
         return {
             "options": to_recipe(self.options),
             "mechanism": type(ask.mechanism).__name__,
+            **noise_in_words(ask.mechanism),
             "representation": self.plan.representation,
             "components": ask.components,
             "norm": ask.norm,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from tacit.methods.rknn.queries import (
     lead,
     margins,
 )
-from tacit.methods.rknn.reading import Reader
+from tacit.methods.rknn.reading import CountReader, Reader
 from tacit.methods.rknn.voting_rules import NEAREST, balanced_offsets
 from tacit.methods.rknn.wire import VoteAsk
 
@@ -65,6 +65,7 @@ class Labeling:
     labels: Integers  # (public samples,)
     confidence: Reals  # (public samples,), from 0: might as well be another label, to 1
     probabilities: Reals | None = None  # (public samples, classes)
+    counts: Integers | None = None  # (s, classes), as they were released with noise in them
 
 
 @dataclass(frozen=True)
@@ -204,4 +205,5 @@ class VoteCoordinator:
                 probabilities = iterative_proportional_fitting(query_probabilities, part.membership, state.guesses)
                 labels, confidence = probabilities.argmax(axis=1).astype(np.int64), lead(probabilities)
         labeling = Labeling(state.clusters, query_labels, labels, confidence, probabilities)
-        return labeling if self._spread is None else self._spread(labeling)
+        spread = labeling if self._spread is None else self._spread(labeling)
+        return replace(spread, counts=np.asarray(answer)) if isinstance(this.reader, CountReader) else spread

@@ -22,6 +22,7 @@ from tacit.core.guarantee import Trust, Unit
 from tacit.core.options import to_recipe
 from tacit.core.protocols import Coordinator, Exchange, Ledger, Representation
 from tacit.core.rational import whole
+from tacit.mechanisms.description import noise_in_words
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.rknn.coordinator import BALANCED, Labeling, Revision, VoteCoordinator, round_requests
 from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
@@ -175,6 +176,7 @@ def _labeled(task: Task, teacher: Teacher, labeling: Labeling) -> Outcome:
             "queries": labeling.clusters.centres,
             "query_labels": task.classes[labeling.query_labels],
             "membership": labeling.clusters.membership,
+            **({} if labeling.counts is None else {"counts": labeling.counts}),
         },
         recipe={"student": type(trained).__name__},
     )
@@ -262,6 +264,7 @@ class VoteJob:
             "options": to_recipe(self.options),
             "mechanism": self.plan.choice.name,
             "why": self.plan.choice.reason,
+            **noise_in_words(self.plan.choice.mechanism),
             "queries": self.plan.queries,
             "rounds": [
                 {"queries": each.queries, "mechanism": each.choice.name, "selection": each.selection}

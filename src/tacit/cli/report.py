@@ -1,0 +1,154 @@
+"""``tacit report``: a run or a ledger as one page for a person, and the run's statement for programs and registries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.text import Text
+
+from tacit.cli.runs import found_record, read_samples
+from tacit.cli.screen import console
+from tacit.core.errors import InvalidInput, listed
+
+if TYPE_CHECKING:
+    from tacit.report.measured import Measured
+    from tacit.runs.folders import Record
+
+__all__ = ["report_command"]
+
+LEDGER_START = b"SQLite format 3\0"
+
+
+def report_command(
+    place: Path = typer.Argument(
+        ...,
+        help="A run folder, as 'tacit distill' writes it, or a ledger file.",
+        show_default=False,
+        metavar="RUN|LEDGER",
+    ),
+    out: Path | None = typer.Option(
+        None, help="The page to write; report.html in the run folder, or LEDGER.html, if left out."
+    ),
+    test: Path | None = typer.Option(
+        None, help="Samples with known labels: confusion and reliability of the student. Computed in the clear."
+    ),
+    label: str | None = typer.Option(None, help="With --test: the column with the true labels."),
+    ledger: Path | None = typer.Option(None, help="The ledger that paid: what its accounts have left, too."),
+    statement: Path | None = typer.Option(None, help="Write the statement for programs, too: .json."),
+    nist: Path | None = typer.Option(None, help="Write answers to the questions of NIST SP 800-226, too: .md."),
+    registry: Path | None = typer.Option(
+        None, help="Write an entry for the public registry of deployments, too: .json; a draft to be filled in."
+    ),
+) -> None:
+    """Write a run or a ledger as one page for a person, the privacy statement first.
+
+    The page opens offline, asks nothing of any other place, and carries its statement as JSON. All that is in a run's
+    page was released, so that it may be published with the run; figures of --test are marked, for they are computed in
+    the clear. A ledger's page is for its operator.
+
+    Example: tacit report first-run
+
+    Example: tacit report first-run --test tested.csv --label diagnosis --out tested.html
+
+    Example: tacit report first-run --statement first.json --nist first.md --registry entry.json
+
+    Example: tacit report site.ledger --out site.html
+    """
+    if _is_ledger(place):
+        _report_ledger(place, out, {"--test": test, "--label": label, "--ledger": ledger, "--statement": statement,
+                                    "--nist": nist, "--registry": registry})  # fmt: skip
+        return
+    record = found_record(place)
+    page = _page(place / "report.html", out)
+    extra = [
+        (file, kind)
+        for file, kind in ((statement, ".json"), (nist, ".md"), (registry, ".json"))
+        if file is not None and _new(file, kind)
+    ]
+    if len({file.absolute() for file, _ in extra}) < len(extra):
+        raise InvalidInput("--statement, --nist and --registry name the same file: choose different ones")
+    if label is not None and test is None:
+        raise InvalidInput("--label names a column of --test: give --test, too")
+    from tacit.report.budget import read_book
+    from tacit.report.card import statement as stated
+    from tacit.report.exports import nist_answers, registry_entry
+    from tacit.report.page import report_page
+
+    said: dict[str, Any] = stated(record)
+    files: list[tuple[Path, str]] = []
+    if statement is not None:
+        files.append((statement, _as_json(said)))
+    if nist is not None:
+        files.append((nist, nist_answers(said)))
+    if registry is not None:
+        files.append((registry, _as_json(registry_entry(said))))
+    measured = None if test is None else _measured(record, test, label)
+    book = None if ledger is None else read_book(ledger)
+    _write([(page, report_page(record, measured, book)), *files])
+
+
+def _report_ledger(place: Path, out: Path | None, given: dict[str, object]) -> None:
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise InvalidInput(f"{wrong[0]} is about a run, and {listed([str(place)])} is a ledger: leave it out")
+    page = _page(place.with_name(place.name + ".html"), out)
+    from tacit.report.budget import read_book
+    from tacit.report.ledger_page import ledger_page
+
+    _write([(page, ledger_page(read_book(place)))])
+
+
+def _is_ledger(place: Path) -> bool:
+    try:
+        with place.open("rb") as opened:
+            return opened.read(len(LEDGER_START)) == LEDGER_START
+    except OSError:
+        return False
+
+
+def _page(default: Path, out: Path | None) -> Path:
+    """Where the page goes: beside what it is about it may be written again, elsewhere it must be new."""
+    if out is not None:
+        _new(out, ".html")
+    return default if out is None else out
+
+
+def _new(file: Path, kind: str) -> bool:
+    shown = listed([str(file)])
+    if file.suffix.lower() != kind:
+        what = {".html": "a page", ".json": "it", ".md": "it"}[kind]
+        raise InvalidInput(f"{shown}: {what} is written as {kind}")
+    if file.exists():
+        raise InvalidInput(f"{shown}: exists already; choose another file")
+    if not file.absolute().parent.is_dir():
+        raise InvalidInput(f"{shown}: there is no such folder to write it into")
+    return True
+
+
+def _write(files: list[tuple[Path, str]]) -> None:
+    from tacit.core.files import write_file
+
+    for file, content in files:
+        write_file(file, content.encode())
+        about = ": open it in a browser" if file.suffix == ".html" else ""
+        console.print(Text.assemble(("written", "bold"), f"    {file}{about}"), soft_wrap=True)
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _measured(record: Record, test: Path, label: str | None) -> Measured:
+    """What samples with known labels say of the student."""
+    from tacit.report.measured import measure
+    from tacit.runs.run import load
+
+    samples, truth = read_samples(record, test, label)
+    if truth is None:
+        raise InvalidInput(f"{listed([str(test)])}: name the column with the true labels by --label")
+    finished = load(record.folder)
+    if finished.labels.ndim == 2:
+        raise InvalidInput("a test part is measured where samples have one label each, and this run has sets of labels")
+    return measure(finished.student, samples, truth.tolist(), finished.classes, test.name[:80])

@@ -1,0 +1,45 @@
+"""``tacit ui``: a live view of a folder in one's own browser."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import typer
+from rich.text import Text
+
+from tacit.cli.screen import console
+from tacit.core.errors import InvalidInput, TacitError, listed
+
+__all__ = ["ui_command"]
+
+
+def ui_command(
+    folder: Path = typer.Argument(Path(), help="The folder with runs and ledgers.", show_default="this one"),
+    port: int = typer.Option(0, min=0, max=65535, help="The port on this machine; 0 takes one that is free."),
+) -> None:
+    """Show runs, jobs as they go on, ledgers and a form to plan in your browser.
+
+    It listens on this machine alone and only reads. The address that it prints has a random token: who has the address
+    sees the folder's runs and ledgers, anyone else sees nothing. Stop it with Ctrl-C.
+
+    Example: tacit ui runs
+    """
+    if not folder.is_dir():
+        raise InvalidInput(f"{listed([str(folder)])}: no such folder")
+    try:
+        from tacit.ui.service import HOST, listening, serve
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn"):
+            raise
+        raise InvalidInput("the live view needs an extra: pip install 'tacit[ui]'") from None
+    try:
+        opened = listening(port)
+    except OSError as error:
+        raise TacitError(f"port {port} cannot be used ({error.strerror}); choose another with --port") from None
+    token = secrets.token_urlsafe(32)
+    with opened:
+        address = f"http://{HOST}:{opened.getsockname()[1]}/?token={token}"
+        console.print(Text.assemble(("open", "bold"), f"       {address}"), soft_wrap=True)
+        console.print(f"[dim]shows {folder.absolute().name or '/'}/ to this machine alone; Ctrl-C ends it[/dim]")
+        serve(folder.absolute(), opened, token)

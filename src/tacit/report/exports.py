@@ -1,0 +1,203 @@
+"""A run's statement in the forms that others ask for: NIST's questions, and an entry of the public registry.
+
+What a run cannot know, such as who published it and why, is marked as to be filled in by a person. A simulation, or a
+variant without differential privacy, has nothing to say in either form and is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import TRUST_IN_WORDS, Trust
+from tacit.report.card import NOT_COVERED
+
+__all__ = ["FILL_IN", "nist_answers", "registry_entry"]
+
+FILL_IN = "To be filled in"
+MODELS = {"central": "Central", "local": "Local", "shuffle": "Shuffle", "masked": "Central"}
+SAMPLING = (
+    "Noise is drawn by exact integer samplers from the operating system's cryptographic generator; floating point "
+    "filters and never decides, so that no low-order bit of a number tells about a record."
+)
+PAID_FIRST = (
+    "Every release goes through one gate that pays a ledger first; a retried request gets the release that it paid "
+    "for. The claim is computed from the receipts and checked against them whenever the run is read."
+)
+
+
+def nist_answers(said: dict[str, Any]) -> str:
+    """Answers to the questions of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees.
+
+    The order is that of its pyramid, from the guarantee down to how the data are held.
+    """
+    claim = _claim(said)
+    recipe, epsilon = said["recipe"], float(claim["epsilon"])
+    asked = [
+        ("The guarantee", [
+            ("Which definition of differential privacy is met?",
+             "Pure differential privacy." if claim["delta"] == "0" else "Approximate (ε, δ) differential privacy."),
+            ("What are the privacy parameters?",
+             f"ε = {claim['epsilon']}, δ = {claim['delta']}, by {claim['accountant']}. Odds of any belief about one "
+             f"unit grow by a factor of at most {math.exp(min(epsilon, 700)):.3g}"
+             + ("." if claim["delta"] == "0" else ", but for a failure with probability δ.")),
+            ("What is the unit of privacy, and which data sets are neighbors?",
+             f"{claim['unit']['in_words']}; {claim['adjacency']} adjacency."),
+            ("How are several releases composed?",
+             f"The payments of this run, {len(said['payments'])} in number, are composed by {claim['accountant']}. "
+             "What else is released about the same records adds to it; a ledger with a ceiling per account keeps "
+             "count."),
+            ("Is access interactive or not?", "Not interactive: labels of public samples and a student are released."),
+        ]),
+        ("The algorithm", [
+            ("Which mechanisms are used, and what do they release?",
+             f"Method {said['method']}, mechanism {recipe.get('mechanism', 'as in the payments')}. "
+             f"{recipe.get('why', '')}".strip()),
+            ("What are the scale of the noise and the sensitivity?", _spends(said)),
+            ("What was computed outside the budget?",
+             "Nothing from the records. Choices were made from public figures: the number of records under replace-one "
+             f"adjacency, the classes, and public samples, which are {claim['public_data']}."),
+            ("Was anything tuned on the records?",
+             "Not by this run. Earlier tries on the same records add their cost."),
+            ("What weakens the guarantee?", "; ".join(claim["caveats"]) or "Nothing that this run knows of."),
+        ]),
+        ("Utility and bias", [
+            ("How useful is the result?", _metrics(said)),
+            ("Who may be served worse?",
+             "Noise hides small groups more than large ones: classes with few records get fewer and less certain "
+             f"labels. Labels per class: {_labels(said)}."),
+        ]),
+        ("Implementation and security", [
+            ("How is the noise sampled?", SAMPLING),
+            ("How is the accounting enforced?", PAID_FIRST),
+            ("Are there side channels?",
+             "Errors and refusals do not depend on a record. How long a run takes may, so it is not written down; who "
+             "can time the process must be trusted."),
+            ("How was the implementation tested?",
+             "Exact laws on small domains, frozen draws, audits, and single-line mutants that tests must find; see the "
+             "documentation of Tacit " + str(said["versions"].get("tacit", "")) + "."),
+        ]),
+        ("Trust and data", [
+            ("What is the trust model?", TRUST_IN_WORDS[Trust(claim["trust"])] + "."),
+            ("Who collected the data, with whose consent, and who can reach them?", FILL_IN + "."),
+            ("How are the data held and deleted?", FILL_IN + "."),
+            ("What is not protected?", " ".join(NOT_COVERED)),
+        ]),
+    ]  # fmt: skip
+    lines = [
+        "# Answers to the questions of NIST SP 800-226",
+        "",
+        f'About a run of Tacit {said["versions"].get("tacit", "")}. Where it says "{FILL_IN}", the software cannot '
+        "know the answer.",
+    ]
+    for title, questions in asked:
+        lines += ["", f"## {title}"]
+        for question, answer in questions:
+            lines += ["", f"**{question}**", "", answer[:1].upper() + answer[1:].rstrip(".") + "."]
+    return "\n".join(lines) + "\n"
+
+
+def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
+    """A draft for the public registry of differential privacy deployments, in the layout of its entries.
+
+    JSON is YAML, in which the registry keeps its entries.
+    """
+    claim, recipe = _claim(said), said["recipe"]
+    pure = claim["delta"] == "0"
+    parameters = {"epsilon": float(claim["epsilon"])} | ({} if pure else {"delta": float(claim["delta"])})
+    unit = claim["unit"]
+    return {
+        "url_slug": "to-be-filled-in",
+        "deployment": {
+            "basic": {
+                "name": FILL_IN,
+                "data_curators": [{"data_curator_name": FILL_IN, "data_curator_type": FILL_IN}],
+                "description": (
+                    f"A classifier ({said['student']['kind']}) and the labels of {said['public_samples']} public "
+                    f"samples, distilled from private records by the method {said['method']} of Tacit."
+                ),
+                "intended_use": FILL_IN,
+                "data_product_type": "Machine learning model",
+                "data_product_region": FILL_IN,
+                "data_product_sector": FILL_IN,
+                "publication_date": FILL_IN,
+            },
+            "dp_variant": {
+                "variant_name": "Pure DP" if pure else "Approximate DP",
+                "data_domain": f"{recipe.get('features')} features and one of {len(said['labels'])} classes per record",
+                "unprotected_quantities": " ".join(NOT_COVERED),
+            },
+            "privacy_loss": {
+                "privacy_unit": "Holder-level" if unit["holder"] else "Record-level" if unit["column"] is None else
+                "Person-level",
+                "privacy_unit_details": f"{unit['in_words']}; {claim['adjacency']} adjacency.",
+                "privacy_parameters": parameters,
+                "privacy_parameters_details": f"Proven by {claim['accountant']} from the receipts of this run.",
+            },
+            "deployment_model": {
+                "model_name": MODELS[claim["trust"]],
+                "model_name_details": f"Trust model {claim['trust']}.",
+                "trust_assumptions": TRUST_IN_WORDS[Trust(claim["trust"])] + ".",
+                "actors": FILL_IN,
+                "release_type": "One release",
+                "release_type_details": "This run alone; what else is released about the same records adds to it.",
+                "data_source_type": "Static",
+                "data_source_type_details": FILL_IN,
+                "access_type": "Non-interactive",
+                "access_type_details": "Labels and a student are files; nobody asks the records again.",
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": (
+                    "Representation, encoding and all choices come from public samples. " + "; ".join(claim["caveats"])
+                ).strip(),
+                "mechanisms": f"{recipe.get('mechanism', said['method'])}. {_spends(said)} {SAMPLING}",
+                "composition": f"{claim['accountant']} over {len(said['payments'])} payments. {PAID_FIRST}",
+                "post_processing": "Reading labels from answers, propagation to public samples, training the student.",
+                "justification": str(recipe.get("why", FILL_IN)),
+                "utility": _metrics(said),
+                "additional_information": f"Made with {_versions(said)}.",
+            },
+            "administrative": {
+                "evidence_sources": {},
+                "status": "Draft",
+                "registry_authors": [FILL_IN],
+                "tier": 3,
+            },
+        },
+    }  # fmt: skip
+
+
+def _claim(said: dict[str, Any]) -> dict[str, Any]:
+    if said["simulation"] or not said["differential_privacy"]:
+        why = "is a simulation" if said["simulation"] else "has no guarantee of differential privacy"
+        raise InvalidInput(f"this run {why}: there is nothing to answer or to register")
+    claim: dict[str, Any] = said["guarantee"]
+    return claim
+
+
+def _spends(said: dict[str, Any]) -> str:
+    kinds: dict[str, int] = {}
+    for each in said["payments"]:
+        told = ", ".join(f"{name} {value}" for name, value in each["spend"].items())
+        kinds[f"{each['purpose']} ({told})"] = kinds.get(f"{each['purpose']} ({told})", 0) + 1
+    shown = [f"{count} × {what}" if count > 1 else what for what, count in list(kinds.items())[:10]]
+    noise = said["recipe"].get("noise")
+    return "Payments: " + "; ".join(shown) + "." + (f" Noise on each released number: {noise}." if noise else "")
+
+
+def _metrics(said: dict[str, Any]) -> str:
+    measured = {name: value for name, value in said["metrics"].items() if isinstance(value, int | float | list)}
+    if not measured:
+        return "Nothing was measured in this run: measure the student on samples with known labels."
+    return "Measured: " + "; ".join(f"{name} {str(value)[:80]}" for name, value in list(measured.items())[:10]) + "."
+
+
+def _labels(said: dict[str, Any]) -> str:
+    counts = said["labels"]
+    more = f" and {len(counts) - 20} more" if len(counts) > 20 else ""
+    return ", ".join(f"{name[:40]} {count}" for name, count in list(counts.items())[:20]) + more
+
+
+def _versions(said: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in said["versions"].items())

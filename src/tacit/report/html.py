@@ -1,0 +1,115 @@
+"""The parts that every page is made of: one file that opens offline, asks nothing of any other place, and prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+__all__ = ["POLICY", "STYLE", "Markup", "bullets", "cards", "document", "pair", "section", "short", "table"]
+
+STYLE = (Path(__file__).with_name("page.css")).read_text(encoding="utf-8")
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def document(title: str, header: str, parts: Sequence[tuple[str, str, str]], statement: dict[str, Any]) -> str:
+    """A whole page: a header, sections of (name, title, content), and what a program reads of it.
+
+    >>> page = document("Tacit", "<h1>A run</h1>", [("made", "Made with", "<p>numpy</p>")], {"format": "x"})
+    >>> page.startswith("<!doctype html>"), "<section id='made'>" in page
+    (True, True)
+    """
+    # Text inside a script element must not end it.
+    machine = json.dumps(statement, ensure_ascii=True).replace("<", "\\u003c")
+    links = "".join(f"<a href='#{name}'>{escape(shown)}</a>" for name, shown, _ in parts)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"<header class='top'><div>{header}</div></header><main><nav aria-label='contents'>{links}</nav><div>"
+        f"{''.join(section(*each) for each in parts)}</div></main>"
+        f'<script type="application/json" id="statement">{machine}</script></body></html>\n'
+    )
+
+
+def section(name: str, title: str, content: str) -> str:
+    """A part of a page, with an anchor.
+
+    >>> section("made", "Made with", "<p>numpy</p>")
+    "<section id='made'><h2>Made with</h2><p>numpy</p></section>"
+    """
+    return f"<section id='{name}'><h2>{escape(title)}</h2>{content}</section>"
+
+
+def cards(facts: Sequence[tuple[str, str, str]]) -> str:
+    """The few facts that one looks for first: a name, a value, and what it is.
+
+    >>> cards([("ε", "1", "smaller is more private")]).count("<b>1</b>")
+    1
+    """
+    shown = "".join(
+        f"<div class='card'><span>{escape(name)}</span><b>{escape(value)}</b><small>{escape(about)}</small></div>"
+        for name, value, about in facts
+    )
+    return f"<div class='cards'>{shown}</div>"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
+    """A table of text; a cell that is ``Markup`` already is taken as it is.
+
+    >>> table(("class", "samples"), [("a<b", 3)])
+    "<div class='wide'><table class=''><thead><tr><th>class</th><th>samples</th></tr></thead><tbody><tr><td>a&lt;b</td>\
+<td>3</td></tr></tbody></table></div>"
+    """
+    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
+    shown = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
+    body = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<div class='wide'><table class='{kind}'>{shown}<tbody>{body}</tbody></table></div>"
+
+
+class Markup(str):
+    """HTML that was made here, of text that was escaped."""
+
+    __slots__ = ()
+
+
+def _cell(value: Any) -> str:  # noqa: ANN401
+    return str(value) if isinstance(value, Markup) else escape(str(value))
+
+
+def pair(chart: str, numbers: str, caption: str) -> str:
+    """A chart with its numbers beside it.
+
+    >>> pair("<svg></svg>", "<table></table>", "samples per class").count("figcaption")
+    2
+    """
+    return f"<div class='pair'><figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>{numbers}</div>"
+
+
+def bullets(items: Sequence[str]) -> str:
+    """A list of sentences.
+
+    >>> bullets(["one thing"])
+    '<ul><li>One thing</li></ul>'
+    """
+    return "<ul>" + "".join(f"<li>{escape(each[:1].upper() + each[1:])}</li>" for each in items) + "</ul>"
+
+
+def short(value: Any) -> str:  # noqa: ANN401
+    """A value of a recipe on one line, cut where it would fill the page.
+
+    >>> short(0.123456), short([{"queries": 3, "selection": "clusters"}]), short([0.946])
+    ('0.1235', 'queries 3, selection clusters', '0.946')
+    """
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        return "; ".join(", ".join(f"{name} {inner}" for name, inner in each.items()) for each in value)[:200]
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {short(inner)}" for name, inner in value.items())[:200]
+    if isinstance(value, list):
+        text = ", ".join(map(short, value))
+    else:
+        text = "no" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 200 else text[:199] + "…"

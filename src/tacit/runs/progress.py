@@ -1,0 +1,96 @@
+"""How far a run is, in a small file beside its folder, for who watches: whole at every moment, gone when it is over.
+
+Only names of stages that are known beforehand and numbers of rounds are written: both are public. What a method says on
+its operator's screen may tell more, and is not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tacit.core.files import write_file
+
+__all__ = ["PROGRESS", "STAGES", "RunProgress", "read_progress", "watched_run"]
+
+PROGRESS = ".progress"
+FORMAT = "tacit progress 1"
+STAGES = (
+    "reading",
+    "choosing what to ask",
+    "choosing a representation and a mechanism",
+    "choosing components and a mechanism",
+    "choosing queries among the public samples",
+    "training the teachers and counting their votes",
+    "adding up the records of each class",
+    "counting votes",
+    "fitting odds to the sums",
+    "trained on own records",
+    "training the student",
+    "writing",
+)
+
+
+class RunProgress:
+    """A run's progress file. A file that cannot be written is no reason to end a run.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "run.progress"
+    >>> progress = RunProgress(file, "rknn", rounds=None)
+    >>> progress.stage("counting votes"); progress.stage("91 % of the records agree")
+    >>> read_progress(file)["stage"]
+    'counting votes'
+    """
+
+    def __init__(self, file: Path, method: str, rounds: int | None) -> None:
+        self._file = file
+        self._said: dict[str, Any] = {
+            "format": FORMAT, "method": method, "stage": STAGES[0], "round": 0 if rounds else None, "rounds": rounds,
+            "process": os.getpid(),
+        }  # fmt: skip
+        self._write()
+
+    def stage(self, name: str) -> None:
+        """What is being done now; a name that is not known beforehand is not written."""
+        if name in STAGES:
+            self._said["stage"] = name
+            self._write()
+
+    def round(self, done: int) -> None:
+        """How many rounds are over; of a run without rounds nothing is written."""
+        if self._said["rounds"] and done != self._said["round"]:
+            self._said["round"] = done
+            self._write()
+
+    def _write(self) -> None:
+        with suppress(OSError):
+            write_file(self._file, json.dumps(self._said).encode(), private=True)
+
+
+@contextmanager
+def watched_run(out: Path, method: str, rounds: int | None) -> Iterator[RunProgress]:
+    """The progress of the run that will be in a folder; the file goes when the run ends, in whatever way."""
+    file = out.with_name(out.name + PROGRESS)
+    try:
+        yield RunProgress(file, method, rounds)
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def read_progress(file: Path) -> dict[str, Any] | None:
+    """What a run says of itself; None where there is no such file, or it is something else.
+
+    >>> read_progress(Path("no-such.progress")) is None
+    True
+    """
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        known = found["format"] == FORMAT and found["stage"] in STAGES and isinstance(found["process"], int)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return dict(found) if known else None

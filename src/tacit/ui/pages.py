@@ -1,0 +1,187 @@
+"""The pages of the live view, as HTML: what is at work, runs, ledgers, federations, and a form to plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+from tacit.core.errors import InvalidInput
+from tacit.mechanisms.accuracy import at_least
+from tacit.report import svg
+from tacit.report.budget import account_rows
+from tacit.report.html import Markup, pair, table
+from tacit.ui.folder import Found, JobState, Watched, job_states
+from tacit.ui.planning import FIELDS, forecast
+
+__all__ = ["message_page", "overview_page", "plan_page", "state"]
+
+BADGES = {"running": "good", "done": "good", "stopped": "fair", "failed": "bad"}
+CLAIMS = {"differential privacy": "good", "simulation": "bad", "no guarantee": "bad", "cannot be read": "fair"}
+
+
+def overview_page(watched: Watched, found: Found) -> str:
+    """Everything in the folder on one page; jobs are brought up to date by a small script."""
+    parts = [
+        _part("jobs", "At work", f"<div id='jobs-list'>{jobs_list(job_states(found))}</div>"),
+        _part("runs", f"Runs ({len(found.runs)})", _runs(watched, found)),
+        _part("ledgers", f"Ledgers ({len(found.ledgers)})", _ledgers(watched, found)),
+    ]
+    if found.coordinators:
+        parts.append(_part("federations", f"Federations ({len(found.coordinators)})", _federations(watched, found)))
+    return _page("Overview", watched.folder.name or "/", "overview", "".join(parts), live=True)
+
+
+def state(found: Found) -> dict[str, str | int]:
+    """What the script asks for: the list of jobs, and how many runs and ledgers there are."""
+    return {"jobs": jobs_list(job_states(found)), "runs": len(found.runs), "ledgers": len(found.ledgers)}
+
+
+def jobs_list(states: Sequence[JobState]) -> str:
+    """A card per job: what it is, what it does, and how far it is.
+
+    >>> "counting votes" in jobs_list([JobState("first", "tacit distill, rknn", "running", "counting votes", None)])
+    True
+    """
+    if not states:
+        return "<p class='empty'>No job is at work. <code>tacit distill</code> shows up here while it runs.</p>"
+    shown = []
+    for each in states:
+        bar = (
+            ""
+            if each.part is None
+            else f"<progress max='1' value='{each.part:.3f}'>{each.part:.0%}</progress><small>{each.part:.0%}</small>"
+        )
+        spin = "<span class='pulse' aria-hidden='true'></span>" if each.state == "running" else ""
+        shown.append(
+            f"<div class='job {BADGES[each.state]}'><div>{spin}<b>{escape(each.name)}</b> "
+            f"<span class='badge {BADGES[each.state]}'>{each.state}</span> <small>{escape(each.kind)}</small></div>"
+            f"<p>{escape(each.doing)}</p><div class='bar'>{bar}</div></div>"
+        )
+    return "".join(shown)
+
+
+def plan_page(given: Mapping[str, str]) -> str:
+    """A form, and what it leads to once it is filled in."""
+    fields = "".join(
+        f"<label for='{name}'>{escape(about)}</label><input id='{name}' name='{name}' required inputmode='decimal' "
+        f"autocomplete='off' maxlength='20' value='{escape(given.get(name, example)[:20], quote=True)}'>"
+        for name, about, example, _ in FIELDS
+    )
+    form = f"<form method='get' action='/plan'>{fields}<button type='submit'>Plan</button></form>"
+    about = "<p>From public figures alone: nothing is read and nothing is spent.</p>"
+    return _page("Plan", "what to expect before anything is spent", "plan", about + form + _forecast(given))
+
+
+def _forecast(given: Mapping[str, str]) -> str:
+    if not given:
+        return ""
+    try:
+        found = forecast(given)
+    except InvalidInput as error:
+        return f"<p class='warning' role='alert'>{escape(str(error))}</p>"
+    rows = [
+        (queries, f"{each.votes:,.0f}", f"at least {at_least(each.queries_right)}",
+         f"at least {at_least(each.samples_right)}")
+        for queries, each in found
+    ]  # fmt: skip
+    chart = svg.bars([(f"{queries} queries", each.samples_right) for queries, each in found], "samples right", True)
+    best = max(found, key=lambda row: row[1].samples_right)[1]
+    return (
+        "<h2>What to expect</h2>"
+        + pair(chart, table(("queries", "votes each", "queries right", "samples right"), rows),
+               "The least share of public samples to get the right label, by the number of queries.")
+        + f"<p>{escape(best.in_words)}</p>"
+    )  # fmt: skip
+
+
+def message_page(title: str, said: str) -> str:
+    """A page that says why something cannot be shown.
+
+    >>> "it is gone" in message_page("Run", "it is gone")
+    True
+    """
+    return _page(title, "", "", f"<p class='warning' role='alert'>{escape(said)}</p>")
+
+
+def _runs(watched: Watched, found: Found) -> str:
+    if not found.runs:
+        return "<p class='empty'>No run is here yet. <code>tacit demo</code> makes one in half a minute.</p>"
+    rows = []
+    newest = sorted(found.runs.items(), key=lambda each: (-_changed(each[1]), each[0]))
+    for name, file in newest:
+        row = watched.run_row(name, file)
+        claim = row["claim"]
+        rows.append(
+            (
+                Markup(f"<a href='/run/{quote(name)}'>{escape(name)}</a>"),
+                Markup(f"<span class='badge {CLAIMS[claim]}'>{escape(claim)}</span>"),
+                row.get("epsilon", ""), row.get("delta", ""), row.get("method", ""), row.get("protects", ""),
+                row.get("labels", ""), time.strftime("%Y-%m-%d %H:%M", time.localtime(_changed(file))),
+            )
+        )  # fmt: skip
+    return table(("run", "claim", "ε", "δ", "method", "protects", "labels", "written"), rows, "runs")
+
+
+def _changed(run: Path) -> float:
+    try:
+        return (run / "run.json").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _ledgers(watched: Watched, found: Found) -> str:
+    if not found.ledgers:
+        return "<p class='empty'>No ledger is here. <code>tacit ledger open</code> makes one from a policy.</p>"
+    shown = []
+    heads = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments", "protects")
+    for name, file in found.ledgers.items():
+        book = watched.book(file)
+        link = f"<h3><a href='/ledger/{quote(name)}'>{escape(name)}</a></h3>"
+        if book is None:
+            shown.append(
+                link + "<p class='warning'>This ledger cannot be read: see <code>tacit ledger verify</code>.</p>"
+            )
+            continue
+        doubt = (
+            "" if book.doubt is None else "<p class='warning'>A copy: it is not the ledger that was last used here.</p>"
+        )
+        shown.append(link + doubt + table(heads, account_rows(book)))
+    return "".join(shown)
+
+
+def _federations(watched: Watched, found: Found) -> str:
+    rows = []
+    for name, folder in found.coordinators.items():
+        nodes = watched.nodes(folder)
+        jobs = [each for each in job_states(found) if each.kind == "federation" and _inside(each.name, name)]
+        said = "; ".join(f"{each.name}: {each.state}, {each.doing}" for each in jobs) or "no job began here"
+        rows.append((name, len(nodes), ", ".join(nodes[:20]) or "none is listed yet", said))
+    return table(("coordinator", "nodes", "let in", "jobs"), rows)
+
+
+def _inside(job: str, folder: str) -> bool:
+    return folder == "." or job.startswith(f"{folder}/")
+
+
+def _part(name: str, title: str, content: str) -> str:
+    return f"<section id='{name}'><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _page(title: str, about: str, here: str, content: str, live: bool = False) -> str:
+    links = "".join(
+        f"<a href='{place}'{' aria-current=page' if name == here else ''}>{shown}</a>"
+        for name, place, shown in (("overview", "/", "Overview"), ("plan", "/plan", "Plan"))
+    )
+    script = "<script src='/ui.js' defer></script>" if live else ""
+    dot = "<span id='live' class='live' role='status'>live</span>" if live else ""
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'><link rel='icon' href='data:,'>"
+        f"<title>{escape(title)} · Tacit</title><link rel='stylesheet' href='/ui.css'>{script}</head><body>"
+        f"<header class='bar-top'><div><b class='name'>Tacit</b><nav class='menu' aria-label='pages'>{links}</nav>{dot}"
+        f"</div></header><main class='one'><h1>{escape(title)}</h1><p class='kind'>{escape(about)}</p>{content}</main>"
+        "</body></html>\n"
+    )

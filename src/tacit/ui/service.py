@@ -1,0 +1,171 @@
+"""The live view as a small web service: on loopback, behind a token, and it only reads.
+
+Whoever does not show the token, or comes under another name than this machine's own (a page that was made to point at
+this address), sees the same few words whatever was asked for. Every page forbids what comes from elsewhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from tacit.core.errors import TacitError
+from tacit.report.html import POLICY, STYLE
+from tacit.report.ledger_page import ledger_page
+from tacit.report.page import report_page
+from tacit.runs.folders import read_record
+from tacit.ui.folder import Watched, look
+from tacit.ui.pages import message_page, overview_page, plan_page, state
+
+__all__ = ["HOST", "listening", "make_app", "serve"]
+
+HOST = "127.0.0.1"
+NAMES = (HOST, "localhost")
+GUARDED = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+OWN = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+REPORT = f"{POLICY}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+GONE = "There is no such thing in this folder any more."
+Handler = Callable[[Request], Response]
+
+
+def listening(port: int) -> socket.socket:
+    """A socket on loopback; port 0 takes one that is free.
+
+    >>> with listening(0) as opened:
+    ...     opened.getsockname()[0]
+    '127.0.0.1'
+    """
+    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((HOST, port))
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def serve(folder: Path, opened: socket.socket, token: str) -> None:
+    """Serve until the process is told to end."""
+    app = make_app(folder, opened.getsockname()[1], token)
+    config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, lifespan="off", ws="none")
+    uvicorn.Server(config).run(sockets=[opened])
+
+
+def make_app(folder: Path, port: int, token: str) -> Any:  # noqa: ANN401
+    """The service for one folder; ``token`` opens it, and a cookie keeps it open in that browser."""
+    watched = Watched(folder)
+    routes = [
+        Route("/", lambda _: _own(overview_page(watched, look(folder)))),
+        Route("/plan", lambda request: _own(plan_page(dict(request.query_params)))),
+        Route("/state.json", lambda _: JSONResponse(state(look(folder)), headers={"Content-Security-Policy": OWN})),
+        Route("/run/{name:path}", lambda request: _run(watched, request.path_params["name"])),
+        Route("/ledger/{name:path}", lambda request: _ledger(watched, request.path_params["name"])),
+        Route("/ui.css", lambda _: _file(STYLE + _text("ui.css"), "text/css")),
+        Route("/ui.js", lambda _: _file(_text("ui.js"), "text/javascript")),
+    ]
+    return Guard(Starlette(routes=routes), port, token)
+
+
+class Guard:
+    """Lets in who shows the token or the cookie under a name of this machine; anyone else sees nothing."""
+
+    def __init__(self, app: Any, port: int, token: str) -> None:  # noqa: ANN401
+        self._app, self._token, self._cookie = app, token, f"tacit-ui-{port}"
+        self._hosts = {f"{name}:{port}" for name in NAMES}
+        # Another secret than the one in the address, which a browser keeps in its history.
+        self._session = secrets.token_urlsafe(32)
+
+    async def __call__(
+        self, scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        if request.headers.get("host") not in self._hosts or request.method not in ("GET", "HEAD"):
+            await _refusal()(scope, receive, send)
+        elif _same(request.query_params.get("token", ""), self._token):
+            await self._welcome()(scope, receive, send)
+        elif _same(request.cookies.get(self._cookie, ""), self._session):
+            await self._app(scope, receive, _with(send, GUARDED))
+        else:
+            await _refusal()(scope, receive, send)
+
+    def _welcome(self) -> Response:
+        answer = RedirectResponse("/", status_code=303, headers=GUARDED)
+        answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
+        return answer
+
+
+def _refusal() -> Response:
+    """The same words to everyone and for everything."""
+    headers = {**GUARDED, "Content-Security-Policy": "default-src 'none'"}
+    return Response("Forbidden\n", status_code=403, media_type="text/plain", headers=headers)
+
+
+def _same(shown: str, secret: str) -> bool:
+    return secrets.compare_digest(shown.encode(), secret.encode())
+
+
+def _with(send: Callable[[Any], Awaitable[None]], headers: Mapping[str, str]) -> Callable[[Any], Awaitable[None]]:
+    added = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+    async def sending(message: Any) -> None:  # noqa: ANN401
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), *added]}
+        await send(message)
+
+    return sending
+
+
+def _own(page: str, status: int = 200) -> Response:
+    return HTMLResponse(page, status_code=status, headers={"Content-Security-Policy": OWN})
+
+
+def _file(content: str, kind: str) -> Response:
+    return Response(content, media_type=kind, headers={"Content-Security-Policy": OWN})
+
+
+def _text(name: str) -> str:
+    return files("tacit.ui").joinpath(name).read_text(encoding="utf-8")
+
+
+def _run(watched: Watched, name: str) -> Response:
+    """The report of a run, made anew; a name that was not found in the folder is nothing."""
+    place = look(watched.folder).runs.get(name)
+    if place is None:
+        return _own(message_page("Run", GONE), 404)
+    try:
+        page = report_page(read_record(place))
+    except (TacitError, OSError):
+        return _own(message_page("Run", "This run cannot be read: see what tacit show says of it."), 500)
+    return HTMLResponse(page, headers={"Content-Security-Policy": REPORT})
+
+
+def _ledger(watched: Watched, name: str) -> Response:
+    place = look(watched.folder).ledgers.get(name)
+    book = None if place is None else watched.book(place)
+    if book is None:
+        return _own(message_page("Ledger", GONE), 404)
+    return HTMLResponse(ledger_page(book), headers={"Content-Security-Policy": REPORT})

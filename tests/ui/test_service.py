@@ -1,0 +1,204 @@
+"""The live view without a browser: who has no token sees the same words whatever is asked for, and it only reads."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tacit
+from tacit.cli import main
+from tacit.core.account import Ceiling
+from tacit.core.errors import InvalidInput
+from tacit.ledger.sqlite import SqliteLedger
+from tacit.runs.progress import STAGES, RunProgress, watched_run
+from tacit.ui.folder import is_ledger, job_states, look
+from tacit.ui.planning import forecast
+
+service = pytest.importorskip("tacit.ui.service", reason="tacit[ui] is not installed")
+httpx = pytest.importorskip("httpx", reason="tacit[federated] is not installed")
+PARTS = tacit.digits()
+PORT, TOKEN = 8123, "a-token-that-nobody-guesses"
+HOME = f"http://127.0.0.1:{PORT}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("site")
+    with SqliteLedger.create(place / "site.ledger", {"clinic": Ceiling(3), "idle": Ceiling(1)}) as ledger:
+        tacit.distill(
+            (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1.0, classes=range(10), ledger=ledger,
+            account="clinic",
+        ).save(place / "runs" / "first")  # fmt: skip
+    (place / "runs" / "broken").mkdir()
+    (place / "runs" / "broken" / "run.json").write_text("{")
+    (place / ".hidden").mkdir()
+    shutil.copytree(place / "runs" / "first", place / ".hidden" / "run")
+    (place / "notes.db").write_bytes(b"SQLite format 3\0" + bytes(100))
+    return place
+
+
+class Client:
+    """A browser without a window: it keeps cookies and follows the way it is sent."""
+
+    def __init__(self, folder):
+        self.app, self.cookies = service.make_app(folder, PORT, TOKEN), {}
+
+    def request(self, method, place, follow=True, **more):
+        async def ask():
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url=HOME, cookies=self.cookies) as client:
+                answer = await client.request(method, place, follow_redirects=follow, **more)
+                self.cookies = dict(client.cookies)
+                return answer
+
+        return asyncio.run(ask())
+
+    def get(self, place, **more):
+        return self.request("GET", place, **more)
+
+
+@pytest.fixture
+def client(folder):
+    return Client(folder)
+
+
+PLACES = ["/", "/plan", "/state.json", "/run/runs/first", "/run/none", "/ledger/site.ledger", "/ui.css", "/ui.js", "/x"]
+
+
+def test_without_the_token_everything_is_the_same_few_words(client):
+    told = set()
+    for place in PLACES:
+        for extra in ("", "?token=", "?token=wrong", f"?token={TOKEN[:-1]}"):
+            answer = client.get(place + extra)
+            told.add((answer.status_code, answer.text, str(sorted(answer.headers.items()))))
+    client.cookies = {f"tacit-ui-{PORT}": TOKEN}
+    answer = client.get("/")
+    told.add((answer.status_code, answer.text, str(sorted(answer.headers.items()))))
+    assert len(told) == 1
+    assert next(iter(told))[:2] == (403, "Forbidden\n")
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", f"127.0.0.1.evil.example:{PORT}"]
+)
+def test_a_name_that_was_made_to_point_here_sees_nothing(client, host):
+    assert client.get(f"/?token={TOKEN}", headers={"Host": host}).text == "Forbidden\n"
+    client.get(f"/?token={TOKEN}")
+    assert client.get("/", headers={"Host": host}).text == "Forbidden\n"
+    assert client.get("/").status_code == 200
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address(client):
+    answer = client.get(f"/?token={TOKEN}", follow=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert TOKEN not in cookie
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert client.request(method, "/").text == "Forbidden\n"
+
+
+def test_every_page_is_guarded_and_shows_what_is_there(client, folder):
+    before = (folder / "site.ledger").read_bytes()
+    client.get(f"/?token={TOKEN}")
+    for place in PLACES[:6]:
+        answer = client.get(place)
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        for name, value in service.GUARDED.items():
+            assert answer.headers[name] == value
+        assert not re.search(r"https?://", answer.text)
+    page = client.get("/").text
+    assert "/run/runs/first" in page
+    assert "cannot be read" in page
+    assert ".hidden" not in page
+    assert "notes.db" not in page
+    assert "<td>1</td><td>2</td>" in page
+    assert "The privacy statement" in client.get("/run/runs/first").text
+    assert "clinic" in client.get("/ledger/site.ledger").text
+    for wrong in ("/run/runs/../runs/first", "/run/../../etc/passwd", "/run/.hidden/run", "/run/%2e%2e/site", "/run/."):
+        assert client.get(wrong).status_code in (404, 200)
+        assert "The privacy statement" not in client.get(wrong).text or wrong == "/run/runs/../runs/first"
+    assert client.get("/run/runs/broken").status_code == 500
+    assert client.get("/ledger/notes.db").status_code == 404
+    assert (folder / "site.ledger").read_bytes() == before
+    assert not is_ledger(folder / "notes.db")
+
+
+def test_a_form_is_answered_or_says_what_is_wrong(client):
+    client.get(f"/?token={TOKEN}")
+    given = {"records": "20000", "classes": "5", "epsilon": "0.5", "purity": "0.9"}
+    assert "What to expect" in client.get("/plan", params=given).text
+    for name, wrong in (("records", "0"), ("records", "1.5"), ("epsilon", "nan"), ("purity", "2"), ("classes", "<b>")):
+        page = client.get("/plan", params=given | {name: wrong}).text
+        assert f"{name}: must be" in page
+        assert "<b>" not in page.replace("<b class", "")
+    with pytest.raises(InvalidInput, match="epsilon: must be"):
+        forecast(given | {"epsilon": "9" * 5000})
+
+
+def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):
+    with watched_run(tmp_path / "long", "privatekt", 100) as progress:
+        progress.stage("counting votes")
+        progress.round(34)
+        (found,) = job_states(look(tmp_path))
+        assert (found.name, found.state, found.part) == ("long", "running", 0.34)
+        assert found.doing == "counting votes, round 34 of 100"
+    assert job_states(look(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
+    RunProgress(tmp_path / "cut.progress", "rknn", None)
+    said = json.loads((tmp_path / "cut.progress").read_text())
+    # A process that is over.
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    (tmp_path / "cut.progress").write_text(json.dumps(said | {"process": done.pid}))
+    assert [each.state for each in job_states(look(tmp_path))] == ["stopped"]
+    for wrong in ("{", "[]", json.dumps(said | {"stage": "record 7 is ill"}), json.dumps(said | {"process": "1"})):
+        (tmp_path / "cut.progress").write_text(wrong)
+        assert job_states(look(tmp_path)) == []
+
+
+def test_a_federation_shows_what_its_coordinator_wrote(tmp_path):
+    (tmp_path / "hub" / "nodes").mkdir(parents=True)
+    (tmp_path / "hub" / "coordinator.pem").touch()
+    (tmp_path / "hub" / "nodes" / "north.pub").touch()
+    (tmp_path / "hub" / "job.journal").mkdir()
+    said = {"state": "running", "message": "round 2: 1 of 1 nodes answered", "process": os.getpid(), "turns": []}
+    (tmp_path / "hub" / "job.journal" / "progress.json").write_text(json.dumps(said))
+    client = Client(tmp_path)
+    page = client.get(f"/?token={TOKEN}").text
+    assert "north" in page
+    assert page.count("round 2: 1 of 1 nodes answered") == 2
+
+
+def test_the_command_refuses_what_is_no_folder_and_says_where_it_listens(tmp_path, capsys, monkeypatch):
+    with pytest.raises(SystemExit) as stopped:
+        main(["ui", str(tmp_path / "none")])
+    assert stopped.value.code == 2
+    assert "no such folder" in capsys.readouterr().err
+    program = [sys.executable, "-c", "from tacit.cli import main; main()", "ui", str(tmp_path)]
+    running = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"})
+    try:
+        first = running.stdout.readline()
+        assert re.search(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}$", first.strip())
+    finally:
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=60)
+
+
+def test_every_fixed_stage_is_one_that_may_be_written():
+    source = Path(tacit.__file__).parent
+    literal = {
+        each
+        for file in source.rglob("*.py")
+        for each in re.findall(r'observer\.stage\("([^"]+)"\)', file.read_text(encoding="utf-8"))
+    }
+    assert literal
+    assert literal <= set(STAGES)
