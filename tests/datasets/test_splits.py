@@ -1,0 +1,28 @@
+"""Published splits: what cannot be one is refused, and a file that is there is never changed."""
+
+import pytest
+
+from tacit.core.errors import InvalidInput
+from tacit.datasets.splits import split, write_split
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"public": 6, "secret": 4}, "a part is one of .*, got secret"),
+        ({"public": 6, "test": 5}, "add up to the 10 samples"),
+        ({"public": 10, "test": 0}, "at least 1 each"),
+    ],
+)
+def test_parts_that_are_none_or_do_not_add_up_are_refused(sizes, said):
+    with pytest.raises(InvalidInput, match=said):
+        split("toy", 10, sizes)
+
+
+def test_a_published_split_never_changes(tmp_path):
+    file = tmp_path / "splits" / "toy.txt"
+    write_split("put" * 50, file)
+    assert [len(line) for line in file.read_text().splitlines()] == [100, 50]
+    write_split("put" * 50, file)
+    with pytest.raises(InvalidInput, match="published splits never change"):
+        write_split("tup" * 50, file)
