@@ -3,7 +3,7 @@
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.splits import split, write_split
+from tacit.datasets.published import split, write_split
 
 
 @pytest.mark.parametrize(
