@@ -63,6 +63,12 @@ def class_sums(pair, folder, **options):
     ).save(folder)  # fmt: skip
 
 
+def noisy_sgd(pair, folder, **options):
+    tacit.distill(
+        pair, PUBLIC, 5, method="noisy_sgd", classes=[0, 1], steps=2, seed=1, request="r", **options
+    ).save(folder)  # fmt: skip
+
+
 def auto(pair, folder, **options):
     tacit.distill(pair, PUBLIC, 5, classes=[0, 1], seed=1, request="r", **options).save(folder)
 
@@ -96,6 +102,9 @@ METHODS = {
     "class sums": class_sums,
     "class sums, gaussian": lambda *run: class_sums(*run, delta="1e-6"),
     "class sums, add/remove": lambda *run: class_sums(*run, delta="1e-6", adjacency="add-remove", components=2),
+    "noisy sgd": noisy_sgd,
+    "noisy sgd, gaussian": lambda *run: noisy_sgd(*run, delta="1e-6"),
+    "noisy sgd, add/remove": lambda *run: noisy_sgd(*run, delta="1e-6", adjacency="add-remove", records=200),
     "auto": auto,
     "auto, a table": lambda *run: auto(*run, delta="1e-6"),
     "auto, images": lambda *run: auto(*run, delta="1e-6", data_kind="images"),
