@@ -201,13 +201,14 @@ def test_under_add_remove_nothing_written_depends_on_how_many_records_there_are(
         "rknn": {},
         "auto": {},
         "class_sums": {},
+        "noisy_sgd": {},
         "pate": {},
         "privatekt": {"holders": 4, "rounds": 2, "model": "logistic"},
         "fedmd": {"holders": 2, "models": ["forest"]},
     }.items(),
 )
 def test_a_method_that_would_have_to_look_at_how_many_there_are_refuses_add_remove(method, options):
-    assert {"rknn", "auto", "class_sums", "pate", "privatekt", "fedmd"} >= set(METHOD_NAMES)
+    assert {"rknn", "auto", "class_sums", "noisy_sgd", "pate", "privatekt", "fedmd"} >= set(METHOD_NAMES)
     with pytest.raises(InvalidInput, match=r"add-remove the number|replace-one"):
         tacit.distill((PRIVATE, LABELS), PUBLIC, 5, method=method, classes=[0, 1], adjacency="add-remove", **options)
 

@@ -179,3 +179,11 @@ def test_the_digest_of_a_question_tells_weights_apart():
 def test_a_holder_needs_records():
     with pytest.raises(InvalidInput, match="at least one set of records"):
         GradientHolder([], None)
+
+
+def test_a_record_of_no_class_that_was_asked_about_adds_nothing():
+    row, none = np.array([[1.0, 2.0]]), np.zeros((3, 2), dtype=np.int64)
+    settings = {"scale": 1.0, "length": LENGTH, "offset": 2, "radius": 10**4}
+    assert gradient_sum(row, np.array([1]), none, **settings).any()
+    for label in (2, 9, -1):
+        assert not gradient_sum(row, np.array([label]), none, **settings).any()

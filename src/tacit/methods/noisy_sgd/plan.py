@@ -84,7 +84,7 @@ def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
     if options.records is None and task.adjacency is not Adjacency.REPLACE_ONE:
         raise InvalidInput(
-            "say about how many records there are (records): under add-remove their number is private, so we cannot"
+            "say about how many there are (records): under add-remove the number of records is private, so we cannot"
         )
     # Of persons it is public how many there are, and each has no more records than the unit.
     records = options.records or task.units * (task.unit.records if task.unit.column is not None else 1)
