@@ -45,8 +45,12 @@ class Board:
                 close = nearest(each, list(known))
                 meant = f"; did you mean {close!r}?" if close else ""
                 raise InvalidInput(f"unknown method {each[:80]!r}: choose one of {', '.join(known)}{meant}")
-        chosen = {name: known[name] for name in methods} if methods else known
-        return cls(encoded(parts), lines=chosen, **more)
+        data = encoded(parts)
+        for each in methods:
+            if known[each].applies not in ("", data.kind):
+                raise InvalidInput(f"{each} is for {known[each].applies}, and {parts.name} is of kind {data.kind}")
+        chosen = methods or [name for name, line in known.items() if line.applies in ("", data.kind)]
+        return cls(data, lines={name: known[name] for name in chosen}, **more)
 
     def measure(self) -> None:
         """All runs: each seed of every line before the next, so that a board that is stopped is even."""
@@ -97,7 +101,7 @@ class Board:
                         "questions": str(last["questions"]),
                         "queries": str(last.get("queries") or ""),
                         "public samples": str(len(data.public)),
-                        "public knowledge": "samples as they are" if line.raw else data.knowledge,
+                        "public knowledge": data.knowledge if line.method != "auto" else "its own choice of encoders",
                     },
                     runs,
                 )
