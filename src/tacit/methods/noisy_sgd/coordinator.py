@@ -15,12 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Integers, Representation
 from tacit.core.release import Release, gather
 from tacit.methods.noisy_sgd.gradient import ERRORS, LARGEST_WEIGHT, RESOLUTION
 from tacit.methods.noisy_sgd.wire import GradientAsk
 
-__all__ = ["Descent", "DescentState", "GradientCoordinator", "mean_gradient", "step_requests", "whole_weights"]
+__all__ = [
+    "Descent",
+    "DescentState",
+    "GradientCoordinator",
+    "TrainingAsk",
+    "TrainingCoordinator",
+    "mean_gradient",
+    "step_requests",
+    "whole_weights",
+]
 
 Reals = NDArray[np.float64]
 
@@ -82,6 +91,43 @@ def step_requests(request: str, steps: int) -> list[str]:
     (['r'], ['r-1', 'r-2'])
     """
     return [request] if steps == 1 else [f"{request}-{number}" for number in range(1, steps + 1)]
+
+
+@dataclass(frozen=True)
+class TrainingAsk:
+    """Train a model on your records, and release it through ``mechanism``. It is asked in one process and not sent."""
+
+    representation: Representation
+    features: int
+    mechanism: Any
+    question: str
+    purpose: str
+    request: str
+
+
+@dataclass(frozen=True)
+class TrainingCoordinator:
+    """Asks once for a trained model."""
+
+    question: TrainingAsk
+
+    def begin(self) -> Release[Any] | None:
+        """Nothing was asked yet."""
+        return None
+
+    def ask(self, state: Release[Any] | None) -> TrainingAsk | None:
+        """The one question, until it is answered."""
+        return self.question if state is None else None
+
+    def fold(self, state: Release[Any] | None, answers: Sequence[Release[Any]]) -> Release[Any]:
+        """The answer."""
+        return answers[0]
+
+    def result(self, state: Release[Any] | None) -> Release[Any]:
+        """The weights that were released."""
+        if state is None:
+            raise InvalidInput("the run has no answer yet")
+        return state
 
 
 @dataclass(frozen=True)

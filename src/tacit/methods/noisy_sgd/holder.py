@@ -14,19 +14,24 @@ from typing import Any
 import numpy as np
 
 from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Floats, Integers
 from tacit.core.release import Release
-from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
+from tacit.core.sensitivity import Sensitivity
+from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, Door, table_door
 from tacit.methods.encoding import CHUNK, encoded_chunks, require_encodable
+from tacit.methods.noisy_sgd.coordinator import TrainingAsk
 from tacit.methods.noisy_sgd.gradient import gradient_sum
+from tacit.methods.noisy_sgd.torch_hidden import HiddenTraining
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
 from tacit.private.partition import bounded, require_owned
 from tacit.private.records import Private, Records, combine, schema_of
 
-__all__ = ["AT_NODE", "GRADIENTS", "Encoded", "GradientHolder", "record_gradients"]
+__all__ = ["AT_NODE", "GRADIENTS", "Encoded", "GradientHolder", "TrainingHolder", "record_gradients"]
 
+TRAINING = Door("a holder of a trained model", (HiddenTraining,))
 GRADIENTS = table_door("a holder of gradients", RECORD_SUMS, SUM_SHARES)
 # The records of one step: their encodings and labels, of each part.
 Encoded = list[tuple[Floats, Integers]]
@@ -89,6 +94,44 @@ class GradientHolder:
             rows = np.concatenate(chunks) if chunks else np.zeros((0, ask.components), dtype=np.float32)
             found.append((rows, part.labels))
         return found
+
+
+class TrainingHolder:
+    """One account over sets of records that a model is trained on by a mechanism, which releases it."""
+
+    def __init__(self, records: Sequence[Private[Records]], gate: Gate) -> None:
+        if gate.adjacency is not Adjacency.ADD_REMOVE or gate.unit.holder or gate.unit.records != 1:
+            raise InvalidInput("Poisson samples are accounted for one record that comes or goes; nothing was charged")
+        require_owned(records, gate.unit)
+        self._records = list(records)
+        self._gate = gate
+
+    def answer(self, ask: TrainingAsk) -> Release[Any]:
+        """What the mechanism trains, paid for."""
+        TRAINING.require(ask.mechanism, self._gate.named)
+        for part in self._records:
+            require_encodable(ask.representation, schema_of(part).blank, ask.features)
+        return self._gate.release(
+            combine(self._records, partial(self._rows, ask)),
+            lambda: (np.zeros((0, ask.features), dtype=np.float32), np.zeros(0, dtype=np.int64)),
+            Sensitivity(l1=1),
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
+
+    def _rows(self, ask: TrainingAsk, parts: list[Records]) -> tuple[Floats, Integers]:
+        rows, labels = [], []
+        for part in bounded(parts, self._gate.unit, self._gate.randomness):
+            rows += list(encoded_chunks(ask.representation, part.samples))
+            labels.append(part.labels)
+        together, known = np.concatenate(rows), np.concatenate(labels)
+        there = np.isfinite(together).all(axis=1) & (known >= 0) & (known < ask.mechanism.classes)
+        # Longer ones would saturate every unit; a record's own length is all that this depends on.
+        far = np.sqrt((together * together).sum(axis=1, keepdims=True))
+        short: Floats = (together / np.maximum(far, 1.0))[there].astype(np.float32)
+        return short, known[there]
 
 
 def record_gradients(ask: GradientAsk, encoded: Encoded) -> Integers:

@@ -11,7 +11,7 @@ from tacit.core.protocols import Representation
 
 __all__ = ["MODELS", "NoisySGD"]
 
-MODELS = ("linear",)
+MODELS = ("linear", "hidden")
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,17 @@ class NoisySGD:
 
     ``linear`` is a softmax regression on the public ``representation``. All records take part in each of a few steps;
     a step asks for the sum of their clipped gradients, in whole numbers with exact integer noise. Settings that are
-    left out are tried on public samples with made-up labels.
+    left out are tried on public samples with made-up labels. ``hidden`` has two layers on the representation and is
+    trained by Opacus on Poisson samples, in one process, with a delta and under add-remove: its noise is
+    floating-point and from no cryptographic generator, and the guarantee says so.
     """
 
     name: ClassVar[str] = "noisy_sgd"
     renamed: ClassVar[Mapping[str, str]] = {}
 
-    model: str = option("linear", "What is trained: linear, a softmax regression.", choices=MODELS)
+    model: str = option(
+        "linear", "linear, a softmax regression with exact integer noise; hidden, two layers by Opacus.", choices=MODELS
+    )
     representation: str | Representation = option(
         "auto",
         "auto, identity, standardised; for images gradients, handwriting, patches, imagenet. Fitted on public data "
@@ -49,6 +53,9 @@ class NoisySGD:
     records: int | None = option(
         None, "About how many records there are; to be said under add-remove, where that is private.", least=1
     )
+
+    width: int = option(32, "Units between the layers of hidden.", least=1, most=4096)
+    epochs: int = option(10, "How often hidden is shown every record, in the mean.", least=1, most=10_000)
 
     def __post_init__(self) -> None:
         check(self)
