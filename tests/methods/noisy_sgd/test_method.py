@@ -10,11 +10,15 @@ from tacit.accounting.compose import total
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
+from tacit.core.randomness import SeededRandomness
 from tacit.core.spend import Gaussian, Pure
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.noisy_sgd.plan import grid_length
 from tacit.methods.noisy_sgd.rehearsal import candidates, rehearsed
+from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.private.gate import Gate
+from tacit.private.records import Private, Records
+from tacit.representations.scaled import Identity
 
 RANDOM = np.random.default_rng(5)
 CENTERS = np.array([[0.0, 0, 0, 0], [3, 0, 3, 0], [0, 3, 0, 3]])
@@ -97,19 +101,31 @@ def test_records_are_encoded_once_and_only_after_the_first_payment(monkeypatch):
 
 
 def test_of_a_person_no_more_records_take_part_than_the_unit_has(monkeypatch):
+    """The holder itself sees to it, whoever handed it the records; and the same ones take part in each step."""
     from tacit.methods.noisy_sgd import holder
 
     seen = []
     exact = holder.record_gradients
 
-    def counting(ask, encoded):
-        seen.append(sum(len(rows) for rows, _ in encoded))
+    def noted(ask, encoded):
+        seen.append(np.concatenate([rows[:, 0] for rows, _ in encoded]).tolist())
         return exact(ask, encoded)
 
-    monkeypatch.setattr(holder, "record_gradients", counting)
-    persons = np.arange(600) // 6
-    made = run(persons=persons, unit=Unit.person("patient", 2), steps=2)
-    assert seen == [200, 200]
+    monkeypatch.setattr(holder, "record_gradients", noted)
+    unit = Unit.person("patient", 2)
+    ledger = tacit.open_ledger("memory:", {"clinic": tacit.Ceiling(100, "1e-5", unit=unit)})
+    own = Private(Records(np.arange(60.0).reshape(60, 1), np.zeros(60, dtype=np.int64), np.arange(60) // 6))
+    answering = holder.GradientHolder([own], Gate(ledger, "clinic", SeededRandomness(1)))
+    space, none = Identity(1), np.zeros((2, 2), dtype=np.int64)
+    noise = RoundedGaussianNoise(1000, 4 * 4 * 10**2)
+    for request in ("r-1", "r-2"):
+        answering.answer(
+            GradientAsk(space, 1.0, 8, 4, none, 10, "l2", ("a", "b"), "c0ffee", noise, "sgd", request)
+        )  # fmt: skip
+    assert len(seen[0]) == 20
+    assert max(np.bincount(np.array(seen[0], dtype=int) // 6)) == 2
+    assert seen[0] == seen[1]
+    made = run(persons=np.arange(600) // 6, unit=unit, steps=1)
     assert "person" in str(made.guarantee)
 
 
