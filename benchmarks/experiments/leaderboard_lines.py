@@ -74,11 +74,13 @@ def encoded(parts: DevelopmentSet) -> Encoded:
         name, rows = type(found.encoder).__name__, [found.encoder.encode(each) for each in raw]
     else:
         from tacit.methods.auto.plan import image_parts
-        from tacit.methods.class_sums.plan import represented
+        from tacit.methods.class_sums.plan import sum_representation
 
         if found.kind == "images":
             images = image_parts(np.asarray(parts.public))[:2]
-        name, base = represented("auto" if images is None else images[0], np.asarray(parts.public), len(parts.classes))
+        name, base = sum_representation(
+            "auto" if images is None else images[0], np.asarray(parts.public), len(parts.classes)
+        )
         rows = [base.encode(np.asarray(each)) for each in raw]
     fitted = PCA(min(COMPONENTS, *rows[1].shape), random_state=0).fit(np.asarray(rows[1], dtype=np.float64))
     private, public, test = (fitted.transform(np.asarray(each, dtype=np.float64)) for each in rows)

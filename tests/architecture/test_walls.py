@@ -102,7 +102,6 @@ ORDINARY_RANDOMNESS = {
     "core/randomness.py",
     "private/partition.py",
     "datasets/published.py",
-    "datasets/splits.py",
     "methods/noisy_sgd/rehearsal.py",
     "representations/groups.py",
     "representations/patches.py",

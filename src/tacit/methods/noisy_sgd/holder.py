@@ -19,7 +19,7 @@ from tacit.core.protocols import Floats, Integers
 from tacit.core.release import Release
 from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, Door, table_door
-from tacit.methods.encoding import CHUNK, encoded_chunks, require_encodable
+from tacit.methods.encoding import encoded_chunks, require_encodable
 from tacit.methods.noisy_sgd.coordinator import TrainingAsk
 from tacit.methods.noisy_sgd.gradient import gradient_sum
 from tacit.methods.noisy_sgd.torch_hidden import HiddenTraining
@@ -33,6 +33,8 @@ __all__ = ["AT_NODE", "GRADIENTS", "Encoded", "GradientHolder", "TrainingHolder"
 
 TRAINING = Door("a holder of a trained model", (HiddenTraining,))
 GRADIENTS = table_door("a holder of gradients", RECORD_SUMS, SUM_SHARES)
+# Records whose gradients are added up at a time: sums of this many stay exact in doubles (see ``gradient``).
+AT_ONCE = 2**13
 # The records of one step: their encodings and labels, of each part.
 Encoded = list[tuple[Floats, Integers]]
 
@@ -145,9 +147,9 @@ def record_gradients(ask: GradientAsk, encoded: Encoded) -> Integers:
     """
     total = np.zeros(ask.table_shape, dtype=np.int64)
     for rows, labels in encoded:
-        for start in range(0, len(rows), CHUNK):
+        for start in range(0, len(rows), AT_ONCE):
             total += gradient_sum(
-                rows[start : start + CHUNK], labels[start : start + CHUNK], ask.weights,
+                rows[start : start + AT_ONCE], labels[start : start + AT_ONCE], ask.weights,
                 scale=ask.scale, length=ask.length, offset=ask.offset, radius=ask.radius, norm=ask.norm,
             )  # fmt: skip
     return total

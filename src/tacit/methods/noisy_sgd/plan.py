@@ -19,7 +19,7 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
-from tacit.methods.class_sums.plan import represented
+from tacit.methods.class_sums.plan import sum_representation
 from tacit.methods.class_sums.wire import Norm
 from tacit.methods.noisy_sgd.coordinator import Descent
 from tacit.methods.noisy_sgd.gradient import ERRORS
@@ -131,7 +131,7 @@ def public_points(
         from tacit.methods.auto.plan import image_parts
 
         wanted = image_parts(task.public)[0]
-    name, base = represented(wanted, task.public, len(task.classes))
+    name, base = sum_representation(wanted, task.public, len(task.classes))
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
         raise InvalidInput("the public samples are all alike: there is nothing to tell them apart by")
