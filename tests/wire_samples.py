@@ -26,6 +26,7 @@ from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk, PredictionForm
+from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.rknn.wire import VoteAsk
@@ -106,6 +107,20 @@ ASKS = [
         Identity(5), 5, 12.5, 100, "l2", 100, NAMES, "c0ffee", RoundedGaussianNoise("1000.5", 40_000), "sums", "r-1"
     ),
     SumAsk(Identity(5), 5, 12.5, 100, "l1", 25, NAMES, "c0ffee", DiscreteLaplaceNoise(250, 250), "sums", "r-1"),
+    GradientAsk(
+        Identity(5),
+        12.5,
+        100,
+        50,
+        np.arange(6 * len(NAMES)).reshape(6, len(NAMES)),
+        4000,
+        "l2",
+        NAMES,
+        "c0ffee",
+        RoundedGaussianNoise("100000.5", 64_000_000),
+        "sgd",
+        "r-1",
+    ),
 ]
 
 

@@ -10,8 +10,11 @@ from rich.markup import escape
 
 from experiments import fedmd_figures, privatekt_figures
 from experiments import rknn as rknn_figures
+from experiments.development import read_set
 from experiments.fedmd import FedBench
 from experiments.fedmd_theory import COMPUTED
+from experiments.leaderboard import EPSILONS, Board, draw_board
+from experiments.measured import Memory
 from experiments.privatekt import TransferBench
 from experiments.rknn_runs import Bench
 from experiments.table import Result, write_result
@@ -158,3 +161,39 @@ def fedmd(
             title = f"{result.name}: mean test accuracy of the parties"
             files.append(draw_rows(title, lines, out / f"{result.name}.png", ("before", "after")))
         _name(files)
+
+
+@app.command()
+def leaderboard(
+    data: str = typer.Option(
+        ..., help="digits, mnist, fashion, svhn, cifar10, cifar100, adult, diabetes130, ag-news or medical-abstracts."
+    ),
+    folder: Path | None = typer.Option(None, help="The folder with one folder per data set; digits needs none."),
+    methods: str = typer.Option("", help="Lines with commas between them, such as rknn,noisy_sgd; all if left out."),
+    epsilons: str = typer.Option(",".join(f"{each:g}" for each in EPSILONS), help="Values of ε, with commas."),
+    runs: int = typer.Option(5, min=1, help="Seeded runs of every line."),
+    out: Path = OUT,
+    cache: Path = CACHE,
+    kept: bool = typer.Option(False, "--kept", help="Run nothing: write what has been measured so far."),
+) -> None:
+    """Every method on the same parts and representation: accuracy over ε.
+
+    Measurements are kept by the content of the data and the code they went through; a board that is stopped goes on.
+
+    Example: tacit bench leaderboard --data digits --methods rknn,class_sums,noisy_sgd --epsilons 0.1,1,8
+    """
+    if folder is None and data != "digits":
+        raise InvalidInput("give --folder: it has one folder per data set with its publisher's files")
+    try:
+        asked = [float(each) for each in epsilons.split(",")]
+    except ValueError:
+        raise InvalidInput(f"epsilons must be numbers with commas between them, got {epsilons[:80]!r}") from None
+    if any(not 0 < each < 1000 for each in asked):
+        raise InvalidInput(f"every epsilon must be above 0 and below 1000, got {epsilons[:80]!r}")
+    board = Board.of(
+        read_set(data, folder or Path()), [each.strip() for each in methods.split(",") if each.strip()],
+        memory=Memory(cache / "leaderboard"), epsilons=sorted(set(asked)), runs=runs, tell=_tell, kept=kept,
+    )  # fmt: skip
+    board.measure()
+    result = board.result()
+    _name([*_written(result, None, out), draw_board(board, out / f"{result.name}.png")])

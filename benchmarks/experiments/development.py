@@ -91,6 +91,31 @@ def _cifar10(folder: Path) -> DevelopmentSet:
     )
 
 
+def _svhn(folder: Path) -> DevelopmentSet:
+    """The training file is private; the published test file is half public, half test."""
+    from tacit.datasets.color_images import read_svhn
+
+    private, (images, labels) = read_svhn(folder / "train_32x32.mat"), read_svhn(folder / "test_32x32.mat")
+    order = _shuffled(len(images))
+    public, test = np.array_split(order, 2)
+    return DevelopmentSet(
+        "svhn", private, images[public], labels[public], (images[test], labels[test]), tuple(range(10))
+    )
+
+
+def _cifar100(folder: Path) -> DevelopmentSet:
+    """29,000 private and the 21,000 other training images public; the whole published test file is the test."""
+    from tacit.datasets.color_images import read_cifar100
+
+    train, test = (read_cifar100(folder, part) for part in ("train", "test"))
+    order = _shuffled(len(train.images))
+    private, public = order[:29_000], order[29_000:]
+    return DevelopmentSet(
+        "cifar100", (train.images[private], train.fine[private]), train.images[public], train.fine[public],
+        (test.images, test.fine), tuple(range(100)),
+    )  # fmt: skip
+
+
 def _adult(folder: Path) -> DevelopmentSet:
     import pandas as pd
 
@@ -183,7 +208,9 @@ SETS: Mapping[str, Callable[[Path], DevelopmentSet]] = {
     "digits": _digits,
     "mnist": partial(_images, "mnist"),
     "fashion": lambda folder: _images("fashion", folder if folder.exists() else Path(FASHION)),
+    "svhn": _svhn,
     "cifar10": _cifar10,
+    "cifar100": _cifar100,
     "adult": _adult,
     "diabetes130": _diabetes,
     "ag-news": _ag_news,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -15,7 +17,11 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput
 
-__all__ = ["Memory", "code_version", "megabytes"]
+__all__ = ["Memory", "code_of", "code_version", "megabytes"]
+
+# Modules that name code in strings, which is loaded when asked for; others do so for what a run does not use.
+BY_NAME = ("tacit.students.registry", "tacit.representations.registry")
+NAMED = re.compile(r"tacit(\.\w+)+")
 
 
 def megabytes() -> float:
@@ -41,6 +47,53 @@ def code_version() -> str:
     for file in sorted(Path(str(tacit.__file__)).parent.rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+@cache
+def code_of(*roots: str) -> str:
+    """A digest of the source of these modules and of all of ours that they import, by whatever way.
+
+    >>> code_of("tacit.core.spend") == code_of("tacit.core.spend") != code_of("tacit.core.account")
+    True
+    """
+    found: dict[str, bytes] = {}
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        source = None if name in found else _source_of(name)
+        if source is None:
+            continue
+        found[name] = source
+        waiting += _imported(name, ast.parse(source))
+    digest = hashlib.sha256()
+    for name in sorted(found):
+        digest.update(name.encode() + b"\0" + found[name] + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _source_of(name: str) -> bytes | None:
+    """The source of one of our modules, which is not imported for it; None where it is no module of ours."""
+    import tacit
+
+    homes = {"tacit": Path(str(tacit.__file__)).parent, "experiments": Path(__file__).parent}
+    first, *rest = name.split(".")
+    if first not in homes:
+        return None
+    place = homes[first].joinpath(*rest)
+    files = (place.with_suffix(".py"), place / "__init__.py")
+    return next((each.read_bytes() for each in files if each.is_file()), None)
+
+
+def _imported(name: str, tree: ast.Module) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+        elif name in BY_NAME and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found += [each.group() for each in [NAMED.match(node.value)] if each]
+    return found
 
 
 class Memory:

@@ -28,6 +28,7 @@ from tacit.methods.auto.options import Auto as Auto
 from tacit.methods.class_sums.options import ClassSums as ClassSums
 from tacit.methods.fedmd.models import Schedule as Schedule
 from tacit.methods.fedmd.options import FedMD as FedMD
+from tacit.methods.noisy_sgd.options import NoisySGD as NoisySGD
 from tacit.methods.pate.options import PATE as PATE
 from tacit.methods.privatekt.options import Learning as Learning
 from tacit.methods.privatekt.options import PrivateKT as PrivateKT

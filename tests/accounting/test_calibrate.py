@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from tacit.accounting.calibrate import (
     discrete_gaussian_sigma,
     gaussian_delta,
+    gaussian_multiplier,
     gaussian_sigma,
     largest_pure_epsilon,
 )
 from tacit.accounting.compose import total
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.spend import DiscreteGaussian, Pure
+from tacit.core.spend import DiscreteGaussian, Gaussian, Pure
 
 DELTA = Fraction(1, 10**5)
 
@@ -89,3 +90,13 @@ def test_without_delta_rounds_share_equally():
 def test_ranges_are_named(call, message):
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+@pytest.mark.parametrize("rule", [Rule.PLANNED, Rule.ADAPTIVE])
+def test_several_gaussian_releases_fit_and_hardly_less_noise_would(rule):
+    delta = Fraction(1, 10**5)
+    multiplier = gaussian_multiplier(1, delta, 8, rule)
+    assert total([Gaussian(multiplier)] * 8, delta, rule).epsilon <= 1
+    assert total([Gaussian(multiplier * Fraction(999, 1000))] * 8, delta, rule).epsilon > 1
+    with pytest.raises(InvalidInput, match="repetitions"):
+        gaussian_multiplier(1, delta, 0, rule)

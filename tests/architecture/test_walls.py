@@ -102,6 +102,7 @@ ORDINARY_RANDOMNESS = {
     "core/randomness.py",
     "private/partition.py",
     "datasets/published.py",
+    "methods/noisy_sgd/rehearsal.py",
     "representations/groups.py",
     "representations/patches.py",
     "representations/transformed_kmeans.py",

@@ -26,6 +26,8 @@ from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd import holder as fedmd
 from tacit.methods.fedmd.models import Schedule, Study
 from tacit.methods.fedmd.wire import PartyVoteAsk, PredictAsk, PredictionForm, array_digest
+from tacit.methods.noisy_sgd import holder as sgd
+from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.pate import holder as pate
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt import holder as privatekt
@@ -66,6 +68,7 @@ def sealed(names):
 ALLOWED = {
     "rknn holder": VOTE_TABLES | MASKS | sealed(VOTE_TABLES),
     "sum holder": SUM_TABLES | SUM_SHARES | {f"masked-share({each})" for each in SUM_SHARES} | sealed(SUM_TABLES),
+    "gradient holder": SUM_TABLES | SUM_SHARES | {f"masked-share({each})" for each in SUM_SHARES} | sealed(SUM_TABLES),
     "rknn crowd": LOCALS | MIXED | SEALED_MIXED,
     "pate holder": TEACHER_TABLES | MASKS | sealed(TEACHER_TABLES),
     "privatekt holder": {"answer-sheet"},
@@ -77,6 +80,10 @@ ALLOWED = {
     "answer class sums": SUM_TABLES,
     "masked class sums": SUM_SHARES,
     "submit class sums": SUM_TABLES,
+    "curate noisy sgd": SUM_TABLES,
+    "answer noisy sgd": SUM_TABLES,
+    "masked noisy sgd": SUM_SHARES,
+    "submit noisy sgd": SUM_TABLES,
     "curate fedmd votes": PARTY_TABLES,
     "answer rknn": VOTE_TABLES | LOCALS,
     "answer pate": TEACHER_TABLES,
@@ -94,6 +101,7 @@ ASKS = {
     VoteAsk: "rknn",
     TeacherAsk: "pate",
     SumAsk: "class sums",
+    GradientAsk: "noisy sgd",
     LabelAsk: "privatekt",
     PredictAsk: "fedmd predictions",
     PartyVoteAsk: "fedmd votes",
@@ -102,6 +110,7 @@ ALL_DOORS = {
     "rknn holder": rknn.VOTES,
     "rknn crowd": rknn.CROWD,
     "sum holder": sums.SUMS,
+    "gradient holder": sgd.GRADIENTS,
     "pate holder": pate.TEACHERS,
     "privatekt holder": privatekt.LABEL_DOOR,
     "fedmd predicting": fedmd.PREDICTING,
@@ -231,6 +240,8 @@ def answer_of_each_holder(gate, mechanism):
     votes = VoteAsk(PUBLIC.astype(np.float32), plain, 1, ("a", "b"), "", mechanism, "votes", "r-1")
     teachers = TeacherAsk(PUBLIC, ("a", "b"), mechanism, "votes", "r-1")
     added = SumAsk(plain, 1, 1.0, 10, "l2", 10, ("a", "b"), "", mechanism, "sums", "r-1")
+    none = np.zeros((2, 2), dtype=np.int64)
+    descended = GradientAsk(plain, 1.0, 10, 10, none, 10, "l2", ("a", "b"), "", mechanism, "gradients", "r-1")
     marks = array_digest(PUBLIC)
     predicting = PredictAsk(
         0, np.arange(2), PredictionForm("argmax", 2), mechanism, marks, None, "predictions", "run round 0"
@@ -240,6 +251,7 @@ def answer_of_each_holder(gate, mechanism):
     return {
         "a holder of votes": lambda: rknn.VoteHolder([own], gate).answer(votes),
         "a holder of class sums": lambda: sums.SumHolder([own], gate).answer(added),
+        "a holder of gradients": lambda: sgd.GradientHolder([own], gate).answer(descended),
         "a crowd": lambda: rknn.VoteCrowd([own], gate).answer(votes),
         "a holder of teachers": lambda: pate.TeacherHolder([own], gate, GaussianNB).answer(teachers),
         "a party": lambda: fedmd.RandomizedParty(own, gate, study).answer(predicting),

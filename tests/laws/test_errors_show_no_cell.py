@@ -260,6 +260,7 @@ CALLS = {
     ),
     "pate": lambda pair: tacit.distill(pair, PUBLIC, 1, method="pate", classes=NAMES, queries=2),
     "class sums": lambda pair: tacit.distill(pair, PUBLIC, 1, method="class_sums", classes=NAMES),
+    "noisy sgd": lambda pair: tacit.distill(pair, PUBLIC, 1, method="noisy_sgd", classes=NAMES, steps=1),
     "multilabel": lambda pair: tacit.distill(
         (pair[0], [[each] for each in pair[1]]), PUBLIC, 1, max_labels=1, classes=NAMES, queries=2
     ),

@@ -20,6 +20,7 @@ from tacit.core.errors import InvalidInput
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.methods.class_sums import holder as sums
+from tacit.methods.noisy_sgd import holder as sgd
 from tacit.methods.pate import holder as pate
 from tacit.methods.rknn import holder
 from tacit.methods.rknn.wire import VoteAsk
@@ -130,6 +131,14 @@ def encode_or_fail(representation, samples, cache=None):
         (
             {(Gate, "release"): touching_first, (sums, "encoded_chunks"): encode_or_fail},
             "class sums curated laplace, identity",
+        ),
+        (
+            {(Gate, "release"): touching_first, (sgd, "encoded_chunks"): encode_or_fail},
+            "noisy sgd rounded gaussian, identity",
+        ),
+        (
+            {(Gate, "_drawn"): refusing_afterwards, (sgd, "encoded_chunks"): encode_or_fail},
+            "noisy sgd curated laplace, identity",
         ),
         ({(Gate, "release"): touching_first, (pate, "_learned"): one_class_refused}, "pate lnmax"),
         ({(Gate, "_drawn"): refusing_afterwards, (pate, "_learned"): one_class_refused}, "pate gnmax"),

@@ -63,6 +63,12 @@ def class_sums(pair, folder, **options):
     ).save(folder)  # fmt: skip
 
 
+def noisy_sgd(pair, folder, **options):
+    tacit.distill(
+        pair, PUBLIC, 5, method="noisy_sgd", classes=[0, 1], steps=2, seed=1, request="r", **options
+    ).save(folder)  # fmt: skip
+
+
 def auto(pair, folder, **options):
     tacit.distill(pair, PUBLIC, 5, classes=[0, 1], seed=1, request="r", **options).save(folder)
 
@@ -96,6 +102,9 @@ METHODS = {
     "class sums": class_sums,
     "class sums, gaussian": lambda *run: class_sums(*run, delta="1e-6"),
     "class sums, add/remove": lambda *run: class_sums(*run, delta="1e-6", adjacency="add-remove", components=2),
+    "noisy sgd": noisy_sgd,
+    "noisy sgd, gaussian": lambda *run: noisy_sgd(*run, delta="1e-6"),
+    "noisy sgd, add/remove": lambda *run: noisy_sgd(*run, delta="1e-6", adjacency="add-remove", records=200),
     "auto": auto,
     "auto, a table": lambda *run: auto(*run, delta="1e-6"),
     "auto, images": lambda *run: auto(*run, delta="1e-6", data_kind="images"),
@@ -192,13 +201,14 @@ def test_under_add_remove_nothing_written_depends_on_how_many_records_there_are(
         "rknn": {},
         "auto": {},
         "class_sums": {},
+        "noisy_sgd": {},
         "pate": {},
         "privatekt": {"holders": 4, "rounds": 2, "model": "logistic"},
         "fedmd": {"holders": 2, "models": ["forest"]},
     }.items(),
 )
 def test_a_method_that_would_have_to_look_at_how_many_there_are_refuses_add_remove(method, options):
-    assert {"rknn", "auto", "class_sums", "pate", "privatekt", "fedmd"} >= set(METHOD_NAMES)
+    assert {"rknn", "auto", "class_sums", "noisy_sgd", "pate", "privatekt", "fedmd"} >= set(METHOD_NAMES)
     with pytest.raises(InvalidInput, match=r"add-remove the number|replace-one"):
         tacit.distill((PRIVATE, LABELS), PUBLIC, 5, method=method, classes=[0, 1], adjacency="add-remove", **options)
 

@@ -23,6 +23,7 @@ AREAS = (
     "masking",
     "collectors",
     "class_sums",
+    "noisy_sgd",
     "auto",
 )
 

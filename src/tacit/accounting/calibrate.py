@@ -58,22 +58,35 @@ def gaussian_sigma(epsilon: Number, delta: Number, sensitivity: Number = 1) -> f
     return bisect(lambda sigma: gaussian_delta(goal, sigma, distance) <= limit, enough, too_little)
 
 
-def gaussian_multiplier(epsilon: Number, delta: Number) -> Fraction:
-    """The smallest noise multiplier, to a hundred-thousandth or so, of one Gaussian release within (ε, δ).
+def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, rule: Rule = Rule.PLANNED) -> Fraction:
+    """The smallest noise multiplier, to a hundred-thousandth or so, of ``repetitions`` Gaussian releases within (ε, δ).
 
-    The exact formula says where to look; what is returned was seen to fit by ``total``, so that an account with this
-    ceiling admits the charge.
+    The exact formula says where to look: planned releases are together one with √repetitions times less noise, and
+    under the adaptive rule a little more noise is due. What is returned was seen to fit by ``total``, so that an
+    account with this ceiling and this rule admits the charges.
 
     >>> multiplier = gaussian_multiplier(1, 1e-5)
     >>> total([Gaussian(multiplier)], Fraction(1, 10**5)).epsilon <= 1, round(float(multiplier), 3)
     (True, 3.731)
+    >>> [round(float(gaussian_multiplier(1, 1e-5, 4, rule)), 2) for rule in (Rule.PLANNED, Rule.ADAPTIVE)]
+    [7.46, 8.09]
     """
     goal, limit = positive(epsilon, "epsilon"), probability(delta, "delta")
-    least = gaussian_sigma(goal, limit)
+    if repetitions < 1:
+        raise InvalidInput(f"repetitions must be at least 1, got {repetitions}")
+    least = gaussian_sigma(goal, limit) * math.sqrt(repetitions)
+
+    def holds(factor: float) -> bool:
+        return total([Gaussian(rounded_up(least * factor, 9))] * repetitions, limit, rule).epsilon <= goal
+
     step = 1e-6
-    while total([Gaussian(rounded_up(least * (1 + step), 9))], limit, Rule.PLANNED).epsilon > goal:
+    while not holds(1 + step):
         step *= 2
-    return rounded_up(least * (1 + step), 9)
+    enough = 1 + step
+    # Where the formula is far off, as under the adaptive rule, doubling overshoots.
+    if step > 1e-3:
+        enough = bisect(holds, enough, 1 + step / 2, tolerance=1e-5)
+    return rounded_up(least * enough, 9)
 
 
 def discrete_gaussian_sigma(

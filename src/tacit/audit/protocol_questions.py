@@ -32,6 +32,7 @@ from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.class_sums.wire import SumAsk, sum_sensitivity
 from tacit.methods.fedmd import wire as fedmd
 from tacit.methods.fedmd.wire import PredictionForm
+from tacit.methods.noisy_sgd.wire import GradientAsk, gradient_sensitivity
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.rknn.wire import VoteAsk
@@ -183,6 +184,17 @@ _SUMS = {
 _SHARES = DistributedGaussian(
     40 * _STEPS, int(_LONGEST.l2_squared), len(AUDIT_CLASSES) * (_WIDTH + 1), NODES, NODES, NODES, most=50 * _STEPS
 )
+# Gradients of three classes and one feature more than a record has move no farther than this, for every account.
+_RADIUS = 2**12
+_STEEPEST = gradient_sensitivity(len(AUDIT_CLASSES) * (_WIDTH + 1), _RADIUS, unit=Unit.person("patient", 2))
+_GRADIENTS = {
+    "rounded gaussian": RoundedGaussianNoise(40 * _RADIUS, int(_STEEPEST.l2_squared)),
+    "gaussian": DiscreteGaussianNoise(40 * _RADIUS, int(_STEEPEST.l2_squared), unit_steps=False),
+    "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(_STEEPEST.l1)),
+}
+_GRADIENT_SHARES = DistributedGaussian(
+    40 * _RADIUS, int(_STEEPEST.l2_squared), len(AUDIT_CLASSES) * (_WIDTH + 1), NODES, NODES, NODES, most=50 * _RADIUS
+)
 _requests = count()
 
 
@@ -237,6 +249,30 @@ def _sums(mechanism: Any, encoder: str, numbers: NumberSource) -> SumAsk:  # noq
     )
 
 
+def _gradient(mechanism: Any, encoder: str, numbers: NumberSource) -> GradientAsk:  # noqa: ANN401
+    return GradientAsk(
+        representation=_REPRESENTATIONS[encoder](numbers),
+        scale=numbers(),
+        length=_STEPS,
+        offset=_STEPS // 2,
+        weights=_whole(numbers, _WIDTHS.get(encoder, _WIDTH) + 1, len(AUDIT_CLASSES)),
+        radius=_RADIUS,
+        norm="l2",
+        class_names=AUDIT_CLASSES,
+        space="c0ffee",
+        mechanism=mechanism,
+        purpose=AUDIT_PURPOSE,
+        request=f"r-{next(_requests)}",
+    )
+
+
+def _whole(numbers: NumberSource, *shape: int) -> NDArray[np.int64]:
+    """Whole numbers of which few are hostile."""
+    found = np.nan_to_num(_table(numbers, *shape), posinf=2.0**62, neginf=-(2.0**62))
+    whole: NDArray[np.int64] = np.clip(found, -(2.0**62), 2.0**62).astype(np.int64)
+    return whole
+
+
 def _labels(numbers: NumberSource) -> LabelAsk:
     sheet = RandomizedLabels(len(AUDIT_CLASSES), 2, 1)
     return LabelAsk(_table(numbers, 2, _WIDTH), None, sheet, (0,), AUDIT_PURPOSE, f"r-{next(_requests)}")
@@ -286,6 +322,10 @@ def _kinds() -> dict[str, Kind]:
             kinds[f"class sums {name}, {encoder}"] = Kind(partial(_sums, noise, encoder))
             kinds[f"class sums curated {name}, {encoder}"] = Kind(partial(_sums, noise, encoder), "curated")
         kinds[f"class sums masked, {encoder}"] = Kind(partial(_sums, _SHARES, encoder), "masked")
+        for name, noise in _GRADIENTS.items():
+            kinds[f"noisy sgd {name}, {encoder}"] = Kind(partial(_gradient, noise, encoder))
+            kinds[f"noisy sgd curated {name}, {encoder}"] = Kind(partial(_gradient, noise, encoder), "curated")
+        kinds[f"noisy sgd masked, {encoder}"] = Kind(partial(_gradient, _GRADIENT_SHARES, encoder), "masked")
     for kind in ("argmax", "softmax", "logits"):
         kinds[f"fedmd {kind}"] = Kind(partial(_predictions, kind))
     pate = {

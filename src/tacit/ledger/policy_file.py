@@ -33,7 +33,7 @@ unit = { column = "patient", records = 3 }
 
 RULES_EXAMPLE = """\
 [allow]                       # what a node of a federation answers; nothing else
-methods = ["rknn"]            # rknn, class_sums, privatekt, fedmd, pate
+methods = ["rknn"]            # rknn, class_sums, privatekt, fedmd, pate, noisy_sgd
 mechanisms = ["DiscreteLaplaceNoise"]
 purposes = ["reverse k-NN labels"]
 participants = 3              # at least this many nodes take part
@@ -47,7 +47,7 @@ participants = 3              # at least this many nodes take part
 # purpose = { epsilon = 1.0, delta = 1e-6 }    # each purpose above, with all its rounds
 # day = { epsilon = 0.5, questions = 10 }      # a day of UTC
 """
-METHOD_NAMES = ("class_sums", "fedmd", "pate", "privatekt", "rknn")
+METHOD_NAMES = ("class_sums", "fedmd", "noisy_sgd", "pate", "privatekt", "rknn")
 # Purposes are free text, and these are what Tacit's own coordinators write.
 KNOWN_PURPOSES = (
     "FedMD predictions",
@@ -55,6 +55,7 @@ KNOWN_PURPOSES = (
     "PATE votes",
     "PrivateKT labels",
     "class sums",
+    "noisy SGD",
     "reverse k-NN labels",
 )
 # What a node answers through by itself, in shares, or with a shuffler; other mechanisms are parts of these.

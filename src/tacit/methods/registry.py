@@ -19,6 +19,7 @@ from tacit.core.errors import InvalidInput, nearest
 from tacit.core.options import Options, build, describe
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
+from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.question import Notice, Question
@@ -134,6 +135,7 @@ METHODS: Mapping[str, Method] = {
         _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True),
         _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
         _own("pate", (TeacherAsk,), "PATE", over_nodes=("local", "masked")),
+        _own("noisy_sgd", (GradientAsk,), "NoisySGD", over_nodes=("local", "masked", "central")),
     )
 }
 
@@ -164,8 +166,8 @@ def known_kinds(methods: Iterable[str] = ()) -> dict[str, type[Notice]]:
     """What can be read, by its name on the wire: that of the package's own methods, and of these from outside.
 
     >>> sorted(known_kinds())  # doctest: +NORMALIZE_WHITESPACE
-    ['class_sums-sums', 'fedmd-feedback', 'fedmd-predictions', 'fedmd-votes', 'pate-votes', 'privatekt-labels',
-     'rknn-votes']
+    ['class_sums-sums', 'fedmd-feedback', 'fedmd-predictions', 'fedmd-votes', 'noisy_sgd-gradient', 'pate-votes',
+     'privatekt-labels', 'rknn-votes']
     """
     found = [*METHODS.values(), *(_installed(name) for name in methods if name not in METHODS)]
     return {kind.name: kind for method in found if method is not None for kind in method.kinds}

@@ -63,9 +63,10 @@ def distill(
 ) -> Run:
     """Label ``public`` with what the ``private`` records (X, y) know, at a cost of (ε, δ), and train a student.
 
-    ``method`` is a name (``auto``, ``rknn``, ``class_sums``, ``privatekt``, ``fedmd``, ``pate``) with its options
-    beside it, or an options object such as ``tacit.ReverseKNN(queries=200)``. ``epsilon`` is 1 where it is left out;
-    PrivateKT and FedMD, where every holder has a total of its own, do not guess it.
+    ``method`` is a name (``auto``, ``rknn``, ``class_sums``, ``privatekt``, ``fedmd``, ``pate``,
+    ``noisy_sgd``) with its options beside it, or an options object such as ``tacit.ReverseKNN(queries=200)``.
+    ``epsilon`` is 1 where it is left out; PrivateKT and FedMD, where every holder has a total of its own, do not
+    guess it.
 
     The guarantee holds for one record; with ``persons``, whose each record is, and ``unit=Unit.person(column, m)`` for
     one person of whom at most m records are used. PrivateKT and the predictions of FedMD protect a holder with all its

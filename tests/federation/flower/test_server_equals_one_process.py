@@ -30,7 +30,7 @@ from tests.federation.federation import federated, masking_nodes
 COUNT, PUBLIC = 5, digits().public_samples
 TERMS = RoundPolicy(expected=COUNT, at_least=4, deadline=10, grace=0.3, patience=0.3, records=1000)
 ANYTHING = Rules(
-    ("rknn", "privatekt", "pate", "fedmd", "class_sums"),
+    ("rknn", "privatekt", "pate", "fedmd", "class_sums", "noisy_sgd"),
     (
         "RandomizedLabels",
         "DiscreteLaplaceNoise",
@@ -47,6 +47,7 @@ ANYTHING = Rules(
         "FedMD predictions",
         "FedMD on reverse k-NN votes",
         "class sums",
+        "noisy SGD",
     ),
     participants=2,
 )
@@ -98,6 +99,7 @@ KINDS = {
     "labels over the graph": (8, {"propagation": "graph", "label_fraction": 0.8, "queries": 12}),
     "class sums": (8, {"method": "class_sums", "components": 8, "trust": "local"}),
     "class sums, masked": (8, {"method": "class_sums", "components": 8, "trust": "masked"}),
+    "noisy sgd, masked": (8, {"method": "noisy_sgd", "components": 8, "steps": 2, "trust": "masked"}),
     "pate": (400, {"method": "pate", "queries": 40, "trust": "local"}),
     "pate, masked": (200, {"method": "pate", "queries": 40, "trust": "masked"}),
     "fedmd, votes": (8, {"method": "fedmd", "variant": "rknn", "rounds": 2, "vote_queries": 12}),

@@ -132,13 +132,13 @@ def in_one_process(case, private, public, epsilon, *, funds, seed, folder, **giv
 SITES = tuple(f"site {place}" for place in range(HOLDERS))
 TERMS = RoundPolicy(expected=HOLDERS, at_least=2, deadline=10, grace=0.3, patience=0.3, records=1000)
 RULES = Rules(
-    methods=("privatekt", "pate", "fedmd", "rknn", "class_sums"),
+    methods=("privatekt", "pate", "fedmd", "rknn", "class_sums", "noisy_sgd"),
     mechanisms=(
         "RandomizedLabels", "DiscreteGaussianNoise", "DiscreteLaplaceNoise", "DistributedLaplace", "Responses",
         "SubsetSelection", "GeneralizedRandomizedResponse", "RoundedGaussianNoise", "DistributedGaussian",
     ),
     purposes=("reverse k-NN labels", "PrivateKT labels", "PATE votes", "FedMD predictions",
-              "FedMD on reverse k-NN votes", "class sums"),
+              "FedMD on reverse k-NN votes", "class sums", "noisy SGD"),
     participants=2,
 )  # fmt: skip
 
@@ -214,6 +214,8 @@ def _in_process() -> list[Adapter]:
         Adapter("class sums", tacit.ClassSums(), delta_options={}, gaussian=True),
         Adapter("class sums, least squares", tacit.ClassSums(components=2, fit="least-squares"), delta_options={},
                 gaussian=True),
+        Adapter("noisy sgd", tacit.NoisySGD(steps=3), 80, payments=3, delta_options={}, gaussian=True,
+                magic=("model", "magic")),
         Adapter("auto, pure", tacit.Auto()),
         Adapter("auto, a table", tacit.Auto(), delta="1e-5", delta_options={}, gaussian=True),
         # Two pixels by two, whose clouds are far apart: votes in three rounds, and sums in two.
@@ -253,6 +255,10 @@ def _over_nodes() -> list[Adapter]:
                 gaussian=True, **nodes),
         Adapter("class sums masked, federated", tacit.ClassSums(), 80, delta_options={}, gaussian=True, **masked,
                 **nodes),
+        Adapter("noisy sgd, federated", tacit.NoisySGD(steps=2), 80, payments=2, more={"trust": "local"},
+                delta_options={}, gaussian=True, magic=("model", "magic"), **nodes),
+        Adapter("noisy sgd masked, federated", tacit.NoisySGD(steps=2), 80, payments=2, delta_options={}, gaussian=True,
+                magic=("model", "magic"), **masked, **nodes),
         Adapter("auto, federated", tacit.Auto(), **nodes),
         Adapter("auto, sums, federated", tacit.Auto(releases="sums"), 80, **masked, **nodes),
         Adapter("pate, federated", tacit.PATE(), 200, unit=HOLDER, more={"trust": "local"}, **nodes),

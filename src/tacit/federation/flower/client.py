@@ -92,7 +92,7 @@ node_app = client_app(configured_node)
 
 CEILING = 10**6
 SIMULATED_RULES = Rules(
-    methods=("rknn", "privatekt", "pate", "fedmd", "class_sums"),
+    methods=("rknn", "privatekt", "pate", "fedmd", "class_sums", "noisy_sgd"),
     mechanisms=(
         "RandomizedLabels",
         "DiscreteGaussianNoise",
@@ -102,7 +102,7 @@ SIMULATED_RULES = Rules(
         "RoundedGaussianNoise",
         "SubsetSelection",
     ),
-    purposes=("reverse k-NN labels", "PrivateKT labels", "PATE votes", "FedMD predictions", "class sums"),
+    purposes=("reverse k-NN labels", "PrivateKT labels", "PATE votes", "FedMD predictions", "class sums", "noisy SGD"),
     participants=1,
 )
 

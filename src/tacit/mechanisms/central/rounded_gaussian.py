@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
@@ -152,8 +153,15 @@ class RoundedGaussianNoise(Described):
         object.__setattr__(self, "squared_shift", int(squared_shift))
 
     @classmethod
-    def for_budget(cls, epsilon: Number, delta: Number, squared_shift: int) -> Self:
-        """The mechanism with the least noise that one release within (ε, δ) allows.
+    def for_budget(
+        cls,
+        epsilon: Number,
+        delta: Number,
+        squared_shift: int,
+        repetitions: int = 1,
+        rule: Rule = Rule.PLANNED,
+    ) -> Self:
+        """The mechanism with the least noise that may run ``repetitions`` times within (ε, δ).
 
         >>> round(float(RoundedGaussianNoise.for_budget(1, "1e-5", 10**6).spend.noise_multiplier), 2)
         3.73
@@ -161,7 +169,7 @@ class RoundedGaussianNoise(Described):
         # Accountants are slow to import and needed here only.
         from tacit.accounting.calibrate import gaussian_multiplier
 
-        multiplier = gaussian_multiplier(epsilon, delta)
+        multiplier = gaussian_multiplier(epsilon, delta, repetitions, rule)
         # The root is rounded up, so that the multiplier that is charged for is not below the one that was asked for.
         root = Fraction(math.isqrt(10**12 * squared_shift) + 1, 10**6)
         return cls(rounded_up(multiplier * root), squared_shift)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
@@ -238,14 +239,18 @@ class DistributedGaussian(Described):
         most: int,
         surviving: Number = _TWO_THIRDS,
         honest: Number = _TWO_THIRDS,
+        repetitions: int = 1,
+        rule: Rule = Rule.PLANNED,
     ) -> DistributedGaussian:
-        """The plan within (ε, δ) if at least that fraction of holders survives and that fraction of those is honest."""
+        """The plan within (ε, δ) if at least that fraction of holders survives and that fraction of those is honest.
+
+        It may run ``repetitions`` times.
+        """
         # Accountants are slow to import and needed here only.
         from tacit.accounting.calibrate import discrete_gaussian_sigma
-        from tacit.core.account import Rule
 
         threshold, enough = quorum_of(holders, surviving, honest)
-        sigma = discrete_gaussian_sigma(epsilon, delta, squared_shift, False, 1, Rule.PLANNED)
+        sigma = discrete_gaussian_sigma(epsilon, delta, squared_shift, False, repetitions, rule)
         share = float(sigma) / math.sqrt(enough)
         made = cls(
             max(rounded_up(share), Fraction(SMALLEST_SHARE)), squared_shift, cells, holders, threshold, enough, most

@@ -1,0 +1,179 @@
+"""Any set of methods on the same data: measured as far as it is, kept by content and code, as a table and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.development import DevelopmentSet
+from experiments.leaderboard_lines import LINES, OWN, RECORD, Encoded, Line, encoded, references
+from experiments.measured import Memory, code_of
+from experiments.table import Result, Row
+from tacit.core.errors import InvalidInput, nearest
+
+__all__ = ["EPSILONS", "Board", "draw_board"]
+
+EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0)
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard of one data set: measured as far as it is, kept by content and code, and written as a table."""
+
+    data: Encoded
+    memory: Memory
+    lines: Mapping[str, Line]
+    epsilons: Sequence[float] = EPSILONS
+    runs: int = 5
+    tell: Callable[[str], None] = lambda _: None
+    kept: bool = False
+    found: dict[tuple[str, float], list[Mapping[str, Any]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: DevelopmentSet, methods: Sequence[str], **more: Any) -> Board:  # noqa: ANN401
+        """The board of these methods, all of them known."""
+        from tacit.methods.registry import METHODS
+
+        known = {name: line for name, line in LINES.items() if line.method in METHODS or line.method in OWN}
+        for each in methods:
+            if each not in known:
+                close = nearest(each, list(known))
+                meant = f"; did you mean {close!r}?" if close else ""
+                raise InvalidInput(f"unknown method {each[:80]!r}: choose one of {', '.join(known)}{meant}")
+        data = encoded(parts)
+        for each in methods:
+            if known[each].applies not in ("", data.kind):
+                raise InvalidInput(f"{each} is for {known[each].applies}, and {parts.name} is of kind {data.kind}")
+        chosen = methods or [name for name, line in known.items() if line.applies in ("", data.kind)]
+        return cls(data, lines={name: known[name] for name in chosen}, **more)
+
+    def measure(self) -> None:
+        """All runs: each seed of every line before the next, so that a board that is stopped is even."""
+        for seed in range(self.runs):
+            for name, line, epsilon in self._cells():
+                about = {
+                    "board": self.data.parts.name, "content": self.data.content, "line": name, "delta": line.delta,
+                    "epsilon": epsilon, "seed": seed, "code": line.code(),
+                }  # fmt: skip
+                found = self.memory.kept(about)
+                if found is None and not self.kept:
+                    found = self.memory.recall(about, partial(line.measure, self.data, epsilon, seed))
+                    self.tell(
+                        f"{self.data.parts.name} {name} ε = {epsilon:g} seed {seed}: {found['test']:.4f}, "
+                        f"{found['seconds']:.0f} s"
+                    )
+                if found is not None:
+                    self.found.setdefault((name, epsilon), []).append(found)
+
+    def _cells(self) -> Iterator[tuple[str, Line, float]]:
+        for name, line in self.lines.items():
+            for epsilon in self.epsilons:
+                yield name, line, epsilon
+
+    def references(self) -> Mapping[str, float]:
+        """The lines that do not depend on ε."""
+        about = {"board": self.data.parts.name, "content": self.data.content, "line": "references",
+                 "code": code_of("experiments.leaderboard_lines")}  # fmt: skip
+        return self.memory.recall(about, partial(references, self.data))
+
+    def result(self) -> Result:
+        """The table of what was measured."""
+        rows, data = [], self.data
+        for name, line, epsilon in self._cells():
+            runs = self.found.get((name, epsilon), [])
+            if not runs:
+                continue
+            last = runs[-1]
+            rows.append(
+                Row(
+                    {
+                        "method": name,
+                        "ε": f"{epsilon:g}",
+                        "protects": str(last["unit"]),
+                        "adjacency": str(last["adjacency"]),
+                        "δ": f"{last['delta']:g}",
+                        "trust": str(last["trust"]),
+                        "questions": str(last["questions"]),
+                        "queries": str(last.get("queries") or ""),
+                        "public samples": str(len(data.public)),
+                        "public knowledge": data.knowledge if line.method != "auto" else "its own choice of encoders",
+                    },
+                    runs,
+                )
+            )
+        fixed = self.references()
+        for name in REFERENCES:
+            said = dict.fromkeys(rows[0].names if rows else ("method",), "") | {"method": name}
+            rows.append(Row(said, [{"test": fixed[name]}]))
+        return Result(
+            f"leaderboard-{data.parts.name}",
+            f"{len(data.private):,} private records, {len(data.public):,} public samples, {len(data.test):,} for the "
+            f"test, {data.classes} classes: mean test accuracy, %.",
+            rows,
+            {"test": 100.0, "labels": 100.0, "seconds": 1.0, "megabytes": 1.0},
+            self._notes(),
+        ).measured()
+
+    def _notes(self) -> list[str]:
+        error = 50 / np.sqrt(len(self.data.test))
+        chosen = "; ".join(f"{name}: {line.chosen}" for name, line in self.lines.items())
+        return [
+            "Seeded runs: simulations, on the same parts. One curator has all records. Public samples are assumed to "
+            "hold no private one.",
+            f"The test part alone has a standard error of up to {error:.1f} points; the spread is over runs.",
+            f"Settings, none chosen on private records or on the test part: {chosen}.",
+            "label_dp protects labels only and is for orientation. The oracle that names clusters knows the test "
+            "labels: it says what clusters are worth, not what a method reaches.",
+            "megabytes is the most that the process had held by then. Times were taken on a busy machine.",
+            "Each run in the JSON file names the digest of the code that it was measured with.",
+        ]
+
+
+REFERENCES = (
+    "ε = 0: a guess among the classes",
+    "ε = 0: public clusters, named by an oracle",
+    "no privacy: the same regression on the records",
+)
+COLORS = ("tab:blue", "tab:cyan", "tab:green", "tab:orange", "tab:red", "tab:purple", "tab:pink", "tab:brown", "gray")
+
+
+def draw_board(board: Board, file: Path) -> Path:
+    """Curves over ε on a logarithmic axis, a line per method with its spread; dashed what protects something else."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
+    figure = Figure(figsize=(8.4, 5.2))
+    axes = figure.add_subplot()
+    for place, (name, line) in enumerate(board.lines.items()):
+        shown = [(each, [100 * run["test"] for run in board.found[name, each]])
+                 for each in board.epsilons if (name, each) in board.found]  # fmt: skip
+        if not shown:
+            continue
+        across = [each for each, _ in shown]
+        means = np.array([np.mean(values) for _, values in shown])
+        spread = np.array([np.std(values, ddof=1) if len(values) > 1 else 0.0 for _, values in shown])
+        color, label = COLORS[place % len(COLORS)], name if line.protects == RECORD else f"{name} (labels only)"
+        axes.plot(
+            across, means, marker="osD^vP*Xh"[place % 9], markersize=4, linewidth=1.4, color=color, label=label,
+            linestyle="-" if line.protects == RECORD else "--",
+        )  # fmt: skip
+        axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.15, linewidth=0)
+    fixed = board.references()
+    for name, style in zip(REFERENCES, (":", "-.", "--"), strict=True):
+        axes.axhline(100 * fixed[name], color="black", linewidth=0.9, linestyle=style, label=name)
+    axes.set_xscale("log")
+    axes.set_xlabel("ε (logarithmic)", fontsize=9)
+    axes.set_ylabel("test accuracy, %, mean and standard deviation over runs", fontsize=9)
+    axes.set_title(f"{board.data.parts.name}: the same parts and representation for every method", fontsize=10)
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    figure.tight_layout()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=100, metadata={"Software": None})
+    return file

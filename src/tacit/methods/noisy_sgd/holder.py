@@ -1,0 +1,163 @@
+"""The side that sees records: add up clipped gradients, and let their sum out through the gate only.
+
+A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be added up. The gate
+pays, and only then are records read. From there nothing is refused: a record that cannot be encoded, is no number, or
+has no class that was asked about adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency
+from tacit.core.protocols import Floats, Integers
+from tacit.core.release import Release
+from tacit.core.sensitivity import Sensitivity
+from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, Door, table_door
+from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.methods.noisy_sgd.coordinator import TrainingAsk
+from tacit.methods.noisy_sgd.gradient import gradient_sum
+from tacit.methods.noisy_sgd.torch_hidden import HiddenTraining
+from tacit.methods.noisy_sgd.wire import GradientAsk
+from tacit.private.gate import Gate
+from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.partition import bounded, require_owned
+from tacit.private.records import Private, Records, combine, schema_of
+
+__all__ = ["AT_NODE", "GRADIENTS", "Encoded", "GradientHolder", "TrainingHolder", "record_gradients"]
+
+TRAINING = Door("a holder of a trained model", (HiddenTraining,))
+GRADIENTS = table_door("a holder of gradients", RECORD_SUMS, SUM_SHARES)
+# Records whose gradients are added up at a time: sums of this many stay exact in doubles (see ``gradient``).
+AT_ONCE = 2**13
+# The records of one step: their encodings and labels, of each part.
+Encoded = list[tuple[Floats, Integers]]
+
+
+class GradientHolder:
+    """One account over one or more sets of records: a hospital, or a curator trusted with several.
+
+    The gradients of all sets are added up before the gate, so the answer does not depend on how records are spread
+    over them. Of a person no more records take part than the account's unit has, the same ones in each step that goes
+    by the same representation: records are encoded once for it, when its first question is paid for.
+    """
+
+    def __init__(
+        self, records: Sequence[Private[Records]], gate: Gate, progress: Callable[[int], None] | None = None
+    ) -> None:
+        if not records:
+            raise InvalidInput("a holder needs at least one set of records")
+        require_owned(records, gate.unit)
+        self._records = list(records)
+        self._gate = gate
+        self._progress = progress
+        self._seen_by: Any = None
+        self._encoded: Private[Encoded] | None = None
+
+    def answer(self, ask: GradientAsk) -> Release[Any]:
+        """The mechanism's view of the sum of gradients, paid for."""
+        GRADIENTS.require(ask.mechanism, self._gate.named)
+        for part in self._records:
+            schema = schema_of(part)
+            if schema.sets is not None:
+                raise InvalidInput("records carry sets of labels, and noisy SGD takes one label; nothing was charged")
+            require_encodable(ask.representation, schema.blank, ask.components)
+        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
+        return self._gate.release(
+            self._encoded_by(ask).map(partial(record_gradients, ask)),
+            lambda: np.zeros(ask.table_shape, dtype=np.int64),
+            sensitivity,
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
+
+    def _encoded_by(self, ask: GradientAsk) -> Private[Encoded]:
+        if self._encoded is None or self._seen_by is not ask.representation:
+            self._seen_by = ask.representation
+            self._encoded = combine(self._records, partial(self._encode, ask))
+        return self._encoded
+
+    def _encode(self, ask: GradientAsk, parts: list[Records]) -> Encoded:
+        found, done = [], 0
+        for part in bounded(parts, self._gate.unit, self._gate.randomness):
+            chunks = []
+            for chunk in encoded_chunks(ask.representation, part.samples):
+                chunks.append(chunk)
+                done += len(chunk)
+                if self._progress is not None:
+                    self._progress(done)
+            rows = np.concatenate(chunks) if chunks else np.zeros((0, ask.components), dtype=np.float32)
+            found.append((rows, part.labels))
+        return found
+
+
+class TrainingHolder:
+    """One account over sets of records that a model is trained on by a mechanism, which releases it."""
+
+    def __init__(self, records: Sequence[Private[Records]], gate: Gate) -> None:
+        if gate.adjacency is not Adjacency.ADD_REMOVE or gate.unit.holder or gate.unit.records != 1:
+            raise InvalidInput("Poisson samples are accounted for one record that comes or goes; nothing was charged")
+        require_owned(records, gate.unit)
+        self._records = list(records)
+        self._gate = gate
+
+    def answer(self, ask: TrainingAsk) -> Release[Any]:
+        """What the mechanism trains, paid for."""
+        TRAINING.require(ask.mechanism, self._gate.named)
+        for part in self._records:
+            require_encodable(ask.representation, schema_of(part).blank, ask.features)
+        return self._gate.release(
+            combine(self._records, partial(self._rows, ask)),
+            lambda: (np.zeros((0, ask.features), dtype=np.float32), np.zeros(0, dtype=np.int64)),
+            Sensitivity(l1=1),
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
+
+    def _rows(self, ask: TrainingAsk, parts: list[Records]) -> tuple[Floats, Integers]:
+        rows, labels = [], []
+        for part in bounded(parts, self._gate.unit, self._gate.randomness):
+            rows += list(encoded_chunks(ask.representation, part.samples))
+            labels.append(part.labels)
+        together, known = np.concatenate(rows), np.concatenate(labels)
+        there = np.isfinite(together).all(axis=1) & (known >= 0) & (known < ask.mechanism.classes)
+        # Longer ones would saturate every unit; a record's own length is all that this depends on.
+        far = np.sqrt((together * together).sum(axis=1, keepdims=True))
+        short: Floats = (together / np.maximum(far, 1.0))[there].astype(np.float32)
+        return short, known[there]
+
+
+def record_gradients(ask: GradientAsk, encoded: Encoded) -> Integers:
+    """The exact sum of these records' gradients: a row per class, a column per feature and one of the offset.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> none = np.zeros((2, 2), dtype=np.int64)
+    >>> ask = GradientAsk(Identity(1), 8.0, 8, 4, none, 10**4, "l2", ("a", "b"), "c0ffee", None, "sgd", "r-1")
+    >>> record_gradients(ask, [(np.array([[1.0]], dtype=np.float32), np.array([0]))]).tolist()
+    [[-1024, -512], [1024, 512]]
+    """
+    total = np.zeros(ask.table_shape, dtype=np.int64)
+    for rows, labels in encoded:
+        for start in range(0, len(rows), AT_ONCE):
+            total += gradient_sum(
+                rows[start : start + AT_ONCE], labels[start : start + AT_ONCE], ask.weights,
+                scale=ask.scale, length=ask.length, offset=ask.offset, radius=ask.radius, norm=ask.norm,
+            )  # fmt: skip
+    return total
+
+
+def answer_at_node(ask: GradientAsk, context: NodeContext) -> Release[Any]:
+    """The answer of a node."""
+    return GradientHolder([context.records], context.gate).answer(ask)
+
+
+AT_NODE = NodeSide(answer_at_node, {GradientAsk: table_doors(RECORD_SUMS, "a curator of gradients", SUM_SHARES)})

@@ -1,0 +1,193 @@
+"""Every public choice of noisy SGD, made before a record is looked at."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.account import Rule
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core.protocols import Mechanism, Representation
+from tacit.core.samples import content_digest, row_digests
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
+from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
+from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.methods.class_sums.plan import sum_representation
+from tacit.methods.class_sums.wire import Norm
+from tacit.methods.noisy_sgd.coordinator import Descent
+from tacit.methods.noisy_sgd.gradient import ERRORS
+from tacit.methods.noisy_sgd.options import NoisySGD
+from tacit.methods.noisy_sgd.rehearsal import OFFSET, Setting, candidates, rehearsed, shortened, with_constant
+from tacit.methods.noisy_sgd.wire import GradientAsk, gradient_sensitivity
+from tacit.methods.task import Task
+from tacit.representations.chained import Chained
+from tacit.representations.scaled import Identity, PrincipalComponents
+
+__all__ = ["PURPOSE", "GradientPlan", "plan_gradients", "public_points", "step_mechanism"]
+
+PURPOSE = "noisy SGD"
+# Grid steps in the longest features of a record, and components that are looked at.
+LENGTH, MOST = 2**9, 200
+# A table may move this far in L2 for mechanisms to take it.
+FARTHEST = 2**20
+SMALLEST_DELTA = Fraction(1, 10**30)
+# How much more often than a guess the rehearsal must be right for it to be worth asking.
+WORTHWHILE = 1.25
+
+
+@dataclass(frozen=True)
+class GradientPlan:
+    """The first question, how weights move, and why; ``expected`` is how often the rehearsal was right."""
+
+    question: GradientAsk
+    descent: Descent
+    setting: Setting
+    steps: int
+    records: int
+    representation: str
+    base: Representation
+    trust: Trust
+    unit: Unit
+    expected: float
+    doubts: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The plan in words."""
+        ask, chosen = self.question, self.setting
+        pure = "; a delta above 0 would need several times less noise" if ask.norm == "l1" else ""
+        return (
+            ("mechanism", f"{type(ask.mechanism).__name__}: the sum of gradients is released {self.steps} times{pure}"),
+            (
+                "asking",
+                f"gradients of a linear model on {ask.components} components of the public samples by "
+                f"{self.representation}, clipped in {ask.norm.upper()} to {ask.radius} grid steps",
+            ),
+            (
+                "settings",
+                f"rate {chosen.rate:g}, clip {chosen.clip:g}, damping {chosen.damping:g}: right on {self.expected:.0%} "
+                "of the public samples with made-up labels",
+            ),
+        )
+
+
+def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
+    """The first question for a task, from public knowledge alone."""
+    if 0 < task.delta < SMALLEST_DELTA:
+        raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
+    if options.records is None and task.adjacency is not Adjacency.REPLACE_ONE:
+        raise InvalidInput(
+            "say about how many there are (records): under add-remove the number of records is private, so we cannot"
+        )
+    # Of persons it is public how many there are, and each has no more records than the unit.
+    records = options.records or task.units * (task.unit.records if task.unit.column is not None else 1)
+    norm: Norm = "l2" if task.delta > 0 else "l1"
+    name, base, fitted, points = public_points(task, options)
+    length = grid_length(task.unit, 2.0 if options.clip is None else options.clip)
+    # Noise grows with the clip, so that of the longest gradient says it for all.
+    tried = candidates(points.shape[1], options.components, options.rate, options.clip, options.damping)
+    widest = max(each.components for each in tried)
+    mechanism: Any = step_mechanism(task, trust, norm, ERRORS * length, widest, options.steps)
+    answers = task.nodes.nodes if task.nodes is not None and trust is Trust.LOCAL else 1
+    deviation = math.sqrt(mechanism.noise_law.variance * answers) / (ERRORS * length * records)
+    setting, expected = rehearsed(points, len(task.classes), tried, options.steps, deviation, records, norm)
+    fitted = PrincipalComponents(fitted.mean, fitted.directions[: setting.components])
+    seen, scale = shortened(points[:, : setting.components], norm)
+    radius = max(1, math.floor(setting.clip * ERRORS * length))
+    parts = (fitted,) if isinstance(base, Identity) else (base, fitted)
+    ask = GradientAsk(
+        representation=Chained(parts, content_digest(row_digests(task.public))),
+        scale=length * scale,
+        length=length,
+        offset=round(OFFSET * length),
+        weights=np.zeros((setting.components + 1, len(task.classes)), dtype=np.int64),
+        radius=radius,
+        norm=norm,
+        class_names=tuple(map(str, task.classes)),
+        space=content_digest(row_digests(seen)),
+        mechanism=step_mechanism(task, trust, norm, radius, setting.components, options.steps),
+        purpose=PURPOSE,
+        request=task.request,
+    )
+    descent = Descent(np.square(with_constant(seen)).mean(axis=0), setting.rate, setting.damping)
+    return GradientPlan(
+        ask, descent, setting, options.steps, records, name, base, trust, task.unit, expected, _doubts(task, expected)
+    )
+
+
+def public_points(
+    task: Task, options: NoisySGD
+) -> tuple[str, Representation, PrincipalComponents, NDArray[np.float64]]:
+    """The representation and its name, its components, and the public samples in them."""
+    wanted = options.representation
+    if isinstance(wanted, str) and wanted == "auto" and task.kind == "images":
+        from tacit.methods.auto.plan import image_parts
+
+        wanted = image_parts(task.public)[0]
+    name, base = sum_representation(wanted, task.public, len(task.classes))
+    encoded = base.encode(task.public)
+    if not encoded.std(axis=0).any():
+        raise InvalidInput("the public samples are all alike: there is nothing to tell them apart by")
+    most = min(options.components or MOST, *encoded.shape)
+    fitted = PrincipalComponents.fit(encoded, most, whitening=options.whitening)
+    return name, base, fitted, fitted.encode(encoded).astype(np.float64)
+
+
+def grid_length(unit: Unit, clip: float) -> int:
+    """Grid steps in the longest features: fewer where a person has many records, so that mechanisms take the table.
+
+    >>> grid_length(Unit(), 1.0), grid_length(Unit.person("patient", 50), 1.0)
+    (512, 32)
+    """
+    length = LENGTH
+    while length > 1 and 2 * unit.records * clip * ERRORS * length > FARTHEST:
+        length //= 2
+    return length
+
+
+def step_mechanism(
+    task: Task, trust: Trust, norm: Norm, radius: int, components: int, steps: int
+) -> Mechanism[Any, Any]:
+    """The noise with which all steps together stay within (ε, δ)."""
+    cells = len(task.classes) * (components + 1)
+    moves = gradient_sensitivity(cells, radius, norm, task.unit, task.adjacency)
+    # A run's own budget was planned to its end before the first release. Of other accounts we do not know.
+    rule = Rule.PLANNED if task.own_budget and task.nodes is None else Rule.ADAPTIVE
+    try:
+        if trust is Trust.MASKED and task.nodes is not None:
+            nodes = task.nodes
+            quorum: dict[str, Any] = {
+                "holders": nodes.nodes, "most": nodes.records * radius, "surviving": nodes.surviving,
+                "honest": nodes.honest,
+            }  # fmt: skip
+            if task.delta == 0:
+                return DistributedLaplace.for_epsilon(task.budget / steps, int(moves.l1), **quorum)
+            return DistributedGaussian.for_budget(
+                task.budget, task.delta, int(moves.l2_squared), cells, **quorum, repetitions=steps, rule=rule
+            )
+        if task.delta == 0:
+            return DiscreteLaplaceNoise.calibrated(moves, task.budget / steps, task.delta)
+        return RoundedGaussianNoise.for_budget(task.budget, task.delta, int(moves.l2_squared), steps, rule)
+    except ArithmeticError:
+        raise InvalidInput(
+            f"no mechanism can be made for epsilon = {float(task.budget):g} and delta = {float(task.delta):g}"
+        ) from None
+
+
+def _doubts(task: Task, expected: float) -> tuple[str, ...]:
+    doubts = [weakness(task.budget, task.unit)]
+    if expected * len(task.classes) < WORTHWHILE:
+        doubts.append(
+            f"most of what is learned will be noise: with made-up labels {expected:.0%} were right. Bring more "
+            "records, or spend a larger epsilon"
+        )
+    if task.delta * task.units >= 1:
+        doubts.append(large_delta(task.unit))
+    return tuple(each for each in doubts if each is not None)

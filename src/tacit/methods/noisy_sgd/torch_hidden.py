@@ -1,0 +1,170 @@
+"""Two layers on the public representation, trained by Opacus: one release, of the trained weights.
+
+The accounting is ours: Poisson samples, a Gaussian per step, the privacy-loss distribution of all of them. The noise is
+not: it is floating-point, and from torch's generator, which is seeded from the run's randomness but is not itself
+cryptographic. The guarantee says so.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accounting.compose import total
+from tacit.core.account import Rule
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Floats
+from tacit.core.randomness import Randomness
+from tacit.core.rational import rounded_up
+from tacit.core.sensitivity import Sensitivity
+from tacit.core.spend import Gaussian, Repeated, Subsampled
+
+__all__ = ["OPACUS_NOISE", "HiddenTraining", "calibrated_training", "hidden_student", "require_opacus"]
+
+OPACUS_NOISE = (
+    "the noise was drawn by Opacus in floating point, from a generator that is not cryptographic: the claim holds for "
+    "ideal Gaussian noise, and for this noise only as far as it is like that"
+)
+# Records that a step calls in the mean, at most half of them; the longest gradient; and how far a step goes.
+CALLED, CLIP, LEARNING_RATE = 500, 0.5, 2.0
+# How close to the budget the noise is solved: a percent more noise than the least costs nothing that can be measured.
+CLOSE = 1e-2
+
+
+@dataclass(frozen=True)
+class HiddenTraining:
+    """Noisy SGD on Poisson samples: releases the weights of two layers.
+
+    **Law.** In each of ``steps`` steps every record is called with probability ``rate`` by itself. The gradients of
+    those called are clipped to ``CLIP``, added up, and Gaussian noise of ``noise_multiplier`` times that is added;
+    weights move against the sum, divided by what ``records`` lets expect.
+
+    **Spend.** ``steps`` times a Gaussian of that multiplier on a Poisson sample of that rate.
+
+    **Proof.** A record that comes or goes moves the sum of a step by at most ``CLIP``, where it is called. What is
+    done with the noisy sums is post-processing. It holds under add/remove: sampling by itself is accounted for that.
+
+    **Source.** M. Abadi et al., Deep learning with differential privacy, CCS 2016; the trainer is Opacus'.
+
+    >>> HiddenTraining(10, 3, 8, Fraction(1, 4), 40, Fraction(2), 100).spend.count
+    40
+    """
+
+    features: int
+    classes: int
+    hidden: int
+    rate: Fraction
+    steps: int
+    noise_multiplier: Fraction
+    records: int
+
+    @property
+    def spend(self) -> Repeated:
+        """What the weights cost."""
+        return Repeated(Subsampled(self.rate, Gaussian(self.noise_multiplier)), self.steps)
+
+    @property
+    def max_sensitivity(self) -> Sensitivity:
+        """One record that comes or goes."""
+        return Sensitivity(l1=1)
+
+    def sample(self, value: tuple[Floats, NDArray[np.int64]], randomness: Randomness) -> Floats:
+        """The weights of both layers, one after the other."""
+        import torch
+        from opacus import GradSampleModule
+        from opacus.optimizers import DPOptimizer
+        from torch import nn
+
+        rows, labels = torch.as_tensor(value[0]), torch.as_tensor(value[1])
+        generator = torch.Generator().manual_seed(int(randomness.words(1)[0] >> np.uint64(1)))
+        layers = [nn.Linear(self.features, self.hidden), nn.Linear(self.hidden, self.classes)]
+        with torch.no_grad():
+            for each in layers:
+                each.weight.normal_(0, 1 / math.sqrt(each.in_features), generator=generator)
+                each.bias.zero_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Opacus and torch warn of each other's hooks
+            network = GradSampleModule(nn.Sequential(layers[0], nn.Tanh(), layers[1]), loss_reduction="sum")
+            optimizer = DPOptimizer(
+                torch.optim.SGD(network.parameters(), lr=LEARNING_RATE),
+                noise_multiplier=float(self.noise_multiplier), max_grad_norm=CLIP, generator=generator,
+                expected_batch_size=max(1, math.floor(self.rate * self.records)),
+            )  # fmt: skip
+            for _ in range(self.steps):
+                called = torch.rand(len(rows), generator=generator, dtype=torch.float64) < float(self.rate)
+                optimizer.zero_grad()
+                # The sum of no gradients is noise alone; a mean of nothing would be no number.
+                nn.functional.cross_entropy(network(rows[called]), labels[called], reduction="sum").backward()
+                optimizer.step()
+        learned = [each.detach().numpy().ravel() for layer in layers for each in (layer.weight, layer.bias)]
+        found: Floats = np.concatenate(learned).astype(np.float32)
+        return found
+
+
+def require_opacus() -> None:
+    """Refuse what Opacus is needed for, where it is not."""
+    try:
+        import opacus  # noqa: F401
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"model hidden needs {error.name}: pip install 'tacit[compare]'") from None
+
+
+def calibrated_training(
+    epsilon: Fraction, delta: Fraction, features: int, classes: int, hidden: int, records: int, epochs: int
+) -> HiddenTraining:
+    """The training with about the least noise whose steps together stay within (ε, δ), by the loss distribution.
+
+    >>> made = calibrated_training(Fraction(1), Fraction(1, 10**5), 10, 3, 8, 10**4, 1)
+    >>> made.rate, made.steps, 0.9 < total([made.spend], Fraction(1, 10**5), Rule.PLANNED).epsilon <= 1
+    (Fraction(1, 20), 20, True)
+    """
+    rate = min(Fraction(1, 2), Fraction(CALLED, records))
+    steps = math.ceil(epochs / rate)
+
+    def made(multiplier: float) -> HiddenTraining:
+        return HiddenTraining(features, classes, hidden, rate, steps, rounded_up(multiplier, 6), records)
+
+    def fits(multiplier: float) -> bool:
+        return total([made(multiplier).spend], delta, Rule.PLANNED).epsilon <= epsilon
+
+    enough = 1.0
+    while not fits(enough):
+        enough *= 1.5
+    least = enough / 1.5 if enough > 1 else 0.3
+    while enough / least > 1 + CLOSE:
+        middle = math.sqrt(enough * least)
+        enough, least = (middle, least) if fits(middle) else (enough, middle)
+    return made(enough)
+
+
+def hidden_student(weights: Floats, training: HiddenTraining, classes: NDArray[Any]) -> Any:  # noqa: ANN401
+    """The trained layers as scikit-learn's own classifier, which is read without running code.
+
+    >>> made = HiddenTraining(2, 2, 3, Fraction(1, 4), 1, Fraction(1), 9)
+    >>> hidden_student(np.ones(17, dtype=np.float32), made, np.array(["a", "b"])).predict_proba([[1.0, 0.0]]).tolist()
+    [[0.5, 0.5]]
+    """
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.preprocessing import LabelBinarizer
+
+    width, inner, count = training.features, training.hidden, training.classes
+    sizes = np.cumsum([width * inner, inner, inner * count])
+    first, offset, second, last = np.split(weights.astype(np.float64), sizes)
+    order = np.argsort(classes, kind="stable")
+    second, last = second.reshape(count, inner)[order], last[order]
+    if count == 2:
+        second, last = second[1:] - second[:1], last[1:] - last[:1]
+    model = MLPClassifier((inner,), activation="tanh")
+    model.coefs_, model.intercepts_ = [first.reshape(inner, width).T, second.T], [offset, last]
+    model.classes_, model.n_features_in_ = classes[order], width
+    model.n_layers_, model.n_outputs_ = 3, len(last)
+    model.out_activation_ = "logistic" if count == 2 else "softmax"
+    model._label_binarizer = LabelBinarizer().fit(classes[order])
+    return model

@@ -1,0 +1,188 @@
+"""What crosses the boundary in noisy SGD: weights one way, the noisy sum of all records' gradients the other."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.core.codec import StrictReader
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.protocols import Integers, Mechanism, Representation
+from tacit.core.sensitivity import Sensitivity
+from tacit.mechanisms.forms import AnswerForm
+from tacit.methods import question as asked
+from tacit.methods.class_sums.wire import LARGEST_RADIUS, MOST_COMPONENTS, Norm, longest_l1
+from tacit.methods.noisy_sgd.gradient import LARGEST_WEIGHT
+
+__all__ = ["LARGEST_GRADIENT", "GradientAsk", "gradient_sensitivity"]
+
+NORMS: tuple[Norm, ...] = ("l1", "l2")
+# Grid units per unit of a feature: beyond, squares of what float32 holds are not finite any more.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-30, 1e18
+# Squares of gradients of this length still fit in 64 bits.
+LARGEST_GRADIENT = 2**31
+
+
+def gradient_sensitivity(
+    cells: int,
+    radius: int,
+    norm: Norm = "l2",
+    unit: Unit = Unit(),  # noqa: B008
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+) -> Sensitivity:
+    """How far the sum of gradients moves when one privacy unit changes.
+
+    A record adds whole numbers in ``cells`` cells, no longer than R, ``radius``, in ``norm``, whatever the weights are;
+    or nothing, where it cannot be encoded or has no such class.
+
+    **Replace-one.** g − g′ is no longer than 2R, which two opposite gradients reach. From or to nothing it is R.
+    **Add/remove.** One g comes or goes: R. **Persons.** m records move each at most that far, and can all move in one
+    direction: m times as far. A vector within R in L1 is within R in L2; one within R in L2 is within ⌊√cells · R⌋ in
+    L1, and no cell is larger than R in either.
+
+    >>> gradient_sensitivity(cells=6, radius=10)
+    Sensitivity(l1=48, l2_squared=400, linf=20, row_range=inf)
+    >>> gradient_sensitivity(6, 10, unit=Unit.person("patient", 3), adjacency=Adjacency.ADD_REMOVE).l2_squared
+    900
+    """
+    if unit.holder:
+        raise InvalidInput("noisy SGD protects records, or persons with a bounded number of them; not a whole holder")
+    if cells < 1 or radius < 1:
+        raise InvalidInput("a gradient needs at least one cell and a radius of at least 1")
+    times = unit.records * (2 if adjacency is Adjacency.REPLACE_ONE else 1)
+    return Sensitivity(
+        l1=times * longest_l1(radius, cells, norm), l2_squared=(times * radius) ** 2, linf=times * radius
+    )
+
+
+@dataclass(frozen=True)
+class GradientAsk:
+    """What do the gradients of your records add up to, at these weights?
+
+    A record's features, as ``representation`` encodes it, are multiplied by ``scale``, clipped to ``length`` and
+    rounded toward zero; ``offset`` stands behind them in one more column. ``weights`` (features + 1, classes) are
+    whole, as ``gradient.errors_of`` reads them. A record's gradient is no longer than ``radius`` in ``norm``. The
+    answer is what ``mechanism`` makes of the sum, a row per class.
+    """
+
+    name: ClassVar[str] = "noisy_sgd-gradient"
+    method: ClassVar[str] = "noisy_sgd"
+    may_refuse: ClassVar[bool] = False
+    signed: ClassVar[bool] = True
+
+    representation: Representation
+    scale: float
+    length: int
+    offset: int
+    weights: Integers
+    radius: int
+    norm: Norm
+    class_names: tuple[str, ...]
+    space: str
+    mechanism: Mechanism[Any, Any]
+    purpose: str
+    request: str
+
+    def __post_init__(self) -> None:
+        if len(self.class_names) < 2:
+            raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
+        if self.norm not in NORMS:
+            raise InvalidInput(f"norm must be one of {', '.join(NORMS)}, got {self.norm!r}")
+        if not SMALLEST_SCALE <= self.scale <= LARGEST_SCALE:
+            raise InvalidInput(f"scale must be in [{SMALLEST_SCALE:g}, {LARGEST_SCALE:g}], got {self.scale!r}")
+        if not 1 <= self.length <= LARGEST_RADIUS or not 0 <= self.offset <= self.length:
+            raise InvalidInput(f"length must be from 1 to {LARGEST_RADIUS}, and offset from 0 to the length")
+        if not 1 <= self.radius <= LARGEST_GRADIENT:
+            raise InvalidInput(f"radius must be from 1 to {LARGEST_GRADIENT}, got {self.radius}")
+        shape, most = self.weights.shape, MOST_COMPONENTS + 1
+        if len(shape) != 2 or not 2 <= shape[0] <= most or shape[1] != len(self.class_names):
+            raise InvalidInput("weights must have a row per feature and one more, and a column per class")
+        if self.weights.dtype != np.int64 or (np.abs(self.weights) > LARGEST_WEIGHT).any():
+            raise InvalidInput(f"weights must be whole numbers within {LARGEST_WEIGHT}")
+
+    @property
+    def question(self) -> str:
+        """A digest of what is asked, so that a retried request cannot stand for another question.
+
+        ``space`` is a digest of the public samples as they are encoded, so it stands for the representation.
+        """
+        named = (self.scale, self.length, self.offset, self.radius, self.norm, self.class_names, self.space)
+        content = hashlib.sha256(repr((named, self.weights.shape)).encode())
+        content.update(np.ascontiguousarray(self.weights).tobytes())
+        return content.hexdigest()
+
+    @property
+    def components(self) -> int:
+        """How many features the representation gives."""
+        return int(self.weights.shape[0]) - 1
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self.class_names)
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """A row per class; a column per feature, and one of the offset."""
+        return self.classes, self.components + 1
+
+    def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
+        """What the mechanism makes of the gradients of that many records."""
+        return asked.mechanism_form(self.mechanism, *self.table_shape, most_records * self.radius)
+
+    def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
+        """How far the table moves when one privacy unit changes."""
+        return gradient_sensitivity(self.classes * (self.components + 1), self.radius, self.norm, unit, adjacency)
+
+    def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
+        """What a cell, and what all cells can come to, up or down.
+
+        >>> from tacit.representations.scaled import Identity
+        >>> none = np.zeros((3, 2), dtype=np.int64)
+        >>> ask = GradientAsk(Identity(2), 1.0, 10, 5, none, 10, "l2", ("a", "b"), "c0ffee", None, "sgd", "r-1")
+        >>> ask.most_votes(100)
+        (1000, 2400)
+        """
+        cells = self.classes * (self.components + 1)
+        return records * self.radius, records * longest_l1(self.radius, cells, self.norm)
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        return {
+            "representation": asked.representation_fields(self.representation),
+            "scale": self.scale,
+            "length": self.length,
+            "offset": self.offset,
+            "weights": self.weights,
+            "radius": self.radius,
+            "norm": self.norm,
+            "names": list(self.class_names),
+            "space": self.space,
+            "mechanism": asked.mechanism_fields(self.mechanism),
+            **asked.request_fields(self),
+        }
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> GradientAsk:
+        """The question that such values stand for, checked."""
+        names = fields.texts("names", asked.MOST_CLASSES)
+        weights = fields.array("weights", ("<i8",), (None, len(names)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
+        asked.require_small_table(fields, *weights.shape)
+        length = fields.integer("length", 1, LARGEST_RADIUS)
+        return cls(
+            representation=asked.read_representation(fields.nested("representation")),
+            scale=fields.number("scale", SMALLEST_SCALE, LARGEST_SCALE),
+            length=length,
+            offset=fields.integer("offset", 0, length),
+            weights=weights,
+            radius=fields.integer("radius", 1, LARGEST_GRADIENT),
+            norm="l1" if fields.one_of("norm", NORMS) == "l1" else "l2",
+            class_names=names,
+            space=fields.text("space"),
+            mechanism=asked.read_mechanism(fields.nested("mechanism")),
+            **asked.read_request(fields),
+        )

@@ -1,0 +1,145 @@
+"""The leaderboard: a small one on digits, what it keeps and for how long, and wrong use."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments import leaderboard, leaderboard_lines, measured
+from experiments.development import read_set
+from experiments.leaderboard import Board
+from experiments.leaderboard_lines import LINES, Line, encoded
+from experiments.measured import Memory, code_of
+from tacit.cli import main
+from tacit.core.errors import InvalidInput
+
+pytestmark = pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
+
+
+def bench(*arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", "leaderboard", *map(str, arguments)])
+    return stopped.value.code
+
+
+def test_a_small_board_is_written_whole_and_says_what_every_line_protects(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    asked = ("--data", "digits", "--methods", "class_sums,noisy_sgd,label_dp", "--epsilons", "8", "--runs", "1")
+    assert bench(*asked, "--out", "results", "--cache", "kept") == 0
+    names = sorted(file.name for file in (tmp_path / "results").iterdir())
+    assert names == [f"leaderboard-digits.{kind}" for kind in ("json", "md", "png")]
+    written = json.loads((tmp_path / "results" / "leaderboard-digits.json").read_text())
+    rows = {(row["names"]["method"], row["names"]["ε"]): row for row in written["rows"]}
+    assert [len(rows[name, "8"]["runs"]) for name in ("class_sums", "noisy_sgd", "label_dp")] == [1, 1, 1]
+    assert rows["noisy_sgd", "8"]["names"]["protects"] == "one record"
+    assert rows["noisy_sgd", "8"]["names"]["questions"] == "8"
+    assert "features are not protected" in rows["label_dp", "8"]["names"]["protects"]
+    assert {name for name, epsilon in rows if not epsilon} == set(leaderboard.REFERENCES)
+    reached = {name: row["runs"][0]["test"] for (name, _), row in rows.items()}
+    guess, clusters, plain = (reached[name] for name in leaderboard.REFERENCES)
+    assert guess == 0.1 < clusters < reached["noisy_sgd"] < plain
+    for row in written["rows"]:
+        for run in row["runs"]:
+            if row["names"]["ε"]:
+                assert {"code", "content", "seed"} <= run["settings"].keys()
+    text = (tmp_path / "results" / "leaderboard-digits.md").read_text()
+    assert "labels only" in text
+    assert "rehearsed on public samples with made-up labels" in text
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return encoded(read_set("digits", Path()))
+
+
+class Counted(Line):
+    """A line that measures nothing and counts."""
+
+    asked = 0
+    version = "one"
+
+    def code(self):
+        return type(self).version
+
+    def measure(self, data, epsilon, seed):
+        type(self).asked += 1
+        return {
+            "test": 0.5, "labels": 0.5, "unit": "one record", "adjacency": "replace-one", "delta": 0.0,
+            "epsilon": epsilon, "trust": "central", "questions": 1,
+        }  # fmt: skip
+
+
+def test_a_board_goes_on_and_a_change_of_code_or_data_serves_no_old_figure(digits, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    monkeypatch.setattr(Counted, "asked", 0)
+
+    def board(data=digits, runs=2, kept=False):
+        made = Board(data, Memory(tmp_path), {"counted": Counted("rknn")}, (0.1, 1.0), runs, kept=kept)
+        made.measure()
+        return made
+
+    board(runs=1)
+    assert Counted.asked == 2
+    assert len(board(kept=True).found["counted", 1.0]) == 1
+    board()
+    assert Counted.asked == 4
+    board()
+    assert Counted.asked == 4
+    monkeypatch.setattr(Counted, "version", "two")
+    assert not board(kept=True).found
+    board()
+    assert Counted.asked == 8
+    board(replace(digits, content="other"))
+    assert Counted.asked == 12
+
+
+def test_a_digest_of_code_covers_what_a_line_imports_and_nothing_else(monkeypatch):
+    read, seen = measured._source_of, set()
+
+    def noted(name):
+        source = read(name)
+        if source is not None:
+            seen.add(name)
+        return source
+
+    monkeypatch.setattr(measured, "_source_of", noted)
+    code_of.cache_clear()
+    LINES["noisy_sgd"].code()
+    assert {"tacit.methods.noisy_sgd.gradient", "tacit.private.gate", "tacit.accounting.planned"} <= seen
+    assert {"tacit.mechanisms.central.rounded_gaussian", "experiments.development", "tacit.students.weighted"} <= seen
+    assert not {"tacit.methods.pate.method", "tacit.cli.bench", "tacit.audit.auditor"} & seen
+    before = LINES["noisy_sgd"].code()
+    changed = "tacit.mechanisms.central.rounded_gaussian"
+    monkeypatch.setattr(measured, "_source_of", lambda name: b"other = 1" if name == changed else read(name))
+    code_of.cache_clear()
+    assert LINES["noisy_sgd"].code() != before
+    code_of.cache_clear()
+
+
+def test_no_setting_of_pate_is_taken_from_records_or_the_test(digits):
+    from dataclasses import replace
+
+    other = replace(digits, private=digits.private[::-1] * 3, test=digits.test * 0)
+    for mechanism in ("lnmax", "gnmax"):
+        chosen = [leaderboard_lines._pate(mechanism, data, 1.0) for data in (digits, other)]
+        assert chosen[0] == chosen[1]
+        assert chosen[0]["teachers"] == 50
+
+
+def test_wrong_use_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for arguments, words in (
+        (("--data", "letters", "--folder", "."), "unknown data set 'letters'"),
+        (("--data", "adult"), "give --folder"),
+        (("--data", "adult", "--folder", "nowhere"), "missing"),
+        (("--data", "digits", "--methods", "noisy_sdg"), "did you mean 'noisy_sgd'?"),
+        (("--data", "digits", "--epsilons", "0.1,much"), "epsilons must be numbers"),
+        (("--data", "digits", "--epsilons", "0"), "above 0"),
+    ):
+        assert bench(*arguments) == 2
+        assert words in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InvalidInput, match="unknown method"):
+        Board.of(read_set("digits", Path()), ["knn"], memory=Memory(tmp_path))
