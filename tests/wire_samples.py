@@ -106,6 +106,7 @@ ASKS = [
     SumAsk(
         Identity(5), 5, 12.5, 100, "l2", 100, NAMES, "c0ffee", RoundedGaussianNoise("1000.5", 40_000), "sums", "r-1"
     ),
+    SumAsk(Identity(5), 5, 12.5, 100, "l2", 25, NAMES, "c0ffee", RoundedGaussianNoise(999, 10**6), "sums", "r-1", True),
     SumAsk(Identity(5), 5, 12.5, 100, "l1", 25, NAMES, "c0ffee", DiscreteLaplaceNoise(250, 250), "sums", "r-1"),
     GradientAsk(
         Identity(5),

@@ -1,6 +1,7 @@
 """Class sums from records to a student: what is released, for whom, under which trust, and what is refused."""
 
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -92,6 +93,41 @@ def test_the_odds_are_calibrated_and_noise_makes_them_careful():
     assert noisy.probabilities.max() < 0.75
 
 
+def test_centered_sums_are_paid_for_as_such():
+    """A mechanism that hides plain sums is refused; the plan's own noise hides the centered ones."""
+    ask = asked(RoundedGaussianNoise(40, 4 * 10**2), centered=True, count=0)
+    assert ask.sensitivity(Unit(), Adjacency.REPLACE_ONE).l2_squared == 8 * 10**2
+    assert not ask.sensitivity(Unit(), Adjacency.REPLACE_ONE).within(ask.mechanism.max_sensitivity)
+    assert ask.question != asked(RoundedGaussianNoise(40, 4 * 10**2), count=0).question
+
+
+def test_centered_sums_tell_what_plain_ones_tell_with_less_noise():
+    samples, labels = PRIVATE[0], np.searchsorted(CLASSES, PRIVATE[1])
+    plain = asked(representation=Identity(5), components=5, scale=10.0, radius=100, count=50, class_names=CLASSES)
+    centered = replace(plain, centered=True)
+    public = np.clip(PUBLIC / 10, -1, 1)
+    told = [
+        moments(ReleasedSums(class_sums(each, Records(samples, labels))), each, 1000.0, public, len(labels))
+        for each in (plain, centered)
+    ]
+    assert told[0].means == pytest.approx(told[1].means)
+    assert told[0].shares == pytest.approx(told[1].shares, abs=1e-3)
+    assert (told[1].variances < told[0].variances).all()
+
+
+def test_sums_are_centered_where_the_number_of_records_is_public_and_noise_is_gaussian():
+    person = Unit.person("p", 1)
+    for more, centered in (
+        ({}, True),
+        ({"unit": person}, True),
+        ({"unit": Unit.person("p", 3)}, False),
+        ({"delta": Fraction(0)}, False),
+    ):
+        assert plan_sums(task(**more), ClassSums(), Trust.CENTRAL).question.centered is centered
+    added = task(adjacency=Adjacency.ADD_REMOVE)
+    assert not plan_sums(added, ClassSums(components=2), Trust.CENTRAL).question.centered
+
+
 def test_fewer_components_are_summed_where_there_is_more_noise():
     spread = rng.normal(size=(1000, 40)) / np.sqrt(np.arange(1, 41))
     chosen = [suggest_components(spread, noise, 20_000, 2, "l2")[0] for noise in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)]
@@ -110,7 +146,9 @@ def test_the_plan_knows_no_record_and_the_noise_fits_the_sums():
         # Of what the mechanism was made for nothing is wasted.
         limit = ask.mechanism.max_sensitivity
         assert limit.l1 == moves.l1 or limit.l2_squared == moves.l2_squared
-    assert plan_sums(task(), ClassSums(), Trust.CENTRAL).question.count == RADIUS
+    # As much as counts may weigh for nothing: beyond, another label would move farther than the same one.
+    weighed = plan_sums(task(), ClassSums(), Trust.CENTRAL).question.count
+    assert weighed**2 <= RADIUS**2 * (1 - 2 / len(CLASSES)) < (weighed + 1) ** 2
 
 
 def test_under_add_remove_the_number_of_components_must_be_said_and_counts_weigh_less():

@@ -18,20 +18,24 @@ REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 EMPTY = np.array([np.nan, np.nan])
 
 
-def asked(radius, count, norm="l2", scale=1.0, components=2):
-    noise = RoundedGaussianNoise(10, 4 * radius**2)
+def asked(radius, count, norm="l2", scale=1.0, components=2, centered=None):
+    noise, names = RoundedGaussianNoise(10, 4 * radius**2), ("a", "b", "c", "d")[: centered or 2]
     return SumAsk(
-        Identity(components), components, scale, radius, norm, count, ("a", "b"), "c0ffee", noise, "sums", "r-1"
-    )
+        Identity(components), components, scale, radius, norm, count, names, "c0ffee", noise, "sums", "r-1",
+        centered is not None,
+    )  # fmt: skip
 
 
-def every_contribution(radius, count, norm):
+def every_contribution(radius, count, norm, centered=None):
     """The tables of all single records: every point of a square that is larger than the radius, and no number."""
-    ask = asked(radius, count, norm)
+    ask = asked(radius, count, norm, centered=centered)
     steps = np.arange(-radius - 1, radius + 2) + 0.0
     points = [*map(np.array, product(steps, steps)), EMPTY, np.array([1e38, -1e38])]
     found = {
-        class_sums(ask, Records(point[None], np.array([label]))).tobytes() for point in points for label in (0, 1, 9)
+        class_sums(ask, Records(point[None], np.array([label]))).tobytes()
+        for point in points
+        for label in (0, 1, centered and 2, 9)
+        if label is not None
     }
     return [np.frombuffer(each, dtype=np.int64).reshape(ask.table_shape) for each in found]
 
@@ -44,8 +48,8 @@ def worst(pairs):
     return tuple(np.max([moved(a - b) for a, b in pairs], axis=0).tolist())
 
 
-def claimed(radius, count, norm, unit=Unit(), adjacency=REPLACE):  # noqa: B008
-    found = sum_sensitivity(2, radius, count, norm, unit, adjacency)
+def claimed(radius, count, norm, unit=Unit(), adjacency=REPLACE, centered=None):  # noqa: B008
+    found = sum_sensitivity(2, radius, count, norm, unit, adjacency, centered)
     return found.l1, found.l2_squared, found.linf
 
 
@@ -64,6 +68,39 @@ def test_no_pair_of_neighbors_is_farther_apart_than_claimed(radius, count, norm)
     assert added[1] == radius**2 + count**2
     if norm == "l1":
         assert (replaced[0], added[0]) == (2 * (radius + count), radius + count)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize(("radius", "count"), [(1, 1), (2, 0), (2, 1), (3, 2)])
+def test_no_pair_of_neighbors_is_farther_apart_than_claimed_of_centered_sums(radius, count, norm, classes):
+    every = every_contribution(radius, count, norm, classes)
+    assert all((table.sum(axis=0) == 0).all() for table in every)
+    replaced = worst([(a, b) for a in every for b in every])
+    added = worst([(a, np.zeros_like(a)) for a in every])
+    limits = claimed(radius, count, norm, centered=classes)
+    assert all(found <= limit for found, limit in zip(replaced, limits, strict=True))
+    limits = claimed(radius, count, norm, adjacency=ADD, centered=classes)
+    assert all(found <= limit for found, limit in zip(added, limits, strict=True))
+    # Both bounds are reached, the one of the same label and the one of another.
+    other = 2 * classes**2 * (radius**2 + count**2)
+    assert replaced[1] == max(4 * classes * (classes - 1) * radius**2, other)
+    assert added[1] == classes * (classes - 1) * (radius**2 + count**2)
+    if norm == "l1":
+        assert replaced[0] == 4 * (classes - 1) * radius + 2 * classes * count
+
+
+def test_centered_sums_of_two_classes_need_half_the_variance_at_the_same_price():
+    """In the scale of the rows: what is over is known, and nothing is paid for it."""
+    plain, centered = sum_sensitivity(2, 4096, 0), sum_sensitivity(2, 4096, 0, centered=2)
+    assert centered.l2_squared / 2**2 == plain.l2_squared / 2
+
+
+def test_centered_sums_that_could_overflow_are_refused():
+    with pytest.raises(InvalidInput, match="over the number of other classes"):
+        asked(wire.LARGEST_RADIUS, 1, centered=3)
+    with pytest.raises(InvalidInput, match="at least 2 classes"):
+        sum_sensitivity(2, 10, 10, centered=1)
 
 
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])

@@ -11,7 +11,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
 from tacit.core.options import to_recipe
 from tacit.core.protocols import Exchange, Ledger
-from tacit.core.spend import Spend
+from tacit.core.spend import Gaussian, Spend
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import AutoCoordinator, Block, Step
@@ -21,8 +21,8 @@ from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import RADIUS, SMALLEST_DELTA
-from tacit.methods.class_sums.wire import SumAsk, sum_sensitivity
+from tacit.methods.class_sums.plan import SMALLEST_DELTA, added_as, sum_mechanism
+from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.method import prepare as prepare_votes
 from tacit.methods.rknn.options import ReverseKNN
@@ -178,6 +178,9 @@ def _price(task: Task, classes: int) -> Spend:
         moves = table_sensitivity(2, classes, 1, task.unit, task.adjacency)
         return DiscreteLaplaceNoise.calibrated(moves, task.budget, task.delta).spend
     votes = table_sensitivity(2, classes, 1, task.unit, task.adjacency)
-    sums = sum_sensitivity(1, RADIUS, RADIUS, "l2", task.unit, task.adjacency)
-    charges = [RoundedGaussianNoise.calibrated(moves, task.budget, task.delta).spend for moves in (votes, sums)]
+    mechanisms: list[Any] = [
+        RoundedGaussianNoise.calibrated(votes, task.budget, task.delta),
+        sum_mechanism(task, Trust.CENTRAL, *added_as(task), 1),
+    ]
+    charges: list[Gaussian] = [each.spend for each in mechanisms]
     return min(charges, key=lambda each: each.noise_multiplier)

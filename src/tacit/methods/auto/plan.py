@@ -15,7 +15,6 @@ from tacit.accounting.calibrate import gaussian_delta, gaussian_multiplier
 from tacit.accounting.compose import total
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency
 from tacit.core.rational import rounded_down
 from tacit.core.spend import Gaussian
 from tacit.methods.task import Task
@@ -147,8 +146,3 @@ def _epsilon_of(shift: float, delta: Fraction, most: Fraction) -> Fraction:
         middle = (low + high) / 2
         low, high = (low, middle) if gaussian_delta(middle, 1 / shift, 1.0) <= delta else (middle, high)
     return rounded_down(low, 12)
-
-
-def counted(task: Task) -> int | None:
-    """How many records there are, where that is public and a person has one."""
-    return task.units if task.adjacency is Adjacency.REPLACE_ONE and task.unit.column is None else None

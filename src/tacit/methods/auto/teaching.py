@@ -34,10 +34,10 @@ from tacit.methods.auto.coordinator import (
     purity,
     sum_block,
 )
-from tacit.methods.auto.plan import AutoPlan, counted
+from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import plan_sums
+from tacit.methods.class_sums.plan import counted, plan_sums
 from tacit.methods.rknn.posterior import Noise, expected_proportions
 from tacit.methods.rknn.queries import cluster, iterative_proportional_fitting, suggest_queries
 from tacit.methods.rknn.wire import VoteAsk, table_sensitivity

@@ -111,20 +111,28 @@ def moments(released: ReleasedSums, ask: SumAsk, variance: float, public: Reals,
 
     ``records`` is how many there are where that is public, and elsewhere the noisy counts say it. The means of all
     classes add up to the mean of all records, for which the public samples' is taken: what is over is noise, or a
-    difference between records and public samples that no odds depend on.
+    difference between records and public samples that no odds depend on. So centered sums, in which there is nothing
+    but noise over, are read like others, after their scale; of how many records they are must be public.
     """
-    noise = variance * released.answers
-    counts = released.table[:, -1].astype(np.float64)
-    classes = len(counts)
+    classes = len(released.table)
+    times = classes if ask.centered else 1
+    noise = variance * released.answers / times**2
+    table = released.table / times
+    counts = table[:, -1]
     size = float(records) if records is not None else max(1.0, counts.sum() / ask.count) if ask.count else 1.0
     shares = np.full(classes, 1 / classes)
     if ask.count:
         shares = counts / (ask.count * size)
         shares += (1 - shares.sum()) / classes
+        # As far as counts are noise, classes are taken for equally frequent: any shares were as likely before.
+        before = (classes - 1) / (classes**2 * (classes + 1))
+        shares = 1 / classes + (shares - 1 / classes) * before / (
+            before + noise * (1 - 1 / classes) / (ask.count * size) ** 2
+        )
         smallest = max(1 / size, math.sqrt(noise) / (ask.count * size))
         shares = np.maximum(shares, min(smallest, 0.5 / classes))
         shares /= shares.sum()
-    means = released.table[:, :-1] / (ask.radius * size)
+    means = table[:, :-1] / (ask.radius * size)
     means += (public.mean(axis=0) - means.sum(axis=0)) / classes
     # The noise that is left after that, and how far the means of this many records lie from those of all there are.
     drawn = np.outer(shares * (1 - shares), np.square(public).mean(axis=0)) / size

@@ -87,6 +87,8 @@ def class_sums(
 ) -> Integers:
     """The exact table of these records: a row per class, a column per component and one of counts.
 
+    Centered, each row is multiplied by the number of classes, and all rows' sum is taken off.
+
     >>> from tacit.representations.scaled import Identity
     >>> ask = SumAsk(Identity(2), 2, 1.0, 10, "l2", 5, ("a", "b"), "c0ffee", None, "sums", "r-1")
     >>> rows = np.array([[1.0, 2.0], [60.0, 80.0], [3.0, np.nan], [1.0, 1.0]])
@@ -104,7 +106,7 @@ def class_sums(
         done += len(chunk)
         if progress is not None:
             progress(done)
-    return table
+    return ask.classes * table - table.sum(axis=0) if ask.centered else table
 
 
 def answer_at_node(ask: SumAsk, context: NodeContext) -> Release[Any]:

@@ -10,14 +10,14 @@ import numpy as np
 
 from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core.guarantee import Trust, Unit
 from tacit.core.options import to_recipe
 from tacit.core.protocols import Exchange, Ledger
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.class_sums.coordinator import ReleasedSums, SumCoordinator, public_probabilities
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import SumPlan, plan_sums
+from tacit.methods.class_sums.plan import SumPlan, counted, plan_sums
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.task import Account, Job, Nodes, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
@@ -131,12 +131,8 @@ class SumJob:
     def finish(self, released: ReleasedSums) -> Outcome:
         """Odds of the public samples, and a student of them."""
         task = self.task
-        # How many records there are is public where one is replaced by another, and a person has one.
-        counted = task.adjacency is Adjacency.REPLACE_ONE and task.unit.column is None
         task.observer.stage("fitting odds to the sums")
-        chances = public_probabilities(
-            released, self.plan.question, task.public, task.units if counted else None, self.options.fit
-        )
+        chances = public_probabilities(released, self.plan.question, task.public, counted(task), self.options.fit)
         labels = task.classes[chances.argmax(axis=1)]
         rows = task.public.reshape(len(task.public), -1)
         trained = taught(self.student, rows, labels, np.ones(0), (task.classes, chances))

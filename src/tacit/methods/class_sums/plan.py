@@ -20,14 +20,14 @@ from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.wire import Norm, SumAsk, lengths, sum_sensitivity
+from tacit.methods.class_sums.wire import LARGEST_RADIUS, Norm, SumAsk, lengths, sum_sensitivity
 from tacit.methods.task import Task
 from tacit.representations.chained import Chained
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.registry import REPRESENTATIONS, fit_representation, suggest_representation
 from tacit.representations.scaled import Identity, PrincipalComponents, Standardised, flat
 
-__all__ = ["PURPOSE", "RADIUS", "SumPlan", "plan_sums", "suggest_components"]
+__all__ = ["PURPOSE", "RADIUS", "SumPlan", "added_as", "counted", "plan_sums", "suggest_components", "sum_mechanism"]
 
 # Grid units in the radius: a coordinate of a hundredth of it still has 40 steps, and 10^8 records fit in 40 bits.
 RADIUS = 2**12
@@ -78,11 +78,11 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     if 0 < task.delta < SMALLEST_DELTA:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
     replace = task.adjacency is Adjacency.REPLACE_ONE
+    classes = len(task.classes)
     if options.components is None and not replace:
         raise InvalidInput("say how many components: under add-remove the number of records is private, so we cannot")
-    norm: Norm = "l2" if task.delta > 0 else "l1"
-    count = _count(options.count_weight, norm, replace)
-    name, base = sum_representation(options.representation, task.public, len(task.classes))
+    norm, count, centered = added_as(task, options.count_weight)
+    name, base = sum_representation(options.representation, task.public, classes)
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
         raise InvalidInput("the public samples are all alike: there is nothing to tell them apart by")
@@ -92,9 +92,10 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     kept = None
     if options.components is None:
         # One record moves the sums by about as much whatever the components are, in radii.
-        mechanism = sum_mechanism(task, trust, norm, count, most)
+        mechanism = sum_mechanism(task, trust, norm, count, centered, most)
         deviation = math.sqrt(mechanism.noise_law.variance * _answers(task, trust)) / RADIUS
-        most, kept = suggest_components(points, deviation / task.units, task.units, len(task.classes), norm)
+        deviation /= classes if centered else 1
+        most, kept = suggest_components(points, deviation / task.units, task.units, classes, norm)
     fitted = PrincipalComponents(fitted.mean, fitted.directions[:most])
     length = float(np.quantile(lengths(points[:, :most], norm), WITHIN))
     if not length > 0:
@@ -111,27 +112,42 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
         count=count,
         class_names=tuple(map(str, task.classes)),
         space=content_digest(row_digests(points)),
-        mechanism=sum_mechanism(task, trust, norm, count, most),
+        mechanism=sum_mechanism(task, trust, norm, count, centered, most),
         purpose=PURPOSE,
         request=task.request,
+        centered=centered,
     )
     return SumPlan(ask, name, base, trust, task.unit, kept, _doubts(task, kept))
 
 
-def _count(weight: float | None, norm: Norm, replace: bool) -> int:
-    """What a record adds to the count of its class, in grid units.
+def counted(task: Task) -> int | None:
+    """How many records are added up, where that is public: one of each unit, and units are replaced, not removed."""
+    single = task.unit.column is None or (task.unit.records == 1 and task.nodes is None)
+    return task.units if task.adjacency is Adjacency.REPLACE_ONE and single else None
 
-    In L2 and under replace-one it costs nothing up to the radius. Elsewhere it costs a little, and a little is enough:
-    classes have far more records than the noise hides.
+
+def added_as(task: Task, weight: float | None = None) -> tuple[Norm, int, bool]:
+    """In which norm records are clipped, what each adds to the count of its class, and whether sums are centered.
+
+    Without δ noise is measured in L1. What the rows add up to is known where the number of records is, and then nothing
+    of the budget has to go into it. In L2 and under replace-one counts cost nothing up to the radius, or up to
+    √(1 − 2/classes) of it where sums are centered. Elsewhere they cost a little, and a little is enough: classes have
+    far more records than the noise hides.
     """
+    norm: Norm = "l2" if task.delta > 0 else "l1"
+    classes = len(task.classes)
+    known = counted(task) is not None and task.nodes is None
+    centered = norm == "l2" and known and classes - 1 <= LARGEST_RADIUS // RADIUS
     if weight is None:
-        weight = 1 / 8 if norm == "l1" else 1.0 if replace else 1 / 4
-    return max(1, round(weight * RADIUS))
+        free = math.sqrt(1 - 2 / classes) if centered else float(task.adjacency is Adjacency.REPLACE_ONE)
+        weight = 1 / 8 if norm == "l1" else max(1 / 4, free)
+    return norm, max(1, math.floor(weight * RADIUS)), centered
 
 
-def sum_mechanism(task: Task, trust: Trust, norm: Norm, count: int, components: int) -> Any:  # noqa: ANN401
+def sum_mechanism(task: Task, trust: Trust, norm: Norm, count: int, centered: bool, components: int) -> Any:  # noqa: ANN401
     """The noise that keeps the one release within (ε, δ)."""
-    moves = sum_sensitivity(components, RADIUS, count, norm, task.unit, task.adjacency)
+    classes = len(task.classes) if centered else None
+    moves = sum_sensitivity(components, RADIUS, count, norm, task.unit, task.adjacency, classes)
     try:
         return _calibrated(task, trust, moves, components)
     except ArithmeticError:

@@ -90,6 +90,7 @@ def sum_sensitivity(
     norm: Norm = "l2",
     unit: Unit = Unit(),  # noqa: B008
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    centered: int | None = None,
 ) -> Sensitivity:
     """How far the sums of all classes move when one privacy unit changes.
 
@@ -108,19 +109,38 @@ def sum_sensitivity(
 
     A vector within R in L1 is within R in L2, so the bounds in L2 hold for both norms.
 
+    **Centered**, of that many classes K: a record adds (K − 1)·(z, c) to the row of its class and −(z, c) to each other
+    row, so that rows add up to nothing and none of the budget goes into what they add up to. Rows are multiples a of
+    (z, c), with |a|² = K(K − 1), and ⟨a, b⟩ = −K for two classes. Replace-one, same label: 4R²·K(K − 1). Other label:
+    K(K − 1)(|z|² + |z′|²) + 2K⟨z, z′⟩ and 2K²c² for the counts, at most 2K²(R² + c²). From or to nothing, and
+    add/remove: K(K − 1)(R² + c²), which is less. Divided by K², which is the scale of the rows, that is (1 − 1/K) of
+    what it is otherwise: half for two classes. In L1 a record adds 2(K − 1)(B + c), and another label moves z and z′ by
+    4(K − 1)B, counts by 2Kc.
+
     >>> sum_sensitivity(components=2, radius=10, count=10)
     Sensitivity(l1=48, l2_squared=400, linf=20, row_range=inf)
     >>> sum_sensitivity(components=2, radius=10, count=5, adjacency=Adjacency.ADD_REMOVE).l2_squared
     125
     >>> sum_sensitivity(components=2, radius=10, count=5, unit=Unit.person("patient", 3)).l2_squared
     3600
+    >>> sum_sensitivity(components=2, radius=10, count=0, centered=2).l2_squared / 2**2
+    200.0
     """
     if unit.holder:
         raise InvalidInput("class sums protect records, or persons with a bounded number of them; not a whole holder")
     if components < 1 or radius < 1 or not 0 <= count <= radius:
         raise InvalidInput("class sums need components and a radius of at least 1, and a count from 0 to the radius")
     absolute, times = longest_l1(radius, components, norm), unit.records
-    if adjacency is Adjacency.REPLACE_ONE:
+    if centered is not None:
+        if centered < 2:
+            raise InvalidInput(f"centered sums are of at least 2 classes, got {centered}")
+        others, squares = centered - 1, centered * (centered - 1)
+        if adjacency is Adjacency.REPLACE_ONE:
+            l1, linf = 4 * others * absolute + 2 * centered * count, 2 * others * radius
+            l2_squared = max(4 * squares * radius**2, 2 * centered**2 * (radius**2 + count**2))
+        else:
+            l1, l2_squared, linf = 2 * others * (absolute + count), squares * (radius**2 + count**2), others * radius
+    elif adjacency is Adjacency.REPLACE_ONE:
         l1, l2_squared, linf = 2 * (absolute + count), 4 * radius**2, 2 * radius
     else:
         l1, l2_squared, linf = absolute + count, radius**2 + count**2, radius
@@ -133,7 +153,8 @@ class SumAsk:
 
     A record's features, as ``representation`` encodes it, are multiplied by ``scale``, clipped to ``radius`` in
     ``norm`` and rounded toward zero; ``count`` stands behind them in one more column. ``class_names`` are in the order
-    of the labels' indices. The answer is what ``mechanism`` makes of the table, a row per class.
+    of the labels' indices. The answer is what ``mechanism`` makes of the table, a row per class; where it is
+    ``centered``, of the number of classes times each row, less what all rows add up to.
     """
 
     name: ClassVar[str] = "class_sums-sums"
@@ -152,6 +173,7 @@ class SumAsk:
     mechanism: Mechanism[Any, Any]
     purpose: str
     request: str
+    centered: bool = False
 
     def __post_init__(self) -> None:
         if len(self.class_names) < 2:
@@ -162,13 +184,17 @@ class SumAsk:
             raise InvalidInput(f"scale must be in [{_SMALLEST_SCALE:g}, {LARGEST_SCALE:g}], got {self.scale!r}")
         if not 1 <= self.radius <= LARGEST_RADIUS or not 0 <= self.count <= self.radius:
             raise InvalidInput(f"radius must be from 1 to {LARGEST_RADIUS}, and count from 0 to the radius")
+        if self.centered and self.radius * (self.classes - 1) > LARGEST_RADIUS:
+            raise InvalidInput(
+                f"centered sums need a radius of at most {LARGEST_RADIUS} over the number of other classes"
+            )
 
     @property
     def question(self) -> str:
         """A digest of what is asked, so that a retried request cannot stand for another question."""
         named = (self.components, self.scale, self.radius, self.norm, self.count, self.class_names, self.space)
         encoder = asked.representation_digest(self.representation)
-        return hashlib.sha256(repr((*named, encoder)).encode()).hexdigest()
+        return hashlib.sha256(repr((*named, self.centered, encoder)).encode()).hexdigest()
 
     @property
     def classes(self) -> int:
@@ -182,11 +208,24 @@ class SumAsk:
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
         """What the mechanism makes of the sums of that many records."""
-        return asked.mechanism_form(self.mechanism, *self.table_shape, most_records * self.radius)
+        return asked.mechanism_form(self.mechanism, *self.table_shape, most_records * self.radius * self._times)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
         """How far the table moves when one privacy unit changes."""
-        return sum_sensitivity(self.components, self.radius, self.count, self.norm, unit, adjacency)
+        return sum_sensitivity(
+            self.components,
+            self.radius,
+            self.count,
+            self.norm,
+            unit,
+            adjacency,
+            self.classes if self.centered else None,
+        )
+
+    @property
+    def _times(self) -> int:
+        """How often a record is added to the row of its class; all other rows together lose as much."""
+        return self.classes - 1 if self.centered else 1
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
         """What a cell, and what all cells can come to, up or down.
@@ -197,7 +236,7 @@ class SumAsk:
         (1000, 1900)
         """
         each = longest_l1(self.radius, self.components, self.norm) + self.count
-        return records * self.radius, records * each
+        return records * self.radius * self._times, records * each * (2 * self._times if self.centered else 1)
 
     def fields(self) -> dict[str, Any]:
         """All of it as values that can be encoded."""
@@ -208,6 +247,7 @@ class SumAsk:
             "radius": self.radius,
             "norm": self.norm,
             "count": self.count,
+            "centered": self.centered,
             "names": list(self.class_names),
             "space": self.space,
             "mechanism": asked.mechanism_fields(self.mechanism),
@@ -228,6 +268,7 @@ class SumAsk:
             radius=radius,
             norm="l1" if fields.one_of("norm", NORMS) == "l1" else "l2",
             count=fields.integer("count", 0, radius),
+            centered=fields.flag("centered"),
             class_names=names,
             space=fields.text("space"),
             mechanism=asked.read_mechanism(fields.nested("mechanism")),
