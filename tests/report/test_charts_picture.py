@@ -17,7 +17,7 @@ def draw(tmp_path, monkeypatch):
         Figure, "savefig", lambda figure, *rest, **more: (kept.append(figure), save(figure, *rest, **more))
     )
 
-    def make(public, names, queries=None, **options):
+    def make(public, names, queries=None, certainty=None, **options):
         classes = np.array(names)
         queries = queries or len(names)
         membership = np.arange(len(public)) % queries
@@ -26,6 +26,7 @@ def draw(tmp_path, monkeypatch):
             student=None, labels=query_labels[membership], probabilities=None, classes=classes,
             arrays={
                 "queries": np.zeros((queries, 2), np.float32), "query_labels": query_labels, "membership": membership,
+                **({} if certainty is None else {"certainty": np.array(certainty)}),
             },
             guarantee=type("Claim", (), {"simulation": False})(), guarantees={}, receipts=(), recipe={},
         )  # fmt: skip
@@ -118,3 +119,16 @@ def test_many_and_long_names_stay_readable(draw):
     assert len(legend(figure)) == 30
     assert figure.axes[0].get_legend().get_title().get_text() == "label (30 of 40)"
     assert legend(draw(GENERATOR.normal(size=(20, 5)), ["n" * 200, "two\nlines"])) == ["n" * 23 + "…", "two lines"]
+
+
+def test_doubtful_queries_are_marked_and_counted(draw):
+    sure = [0.9, 0.5, 0.8, 0.9, 0.6, 0.8]  # of queries 0, 1, 2, 0, 1, 2
+    figure = draw(GENERATOR.integers(0, 16, size=(6, 8, 8)), ["a", "b", "c"], certainty=sure)
+    assert figure.get_suptitle() == "Queries, the labels they got and how certain they are"
+    assert [axes.get_title() for axes in figure.axes] == ["a", "b?", "c"]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["90%", "55%", "80%"]
+    assert "1 query is doubtful: its public samples" in figure.get_supxlabel()
+    none = draw(GENERATOR.integers(0, 16, size=(6, 8, 8)), ["a", "b", "c"], certainty=[0.9] * 6)
+    assert "no query is doubtful" in none.get_supxlabel()
+    ringed = draw(GENERATOR.normal(size=(6, 5)), ["a", "b", "c"], certainty=sure)
+    assert "ringed: doubtful ones" in ringed.axes[0].get_xlabel()

@@ -85,7 +85,7 @@ def test_every_question_of_nist_has_an_answer(runs, name):
     assert f"ε = {said['guarantee']['epsilon']}" in answers["What are the privacy parameters?"]
     assert (
         said["guarantee"]["unit"]["in_words"]
-        in answers["What is the unit of privacy, and which data sets are neighbors?"]
+        in answers["What is the unit of privacy, and which data sets are neighbors?"].lower()
     )
     for caveat in said["guarantee"]["caveats"]:
         assert caveat in text

@@ -216,3 +216,25 @@ def test_the_budget_of_a_run_is_what_its_receipts_add_up_to(tmp_path):
     assert "ceiling 3" in text
     assert "What is left now" in text
     assert "2 What is left" not in " ".join(Reader(report_page(record)).text)
+
+
+def test_queries_of_a_mixed_table_are_said_in_words_and_no_private_cell_is_anywhere(tmp_path):
+    random = np.random.default_rng(0)
+    kind = [("age", "f8"), ("town", "U12"), ("state", "U4")]
+
+    def rows(count, town):
+        ill = random.random(count) < 0.5
+        ages = np.where(ill, 70, 30) + random.integers(0, 5, count)
+        return np.array([(age, town, "ill" if each else "well") for age, each in zip(ages, ill, strict=True)], kind)
+
+    private, public = rows(400, "Hidden"), rows(200, "Open")
+    private["town"][7] = "Confidential"
+    tacit.distill(
+        private, public[["age", "town"]], 2.0, label="state", classes=["ill", "well"], method="rknn", queries=4
+    ).save(tmp_path / "run")
+    page = report_page(read_record(tmp_path / "run"))
+    assert "one of them" in page
+    assert re.search(r"<td>age \d+, town Open</td>", page)
+    written = b"".join(each.read_bytes() for each in (tmp_path / "run").iterdir()) + page.encode()
+    assert b"Confidential" not in written
+    assert b"Hidden" not in written

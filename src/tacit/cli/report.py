@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from tacit.cli.runs import found_record, read_samples
+from tacit.cli.runs import found_record, samples_for
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput, listed
 
@@ -145,7 +145,7 @@ def _measured(record: Record, test: Path, label: str | None) -> Measured:
     from tacit.report.measured import measure
     from tacit.runs.run import load
 
-    samples, truth = read_samples(record, test, label)
+    samples, truth = samples_for(record, test, label)
     if truth is None:
         raise InvalidInput(f"{listed([str(test)])}: name the column with the true labels by --label")
     finished = load(record.folder)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.runs.folders import Record
     from tacit.runs.run import Run
 
-__all__ = ["export_command", "found_record", "predict_command", "read_samples", "show_command"]
+__all__ = ["export_command", "found_record", "predict_command", "samples_for", "show_command"]
 
 _RUN = typer.Argument(..., help="A run folder, as 'tacit distill' writes it.", show_default=False)
 _CLOSE = 1e-5
@@ -70,7 +70,7 @@ def predict_command(
 
     record = found_record(run)
     require_new_table(out)
-    samples, truth = read_samples(record, file, label)
+    samples, truth = samples_for(record, file, label)
     console.print(f"[dim]{len(samples)} sample{'s' * (len(samples) != 1)} read[/dim]")
     finished = _loaded(record)
     student: Any = finished.student
@@ -161,7 +161,7 @@ def _as_onnx(record: Record, said: dict[str, Any], check: Path | None) -> bytes:
 
     from tacit.runs.export import onnx_predictions, student_to_onnx
 
-    samples = None if check is None else read_samples(record, check, None)[0]
+    samples = None if check is None else samples_for(record, check, None)[0]
     finished = _loaded(record)
     notes = {
         "guarantee": record.claim.to_json()["statement"],
@@ -207,7 +207,7 @@ def _loaded(record: Record) -> Run:
     return load(record.folder)
 
 
-def read_samples(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
+def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
     """The file's samples, if they are of the kind that the student learned from, and their labels where they are named.
 
     An encoder, where the run has one, looks at the columns itself.

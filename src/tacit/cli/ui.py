@@ -28,7 +28,7 @@ def ui_command(
     if not folder.is_dir():
         raise InvalidInput(f"{listed([str(folder)])}: no such folder")
     try:
-        from tacit.ui.service import HOST, listening, serve
+        from tacit.ui.service import HOST, listening, serve_view
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn"):
             raise
@@ -42,4 +42,4 @@ def ui_command(
         address = f"http://{HOST}:{opened.getsockname()[1]}/?token={token}"
         console.print(Text.assemble(("open", "bold"), f"       {address}"), soft_wrap=True)
         console.print(f"[dim]shows {folder.absolute().name or '/'}/ to this machine alone; Ctrl-C ends it[/dim]")
-        serve(folder.absolute(), opened, token)
+        serve_view(folder.absolute(), opened, token)

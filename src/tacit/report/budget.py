@@ -23,7 +23,7 @@ from tacit.runs.payment import by_account
 __all__ = ["Book", "account_rows", "read_book", "running_totals", "spent_section"]
 
 # Composing takes a while, and a chart with more steps shows no more.
-MOST_STEPS, MOST_ACCOUNTS = 12, 40
+_MOST_STEPS, _MOST_ACCOUNTS = 12, 40
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def running_totals(spends: Sequence[Spend], delta: Fraction, planned: bool) -> l
     [(1, 0.5), (2, 0.75)]
     """
     count = len(spends)
-    places = sorted({math.ceil(count * part / MOST_STEPS) for part in range(1, MOST_STEPS + 1)}) if count else []
+    places = sorted({math.ceil(count * part / _MOST_STEPS) for part in range(1, _MOST_STEPS + 1)}) if count else []
     compose = least_total if planned else total
     return [(place, float(compose(spends[:place], delta).epsilon)) for place in places if place]
 
@@ -107,8 +107,8 @@ def spent_section(record: Record, book: Book | None) -> str:
         )
     others = ""
     if len(paid) > 1:
-        listed = [(name, decimal(claims[name].epsilon), len(own)) for name, own in list(paid.items())[:MOST_ACCOUNTS]]
-        left = "" if len(paid) <= MOST_ACCOUNTS else f"<p>{len(paid) - MOST_ACCOUNTS} more are in run.json.</p>"
+        listed = [(name, decimal(claims[name].epsilon), len(own)) for name, own in list(paid.items())[:_MOST_ACCOUNTS]]
+        left = "" if len(paid) <= _MOST_ACCOUNTS else f"<p>{len(paid) - _MOST_ACCOUNTS} more are in run.json.</p>"
         others = (
             f"<details><summary>every account</summary>{table(('account', 'ε', 'payments'), listed)}{left}</details>"
         )

@@ -16,12 +16,12 @@ from tacit.report.card import NOT_COVERED
 __all__ = ["FILL_IN", "nist_answers", "registry_entry"]
 
 FILL_IN = "To be filled in"
-MODELS = {"central": "Central", "local": "Local", "shuffle": "Shuffle", "masked": "Central"}
-SAMPLING = (
+_MODELS = {"central": "Central", "local": "Local", "shuffle": "Shuffle", "masked": "Central"}
+_SAMPLING = (
     "Noise is drawn by exact integer samplers from the operating system's cryptographic generator; floating point "
     "filters and never decides, so that no low-order bit of a number tells about a record."
 )
-PAID_FIRST = (
+_PAID_FIRST = (
     "Every release goes through one gate that pays a ledger first; a retried request gets the release that it paid "
     "for. The claim is computed from the receipts and checked against them whenever the run is read."
 )
@@ -69,8 +69,8 @@ def nist_answers(said: dict[str, Any]) -> str:
              f"labels. Labels per class: {_labels(said)}."),
         ]),
         ("Implementation and security", [
-            ("How is the noise sampled?", SAMPLING),
-            ("How is the accounting enforced?", PAID_FIRST),
+            ("How is the noise sampled?", _SAMPLING),
+            ("How is the accounting enforced?", _PAID_FIRST),
             ("Are there side channels?",
              "Errors and refusals do not depend on a record. How long a run takes may, so it is not written down; who "
              "can time the process must be trusted."),
@@ -94,7 +94,7 @@ def nist_answers(said: dict[str, Any]) -> str:
     for title, questions in asked:
         lines += ["", f"## {title}"]
         for question, answer in questions:
-            lines += ["", f"**{question}**", "", answer[:1].upper() + answer[1:].rstrip(".") + "."]
+            lines += ["", f"**{question}**", "", _sentence(answer)]
     return "\n".join(lines) + "\n"
 
 
@@ -136,7 +136,7 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
                 "privacy_parameters_details": f"Proven by {claim['accountant']} from the receipts of this run.",
             },
             "deployment_model": {
-                "model_name": MODELS[claim["trust"]],
+                "model_name": _MODELS[claim["trust"]],
                 "model_name_details": f"Trust model {claim['trust']}.",
                 "trust_assumptions": TRUST_IN_WORDS[Trust(claim["trust"])] + ".",
                 "actors": FILL_IN,
@@ -151,8 +151,8 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
                 "preprocessing_and_hyperparameter_tuning": (
                     "Representation, encoding and all choices come from public samples. " + "; ".join(claim["caveats"])
                 ).strip(),
-                "mechanisms": f"{recipe.get('mechanism', said['method'])}. {_spends(said)} {SAMPLING}",
-                "composition": f"{claim['accountant']} over {len(said['payments'])} payments. {PAID_FIRST}",
+                "mechanisms": f"{recipe.get('mechanism', said['method'])}. {_spends(said)} {_SAMPLING}",
+                "composition": f"{claim['accountant']} over {len(said['payments'])} payments. {_PAID_FIRST}",
                 "post_processing": "Reading labels from answers, propagation to public samples, training the student.",
                 "justification": str(recipe.get("why", FILL_IN)),
                 "utility": _metrics(said),
@@ -174,6 +174,12 @@ def _claim(said: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"this run {why}: there is nothing to answer or to register")
     claim: dict[str, Any] = said["guarantee"]
     return claim
+
+
+def _sentence(words: str) -> str:
+    """Words that begin large and end with a point; a Greek letter stays as it is."""
+    first = words[:1].upper() if words[:1].isascii() else words[:1]
+    return first + words[1:].rstrip(".") + "."
 
 
 def _spends(said: dict[str, Any]) -> str:

@@ -20,15 +20,15 @@ from tacit.report.html import cards, document, pair, table
 
 __all__ = ["ledger_page", "ledger_statement"]
 
-FORMAT = "tacit ledger statement 1"
-MOST_ACCOUNTS, MOST_PAYMENTS = 30, 200
-HEADS = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments", "protects")
+_FORMAT = "tacit ledger statement 1"
+_MOST_ACCOUNTS, _MOST_PAYMENTS = 30, 200
+_HEADS = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments", "protects")
 
 
 def ledger_statement(book: Book) -> dict[str, Any]:
     """A ledger as JSON values: every account with its ceiling, what it spent and what it has left. Versioned."""
     return {
-        "format": FORMAT,
+        "format": _FORMAT,
         "ledger": book.name,
         "entries": book.entries,
         "head": book.digest,
@@ -75,7 +75,7 @@ def ledger_page(book: Book) -> str:
         )
     )
     parts = [("accounts", "Accounts", _accounts(book))]
-    shown = list(book.balances.items())[:MOST_ACCOUNTS]
+    shown = list(book.balances.items())[:_MOST_ACCOUNTS]
     parts += [
         (f"account-{place}", name, _account(balance, book.payments[name]))
         for place, (name, balance) in enumerate(shown, start=1)
@@ -85,9 +85,9 @@ def ledger_page(book: Book) -> str:
 
 
 def _accounts(book: Book) -> str:
-    left = len(book.balances) - MOST_ACCOUNTS
+    left = len(book.balances) - _MOST_ACCOUNTS
     more = f"<p>The payments of {left} more are shown by <code>tacit ledger show</code>.</p>" if left > 0 else ""
-    return table(HEADS, account_rows(book)) + more
+    return table(_HEADS, account_rows(book)) + more
 
 
 def _account(balance: Balance, payments: Sequence[Payment]) -> str:
@@ -103,9 +103,9 @@ def _account(balance: Balance, payments: Sequence[Payment]) -> str:
             _spend(each),
             each.receipt.request,
         )
-        for each in payments[-MOST_PAYMENTS:]
+        for each in payments[-_MOST_PAYMENTS:]
     ]
-    left = len(payments) - MOST_PAYMENTS
+    left = len(payments) - _MOST_PAYMENTS
     earlier = f"<p>{left} earlier ones are in <code>tacit ledger export</code>.</p>" if left > 0 else ""
     numbers = table(
         ("after payment", "on", "ε spent"),

@@ -28,12 +28,12 @@ __all__ = ["PRIORS", "odds_bound", "report_page"]
 
 # How likely somebody held a guess beforehand.
 PRIORS = (0.001, 0.01, 0.1, 0.5)
-MOST_BARS, MOST_ROWS, MOST_COLUMNS = 30, 60, 12
+_MOST_BARS, _MOST_ROWS, _MOST_COLUMNS = 30, 60, 12
 PICTURE = "queries.png"
 WOULD = "None of this holds here: it is what the same run would have with system randomness."
-DOUBT = 0.5
+_DOUBT = 0.5
 # What a choice is about, for who reads it the first time.
-ABOUT = {
+_ABOUT = {
     "method": "how labels are asked for",
     "trust": "who may see what",
     "chosen": "what the default decided for, by the public data",
@@ -147,7 +147,7 @@ def _privacy(record: Record, said: dict[str, Any]) -> str:
     ]
     caveats = [f"Public data: {claim.public_data}.", *(f"{each}." for each in claim.caveats)]
     steps = [each / 50 for each in range(1, 50)]
-    chart = svg.curve(
+    chart = svg.unit_curve(
         [(0.0, 0.0), *((each, odds_bound(each, epsilon)) for each in steps), (1.0, 1.0)], likely,
         "likely before", "likely after, at most",
     )  # fmt: skip
@@ -173,7 +173,7 @@ def _factor(epsilon: float) -> str:
 
 
 def _chosen(recipe: dict[str, Any]) -> str:
-    rows = [(name.replace("_", " "), short(value), ABOUT.get(name, "")) for name, value in recipe.items()
+    rows = [(name.replace("_", " "), short(value), _ABOUT.get(name, "")) for name, value in recipe.items()
             if name != "options" and value is not None]  # fmt: skip
     options = [(name, short(value)) for name, value in dict(recipe.get("options") or {}).items()]
     more = f"<details><summary>every option</summary>{table(('option', 'value'), options)}</details>" if options else ""
@@ -186,11 +186,11 @@ def _chosen(recipe: dict[str, Any]) -> str:
 def _labels(said: dict[str, Any]) -> str:
     counts = list(said["labels"].items())
     several = "; a sample may have several" if said["several_labels_per_sample"] else ""
-    left = f", the first {MOST_BARS} of {len(counts)} classes" if len(counts) > MOST_BARS else ""
+    left = f", the first {_MOST_BARS} of {len(counts)} classes" if len(counts) > _MOST_BARS else ""
     total = max(1, said["public_samples"])
     rows = [(name, count, f"{count / total:.1%}") for name, count in counts]
     return pair(
-        svg.bars(counts[:MOST_BARS], "public samples per label"), table(("label", "samples", "share"), rows),
+        svg.bars(counts[:_MOST_BARS], "public samples per label"), table(("label", "samples", "share"), rows),
         f"How many public samples got each label{several}{left}.",
     )  # fmt: skip
 
@@ -212,7 +212,7 @@ def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
     found, _ = np.histogram(sure, edges)
     bins = [(f"{low:.0%} to {low + 0.1:.0%}", int(count)) for low, count in zip(edges[:-1], found, strict=True)]
     what = "label decisions" if several else "public samples"
-    doubtful = int((sure < DOUBT).sum())
+    doubtful = int((sure < _DOUBT).sum())
     return (
         f"<p>{len(sure):,} {what} by the probability of what was decided, {how}. {doubtful:,} "
         f"{'is' if doubtful == 1 else 'are'} less certain than one half.</p>"
@@ -225,7 +225,7 @@ def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
 
 def _tested(found: Measured) -> str:
     rows = [(name, count, f"{recall:.1%}", f"{precision:.1%}") for name, count, recall, precision in found.by_class()]
-    counts = table(("true class", "samples", "found", "right when said"), rows[:MOST_ROWS])
+    counts = table(("true class", "samples", "found", "right when said"), rows[:_MOST_ROWS])
     body = (
         f"<p class='warning'>These figures come from {found.samples:,} samples of {escape(found.source)} in the clear. "
         "No guarantee covers those samples: publish the figures only if the samples are public.</p>"
@@ -265,8 +265,8 @@ def _queries(record: Record, arrays: dict[str, NDArray[Any]]) -> str:
         columns.append(("certainty, mean", [f"{each:.0%}" if np.isfinite(each) else "" for each in sure]))
     if examples is not None:
         columns.append(("one of them", examples.tolist()))
-    heads, rows = [name for name, _ in columns], list(zip(*(values for _, values in columns), strict=True))[:MOST_ROWS]
-    left = "" if len(named) <= MOST_ROWS else f"<p>{len(named) - MOST_ROWS} more are in arrays.npz.</p>"
+    heads, rows = [name for name, _ in columns], list(zip(*(values for _, values in columns), strict=True))[:_MOST_ROWS]
+    left = "" if len(named) <= _MOST_ROWS else f"<p>{len(named) - _MOST_ROWS} more are in arrays.npz.</p>"
     return (
         f"<p>{len(named)} queries, each a group of public samples that look alike, and the label each got.</p>"
         + shown + table(heads, rows) + left
@@ -276,8 +276,8 @@ def _queries(record: Record, arrays: dict[str, NDArray[Any]]) -> str:
 def _released(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     payments = said["payments"]
     rows = [(each["account"], each["purpose"], _spend(each["spend"]), each["randomness"]) for each in payments]
-    left = "" if len(rows) <= MOST_ROWS else f"<p>{len(rows) - MOST_ROWS} more are in run.json.</p>"
-    paid = table(("account", "purpose", "spend: the known scale of the noise", "randomness"), rows[:MOST_ROWS]) + left
+    left = "" if len(rows) <= _MOST_ROWS else f"<p>{len(rows) - _MOST_ROWS} more are in run.json.</p>"
+    paid = table(("account", "purpose", "spend: the known scale of the noise", "randomness"), rows[:_MOST_ROWS]) + left
     return _numbers(said["recipe"], arrays) + f"<h3>{len(rows)} payment{'s' * (len(rows) != 1)}</h3>" + paid
 
 
@@ -290,9 +290,9 @@ def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     classes = [str(each) for each in arrays["classes"]]
     heads, aside = (("query", *classes), range(len(numbers))) if name == "counts" else (
         ("class", *(f"component {place + 1}" for place in range(numbers.shape[1]))), classes)  # fmt: skip
-    wide = min(MOST_COLUMNS, numbers.shape[1])
-    rows = [(aside[place], *map(str, row[:wide])) for place, row in enumerate(numbers[:MOST_ROWS].tolist())]
-    cut = numbers.shape[1] > wide or len(numbers) > MOST_ROWS
+    wide = min(_MOST_COLUMNS, numbers.shape[1])
+    rows = [(aside[place], *map(str, row[:wide])) for place, row in enumerate(numbers[:_MOST_ROWS].tolist())]
+    cut = numbers.shape[1] > wide or len(numbers) > _MOST_ROWS
     part = f" A part of {len(numbers)} × {numbers.shape[1]}; all are in arrays.npz." if cut else ""
     noise = recipe.get("noise")
     law = f"The noise on each of them: {short(noise)}." if noise else "The spends below give the scale of their noise."

@@ -9,13 +9,13 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["bars", "columns", "curve", "matrix", "reliability", "share", "steps"]
+__all__ = ["bars", "columns", "matrix", "reliability", "share", "steps", "unit_curve"]
 
-WIDTH, ROW, TEXT = 520.0, 24.0, 12.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 44.0
-LONGEST = 22
+_WIDTH, _ROW = 520.0, 24.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 18.0, 14.0, 44.0
+_LONGEST = 22
 # A matrix with more classes than this has no numbers in its cells.
-NUMBERED = 15
+_NUMBERED = 15
 
 
 def bars(rows: Sequence[tuple[str, float]], what: str, percent: bool = False) -> str:
@@ -27,10 +27,10 @@ def bars(rows: Sequence[tuple[str, float]], what: str, percent: bool = False) ->
     """
     most = max([*(abs(value) for _, value in rows), 1e-9])
     name_width = min(170.0, 12 + 7.2 * max([0, *(len(_short(name)) for name, _ in rows)]))
-    room = WIDTH - name_width - 70
+    room = _WIDTH - name_width - 70
     drawn = []
     for place, (name, value) in enumerate(rows):
-        y = place * ROW
+        y = place * _ROW
         wide = room * max(0.0, value) / most
         told = f"{value:.1%}" if percent else f"{value:,g}"
         drawn.append(
@@ -38,7 +38,7 @@ def bars(rows: Sequence[tuple[str, float]], what: str, percent: bool = False) ->
             f"<rect class='fill' x='{name_width:.1f}' y='{y + 4:.1f}' width='{max(wide, 1):.1f}' height='16' rx='2'/>"
             f"{_text(name_width + max(wide, 1) + 7, y + 16, told, 'start', 'number')}"
         )
-    return _svg(WIDTH, ROW * len(rows), what, "".join(drawn))
+    return _svg(_WIDTH, _ROW * len(rows), what, "".join(drawn))
 
 
 def columns(rows: Sequence[tuple[str, int]], across: str, up: str, marked: int = 0) -> str:
@@ -49,18 +49,18 @@ def columns(rows: Sequence[tuple[str, int]], across: str, up: str, marked: int =
     """
     high = 230.0
     most = max([1, *(count for _, count in rows)])
-    step = (WIDTH - LEFT - RIGHT) / len(rows)
+    step = (_WIDTH - _LEFT - _RIGHT) / len(rows)
     drawn = [_grid(high, [(0, "0"), (0.5, f"{most / 2:,g}"), (1, f"{most:,}")])]
     for place, (_, count) in enumerate(rows):
-        tall = (high - TOP - BOTTOM) * count / most
+        tall = (high - _TOP - _BOTTOM) * count / most
         kind = "doubt" if place < marked else "fill"
-        x, y = LEFT + place * step, high - BOTTOM - tall
+        x, y = _LEFT + place * step, high - _BOTTOM - tall
         drawn.append(
             f"<rect class='{kind}' x='{x + 1.5:.1f}' y='{y:.1f}' width='{step - 3:.1f}' height='{tall:.1f}' rx='1.5'/>"
         )
     for place in range(0, len(rows) + 1, max(1, len(rows) // 5)):
-        drawn.append(_text(LEFT + place * step, high - BOTTOM + 17, f"{place / len(rows):.0%}", "middle"))
-    return _svg(WIDTH, high, f"{up} by {across}", "".join(drawn) + _axes(high, across, up))
+        drawn.append(_text(_LEFT + place * step, high - _BOTTOM + 17, f"{place / len(rows):.0%}", "middle"))
+    return _svg(_WIDTH, high, f"{up} by {across}", "".join(drawn) + _axes(high, across, up))
 
 
 def steps(values: Sequence[float], ceiling: float | None, across: str, up: str) -> str:
@@ -71,10 +71,10 @@ def steps(values: Sequence[float], ceiling: float | None, across: str, up: str) 
     """
     high = 230.0
     most = max([1e-9, *values, *([ceiling] if ceiling is not None else [])]) * 1.08
-    room, tall = WIDTH - LEFT - RIGHT, high - TOP - BOTTOM
+    room, tall = _WIDTH - _LEFT - _RIGHT, high - _TOP - _BOTTOM
 
     def place(index: float, value: float) -> tuple[float, float]:
-        return LEFT + room * index / len(values), high - BOTTOM - tall * value / most
+        return _LEFT + room * index / len(values), high - _BOTTOM - tall * value / most
 
     points = [(0.0, 0.0)]
     for index, value in enumerate(values):
@@ -88,23 +88,25 @@ def steps(values: Sequence[float], ceiling: float | None, across: str, up: str) 
     ]
     if ceiling is not None:
         y = place(0, ceiling)[1]
-        drawn.append(f"<line class='limit' x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{y:.1f}' y2='{y:.1f}'/>")
-        drawn.append(_text(WIDTH - RIGHT, y - 5, f"ceiling {ceiling:g}", "end", "limit-name"))
+        drawn.append(f"<line class='limit' x1='{_LEFT}' x2='{_WIDTH - _RIGHT}' y1='{y:.1f}' y2='{y:.1f}'/>")
+        drawn.append(_text(_WIDTH - _RIGHT, y - 5, f"ceiling {ceiling:g}", "end", "limit-name"))
     for index in sorted({0, len(values) // 2, len(values)}):
-        drawn.append(_text(place(index, 0)[0], high - BOTTOM + 17, str(index), "middle"))
-    return _svg(WIDTH, high, f"{up} over {across}", "".join(drawn) + _axes(high, across, up))
+        drawn.append(_text(place(index, 0)[0], high - _BOTTOM + 17, str(index), "middle"))
+    return _svg(_WIDTH, high, f"{up} over {across}", "".join(drawn) + _axes(high, across, up))
 
 
-def curve(points: Sequence[tuple[float, float]], marked: Sequence[tuple[float, float]], across: str, up: str) -> str:
+def unit_curve(
+    points: Sequence[tuple[float, float]], marked: Sequence[tuple[float, float]], across: str, up: str
+) -> str:
     """A curve in the unit square beside its diagonal, with some of its points marked.
 
-    >>> curve([(0, 0), (1, 1)], [(0.1, 0.2)], "before", "after").count("<circle")
+    >>> unit_curve([(0, 0), (1, 1)], [(0.1, 0.2)], "before", "after").count("<circle")
     1
     """
     drawn = [_square()]
     drawn.append(f"<polyline class='line' points='{' '.join(f'{_x(x):.1f},{_y(y):.1f}' for x, y in points)}'/>")
     drawn += [f"<circle class='dot' cx='{_x(x):.1f}' cy='{_y(y):.1f}' r='4.5'/>" for x, y in marked]
-    return _svg(SIDE, SIDE, f"{up} by {across}", "".join(drawn) + _square_axes(across, up))
+    return _svg(_SIDE, _SIDE, f"{up} by {across}", "".join(drawn) + _square_axes(across, up))
 
 
 def reliability(bins: Sequence[tuple[float, float, int]]) -> str:
@@ -123,7 +125,7 @@ def reliability(bins: Sequence[tuple[float, float, int]]) -> str:
             f"<circle class='dot' cx='{x:.1f}' cy='{y:.1f}' r='{radius:.1f}'/>"
         )
     axes = _square_axes("how likely the student held it", "how often it was right")
-    return _svg(SIDE, SIDE, "reliability diagram", "".join(drawn) + axes)
+    return _svg(_SIDE, _SIDE, "reliability diagram", "".join(drawn) + axes)
 
 
 def matrix(table: Sequence[Sequence[int]], names: Sequence[str]) -> str:
@@ -145,7 +147,7 @@ def matrix(table: Sequence[Sequence[int]], names: Sequence[str]) -> str:
                 f"<rect class='cell {kind}' x='{x:.1f}' y='{y:.1f}' width='{cell - 2:.1f}' height='{cell - 2:.1f}' "
                 f"rx='2' opacity='{0.15 + 0.85 * part if count else 0.45:.3f}'/>"
             )
-            if size <= NUMBERED and count:
+            if size <= _NUMBERED and count:
                 tone = "on" if part > 0.5 else "off"
                 drawn.append(_text(x + cell / 2 - 1, y + cell / 2 + 3, str(count), "middle", f"count {tone}"))
         drawn.append(_text(aside - 8, 26 + row * cell + cell / 2 + 3, _short(names[row], 14), "end"))
@@ -171,21 +173,21 @@ def share(spent: float, ceiling: float) -> str:
     )  # fmt: skip
 
 
-SIDE, INSIDE = 330.0, 330.0 - LEFT - RIGHT
+_SIDE, _INSIDE = 330.0, 330.0 - _LEFT - _RIGHT
 
 
 def _x(value: float) -> float:
-    return LEFT + INSIDE * value
+    return _LEFT + _INSIDE * value
 
 
 def _y(value: float) -> float:
-    return TOP + INSIDE * (1 - value)
+    return _TOP + _INSIDE * (1 - value)
 
 
 def _square() -> str:
     lines = [
-        f"<line class='grid' x1='{LEFT}' x2='{_x(1):.1f}' y1='{_y(part):.1f}' y2='{_y(part):.1f}'/>"
-        f"{_text(LEFT - 7, _y(part) + 4, f'{part:.0%}', 'end')}{_text(_x(part), _y(0) + 17, f'{part:.0%}', 'middle')}"
+        f"<line class='grid' x1='{_LEFT}' x2='{_x(1):.1f}' y1='{_y(part):.1f}' y2='{_y(part):.1f}'/>"
+        f"{_text(_LEFT - 7, _y(part) + 4, f'{part:.0%}', 'end')}{_text(_x(part), _y(0) + 17, f'{part:.0%}', 'middle')}"
         for part in (0, 0.25, 0.5, 0.75, 1)
     ]
     diagonal = f"<line class='diagonal' x1='{_x(0):.1f}' x2='{_x(1):.1f}' y1='{_y(0):.1f}' y2='{_y(1):.1f}'/>"
@@ -193,9 +195,9 @@ def _square() -> str:
 
 
 def _square_axes(across: str, up: str) -> str:
-    middle = TOP + INSIDE / 2
+    middle = _TOP + _INSIDE / 2
     return (
-        _text(LEFT + INSIDE / 2, SIDE - 12, across, "middle", "axis")
+        _text(_LEFT + _INSIDE / 2, _SIDE - 12, across, "middle", "axis")
         + f"<text class='axis' x='12' y='{middle}' text-anchor='middle' "
         f"transform='rotate(-90 12 {middle})'>{escape(up)}</text>"
     )
@@ -209,18 +211,18 @@ def _ticks(most: float) -> list[float]:
 
 
 def _grid(high: float, ticks: Sequence[tuple[float, str]]) -> str:
-    tall = high - TOP - BOTTOM
+    tall = high - _TOP - _BOTTOM
     return "".join(
-        f"<line class='grid' x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{high - BOTTOM - tall * part:.1f}' "
-        f"y2='{high - BOTTOM - tall * part:.1f}'/>{_text(LEFT - 7, high - BOTTOM - tall * part + 4, told, 'end')}"
+        f"<line class='grid' x1='{_LEFT}' x2='{_WIDTH - _RIGHT}' y1='{high - _BOTTOM - tall * part:.1f}' "
+        f"y2='{high - _BOTTOM - tall * part:.1f}'/>{_text(_LEFT - 7, high - _BOTTOM - tall * part + 4, told, 'end')}"
         for part, told in ticks
     )
 
 
 def _axes(high: float, across: str, up: str) -> str:
-    middle = TOP + (high - TOP - BOTTOM) / 2
+    middle = _TOP + (high - _TOP - _BOTTOM) / 2
     return (
-        _text(LEFT + (WIDTH - LEFT - RIGHT) / 2, high - 8, across, "middle", "axis")
+        _text(_LEFT + (_WIDTH - _LEFT - _RIGHT) / 2, high - 8, across, "middle", "axis")
         + f"<text class='axis' x='11' y='{middle:.1f}' text-anchor='middle' "
         f"transform='rotate(-90 11 {middle:.1f})'>{escape(up)}</text>"
     )
@@ -231,7 +233,7 @@ def _text(x: float, y: float, said: str, anchor: str, kind: str = "") -> str:
     return f"<text{named} x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'>{escape(said)}</text>"
 
 
-def _short(name: str, most: int = LONGEST) -> str:
+def _short(name: str, most: int = _LONGEST) -> str:
     plain = " ".join(name.split())
     return plain if len(plain) <= most else plain[: most - 1] + "…"
 

@@ -18,7 +18,7 @@ from tacit.core.files import write_file
 __all__ = ["PROGRESS", "STAGES", "RunProgress", "read_progress", "watched_run"]
 
 PROGRESS = ".progress"
-FORMAT = "tacit progress 1"
+_FORMAT = "tacit progress 1"
 STAGES = (
     "reading",
     "choosing what to ask",
@@ -49,7 +49,7 @@ class RunProgress:
     def __init__(self, file: Path, method: str, rounds: int | None) -> None:
         self._file = file
         self._said: dict[str, Any] = {
-            "format": FORMAT, "method": method, "stage": STAGES[0], "round": 0 if rounds else None, "rounds": rounds,
+            "format": _FORMAT, "method": method, "stage": STAGES[0], "round": 0 if rounds else None, "rounds": rounds,
             "process": os.getpid(),
         }  # fmt: skip
         self._write()
@@ -90,7 +90,7 @@ def read_progress(file: Path) -> dict[str, Any] | None:
     """
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        known = found["format"] == FORMAT and found["stage"] in STAGES and isinstance(found["process"], int)
+        known = found["format"] == _FORMAT and found["stage"] in STAGES and isinstance(found["process"], int)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return dict(found) if known else None

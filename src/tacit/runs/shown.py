@@ -18,8 +18,8 @@ from tacit.runs.export import for_classes
 
 __all__ = ["query_certainty", "query_examples", "shown_arrays"]
 
-LONGEST = 160
-MOST_CELLS = 6
+_LONGEST = 160
+_MOST_CELLS = 6
 
 
 def shown_arrays(
@@ -84,10 +84,10 @@ def query_examples(samples: Frame, membership: NDArray[Any], queries: int) -> ND
 
 
 def _words(samples: Frame, row: int) -> str:
-    cells = [(name, samples.column(name)[row]) for name in samples.columns[:MOST_CELLS]]
+    cells = [(name, samples.column(name)[row]) for name in samples.columns[:_MOST_CELLS]]
     told = [_cell(value) if len(samples.columns) == 1 else f"{name} {_cell(value)}" for name, value in cells]
     text = " ".join(", ".join(told).split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401

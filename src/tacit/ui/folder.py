@@ -17,7 +17,7 @@ from tacit.report.card import statement
 from tacit.runs.folders import Record, read_record
 from tacit.runs.progress import PROGRESS, read_progress
 
-__all__ = ["Found", "JobState", "Watched", "is_ledger", "job_states", "look"]
+__all__ = ["Found", "JobState", "WatchedFolder", "is_ledger", "job_states", "look"]
 
 DEEPEST, MOST_FOLDERS, MOST_FOUND = 4, 2000, 200
 UNREADABLE = "cannot be read"
@@ -145,7 +145,7 @@ def _alive(process: int) -> bool:
 
 
 @dataclass
-class Watched:
+class WatchedFolder:
     """A folder that is looked at again and again; what did not change is not read again."""
 
     folder: Path

@@ -13,7 +13,7 @@ from tacit.mechanisms.accuracy import at_least
 from tacit.report import svg
 from tacit.report.budget import account_rows
 from tacit.report.html import Markup, pair, table
-from tacit.ui.folder import Found, JobState, Watched, job_states
+from tacit.ui.folder import Found, JobState, WatchedFolder, job_states
 from tacit.ui.planning import FIELDS, forecast
 
 __all__ = ["message_page", "overview_page", "plan_page", "state"]
@@ -22,7 +22,7 @@ BADGES = {"running": "good", "done": "good", "stopped": "fair", "failed": "bad"}
 CLAIMS = {"differential privacy": "good", "simulation": "bad", "no guarantee": "bad", "cannot be read": "fair"}
 
 
-def overview_page(watched: Watched, found: Found) -> str:
+def overview_page(watched: WatchedFolder, found: Found) -> str:
     """Everything in the folder on one page; jobs are brought up to date by a small script."""
     parts = [
         _part("jobs", "At work", f"<div id='jobs-list'>{jobs_list(job_states(found))}</div>"),
@@ -106,7 +106,7 @@ def message_page(title: str, said: str) -> str:
     return _page(title, "", "", f"<p class='warning' role='alert'>{escape(said)}</p>")
 
 
-def _runs(watched: Watched, found: Found) -> str:
+def _runs(watched: WatchedFolder, found: Found) -> str:
     if not found.runs:
         return "<p class='empty'>No run is here yet. <code>tacit demo</code> makes one in half a minute.</p>"
     rows = []
@@ -132,7 +132,7 @@ def _changed(run: Path) -> float:
         return 0.0
 
 
-def _ledgers(watched: Watched, found: Found) -> str:
+def _ledgers(watched: WatchedFolder, found: Found) -> str:
     if not found.ledgers:
         return "<p class='empty'>No ledger is here. <code>tacit ledger open</code> makes one from a policy.</p>"
     shown = []
@@ -152,7 +152,7 @@ def _ledgers(watched: Watched, found: Found) -> str:
     return "".join(shown)
 
 
-def _federations(watched: Watched, found: Found) -> str:
+def _federations(watched: WatchedFolder, found: Found) -> str:
     rows = []
     for name, folder in found.coordinators.items():
         nodes = watched.nodes(folder)

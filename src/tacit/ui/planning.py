@@ -18,7 +18,7 @@ FIELDS = (
     ("purity", "share of a query's voters that agree: a guess", "0.9", (0.01, 1)),
 )
 # How many records vote on a query.
-VOTES = (25, 50, 100, 400)
+_VOTES = (25, 50, 100, 400)
 
 
 def forecast(given: Mapping[str, str]) -> list[tuple[int, LabelAccuracy]]:
@@ -34,7 +34,7 @@ def forecast(given: Mapping[str, str]) -> list[tuple[int, LabelAccuracy]]:
     """
     records, classes = int(_number(given, "records", True)), int(_number(given, "classes", True))
     epsilon, purity = _number(given, "epsilon"), _number(given, "purity")
-    asked = sorted({max(classes, records // votes, 1) for votes in VOTES})
+    asked = sorted({max(classes, records // votes, 1) for votes in _VOTES})
     return [(queries, expected_label_accuracy(records, queries, classes, str(epsilon), 1, purity)) for queries in asked]
 
 

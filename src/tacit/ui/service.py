@@ -24,13 +24,13 @@ from tacit.report.html import POLICY, STYLE
 from tacit.report.ledger_page import ledger_page
 from tacit.report.page import report_page
 from tacit.runs.folders import read_record
-from tacit.ui.folder import Watched, look
+from tacit.ui.folder import WatchedFolder, look
 from tacit.ui.pages import message_page, overview_page, plan_page, state
 
-__all__ = ["HOST", "listening", "make_app", "serve"]
+__all__ = ["HOST", "listening", "make_app", "serve_view"]
 
 HOST = "127.0.0.1"
-NAMES = (HOST, "localhost")
+_NAMES = (HOST, "localhost")
 GUARDED = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -39,12 +39,12 @@ GUARDED = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-OWN = (
+_OWN = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-REPORT = f"{POLICY}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-GONE = "There is no such thing in this folder any more."
+_REPORT = f"{POLICY}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_GONE = "There is no such thing in this folder any more."
 Handler = Callable[[Request], Response]
 
 
@@ -65,7 +65,7 @@ def listening(port: int) -> socket.socket:
     return opened
 
 
-def serve(folder: Path, opened: socket.socket, token: str) -> None:
+def serve_view(folder: Path, opened: socket.socket, token: str) -> None:
     """Serve until the process is told to end."""
     app = make_app(folder, opened.getsockname()[1], token)
     config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, lifespan="off", ws="none")
@@ -74,11 +74,11 @@ def serve(folder: Path, opened: socket.socket, token: str) -> None:
 
 def make_app(folder: Path, port: int, token: str) -> Any:  # noqa: ANN401
     """The service for one folder; ``token`` opens it, and a cookie keeps it open in that browser."""
-    watched = Watched(folder)
+    watched = WatchedFolder(folder)
     routes = [
         Route("/", lambda _: _own(overview_page(watched, look(folder)))),
         Route("/plan", lambda request: _own(plan_page(dict(request.query_params)))),
-        Route("/state.json", lambda _: JSONResponse(state(look(folder)), headers={"Content-Security-Policy": OWN})),
+        Route("/state.json", lambda _: JSONResponse(state(look(folder)), headers={"Content-Security-Policy": _OWN})),
         Route("/run/{name:path}", lambda request: _run(watched, request.path_params["name"])),
         Route("/ledger/{name:path}", lambda request: _ledger(watched, request.path_params["name"])),
         Route("/ui.css", lambda _: _file(STYLE + _text("ui.css"), "text/css")),
@@ -92,7 +92,7 @@ class Guard:
 
     def __init__(self, app: Any, port: int, token: str) -> None:  # noqa: ANN401
         self._app, self._token, self._cookie = app, token, f"tacit-ui-{port}"
-        self._hosts = {f"{name}:{port}" for name in NAMES}
+        self._hosts = {f"{name}:{port}" for name in _NAMES}
         # Another secret than the one in the address, which a browser keeps in its history.
         self._session = secrets.token_urlsafe(32)
 
@@ -140,32 +140,32 @@ def _with(send: Callable[[Any], Awaitable[None]], headers: Mapping[str, str]) ->
 
 
 def _own(page: str, status: int = 200) -> Response:
-    return HTMLResponse(page, status_code=status, headers={"Content-Security-Policy": OWN})
+    return HTMLResponse(page, status_code=status, headers={"Content-Security-Policy": _OWN})
 
 
 def _file(content: str, kind: str) -> Response:
-    return Response(content, media_type=kind, headers={"Content-Security-Policy": OWN})
+    return Response(content, media_type=kind, headers={"Content-Security-Policy": _OWN})
 
 
 def _text(name: str) -> str:
     return files("tacit.ui").joinpath(name).read_text(encoding="utf-8")
 
 
-def _run(watched: Watched, name: str) -> Response:
+def _run(watched: WatchedFolder, name: str) -> Response:
     """The report of a run, made anew; a name that was not found in the folder is nothing."""
     place = look(watched.folder).runs.get(name)
     if place is None:
-        return _own(message_page("Run", GONE), 404)
+        return _own(message_page("Run", _GONE), 404)
     try:
         page = report_page(read_record(place))
     except (TacitError, OSError):
         return _own(message_page("Run", "This run cannot be read: see what tacit show says of it."), 500)
-    return HTMLResponse(page, headers={"Content-Security-Policy": REPORT})
+    return HTMLResponse(page, headers={"Content-Security-Policy": _REPORT})
 
 
-def _ledger(watched: Watched, name: str) -> Response:
+def _ledger(watched: WatchedFolder, name: str) -> Response:
     place = look(watched.folder).ledgers.get(name)
     book = None if place is None else watched.book(place)
     if book is None:
-        return _own(message_page("Ledger", GONE), 404)
-    return HTMLResponse(ledger_page(book), headers={"Content-Security-Policy": REPORT})
+        return _own(message_page("Ledger", _GONE), 404)
+    return HTMLResponse(ledger_page(book), headers={"Content-Security-Policy": _REPORT})
