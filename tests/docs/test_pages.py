@@ -23,7 +23,7 @@ EVERY_PAGE = sorted(
 )
 # Groups of entry points, and the names of formats.
 GROUPS = {f"tacit.{kind}" for kind in ("ledgers", "mechanisms", "methods", "representations", "students")}
-FORMATS = {"tacit run statement 1"}
+FORMATS = {"tacit run statement 1", "tacit ledger statement 1"}
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 # Names that pages mention because they were: what they are now stands beside them.
 PAST = {"docs/migration.md", "docs/decisions/0001-foundations.md"}
