@@ -10,7 +10,7 @@ from tacit.core.errors import InvalidInput
 from tacit.datasets import color_images
 from tacit.datasets.color_images import cifar10, read_cifar10, read_svhn, svhn
 from tacit.datasets.mnist import mnist
-from tacit.datasets.published import LETTERS, split
+from tacit.datasets.published import LETTERS, read_published, split
 
 RANDOM = np.random.default_rng(0)
 
@@ -194,3 +194,15 @@ def test_mnist_labels_must_fit_images_and_be_digits(tmp_path):
     write_mnist(tmp_path, train=3, test=3, labels=np.array([0, 10, 1], dtype=np.uint8))
     with pytest.raises(InvalidInput, match="label 1 of the train file is not one from 0 to 9"):
         mnist(tmp_path)
+
+
+def test_published_formats_are_read_by_name(tmp_path):
+    write_cifar(tmp_path / "data_batch_1.bin", numbered(4), [0, 1, 2, 3])
+    write_svhn(tmp_path / "train_32x32.mat", numbered(3), [1, 2, 10])
+    rows = np.concatenate([np.array([[1, 7], [2, 8]], dtype=np.uint8), np.zeros((2, 3072), dtype=np.uint8)], axis=1)
+    (tmp_path / "train.bin").write_bytes(rows.tobytes())
+    assert read_published("cifar10", tmp_path / "data_batch_1.bin").labels.tolist() == [0, 1, 2, 3]
+    assert read_published("svhn", tmp_path / "train_32x32.mat").labels.tolist() == [1, 2, 0]
+    assert read_published("cifar100", tmp_path).labels.tolist() == [7, 8]
+    with pytest.raises(InvalidInput, match="svhm"):
+        read_published("svhm", tmp_path)

@@ -1,9 +1,11 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.core.samples import pixel_side
-from tacit.datasets.tables import align, read_table
+from tacit.datasets.tables import align, read_data, read_table
 
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(12, 28, 28), dtype=np.uint8)
 
@@ -93,3 +95,33 @@ def test_flat_rows_are_images_only_where_they_look_like_pixels(tmp_path):
     assert read_table(tmp_path / "a.npz").samples.shape == (12, 28, 28)
     np.savez(tmp_path / "b.npz", X=PIXELS.reshape(12, -1) / 255)
     assert read_table(tmp_path / "b.npz").samples.shape == (12, 784)
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [("no-such.npy", "no such .npy file"), ("labels.csv", "no such .npy file"), ("damaged.npy", "not an npy file")],
+)
+def test_an_array_s_labels_are_in_another_npy_file(label, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("scans.npy", np.zeros((3, 2)))
+    Path("labels.csv").write_text("y\n1\n")
+    Path("damaged.npy").write_bytes(b"no array")
+    with pytest.raises(InvalidInput, match=said):
+        read_data("scans.npy", label)
+
+
+def test_a_device_is_no_file_and_a_suffix_must_be_known(tmp_path):
+    with pytest.raises(InvalidInput, match="a device or a pipe, not a file"):
+        read_data("/dev/null")
+    for name in ("records.xlsx", "records"):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(InvalidInput, match="cannot read"):
+            read_data(tmp_path / name)
+    with pytest.raises(InvalidInput, match="cannot be the label and the person at once"):
+        read_data(tmp_path / "records.csv", "who", "who")
+
+
+def test_images_are_no_table_of_numbers(tmp_path):
+    (tmp_path / "1.png").write_bytes(b"")
+    with pytest.raises(InvalidInput, match="images, where a table of numbers is needed"):
+        read_table(tmp_path / "1.png")

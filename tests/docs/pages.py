@@ -29,6 +29,7 @@ NOT_RUN = {
     "flower-superlink": "runs until it is stopped",
     "flwr": "needs a SuperLink",
     "python benchmarks": "takes minutes to hours",
+    "tacit ui": "runs until it is stopped; tests/ui runs it",
     "tacit bench": "takes minutes to hours",
     "tacit audit": "takes minutes; tests/audit runs it with fewer samples",
     "tacit federation demo": "starts processes; tests/cli and tests/faults run it",
