@@ -21,10 +21,10 @@ $(STAMP):
 	rm -f $(VENV)/.installed-* $(VENV)/.demo-*
 	touch $@ $(DEMO_STAMP)
 
-# The demo needs the core and pictures: a tenth of what develops Tacit. An environment that has more is used as it is.
+# The demo needs the core, pictures and the live view that it names: a tenth of what develops Tacit. An environment that has more is used as it is.
 $(DEMO_STAMP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
+	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,ui]'
 	rm -f $(VENV)/.demo-*
 	touch $@
 

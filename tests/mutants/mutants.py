@@ -25,6 +25,7 @@ AREAS = (
     "class_sums",
     "noisy_sgd",
     "auto",
+    "view",
 )
 
 

@@ -148,6 +148,7 @@ def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):
     with watched_run(tmp_path / "long", "privatekt", 100) as progress:
         progress.stage("counting votes")
         progress.round(34)
+        progress.stage("91 % of the records agree")
         (found,) = job_states(look(tmp_path))
         assert (found.name, found.state, found.part) == ("long", "running", 0.34)
         assert found.doing == "counting votes, round 34 of 100"

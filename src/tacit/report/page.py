@@ -202,7 +202,10 @@ def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
         how = "as read from noisy counts"
     elif "certainty" in arrays:
         sure = arrays["certainty"]
-        how = "as the student holds it: labels alone were released, which buys more of them for the same ε"
+        how = (
+            "as the student holds it, which may be sure of a wrong label that it learned: labels alone were released, "
+            "which buys more of them for the same ε"
+        )
     else:
         return (
             "<p>Labels alone were released, without probabilities: that buys more of them for the same ε. Soft labels "
