@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,10 +119,10 @@ def distill(
     job = _prepared(chosen, settings, replace(task, resumed=kept.rounds, own_budget=ledger is None), given.recognized)
     payers: Payers = []
     if exchange is not None:
-        release = _asked(job, job.over(exchange), kept, observer)
+        release = _asked(job, lambda: job.over(exchange), kept, observer)
     else:
         with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
-            release = _asked(job, job.exchange(payers), kept, observer)
+            release = _asked(job, lambda: job.exchange(payers), kept, observer)
     if not release.receipts:
         raise InvalidInput("nobody answered, so there is nothing to learn from")
     observer.stage("training the student")
@@ -196,9 +196,10 @@ def _finished(
     )
 
 
-def _asked(job: Job, exchange: Exchange[Any, Any], kept: Checkpoint, observer: Observer) -> Release[Any]:
+def _asked(job: Job, made: Callable[[], Exchange[Any, Any]], kept: Checkpoint, observer: Observer) -> Release[Any]:
+    # The plan is told first: holders that are made here may buy something at once, as NFDP's subset.
     observer.plan(job.plan)
-    release: Release[Any] = drive(job.coordinator, kept.around(exchange, job.holders_learn))
+    release: Release[Any] = drive(job.coordinator, kept.around(made(), job.holders_learn))
     return release
 
 
