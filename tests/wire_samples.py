@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tacit.core.codec import MAGIC
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax
+from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
+from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
@@ -28,6 +29,7 @@ from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk, PredictionForm
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.private_knn.wire import NeighborAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.representations.scaled import Identity
@@ -66,6 +68,7 @@ OTHERS = [
     Shuffled(SingleMessage(LOCAL[0], 50, "1e-6"), 50),
     RoundedGaussianNoise("1000.5", 40_000),
     DistributedGaussian("300.25", 40_000, 9, 5, 4, 3, 2**20),
+    SubsampledScreen("0.15", 150, 3, 4),
 ]
 
 rng = np.random.default_rng(0)
@@ -121,6 +124,18 @@ ASKS = [
         RoundedGaussianNoise("100000.5", 64_000_000),
         "sgd",
         "r-1",
+    ),
+    NeighborAsk(QUERIES, Identity(5), 7, NAMES, "c0ffee", SubsampledGNMax("0.15", 50, 4), "votes", "r-1"),
+    NeighborAsk(
+        QUERIES,
+        Identity(5),
+        7,
+        NAMES,
+        "c0ffee",
+        SubsampledScreen("0.15", 50, 2, 4),
+        "votes",
+        "r-1",
+        np.ones(4, dtype=np.float32),
     ),
 ]
 

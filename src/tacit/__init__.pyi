@@ -30,6 +30,7 @@ from tacit.methods.fedmd.models import Schedule as Schedule
 from tacit.methods.fedmd.options import FedMD as FedMD
 from tacit.methods.noisy_sgd.options import NoisySGD as NoisySGD
 from tacit.methods.pate.options import PATE as PATE
+from tacit.methods.private_knn.options import PrivateKNN as PrivateKNN
 from tacit.methods.privatekt.options import Learning as Learning
 from tacit.methods.privatekt.options import PrivateKT as PrivateKT
 from tacit.methods.privatekt.options import Teaching as Teaching

@@ -15,6 +15,9 @@ RATE = 1e-9
 NAMES = [name for name in AUDITABLE if name not in PROTOCOLS]
 SLOW = {
     "private-knn": 4_000,
+    "private-knn-replaced": 4_000,
+    "private-knn-filtered": 500,
+    "private-knn-screen": 4_000,
     "shuffled-response": 20_000,
     "flooded-messages": 10_000,
     "nfdp-subset": 2_000,
@@ -48,6 +51,8 @@ def test_a_mechanism_gives_no_more_away_than_it_claims(name):
         ("nfdp-with-replacement", 2_000, 0.7),
         ("nfdp-stratified", 2_000, 0.6),
         ("private-knn", 10_000, 0.3),
+        ("private-knn-replaced", 10_000, 0.2),
+        ("private-knn-screen", 10_000, 0.2),
         ("gate", 1_000, 0.3),
     ],
 )

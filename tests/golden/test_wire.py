@@ -28,7 +28,7 @@ WRITTEN = [
     "5f4981109ed72d31",  # local-laplace
     "fe2a2f1ac8ca66e7",  # separation
     "cdeddb577b0600fd",  # subset-selection
-    "456b59bf0e8df5db",  # sampled-votes
+    "d140ffe4a034697a",  # sampled-votes, which no node answered before it had its adjacency in it
     "8c288d8d6b088df3",  # distributed-laplace
     "929111d60f72b80c",  # answer-sheet
     "ddc5894b67ddbeaa",  # responses
@@ -46,6 +46,7 @@ WRITTEN = [
     "b1c5a46cb277ade6",  # shuffled
     "54dedd74488fa884",  # rounded-gaussian
     "5245934c3fabfe2c",  # distributed-gaussian
+    "eb7275254f49e2f5",  # sampled-screen
 ]
 PACKED = [
     "c79b932e1e1da3c0",  # bit-response

@@ -30,6 +30,8 @@ from tacit.methods.noisy_sgd import holder as sgd
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.pate import holder as pate
 from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.private_knn import holder as private_knn
+from tacit.methods.private_knn.wire import NeighborAsk
 from tacit.methods.privatekt import holder as privatekt
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.registry import METHODS
@@ -57,6 +59,7 @@ TEACHER_TABLES = VOTE_TABLES | {
 SUM_TABLES = {"rounded-gaussian", "discrete-gaussian", "discrete-laplace"}
 SUM_SHARES = {"distributed-gaussian", "distributed-laplace"}
 MASKS = {"distributed-laplace", "masked-share(distributed-laplace)"}
+SAMPLED = {"sampled-screen", "sampled-votes"}
 RESPONSES = {"responses(generalized-response)", "responses(subset-selection)"}
 
 
@@ -71,6 +74,7 @@ ALLOWED = {
     "gradient holder": SUM_TABLES | SUM_SHARES | {f"masked-share({each})" for each in SUM_SHARES} | sealed(SUM_TABLES),
     "rknn crowd": LOCALS | MIXED | SEALED_MIXED,
     "pate holder": TEACHER_TABLES | MASKS | sealed(TEACHER_TABLES),
+    "private_knn holder": SAMPLED,
     "privatekt holder": {"answer-sheet"},
     "fedmd predicting": {"discrete-laplace", "discrete-gaussian"} | RESPONSES,
     "fedmd voting": PARTY_TABLES | MASKS | sealed(PARTY_TABLES),
@@ -87,6 +91,7 @@ ALLOWED = {
     "curate fedmd votes": PARTY_TABLES,
     "answer rknn": VOTE_TABLES | LOCALS,
     "answer pate": TEACHER_TABLES,
+    "answer private_knn": SAMPLED,
     "answer privatekt": {"answer-sheet"},
     "answer fedmd predictions": {"discrete-laplace", "discrete-gaussian"} | RESPONSES,
     "answer fedmd votes": PARTY_TABLES,
@@ -102,6 +107,7 @@ ASKS = {
     TeacherAsk: "pate",
     SumAsk: "class sums",
     GradientAsk: "noisy sgd",
+    NeighborAsk: "private_knn",
     LabelAsk: "privatekt",
     PredictAsk: "fedmd predictions",
     PartyVoteAsk: "fedmd votes",
@@ -112,6 +118,7 @@ ALL_DOORS = {
     "sum holder": sums.SUMS,
     "gradient holder": sgd.GRADIENTS,
     "pate holder": pate.TEACHERS,
+    "private_knn holder": private_knn.NEIGHBORS,
     "privatekt holder": privatekt.LABEL_DOOR,
     "fedmd predicting": fedmd.PREDICTING,
     "fedmd voting": fedmd.VOTING,
@@ -242,6 +249,7 @@ def answer_of_each_holder(gate, mechanism):
     added = SumAsk(plain, 1, 1.0, 10, "l2", 10, ("a", "b"), "", mechanism, "sums", "r-1")
     none = np.zeros((2, 2), dtype=np.int64)
     descended = GradientAsk(plain, 1.0, 10, 10, none, 10, "l2", ("a", "b"), "", mechanism, "gradients", "r-1")
+    near = NeighborAsk(PUBLIC.astype(np.float32), plain, 1, ("a", "b"), "", mechanism, "votes", "r-1")
     marks = array_digest(PUBLIC)
     predicting = PredictAsk(
         0, np.arange(2), PredictionForm("argmax", 2), mechanism, marks, None, "predictions", "run round 0"
@@ -254,6 +262,7 @@ def answer_of_each_holder(gate, mechanism):
         "a holder of gradients": lambda: sgd.GradientHolder([own], gate).answer(descended),
         "a crowd": lambda: rknn.VoteCrowd([own], gate).answer(votes),
         "a holder of teachers": lambda: pate.TeacherHolder([own], gate, GaussianNB).answer(teachers),
+        "a holder of neighbors": lambda: private_knn.NeighborHolder([own], gate).answer(near),
         "a party": lambda: fedmd.RandomizedParty(own, gate, study).answer(predicting),
         "a voting party": lambda: fedmd.VotingParty(own, gate, study).answer(voting),
     }

@@ -259,6 +259,9 @@ CALLS = {
         {"north": GOOD, "south": pair}, PUBLIC, 1, method=tacit.FedMD(models=["forest"]), classes=NAMES
     ),
     "pate": lambda pair: tacit.distill(pair, PUBLIC, 1, method="pate", classes=NAMES, queries=2),
+    "private k-NN": lambda pair: tacit.distill(
+        pair, PUBLIC, 1, delta="1e-6", method="private_knn", classes=NAMES, queries=2, neighbors=1, rate=0.9
+    ),
     "class sums": lambda pair: tacit.distill(pair, PUBLIC, 1, method="class_sums", classes=NAMES),
     "noisy sgd": lambda pair: tacit.distill(pair, PUBLIC, 1, method="noisy_sgd", classes=NAMES, steps=1),
     "multilabel": lambda pair: tacit.distill(

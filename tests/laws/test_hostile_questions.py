@@ -22,6 +22,7 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.methods.class_sums import holder as sums
 from tacit.methods.noisy_sgd import holder as sgd
 from tacit.methods.pate import holder as pate
+from tacit.methods.private_knn import holder as neighbors_of
 from tacit.methods.rknn import holder
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
@@ -139,6 +140,14 @@ def encode_or_fail(representation, samples, cache=None):
         (
             {(Gate, "_drawn"): refusing_afterwards, (sgd, "encoded_chunks"): encode_or_fail},
             "noisy sgd curated laplace, identity",
+        ),
+        (
+            {(Gate, "release"): touching_first, (neighbors_of, "encoded_chunks"): encode_or_fail},
+            "private k-NN votes, identity",
+        ),
+        (
+            {(Gate, "_drawn"): refusing_afterwards, (neighbors_of, "encoded_chunks"): encode_or_fail},
+            "private k-NN screen, identity",
         ),
         ({(Gate, "release"): touching_first, (pate, "_learned"): one_class_refused}, "pate lnmax"),
         ({(Gate, "_drawn"): refusing_afterwards, (pate, "_learned"): one_class_refused}, "pate gnmax"),

@@ -57,6 +57,13 @@ def pate(pair, folder, **options):
     ).save(folder)
 
 
+def private_knn(pair, folder, **options):
+    tacit.distill(
+        pair, PUBLIC, 5, method="private_knn", classes=[0, 1], seed=1, request="r", delta="1e-6", queries=8,
+        neighbors=5, **options,
+    ).save(folder)  # fmt: skip
+
+
 def class_sums(pair, folder, **options):
     tacit.distill(
         pair, PUBLIC, 5, method="class_sums", classes=[0, 1], seed=1, request="r", **options
@@ -99,6 +106,9 @@ METHODS = {
     "privatekt": privatekt,
     "pate": pate,
     "pate, gaussian": lambda *run: pate(*run, delta="1e-6"),
+    "private k-NN": private_knn,
+    "private k-NN, screened": lambda *run: private_knn(*run, threshold=0.5, answers=4),
+    "private k-NN, filtered": lambda *run: private_knn(*run, adjacency="add-remove", participations=2, reach=0.3),
     "class sums": class_sums,
     "class sums, gaussian": lambda *run: class_sums(*run, delta="1e-6"),
     "class sums, add/remove": lambda *run: class_sums(*run, delta="1e-6", adjacency="add-remove", components=2),
@@ -175,6 +185,14 @@ ADD_REMOVE = {
     "pate": {"method": "pate", "teachers": 5, "queries": 10},
     "pate, holders": {"method": "pate", "holders": 5, "queries": 10},
     "pate, gaussian": {"method": "pate", "teachers": 5, "queries": 10, "delta": "0.02"},
+    "private k-NN": {"method": "private_knn", "queries": 8, "neighbors": 3, "delta": "0.02"},
+    "private k-NN, filtered": {
+        "method": "private_knn",
+        "queries": 8,
+        "neighbors": 3,
+        "delta": "0.02",
+        "participations": 2,
+    },
 }
 
 
@@ -203,12 +221,13 @@ def test_under_add_remove_nothing_written_depends_on_how_many_records_there_are(
         "class_sums": {},
         "noisy_sgd": {},
         "pate": {},
+        "private_knn": {"delta": "1e-6"},
         "privatekt": {"holders": 4, "rounds": 2, "model": "logistic"},
         "fedmd": {"holders": 2, "models": ["forest"]},
     }.items(),
 )
 def test_a_method_that_would_have_to_look_at_how_many_there_are_refuses_add_remove(method, options):
-    assert {"rknn", "auto", "class_sums", "noisy_sgd", "pate", "privatekt", "fedmd"} >= set(METHOD_NAMES)
+    assert {"rknn", "auto", "class_sums", "noisy_sgd", "pate", "private_knn", "privatekt", "fedmd"} >= set(METHOD_NAMES)
     with pytest.raises(InvalidInput, match=r"add-remove the number|replace-one"):
         tacit.distill((PRIVATE, LABELS), PUBLIC, 5, method=method, classes=[0, 1], adjacency="add-remove", **options)
 

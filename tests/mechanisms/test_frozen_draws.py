@@ -16,7 +16,8 @@ import pytest
 
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, geometric, laplace_integers
-from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax
+from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
+from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 from tacit.mechanisms.exact import bernoulli_exp
@@ -63,7 +64,7 @@ class Stream:
 class Voters:
     """Every record votes for its own label, whatever the question."""
 
-    records = 400
+    voters = 400
 
     def votes(self, query, members):
         return np.bincount(members % 4, minlength=4)
@@ -100,6 +101,8 @@ SAMPLERS = {
     "ConfidentScreen": lambda by, bits: ConfidentScreen(30 * by, 9, len(TABLE)).sample(TABLE, bits),
     "SubsampledGNMax, noise": lambda by, bits: SubsampledGNMax("1/2", 40 * by, 20).sample(Voters(), bits),
     "SubsampledGNMax, calling": lambda by, bits: SubsampledGNMax(by / 2, 40, 20).sample(Voters(), bits),
+    "SubsampledScreen, noise": lambda by, bits: SubsampledScreen("1/2", 40 * by, 60, 400).sample(Voters(), bits),
+    "SubsampledScreen, calling": lambda by, bits: SubsampledScreen(by / 2, 4, 60, 400).sample(Voters(), bits),
     "GeneralizedRandomizedResponse": lambda by, bits: GeneralizedRandomizedResponse(12, 1, by).sample(ONE_CELL, bits),
     "GeneralizedRandomizedResponse, two": lambda by, bits: GeneralizedRandomizedResponse(12, 2, by).sample(
         TWO_CELLS, bits
@@ -149,6 +152,8 @@ FROZEN = {
     "ConfidentScreen": (1, [0, 1, 1], "a1b45fe3c0510fe6"),
     "SubsampledGNMax, noise": (18, [58, 59, 5], "1ff4e5376de916e8"),
     "SubsampledGNMax, calling": (1, [-43, 4, 133], "6a11b663386184d4"),
+    "SubsampledScreen, noise": (1, [0, 1, 1], "d44b2b15afe2878e"),
+    "SubsampledScreen, calling": (1, [0, 0, 0], "8d3cd975b59d922c"),
     "GeneralizedRandomizedResponse": (1, [10, 2, 0], "c3659c1ae5329e59"),
     "GeneralizedRandomizedResponse, two": (1, [6, 2, 0], "de4ec9ad98065b8f"),
     "RandomizedLabels": (1, [10, 2, 0], "c3659c1ae5329e59"),

@@ -24,6 +24,7 @@ AREAS = (
     "collectors",
     "class_sums",
     "noisy_sgd",
+    "private_knn",
     "auto",
     "view",
 )

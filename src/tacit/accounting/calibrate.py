@@ -7,14 +7,16 @@ seen to meet the target: calibration and accounting cannot drift apart.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from tacit.accounting.compose import total
 from tacit.accounting.rdp import checked_delta, rho_of
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, rounded_up
-from tacit.core.spend import DiscreteGaussian, Gaussian, Pure
+from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Repeated, Subsampled
 
 __all__ = [
     "discrete_gaussian_sigma",
@@ -22,7 +24,14 @@ __all__ = [
     "gaussian_multiplier",
     "gaussian_sigma",
     "largest_pure_epsilon",
+    "sampled_sigma",
+    "screened_sigma",
 ]
+
+
+# How near to the target a search for sampled noise ends, as a part of it; each step takes the accountants a moment.
+_NEAR = 0.002
+_MOST_STEPS = 60
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
@@ -151,3 +160,81 @@ def largest_pure_epsilon(
     if limit == 0:
         return share
     return max(share, rounded_down(bisect(fits, float(share), float(goal), tolerance=1e-9 * float(share)), 9))
+
+
+@lru_cache(maxsize=256)
+def sampled_sigma(
+    epsilon: Fraction,
+    delta: Fraction,
+    rate: Fraction,
+    parts: tuple[tuple[float, int], ...],
+    replace_one: bool = False,
+) -> Fraction:
+    """A σ, near the smallest, with which Gaussian questions on fresh Poisson samples of the records stay within (ε, δ).
+
+    ``parts`` are kinds of questions: how many deviations of σ·scale one record is worth, as that scale over the shift,
+    and how often. What is returned was seen to fit by ``total``.
+
+    >>> sigma = sampled_sigma(Fraction("0.397505"), Fraction(1, 10**5), Fraction("0.15"), ((2**-0.5, 735),))
+    >>> 50 <= sigma <= 50.2
+    True
+    """
+
+    def spent(sigma: float) -> float:
+        spends = [
+            Repeated(Subsampled(rate, Gaussian(rounded_down(float(rounded_up(sigma)) * scale, 9)), replace_one), count)
+            for scale, count in parts
+        ]
+        return float(total(spends, delta, Rule.PLANNED).epsilon)
+
+    squares = sum(count / scale**2 for scale, count in parts)
+    # As if there were no sample, less what sampling gives back at best.
+    start = gaussian_sigma(epsilon, delta, math.sqrt(squares)) * max(float(rate), 1e-3)
+    return _nearly_smallest(spent, epsilon, start)
+
+
+@lru_cache(maxsize=256)
+def screened_sigma(epsilon: Fraction, delta: Fraction, answers: int, screened: int, ratio: Fraction) -> Fraction:
+    """A σ, near the smallest, of votes on ``answers`` queries after a screen of ``screened``, within (ε, δ) together.
+
+    The screen has ``ratio`` times the noise. One teacher moves two votes per answer and one largest count per query.
+
+    >>> 37 < screened_sigma(Fraction("2.757885"), Fraction(1, 10**5), 286, 640, Fraction(15, 4)) < 38
+    True
+    """
+
+    def spent(sigma: float) -> float:
+        noise = rounded_up(sigma)
+        spends = [DiscreteGaussian(ratio * noise, screened, True), DiscreteGaussian(noise, 2 * answers, True)]
+        return float(total(spends, delta, Rule.PLANNED).epsilon)
+
+    start = gaussian_sigma(epsilon, delta, math.sqrt(2 * answers + screened / float(ratio) ** 2))
+    return _nearly_smallest(spent, epsilon, start)
+
+
+def _nearly_smallest(spent: Callable[[float], float], epsilon: Fraction, sigma: float) -> Fraction:
+    """A noise that was seen to stay within ε, at most a few thousandths larger than need be."""
+    # Multipliers are rounded at the ninth digit, here and where they are charged.
+    goal = float(positive(epsilon, "epsilon")) * (1 - 1e-6)
+    # The logarithm of ε is nearly a straight line in that of σ: aim at just below the goal, halve where that stalls.
+    low, high, fits = (-math.inf, 0.0), (math.inf, 0.0), math.inf
+    aim = math.log(goal * (1 - _NEAR / 2))
+    for step in range(_MOST_STEPS):
+        found = spent(sigma)
+        if goal * (1 - _NEAR) <= found <= goal:
+            return rounded_up(sigma)
+        point = math.log(sigma), math.log(max(found, 1e-12)) if math.isfinite(found) else aim + 1
+        low, high, fits = (low, point, sigma) if found <= goal else (point, high, fits)
+        if low[0] == -math.inf or high[0] == math.inf:
+            # Not yet on both sides: as if ε fell exactly as σ grows, and a little farther.
+            sigma *= math.exp(1.05 * (point[1] - aim))
+        elif high[0] - low[0] < _NEAR / 10:
+            break
+        elif step % 3 == 2:
+            sigma = math.exp((low[0] + high[0]) / 2)
+        else:
+            part = (low[1] - aim) / (low[1] - high[1])
+            sigma = math.exp(low[0] + min(max(part, 0.02), 0.98) * (high[0] - low[0]))
+    if fits == math.inf:
+        raise InvalidInput(f"no noise was found that keeps epsilon = {float(epsilon):g}")
+    return rounded_up(fits)

@@ -146,8 +146,8 @@ def group(spend: Spend, records: int) -> Spend:
             return Gaussian(noise_multiplier / records)
         case DiscreteGaussian(sigma, squared_shift, _):
             return DiscreteGaussian(sigma, squared_shift * records**2, unit_steps=False)
-        case Subsampled(rate, Gaussian(noise_multiplier)):
-            return Subsampled(1 - (1 - rate) ** records, Gaussian(noise_multiplier / records))
+        case Subsampled(rate, Gaussian(noise_multiplier), replace_one):
+            return Subsampled(1 - (1 - rate) ** records, Gaussian(noise_multiplier / records), replace_one)
         case Repeated(inner, count):
             return Repeated(group(inner, records), count)
         case Composed(spends):

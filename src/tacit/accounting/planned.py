@@ -23,8 +23,14 @@ lose.
     discrete Gaussian   losses (2x+1)/(2σ²), x integer Gaussian, once for each unit of squared shift; this
                         needs unit steps, without which only the Rényi bound is proven
     Gaussian, sampled   connect-the-dots discretization of ``dp_accounting``, both directions of add/remove
+    … where a record    δ(ε) of removing one for ε ≥ 0, of adding one for ε < 0. Let P₀, P₁, P₁′ be the releases without
+    is replaced         the record, with it and with the other, and q the rate. For ε ≥ 0 the δ(ε) of (1−q)P₀ + qP₁
+                        against (1−q)P₀ + qP₁′ is q·δ(ε′) of P₁ against a mixture of P₀ and P₁′, e^ε′ = 1 + (e^ε − 1)/q,
+                        which convexity bounds by q times the larger of the two: where any two of the three are one
+                        Gaussian shift apart, that is the δ(ε) of removing. ε < 0 is the same with both sides exchanged.
 
-Source: Koskela, Jälkö & Honkela 2020; Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022.
+Source: Koskela, Jälkö & Honkela 2020; Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022; Balle, Barthe & Gaboardi
+2018, Theorem 2 (advanced joint convexity); Zhu, Dong & Wang 2022 (dominating pairs).
 """
 
 from __future__ import annotations
@@ -206,7 +212,7 @@ def _reach(part: Part) -> float:
             return float(epsilon)
         case Stability():
             return 0.0
-        case Gaussian(noise) | Subsampled(_, Gaussian(noise)) | DiscreteGaussian(noise, _, _):
+        case Gaussian(noise) | Subsampled(_, Gaussian(noise), _) | DiscreteGaussian(noise, _, _):
             return (TAIL + 1 / (2 * float(noise))) / float(noise)
         case _:
             assert_never(part)
@@ -232,12 +238,34 @@ def _single(part: Part, interval: float) -> tuple[Any, int]:
             return privacy_loss_distribution.from_gaussian_mechanism(
                 float(noise_multiplier), value_discretization_interval=interval
             ), 1
-        case Subsampled(rate, Gaussian(noise_multiplier)):
+        case Subsampled(rate, Gaussian(noise_multiplier), True) if rate < 1:
+            return _replaced(float(noise_multiplier), float(rate), interval), 1
+        case Subsampled(rate, Gaussian(noise_multiplier), _):
             return privacy_loss_distribution.from_gaussian_mechanism(
                 float(noise_multiplier), value_discretization_interval=interval, sampling_prob=float(rate)
             ), 1
         case _:
             assert_never(part)
+
+
+def _replaced(noise_multiplier: float, rate: float, interval: float) -> Any:  # noqa: ANN401
+    """The loss of a sampled Gaussian where one record is replaced by another: removing above 0, adding below."""
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+    from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
+
+    removed, added = (
+        GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=each)
+        for each in (AdjacencyType.REMOVE, AdjacencyType.ADD)
+    )
+    # Where the Gaussian loses ℓ, its sample loses log(1 − q + q·e^ℓ); what lies beyond goes to infinity.
+    longest = _reach(Gaussian(noise_multiplier))
+    reach = math.ceil(float(np.logaddexp(math.log1p(-rate), math.log(rate) + longest)) / interval)
+    upper = np.arange(reach + 1)
+    deltas = np.concatenate([
+        added.get_delta_for_epsilon(-upper[:0:-1] * interval), removed.get_delta_for_epsilon(upper * interval)
+    ])  # fmt: skip
+    table = pld_pmf.create_pmf_pessimistic_connect_dots(interval, np.arange(-reach, reach + 1), deltas)
+    return privacy_loss_distribution.PrivacyLossDistribution(table)
 
 
 def _two_points(epsilon: float, delta: float, interval: float) -> Any:  # noqa: ANN401 - the library is untyped

@@ -10,7 +10,8 @@ Curves
     randomized resp.   log((e^(αε) + e^((1−α)ε) + C − 2) / (e^ε + C − 1)) / (α − 1) over C classes
     Gaussian           α / (2z²), z the noise multiplier
     discrete Gaussian  α · squared_shift / (2σ²)
-    Poisson ∘ Gaussian from ``dp_accounting`` at whole orders up to 1024
+    Poisson ∘ Gaussian from ``dp_accounting`` at whole orders up to 1024; for a record that is replaced
+                       log(2e^((α−1)R) − 1)/(α − 1), see ``planned``
     (ε, δ) and (0, δ)  as pure ε and as nothing: their δ is set aside by the caller
 
 Conversion at one order: R + log(1 − 1/α) − log(δα)/(α−1), which follows from
@@ -198,11 +199,15 @@ def response_curve(epsilon: float, classes: int, orders: Reals = ORDERS) -> Real
 
 
 @lru_cache(maxsize=256)
-def _subsampled_curve(rate: Fraction, noise_multiplier: Fraction) -> Reals:
+def _subsampled_curve(rate: Fraction, noise_multiplier: Fraction, replace_one: bool) -> Reals:
     """The curve of a Gaussian on a Poisson sample; infinite beyond the largest order that is computed.
 
     ``dp_accounting`` is asked for whole orders only: there it has a finite sum, while its series for other
     orders may not converge. In between, (α−1)R(α) is convex and 0 at order 1, so its chord is an upper bound.
+
+    Where a record is replaced, the privacy profile is that of removing one from γ = 1 on and that of adding one below
+    (``planned``). A moment is 1 + ∫ α(α−1)γ^(α−2)·(profile(γ) − (1 − γ)₊) dγ, and the two halves of the integral are
+    each at most the whole of theirs: the moment is at most 2·e^((α−1)R) − 1.
     """
     if rate == 1:
         return ORDERS / (2 * float(noise_multiplier) ** 2)
@@ -212,6 +217,8 @@ def _subsampled_curve(rate: Fraction, noise_multiplier: Fraction) -> Reals:
     gaussian = dp_accounting.GaussianDpEvent(float(noise_multiplier))
     accountant.compose(dp_accounting.PoissonSampledDpEvent(float(rate), gaussian))
     moments = np.concatenate([[0.0], (WHOLE_ORDERS - 1) * accountant.rdp])
+    if replace_one:
+        moments += np.log(2 - np.exp(-moments))
     chords = np.interp(ORDERS, np.concatenate([[1.0], WHOLE_ORDERS]), moments, right=np.inf)
     return np.asarray(chords / (ORDERS - 1))
 
@@ -226,8 +233,8 @@ def _part_curve(part: Part) -> Reals:
             return ORDERS / (2 * float(noise_multiplier) ** 2)
         case DiscreteGaussian():
             return ORDERS * float(part.rho)
-        case Subsampled(rate, Gaussian(noise_multiplier)):
-            return _subsampled_curve(rate, noise_multiplier)
+        case Subsampled(rate, Gaussian(noise_multiplier), replace_one):
+            return _subsampled_curve(rate, noise_multiplier, replace_one)
         case Stability():
             return np.zeros(len(ORDERS))
         case _:

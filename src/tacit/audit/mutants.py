@@ -35,7 +35,7 @@ from tacit.mechanisms.auditing import (
 )
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, signs
-from tacit.mechanisms.central.pate import SubsampledGNMax, sampled_noise
+from tacit.mechanisms.central.private_knn import SubsampledGNMax, sampled_noise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
 from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure
 from tacit.mechanisms.central.selection import PermuteAndFlip

@@ -18,6 +18,7 @@ from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import GNMax, LNMax
+from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.collision import Collision
@@ -34,6 +35,7 @@ from tacit.methods.fedmd import wire as fedmd
 from tacit.methods.fedmd.wire import PredictionForm
 from tacit.methods.noisy_sgd.wire import GradientAsk, gradient_sensitivity
 from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.private_knn.wire import NeighborAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.representations.chained import Chained
@@ -195,6 +197,11 @@ _GRADIENTS = {
 _GRADIENT_SHARES = DistributedGaussian(
     40 * _RADIUS, int(_STEEPEST.l2_squared), len(AUDIT_CLASSES) * (_WIDTH + 1), NODES, NODES, NODES, most=50 * _RADIUS
 )
+# Two records of a person move two votes each.
+_SAMPLED = {
+    "votes": SubsampledGNMax("1/2", 40, _QUERIES, 8, replace_one=True),
+    "screen": SubsampledScreen("1/2", 40, 1, _QUERIES, 4, replace_one=True),
+}
 _requests = count()
 
 
@@ -273,6 +280,25 @@ def _whole(numbers: NumberSource, *shape: int) -> NDArray[np.int64]:
     return whole
 
 
+def _neighbors(mechanism: Any, encoder: str, numbers: NumberSource) -> NeighborAsk:  # noqa: ANN401
+    queries = _table(numbers, _QUERIES, _WIDTHS.get(encoder, _WIDTH), kind=np.float32)
+    return NeighborAsk(
+        queries,
+        _REPRESENTATIONS[encoder](numbers),
+        2,
+        AUDIT_CLASSES,
+        "c0ffee",
+        mechanism,
+        AUDIT_PURPOSE,
+        f"r-{next(_requests)}",
+    )
+
+
+def _reached(mechanism: Any, numbers: NumberSource) -> NeighborAsk:  # noqa: ANN401
+    reach = _table(numbers, _QUERIES, kind=np.float32)
+    return replace(_neighbors(mechanism, "identity", numbers), reach=reach)
+
+
 def _labels(numbers: NumberSource) -> LabelAsk:
     sheet = RandomizedLabels(len(AUDIT_CLASSES), 2, 1)
     return LabelAsk(_table(numbers, 2, _WIDTH), None, sheet, (0,), AUDIT_PURPOSE, f"r-{next(_requests)}")
@@ -321,6 +347,8 @@ def _kinds() -> dict[str, Kind]:
         for name, noise in _SUMS.items():
             kinds[f"class sums {name}, {encoder}"] = Kind(partial(_sums, noise, encoder))
             kinds[f"class sums curated {name}, {encoder}"] = Kind(partial(_sums, noise, encoder), "curated")
+        for name, sampled in _SAMPLED.items():
+            kinds[f"private k-NN {name}, {encoder}"] = Kind(partial(_neighbors, sampled, encoder))
         kinds[f"class sums masked, {encoder}"] = Kind(partial(_sums, _SHARES, encoder), "masked")
         for name, noise in _GRADIENTS.items():
             kinds[f"noisy sgd {name}, {encoder}"] = Kind(partial(_gradient, noise, encoder))
@@ -337,6 +365,7 @@ def _kinds() -> dict[str, Kind]:
         kinds[f"pate {name}"] = Kind(partial(_teacher, votes))
         kinds[f"pate curated {name}"] = Kind(partial(_teacher, votes), "curated")
     return kinds | {
+        "private k-NN votes, reach": Kind(partial(_reached, _SAMPLED["votes"])),
         "rknn laplace, heights": Kind(partial(_raised_votes, _TABLES["laplace"])),
         "rknn sets response": Kind(
             partial(_set_votes, GeneralizedRandomizedResponse(_QUERIES * (len(AUDIT_CLASSES) + 2), 2, 1), "identity"),

@@ -133,19 +133,24 @@ class DiscreteGaussian:
 class Subsampled:
     """A Gaussian run on a Poisson sample of the records (each kept independently with probability ``rate``).
 
+    It counts for one record that is added or removed. With ``replace_one`` it counts for one that is replaced: then
+    ``spend`` must hold between any two of the statistic with the one record, with the other and with neither.
+
     >>> Subsampled(0.15, Gaussian(35)).rate
     Fraction(3, 20)
     """
 
     rate: Fraction
     spend: Gaussian
+    replace_one: bool
 
-    def __init__(self, rate: Number, spend: Gaussian) -> None:
+    def __init__(self, rate: Number, spend: Gaussian, replace_one: bool = False) -> None:
         number = exact(rate, "rate")
         if not 0 < number <= 1:
             raise InvalidInput(f"rate must be in (0, 1], got {rate}")
         object.__setattr__(self, "rate", number)
         object.__setattr__(self, "spend", spend)
+        object.__setattr__(self, "replace_one", bool(replace_one))
 
 
 @dataclass(frozen=True)
@@ -229,8 +234,10 @@ def spend_to_json(spend: Spend) -> dict[str, Any]:
                 "squared_shift": squared_shift,
                 "unit_steps": unit_steps,
             }
-        case Subsampled(rate, inner):
-            return {"kind": "subsampled", "rate": str(rate), "spend": spend_to_json(inner)}
+        case Subsampled(rate, inner, replace_one):
+            # Written only where it is so: what ledgers recorded before there was a choice stays what it was.
+            chosen = {"replace_one": True} if replace_one else {}
+            return {"kind": "subsampled", "rate": str(rate), "spend": spend_to_json(inner), **chosen}
         case Repeated(inner, count):
             return {"kind": "repeated", "count": count, "spend": spend_to_json(inner)}
         case Composed(spends):
@@ -263,7 +270,10 @@ def spend_from_json(value: dict[str, Any]) -> Spend:
                 inner = spend_from_json(value["spend"])
                 if not isinstance(inner, Gaussian):
                     raise InvalidInput("a subsampled spend holds a gaussian one")
-                return Subsampled(value["rate"], inner)
+                replace_one = value.get("replace_one", False)
+                if not isinstance(replace_one, bool):
+                    raise InvalidInput("a subsampled spend says with true or false whether a record is replaced")
+                return Subsampled(value["rate"], inner, replace_one)
             case "repeated":
                 return Repeated(spend_from_json(value["spend"]), value["count"])
             case "composed":

@@ -33,7 +33,7 @@ unit = { column = "patient", records = 3 }
 
 RULES_EXAMPLE = """\
 [allow]                       # what a node of a federation answers; nothing else
-methods = ["rknn"]            # rknn, class_sums, privatekt, fedmd, pate, noisy_sgd
+methods = ["rknn"]            # rknn, class_sums, privatekt, fedmd, pate, private_knn, noisy_sgd
 mechanisms = ["DiscreteLaplaceNoise"]
 purposes = ["reverse k-NN labels"]
 participants = 3              # at least this many nodes take part
@@ -47,19 +47,20 @@ participants = 3              # at least this many nodes take part
 # purpose = { epsilon = 1.0, delta = 1e-6 }    # each purpose above, with all its rounds
 # day = { epsilon = 0.5, questions = 10 }      # a day of UTC
 """
-METHOD_NAMES = ("class_sums", "fedmd", "noisy_sgd", "pate", "privatekt", "rknn")
+METHOD_NAMES = ("class_sums", "fedmd", "noisy_sgd", "pate", "private_knn", "privatekt", "rknn")
 # Purposes are free text, and these are what Tacit's own coordinators write.
 KNOWN_PURPOSES = (
     "FedMD predictions",
     "FedMD on reverse k-NN votes",
     "PATE votes",
+    "Private k-NN votes",
     "PrivateKT labels",
     "class sums",
     "noisy SGD",
     "reverse k-NN labels",
 )
 # What a node answers through by itself, in shares, or with a shuffler; other mechanisms are parts of these.
-_ANSWERED = ("table", "local", "labels", "shuffle", "share")
+_ANSWERED = ("table", "electorate", "local", "labels", "shuffle", "share")
 # How alike two purposes are that can only be a slip of the pen.
 ALIKE = 0.85
 

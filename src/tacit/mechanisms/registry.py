@@ -20,7 +20,8 @@ from tacit.core.errors import InvalidInput
 from tacit.core.spend import spend_from_json, spend_to_json
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax
+from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
+from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
@@ -62,6 +63,7 @@ OWN: tuple[type[Described], ...] = (
     GNMax,
     ConfidentScreen,
     SubsampledGNMax,
+    SubsampledScreen,
     UnaryEncoding,
     GeneralizedRandomizedResponse,
     SubsetSelection,

@@ -21,6 +21,7 @@ from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.pate.wire import TeacherAsk
+from tacit.methods.private_knn.wire import NeighborAsk
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.methods.question import Notice, Question
 from tacit.methods.rknn.wire import VoteAsk
@@ -136,6 +137,7 @@ METHODS: Mapping[str, Method] = {
         _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
         _own("pate", (TeacherAsk,), "PATE", over_nodes=("local", "masked")),
         _own("noisy_sgd", (GradientAsk,), "NoisySGD", over_nodes=("local", "masked", "central")),
+        _own("private_knn", (NeighborAsk,), "PrivateKNN"),
     )
 }
 
@@ -167,6 +169,7 @@ def known_kinds(methods: Iterable[str] = ()) -> dict[str, type[Notice]]:
 
     >>> sorted(known_kinds())  # doctest: +NORMALIZE_WHITESPACE
     ['class_sums-sums', 'fedmd-feedback', 'fedmd-predictions', 'fedmd-votes', 'noisy_sgd-gradient', 'pate-votes',
+     'private_knn-votes',
      'privatekt-labels', 'rknn-votes']
     """
     found = [*METHODS.values(), *(_installed(name) for name in methods if name not in METHODS)]

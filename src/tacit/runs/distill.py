@@ -63,7 +63,7 @@ def distill(
 ) -> Run:
     """Label ``public`` with what the ``private`` records (X, y) know, at a cost of (ε, δ), and train a student.
 
-    ``method`` is a name (``auto``, ``rknn``, ``class_sums``, ``privatekt``, ``fedmd``, ``pate``,
+    ``method`` is a name (``auto``, ``rknn``, ``class_sums``, ``privatekt``, ``fedmd``, ``pate``, ``private_knn``,
     ``noisy_sgd``) with its options beside it, or an options object such as ``tacit.ReverseKNN(queries=200)``.
     ``epsilon`` is 1 where it is left out; PrivateKT and FedMD, where every holder has a total of its own, do not
     guess it.

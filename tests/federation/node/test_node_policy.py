@@ -27,6 +27,7 @@ from tacit.methods.class_sums import plan as class_sums
 from tacit.methods.fedmd import coordinator as fedmd
 from tacit.methods.noisy_sgd import plan as noisy_sgd
 from tacit.methods.pate import coordinator as pate
+from tacit.methods.private_knn import plan as private_knn
 from tacit.methods.privatekt import coordinator as privatekt
 from tacit.methods.registry import METHODS
 from tacit.methods.rknn import coordinator as rknn
@@ -61,7 +62,7 @@ def test_the_names_in_a_policy_are_those_of_the_methods_mechanisms_and_purposes(
         fedmd.ConsensusVoteCoordinator,
     ]  # fmt: skip
     asked = {inspect.signature(each).parameters["purpose"].default for each in made}
-    assert asked | {class_sums.PURPOSE, noisy_sgd.PURPOSE} == set(KNOWN_PURPOSES)
+    assert asked | {class_sums.PURPOSE, noisy_sgd.PURPOSE, private_knn.NEIGHBOR_PURPOSE} == set(KNOWN_PURPOSES)
 
 
 # Whom a guarantee rests on

@@ -87,6 +87,8 @@ class Adapter:
     budget: tuple[Any, Any] | None = None  # the account's (ε, δ) where it is not the run's
     delta_options: Mapping[str, Any] | None = None
     gaussian: bool = False  # whether its δ is that of Gaussian noise
+    sampled: bool = False  # whether its δ is that of Gaussian noise on samples of the records
+    adjacency: str = "replace-one"
     magic: tuple[str, Any] = ("student", "magic")
 
     def run(self, private: Any, public: Any, epsilon: Any = None, delta: Any = None, **given: Any) -> tacit.Run:
@@ -107,7 +109,9 @@ class Adapter:
     def ceiling(self, part: Fraction | int = 1) -> Ceiling:
         """What an account needs for a run, or this part of it."""
         epsilon, delta = self.budget or (self.epsilon, self.delta)
-        return Ceiling(Fraction(str(epsilon)) * part, Fraction(str(delta)) * part, Rule.PLANNED, self.unit)
+        return Ceiling(
+            Fraction(str(epsilon)) * part, Fraction(str(delta)) * part, Rule.PLANNED, self.unit, self.adjacency
+        )
 
     def funds(self, part: Fraction | int = 1, **more: Any) -> Funds:
         """Every account of the method with what a run needs, or with this part of it."""
@@ -132,13 +136,14 @@ def in_one_process(case, private, public, epsilon, *, funds, seed, folder, **giv
 SITES = tuple(f"site {place}" for place in range(HOLDERS))
 TERMS = RoundPolicy(expected=HOLDERS, at_least=2, deadline=10, grace=0.3, patience=0.3, records=1000)
 RULES = Rules(
-    methods=("privatekt", "pate", "fedmd", "rknn", "class_sums", "noisy_sgd"),
+    methods=("privatekt", "pate", "private_knn", "fedmd", "rknn", "class_sums", "noisy_sgd"),
     mechanisms=(
         "RandomizedLabels", "DiscreteGaussianNoise", "DiscreteLaplaceNoise", "DistributedLaplace", "Responses",
         "SubsetSelection", "GeneralizedRandomizedResponse", "RoundedGaussianNoise", "DistributedGaussian",
+        "SubsampledGNMax",
     ),
     purposes=("reverse k-NN labels", "PrivateKT labels", "PATE votes", "FedMD predictions",
-              "FedMD on reverse k-NN votes", "class sums", "noisy SGD"),
+              "FedMD on reverse k-NN votes", "class sums", "noisy SGD", "Private k-NN votes"),
     participants=2,
 )  # fmt: skip
 
@@ -224,7 +229,16 @@ def _in_process() -> list[Adapter]:
         Adapter("auto, pure images", tacit.Auto(), 200, payments=3, more={"data_kind": "images"}),
         Adapter("auto, sums of images", tacit.Auto(releases="sums"), 20, delta="1e-5", delta_options={}, gaussian=True,
                 payments=2, more={"data_kind": "images"}),
+        Adapter("private k-NN", tacit.PrivateKNN(queries=6, neighbors=5), delta="1e-5", delta_options={}, sampled=True),
+        # One vote passes this screen more often than not, so some of twenty queries pass.
+        Adapter("private k-NN, screened", tacit.PrivateKNN(queries=20, neighbors=5, threshold=0.2), 20, delta="1e-5",
+                payments=2, delta_options={}, sampled=True),
+        Adapter("private k-NN, filtered", tacit.PrivateKNN(queries=12, neighbors=3, participations=2, reach=0.3),
+                delta="1e-5", more={"adjacency": "add-remove"}, adjacency="add-remove", delta_options={}, sampled=True),
         Adapter("pate", tacit.PATE(), 40, **gaussian),
+        Adapter("pate, two rounds", tacit.PATE(queries=20, rounds=2), 40, payments=2, **gaussian),
+        Adapter("pate confident", tacit.PATE(threshold=0.3, queries=20), 20, delta="1e-5", payments=2,
+                delta_options={}, gaussian=True),
         Adapter("pate gnmax", tacit.PATE(mechanism="laplace"), 40, delta_options={"mechanism": "gnmax"},
                 gaussian=True),
     ]  # fmt: skip
@@ -261,6 +275,8 @@ def _over_nodes() -> list[Adapter]:
                 magic=("model", "magic"), **masked, **nodes),
         Adapter("auto, federated", tacit.Auto(), **nodes),
         Adapter("auto, sums, federated", tacit.Auto(releases="sums"), 80, **masked, **nodes),
+        Adapter("private k-NN, federated", tacit.PrivateKNN(queries=6, neighbors=2), delta="1e-5", delta_options={},
+                sampled=True, **nodes),
         Adapter("pate, federated", tacit.PATE(), 200, unit=HOLDER, more={"trust": "local"}, **nodes),
         Adapter("pate masked, federated", tacit.PATE(), 200, unit=HOLDER, **masked, **nodes),
         Adapter("privatekt, federated", tacit.PrivateKT(rounds=3, participation=1, model="logistic"), 60, payments=3,

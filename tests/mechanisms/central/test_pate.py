@@ -1,6 +1,5 @@
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,11 +7,10 @@ import pytest
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Repeated, Subsampled
+from tacit.core.spend import DiscreteGaussian, Pure, Repeated
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, SubsampledGNMax, winners
-from tacit.mechanisms.central.rounded_gaussian import rounded_gaussian_pmf
+from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax, winners
 
 
 def votes_of(teachers, classes):
@@ -53,9 +51,6 @@ def test_the_spends_are_known_in_advance():
     assert GNMax(40, 286).spend == DiscreteGaussian(40, 572, unit_steps=True)
     assert ConfidentScreen(150, 200, 640).spend == DiscreteGaussian(150, 640, unit_steps=True)
     assert ConfidentScreen(150, 200, 640).max_sensitivity == Sensitivity(linf=1)
-    sampled = SubsampledGNMax("0.15", 50, 735).spend
-    assert sampled == Repeated(Subsampled("0.15", Gaussian("35.355339059")), 735)
-    assert sampled.spend.spend.noise_multiplier**2 * 2 <= 2500
 
 
 def screen_law(mechanism, votes):
@@ -95,50 +90,6 @@ def test_the_samplers_follow_their_laws_and_mutants_do_not(fits):
     assert fits(strict, [0, 1], [1 - passes, passes]) < 1e-9
 
 
-class Ballots:
-    """Every record votes for its own label on every question; who was called is remembered."""
-
-    def __init__(self, labels, classes):
-        self.labels, self.classes, self.called = np.asarray(labels), classes, []
-
-    @property
-    def records(self):
-        return len(self.labels)
-
-    def votes(self, query, members):
-        self.called.append(members)
-        return votes_of(self.labels[members], self.classes)
-
-
-@pytest.mark.statistical(rate=3e-9)
-def test_the_sampler_is_the_poisson_sampler_that_is_accounted(fits):
-    ballots = Ballots(np.zeros(400, dtype=int), 2)
-    mechanism = SubsampledGNMax("0.15", 3, queries=400)
-    noisy = mechanism.sample(ballots, SystemRandomness())
-    called = np.concatenate(ballots.called)
-    # Each record is called independently on each question: the number called is binomial, not fixed.
-    assert fits(np.bincount(called, minlength=400) > 60, [0, 1], binomial_above(400, 0.15, 60)) > 1e-9
-    sizes = np.array([len(each) for each in ballots.called])
-    assert fits(sizes > 60, [0, 1], binomial_above(400, 0.15, 60)) > 1e-9
-    fixed_size = np.full(400, 60)
-    assert fits(fixed_size > 60, [0, 1], binomial_above(400, 0.15, 60)) < 1e-9
-    # Nobody votes for the second label, so its column is noise alone.
-    support = np.arange(-60, 61)
-    law = rounded_gaussian_pmf(Fraction(3), support)
-    assert fits(noisy[:, 1], support, law) > 1e-9
-
-
-def binomial_above(count, rate, limit):
-    from scipy.stats import binom
-
-    return [binom.cdf(limit, count, rate), binom.sf(limit, count, rate)]
-
-
-def test_all_or_a_share_of_the_records_are_called():
-    assert SubsampledGNMax(1, 50, 1).called(1000, SystemRandomness()).tolist() == list(range(1000))
-    assert SubsampledGNMax(Fraction(1, 10**30), 50, 1).called(1000, SystemRandomness()).size == 0
-
-
 def test_winners_break_ties_by_index():
     assert winners(np.array([[1, 5, 5], [-3, -3, -9]])).tolist() == [1, 0]
 
@@ -150,10 +101,6 @@ def test_winners_break_ties_by_index():
         (lambda: LNMax(1, 0), "queries must be at least 1"),
         (lambda: GNMax(0, 1), r"sigma must be in \[1e-6, 1e12\]"),
         (lambda: ConfidentScreen("1e13", 1, 1), r"sigma must be in \[1e-6, 1e12\]"),
-        (lambda: SubsampledGNMax(0, 50, 1), r"rate must be in \(0, 1\]"),
-        (lambda: SubsampledGNMax(2, 50, 1), r"rate must be in \(0, 1\]"),
-        (lambda: SubsampledGNMax(1, "0.001", 1), r"sigma must be in \[0.01, 1e12\]"),
-        (lambda: SubsampledGNMax(1, 50, 1, squared_shift=0), "squared_shift must be at least 1"),
         (
             lambda: GNMax(40, 2).sample(np.zeros((3, 2), dtype=int), SeededRandomness(1)),
             "each of the 2 queries",

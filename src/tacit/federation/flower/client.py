@@ -92,7 +92,7 @@ node_app = client_app(configured_node)
 
 CEILING = 10**6
 SIMULATED_RULES = Rules(
-    methods=("rknn", "privatekt", "pate", "fedmd", "class_sums", "noisy_sgd"),
+    methods=("rknn", "privatekt", "pate", "private_knn", "fedmd", "class_sums", "noisy_sgd"),
     mechanisms=(
         "RandomizedLabels",
         "DiscreteGaussianNoise",
@@ -100,9 +100,18 @@ SIMULATED_RULES = Rules(
         "PermuteAndFlip",
         "Responses",
         "RoundedGaussianNoise",
+        "SubsampledGNMax",
         "SubsetSelection",
     ),
-    purposes=("reverse k-NN labels", "PrivateKT labels", "PATE votes", "FedMD predictions", "class sums", "noisy SGD"),
+    purposes=(
+        "reverse k-NN labels",
+        "PrivateKT labels",
+        "PATE votes",
+        "FedMD predictions",
+        "class sums",
+        "noisy SGD",
+        "Private k-NN votes",
+    ),
     participants=1,
 )
 

@@ -1,4 +1,4 @@
-"""The mechanisms of PATE and of Private k-NN: noisy votes of teachers, a confidence screen, a sampled electorate.
+"""The mechanisms of PATE: noisy votes of teachers, and a confidence screen.
 
 Each releases noisy votes, not only the winner: additive noise protects whole histograms, so the label
 (``winners``) and anything else made of them is free. What is charged never depends on the votes. The smaller
@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,23 +22,21 @@ from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness
 from tacit.core.rational import Number, exact, rounded_up
 from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Repeated, Subsampled
-from tacit.mechanisms.auditing import MOVED, PURE, Check, Target, accounted, difference, provable_epsilon, rowwise
+from tacit.core.spend import DiscreteGaussian, Pure, Repeated
+from tacit.mechanisms.auditing import MOVED, PURE, Check, accounted, difference, provable_epsilon, rowwise
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.rounded_gaussian import noise_multiplier, rounded_gaussian_integers
 from tacit.mechanisms.description import COUNT, EXACT, WHOLE, Checks, Described, NoiseLaw, Parameters
-from tacit.mechanisms.exact import bernoulli, precision
 from tacit.mechanisms.forms import Flags
 
 __all__ = [
     "ConfidentScreen",
-    "Electorate",
     "GNMax",
     "LNMax",
-    "SubsampledGNMax",
-    "sampled_noise",
+    "asked_queries",
+    "audited_sigma",
+    "in_range",
     "winners",
 ]
 
@@ -54,14 +51,24 @@ def winners(votes: NDArray[Any]) -> Integers:
     return labels
 
 
-def _within(value: Number, name: str, smallest: Number, largest: Number) -> Fraction:
+def in_range(value: Number, name: str, smallest: Number, largest: Number) -> Fraction:
+    """A parameter as an exact number, if it is within its limits.
+
+    >>> in_range("1/20", "gamma", "1e-12", "1e6")
+    Fraction(1, 20)
+    """
     number = exact(value, name)
     if not exact(smallest) <= number <= exact(largest):
         raise InvalidInput(f"{name} must be in [{smallest}, {largest}], got {value}")
     return number
 
 
-def _queries(queries: int) -> int:
+def asked_queries(queries: int) -> int:
+    """A number of questions, at least one.
+
+    >>> asked_queries(3)
+    3
+    """
     if queries < 1:
         raise InvalidInput(f"queries must be at least 1, got {queries}")
     return int(queries)
@@ -103,8 +110,8 @@ class LNMax(Described):
     queries: int
 
     def __init__(self, gamma: Number, queries: int) -> None:
-        object.__setattr__(self, "gamma", _within(gamma, "gamma", "1e-12", "1e6"))
-        object.__setattr__(self, "queries", _queries(queries))
+        object.__setattr__(self, "gamma", in_range(gamma, "gamma", "1e-12", "1e6"))
+        object.__setattr__(self, "queries", asked_queries(queries))
 
     @property
     def spend(self) -> Repeated:
@@ -167,8 +174,8 @@ class GNMax(Described):
     queries: int
 
     def __init__(self, sigma: Number, queries: int) -> None:
-        object.__setattr__(self, "sigma", _within(sigma, "sigma", "1e-6", "1e12"))
-        object.__setattr__(self, "queries", _queries(queries))
+        object.__setattr__(self, "sigma", in_range(sigma, "sigma", "1e-6", "1e12"))
+        object.__setattr__(self, "queries", asked_queries(queries))
 
     @property
     def _noise(self) -> DiscreteGaussianNoise:
@@ -198,7 +205,7 @@ class GNMax(Described):
         """GNMAX with its votes: one teacher changes its mind."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
-            sigma = _gaussian_sigma(epsilon, delta, math.sqrt(2))
+            sigma = audited_sigma(epsilon, delta, math.sqrt(2))
             claim = accounted(cls(sigma, queries=1).spend, delta)
             return [rowwise("pate-gnmax", claim, partial(cls, sigma), MOVED, difference)]
 
@@ -236,9 +243,9 @@ class ConfidentScreen(Described):
     queries: int
 
     def __init__(self, sigma: Number, threshold: int, queries: int) -> None:
-        object.__setattr__(self, "sigma", _within(sigma, "sigma", "1e-6", "1e12"))
+        object.__setattr__(self, "sigma", in_range(sigma, "sigma", "1e-6", "1e12"))
         object.__setattr__(self, "threshold", int(threshold))
-        object.__setattr__(self, "queries", _queries(queries))
+        object.__setattr__(self, "queries", asked_queries(queries))
 
     @property
     def spend(self) -> DiscreteGaussian:
@@ -265,7 +272,7 @@ class ConfidentScreen(Described):
         """One teacher less agrees with the others, so far above the threshold that a refusal tells most."""
 
         def screened(epsilon: Fraction, delta: Fraction) -> list[Check]:
-            sigma = _gaussian_sigma(epsilon, delta)
+            sigma = audited_sigma(epsilon, delta)
             candidates = np.arange(1, 2 + math.ceil(4 * sigma))
             offsets = np.arange(-math.ceil(10 * sigma) - 1, 1)
             refused = DiscreteGaussianNoise(sigma, 1, unit_steps=True).pmf(offsets).cumsum()[::-1]  # P(noise ≤ −index)
@@ -280,138 +287,13 @@ class ConfidentScreen(Described):
         return {"pate-confidence": screened}
 
 
-class Electorate(Protocol):
-    """Records that can vote on questions when they are called to."""
+def audited_sigma(epsilon: Number, delta: Number, shift: float = 1.0) -> Fraction:
+    """σ for which continuous Gaussian noise is (ε, δ)-private, which is where audits begin.
 
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        ...
-
-    def votes(self, query: int, members: Integers) -> Integers:
-        """The histogram of votes on a question if only these records exist."""
-        ...
-
-
-@dataclass(frozen=True)
-class SubsampledGNMax(Described):
-    """Votes of a fresh Poisson sample of the records for every question, with Gaussian noise: Private k-NN.
-
-    **Law.** For each question every record is called with probability ``rate``, independently; the votes of those
-    called get independent Gaussian noise of standard deviation σ, rounded to integers.
-
-    **Spend.** ``Repeated(Subsampled(rate, Gaussian(σ/√squared_shift)), queries)``, under add/remove adjacency.
-    For k nearest neighbors squared_shift is 2: a record that joins takes one vote from another.
-
-    **Proof.** Given who else was called, the votes with and without the record differ by √squared_shift or less,
-    which is the Poisson-subsampled Gaussian mechanism. Counts are integers, so adding rounded noise is the same
-    as rounding after adding: post-processing. The sampler that is accounted is the one in ``sample``: the caller
-    only says how given records vote.
-
-    **Source.** Y. Zhu et al., Private-kNN: practical differential privacy for computer vision, CVPR 2020, with
-    integer noise and with the sampler it accounts for.
-
-    >>> SubsampledGNMax("0.15", 50, queries=735).spend.count
-    735
+    >>> round(float(audited_sigma(1, 1e-5)), 3)
+    3.731
     """
-
-    name = "sampled-votes"
-    statistic = "electorate"
-    releases = "counts"
-    parameters: ClassVar[Parameters] = {"rate": EXACT, "sigma": EXACT, "queries": COUNT, "squared_shift": COUNT}
-
-    rate: Fraction
-    sigma: Fraction
-    queries: int
-    squared_shift: int
-
-    def __init__(self, rate: Number, sigma: Number, queries: int, squared_shift: int = 2) -> None:
-        chance = exact(rate, "rate")
-        if not 0 < chance <= 1:
-            raise InvalidInput(f"rate must be in (0, 1], got {rate}")
-        if squared_shift < 1:
-            raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
-        object.__setattr__(self, "rate", chance)
-        # Rounding makes noise below a hundredth vanish, and its sampler slow.
-        object.__setattr__(self, "sigma", _within(sigma, "sigma", "0.01", "1e12"))
-        object.__setattr__(self, "queries", _queries(queries))
-        object.__setattr__(self, "squared_shift", int(squared_shift))
-
-    @property
-    def spend(self) -> Repeated:
-        """What all questions cost."""
-        once = Subsampled(self.rate, Gaussian(noise_multiplier(self.sigma, self.squared_shift)))
-        return Repeated(once, self.queries)
-
-    @property
-    def max_sensitivity(self) -> Sensitivity:
-        """How far the votes on one question may move when a record joins or leaves those called."""
-        return Sensitivity(l2_squared=self.squared_shift)
-
-    def called(self, records: int, randomness: Randomness) -> Integers:
-        """Which records vote: each with probability ``rate``, independently.
-
-        >>> from tacit.core.randomness import SeededRandomness
-        >>> SubsampledGNMax(1, 50, queries=1).called(3, SeededRandomness(1)).tolist()
-        [0, 1, 2]
-        """
-        heads = bernoulli(np.full(records, float(self.rate)), partial(_quotient, self.rate), randomness)
-        return np.flatnonzero(heads)
-
-    def sample(self, value: Electorate, randomness: Randomness) -> Integers:
-        """The noisy votes, one row per query."""
-        votes = [value.votes(query, self.called(value.records, randomness)) for query in range(self.queries)]
-        table = count_rows(np.stack(votes))
-        return table + rounded_gaussian_integers(self.sigma, table.size, randomness).reshape(table.shape)
-
-    @property
-    def noise_law(self) -> NoiseLaw:
-        """The law of the noise on each vote; rounding adds a twelfth to its variance."""
-        return NoiseLaw("gaussian", float(self.sigma), float(self.sigma) ** 2 + 1 / 12)
-
-    @classmethod
-    def audits(cls) -> Mapping[str, Checks]:
-        """Private k-NN on half of the records: one record joins, and where it is called it turns the vote."""
-
-        def turned(epsilon: Fraction, delta: Fraction) -> list[Check]:
-            sigma = sampled_noise(epsilon, delta)
-
-            def draw(voters: TwoVoters, count: int, randomness: Randomness) -> Integers:
-                return difference(cls("1/2", sigma, queries=count).sample(voters, randomness))
-
-            claim = accounted(cls("1/2", sigma, queries=1).spend, delta)
-            return [Target("private-knn", *claim, (TwoVoters(1), TwoVoters(2)), draw, cost=20)]
-
-        return {"private-knn": turned}
-
-
-@dataclass(frozen=True)
-class TwoVoters:
-    """One or two records: where the second is called, it takes the vote from the class that the first stands for."""
-
-    records: int
-
-    def votes(self, query: int, members: Integers) -> Integers:
-        """One vote, for class 0, or for class 1 when the second record is called."""
-        return np.array([0, 1]) if 1 in members else np.array([1, 0])
-
-
-def sampled_noise(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """σ for votes of half of the records: what is (ε', 2δ) for all of them is (ε, δ) for half, e^ε' − 1 = 2(e^ε − 1).
-
-    >>> round(float(sampled_noise(Fraction(1), Fraction(1, 100))), 3)
-    1.757
-    """
-    return _gaussian_sigma(math.log1p(2 * math.expm1(epsilon)), 2 * delta, math.sqrt(2))
-
-
-def _gaussian_sigma(epsilon: Number, delta: Number, shift: float = 1.0) -> Fraction:
-    """σ for which continuous Gaussian noise is (ε, δ)-private, which is where audits begin."""
     # Accountants are slow to import and needed by audits only.
     from tacit.accounting.calibrate import gaussian_sigma
 
     return rounded_up(gaussian_sigma(epsilon, delta, shift))
-
-
-def _quotient(probability: Fraction, _index: int, digits: int) -> Decimal:
-    return precision(digits).divide(Decimal(probability.numerator), Decimal(probability.denominator))

@@ -1,9 +1,9 @@
-"""The side that sees releases only: ask once, add up what came, and label the public samples."""
+"""The side that sees releases only: ask, add up what came, and label the public samples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,29 +12,40 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.release import Release, gather
-from tacit.mechanisms.central.pate import winners
+from tacit.mechanisms.central.pate import ConfidentScreen, winners
 from tacit.methods.pate.wire import TeacherAsk
 
-__all__ = ["TeacherCoordinator", "TeacherLabels", "TeacherState"]
+__all__ = ["TeacherCoordinator", "TeacherLabels", "TeacherState", "teacher_requests"]
 
 
 @dataclass(frozen=True)
 class TeacherLabels:
-    """The teachers' label of every public sample, and the noisy votes where votes were released."""
+    """The teachers' label of the samples that were answered, and the noisy votes where votes were released.
 
-    labels: Integers  # (queries,)
-    votes: Integers | None  # (queries, classes)
+    ``rows`` are the answered among the public samples, ``passed`` says which of them a screen let through.
+    """
+
+    labels: Integers  # (answered,)
+    votes: Integers | None  # (answered, classes)
+    rows: Integers  # (answered,)
+    passed: NDArray[np.bool_]  # (answered,)
 
 
 @dataclass(frozen=True)
 class TeacherState:
-    """What a run remembers: the answer, once it is there."""
+    """What a run remembers: which samples passed, what was asked in every round, and what was answered."""
 
-    answer: Release[TeacherLabels] | None = None
+    passed: Release[NDArray[np.bool_]] | None = None
+    rows: tuple[Integers, ...] = ()
+    answers: tuple[Release[TeacherLabels], ...] = ()
 
 
 class TeacherCoordinator:
-    """Asks the teachers once about the public samples.
+    """Asks the teachers about public samples: once, after a ``screen``, or in ``rounds``.
+
+    With a screen the first question is on which samples teachers agree; then as many are answered as ``mechanism`` is
+    made for: those that passed, and where these are too few the first of the others, so that no price depends on what
+    passes. With rounds ``choose`` says what is asked next, from the rows and labels that were released so far.
 
     Where several holders answer with votes of their own, each with its own noise, votes are added up; where they
     answer with labels, each label is a vote.
@@ -47,10 +58,21 @@ class TeacherCoordinator:
         mechanism: Any,  # noqa: ANN401
         request: str,
         purpose: str = "PATE votes",
+        *,
+        screen: ConfidentScreen | None = None,
+        answers: int | None = None,
+        rounds: int = 1,
+        choose: Callable[[Integers, Integers, int], Integers] | None = None,
     ) -> None:
         if mechanism.releases == "flags":
             raise InvalidInput("a confidence screen says which samples to ask about; it gives no labels")
+        if rounds > 1 and choose is None:
+            raise InvalidInput("several rounds need something that chooses what is asked next")
         self._ask = TeacherAsk(public, tuple(map(str, names)), mechanism, purpose, request)
+        self._screen = screen
+        self._answers = len(public) if answers is None else answers
+        self._requests = teacher_requests(request, rounds)
+        self._choose = choose
         self._labels_only = mechanism.releases == "labels"
 
     def begin(self) -> TeacherState:
@@ -58,24 +80,68 @@ class TeacherCoordinator:
         return TeacherState()
 
     def ask(self, state: TeacherState) -> TeacherAsk | None:
-        """The one question, until it is answered."""
-        return self._ask if state.answer is None else None
+        """The screen, if there is one, and then each round's question until it is answered."""
+        if len(state.answers) == len(self._requests):
+            return None
+        if self._screen is not None and state.passed is None:
+            return replace(self._ask, mechanism=self._screen, request=f"{self._ask.request}-screen")
+        rows, request = self._rows(state), self._requests[len(state.answers)]
+        return replace(self._ask, samples=self._ask.samples[rows], request=request)
 
     def fold(self, state: TeacherState, answers: Sequence[Release[Any]]) -> TeacherState:
-        """Add up the answers."""
+        """Which samples passed, or what the teachers say."""
         if not answers:
             raise InvalidInput("no teacher answered; there is nothing to learn from")
-        return TeacherState(gather(answers).map(self._read))
+        if self._screen is not None and state.passed is None:
+            if len(answers) != 1:
+                raise InvalidInput(f"a screen takes one answer, the curator's; got {len(answers)}")
+            return replace(state, passed=answers[0])
+        rows = self._rows(state)
+        passed = np.ones(len(rows), dtype=np.bool_) if state.passed is None else state.passed.value[rows]
+        told = gather(answers).map(lambda given: self._read(given, rows, passed))
+        return replace(state, rows=(*state.rows, rows), answers=(*state.answers, told))
 
     def result(self, state: TeacherState) -> Release[TeacherLabels]:
-        """Labels of the public samples."""
-        if state.answer is None:
+        """Labels of the samples that were answered, paid for with the screen."""
+        if len(state.answers) < len(self._requests):
             raise InvalidInput("the run has no answer yet")
-        return state.answer
+        everything: list[Release[Any]] = [*state.answers, *([] if state.passed is None else [state.passed])]
+        return gather(everything).map(lambda told: _together(told[: len(state.answers)]))
 
-    def _read(self, answers: list[Any]) -> TeacherLabels:
+    def _rows(self, state: TeacherState) -> Integers:
+        """Which samples are asked about now."""
+        every = np.arange(len(self._ask.samples))
+        if state.passed is not None:
+            every = np.argsort(~state.passed.value, kind="stable")
+        if state.answers and self._choose is not None:
+            told = _together([each.value for each in state.answers])
+            every = self._choose(told.rows, told.labels, self._answers)
+        rows: Integers = np.sort(every[: self._answers]).astype(np.int64)
+        return rows
+
+    def _read(self, answers: list[Any], rows: Integers, passed: NDArray[np.bool_]) -> TeacherLabels:
         if self._labels_only and len(answers) == 1:
-            return TeacherLabels(answers[0], None)
+            return TeacherLabels(answers[0], None, rows, passed)
         tables = [np.eye(self._ask.classes, dtype=np.int64)[each] if self._labels_only else each for each in answers]
         votes: Integers = np.asarray(np.sum(tables, axis=0, dtype=np.int64))
-        return TeacherLabels(winners(votes), None if self._labels_only else votes)
+        return TeacherLabels(winners(votes), None if self._labels_only else votes, rows, passed)
+
+
+def teacher_requests(request: str, rounds: int) -> list[str]:
+    """The name of each round's request: each is paid for, and replayed, on its own.
+
+    >>> teacher_requests("r", 1), teacher_requests("r", 2)
+    (['r'], ['r-1', 'r-2'])
+    """
+    return [request] if rounds == 1 else [f"{request}-{number}" for number in range(1, rounds + 1)]
+
+
+def _together(told: Sequence[TeacherLabels]) -> TeacherLabels:
+    """What was told in all rounds."""
+    votes = [each.votes for each in told if each.votes is not None]
+    return TeacherLabels(
+        np.concatenate([each.labels for each in told]),
+        np.concatenate(votes) if votes else None,
+        np.concatenate([each.rows for each in told]),
+        np.concatenate([each.passed for each in told]),
+    )

@@ -50,6 +50,10 @@ class TeacherHolder:
         self._gate = gate
         self._taught = [each.map(partial(_learned, teacher)) for each in records]
 
+    def exact_votes(self, ask: TeacherAsk) -> Integers:
+        """The votes without noise, for the operator's own screen once the question was answered; never for who asks."""
+        return inspect([each.map(partial(vote, ask)) for each in self._taught], add_up)
+
     def answer(self, ask: TeacherAsk) -> Release[Any]:
         """The mechanism's view of the votes, paid for."""
         TEACHERS.require(ask.mechanism, self._gate.named)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.accounting.calibrate import screened_sigma
+from tacit.accounting.pate import diagnosed_epsilon
 from tacit.core.account import Ceiling, Rule
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, TacitWarning, warn_user
 from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.options import to_recipe
 from tacit.core.protocols import Exchange, Integers, Ledger, Mechanism
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.pate import GNMax, LNMax
+from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
-from tacit.methods.pate.coordinator import TeacherCoordinator, TeacherLabels
+from tacit.methods.pate.coordinator import TeacherCoordinator, TeacherLabels, teacher_requests
 from tacit.methods.pate.holder import TeacherHolder, rows_per_teacher
 from tacit.methods.pate.options import PATE
 from tacit.methods.rknn.method import require_robust
@@ -32,6 +37,8 @@ from tacit.private.records import Private, Records, combine, inspect, joined
 __all__ = ["TeacherJob", "prepare"]
 
 RECORDS_PER_TEACHER = 20
+# The screen's noise in units of the answers', as published for handwritten digits: 150 and 40.
+SCREEN = Fraction(15, 4)
 SEVERAL_MODELS = "teachers were trained on records in the clear; they stay with their holders and are not covered"
 HOLDERS_KNOWN = "which holder has a record or a person is public: one is replaced by another of the same holder"
 
@@ -49,14 +56,33 @@ def prepare(task: Task, options: PATE) -> Job:
     if nodes is None:
         _require_teachers(task, options)
     asked = task.public if options.queries is None else task.public[: options.queries]
-    mechanism = _mechanism(task, options, trust, len(asked))
-    coordinator = TeacherCoordinator(asked, task.classes, mechanism, task.request)
     student, teacher = untrained(options.student), options.teacher
+    untrained(teacher)
+    screen, answers = None, len(asked) // options.rounds
+    mechanism: Mechanism[Any, Any]
+    if options.rounds > 1:
+        if not answers:
+            raise InvalidInput(f"rounds must be at most the {len(asked)} queries, got {options.rounds}")
+        # All public samples may be chosen from; as many are asked about as was said.
+        asked = task.public
+    if options.threshold is not None:
+        screen, votes = _confident(task, options, len(asked))
+        mechanism, answers = votes, votes.queries
+    else:
+        mechanism = _mechanism(task, options, trust, answers * options.rounds, answers)
+    if options.diagnostic:
+        _require_diagnosed(task, mechanism)
+    coordinator = TeacherCoordinator(
+        asked, task.classes, mechanism, task.request, screen=screen, answers=answers, rounds=options.rounds,
+        choose=partial(_least_sure, task, student),
+    )  # fmt: skip
     unit = Unit.whole_holder() if nodes is not None else task.unit
     caveats: tuple[str, ...] = (SEVERAL_MODELS,)
     if nodes is None and task.division is None and task.adjacency is Adjacency.REPLACE_ONE:
         caveats += (HOLDERS_KNOWN,)
-    return TeacherJob(task, options, asked, mechanism, coordinator, student, teacher, unit, trust, caveats)
+    return TeacherJob(
+        task, options, asked, mechanism, coordinator, student, teacher, unit, trust, caveats, screen, answers
+    )
 
 
 def _require_teachers(task: Task, options: PATE) -> None:
@@ -67,19 +93,73 @@ def _require_teachers(task: Task, options: PATE) -> None:
             "teacher to teacher. Divide them evenly, or give the records of each holder"
         )
     alone = len(task.parts) == 1
+    if task.unit.holder and (task.division is not None or alone):
+        raise InvalidInput(
+            "a whole holder is protected where each holder is one teacher: give the records of each holder. Records of "
+            "one holder that are divided among teachers change several when the holder does"
+        )
+    if task.unit.holder and task.adjacency is not Adjacency.REPLACE_ONE:
+        raise InvalidInput("under add-remove the number of holders is private, and it is that of teachers: replace-one")
     if options.teachers is not None and not alone:
         raise InvalidInput(f"each of the {len(task.parts)} holders is one teacher: leave out teachers, or holders")
     if task.adjacency is not Adjacency.REPLACE_ONE and options.teachers is None and alone:
         raise InvalidInput("say how many teachers: under add-remove the number of records is private, so we cannot")
 
 
-def _mechanism(task: Task, options: PATE, trust: Trust, queries: int) -> Mechanism[Any, Any]:
-    """The noise that keeps all queries within (ε, δ): one teacher moves two votes in each."""
-    moved, budget = 2 * queries, task.budget
+def _confident(task: Task, options: PATE, queries: int) -> tuple[ConfidentScreen, GNMax]:
+    """Confident-GNMax: the screen and the answers, which together stay within (ε, δ)."""
+    if task.nodes is not None:
+        raise InvalidInput("over nodes there is no screen: each node is one teacher; leave out threshold")
+    if task.delta == 0:
+        raise InvalidInput("gaussian noise needs delta above 0, for example 1e-6; got 0")
+    answers = max(1, queries // 2) if options.answers is None else min(options.answers, queries)
+    sigma = screened_sigma(task.budget, task.delta, answers, queries, SCREEN)
+    threshold = math.ceil(float(options.threshold or 1) * teachers_of(task, options))
+    return ConfidentScreen(SCREEN * sigma, threshold, queries), GNMax(sigma, answers)
+
+
+def _require_diagnosed(task: Task, mechanism: Any) -> None:  # noqa: ANN401
+    """A data-dependent ε is known for votes with Laplace or Gaussian noise, at a δ, and shown where they are."""
+    if task.nodes is not None:
+        raise InvalidInput("the diagnostic is for who holds the votes: over nodes nobody here does; leave it out")
+    if task.delta == 0 or mechanism.noise_law is None:
+        raise InvalidInput("the diagnostic needs a delta above 0 and laplace or gaussian votes")
+
+
+def _least_sure(task: Task, student: Any, rows: Integers, labels: Integers, count: int) -> Integers:  # noqa: ANN401
+    """The samples that a student of the labels so far is least sure of: public samples and releases, so it is free."""
+    from sklearn.base import clone
+
+    samples = task.public.reshape(len(task.public), -1)
+    with warnings.catch_warnings():
+        # What this student could not learn is no fault yet: the last one is the user's, and says so itself.
+        warnings.simplefilter("ignore", TacitWarning)
+        trained = taught(clone(student), samples[rows], task.classes[labels], np.ones(len(rows)))
+    left = np.setdiff1d(np.arange(len(samples)), rows)
+    if not hasattr(trained, "predict_proba"):
+        return left[:count]
+    chances = np.sort(trained.predict_proba(samples[left]), axis=1)
+    lead = chances[:, -1] - chances[:, -2] if chances.shape[1] > 1 else np.zeros(len(left))
+    return left[np.argsort(lead, kind="stable")[:count]]
+
+
+def teachers_of(task: Task, options: PATE) -> int:
+    """How many teachers there are: holders that came with their records, or as many as records are divided among."""
+    if task.nodes is not None:
+        return task.nodes.nodes
+    if len(task.parts) > 1:
+        return len(task.parts)
+    return options.teachers or max(2, task.units // RECORDS_PER_TEACHER)
+
+
+def _mechanism(task: Task, options: PATE, trust: Trust, queries: int, each: int) -> Mechanism[Any, Any]:
+    """The noise that keeps all queries within (ε, δ), made for ``each`` round; a teacher moves two votes per query."""
+    moved, now, budget = 2 * queries, 2 * each, task.budget
     if trust is Trust.MASKED and task.nodes is not None:
         if options.mechanism not in ("auto", "laplace"):
             raise InvalidInput(f"masked sums have shares of laplace noise, not {options.mechanism}")
-        return DistributedLaplace.for_epsilon(budget, moved, task.nodes.nodes, most=1, surviving=task.nodes.surviving)
+        part = budget * Fraction(now, moved)
+        return DistributedLaplace.for_epsilon(part, now, task.nodes.nodes, most=1, surviving=task.nodes.surviving)
     name = options.mechanism
     if name == "auto":
         name = "laplace" if trust is Trust.LOCAL else "gaussian" if task.delta > 0 else "permute-and-flip"
@@ -87,14 +167,11 @@ def _mechanism(task: Task, options: PATE, trust: Trust, queries: int) -> Mechani
         if task.delta == 0:
             raise InvalidInput("gaussian noise needs delta above 0, for example 1e-6; got 0")
         noise = DiscreteGaussianNoise.for_budget(budget, task.delta, moved, True, 1, Rule.PLANNED)
-        return noise if name == "gaussian" else GNMax(noise.sigma, queries)
+        return DiscreteGaussianNoise(noise.sigma, now, True) if name == "gaussian" else GNMax(noise.sigma, each)
     if name == "lnmax":
-        return LNMax(budget / moved, queries)
-    return (
-        DiscreteLaplaceNoise.for_epsilon(budget, moved)
-        if name == "laplace"
-        else PermuteAndFlip.for_epsilon(budget, moved)
-    )
+        return LNMax(budget / moved, each)
+    part = budget * Fraction(now, moved)
+    return DiscreteLaplaceNoise.for_epsilon(part, now) if name == "laplace" else PermuteAndFlip.for_epsilon(part, now)
 
 
 @dataclass(frozen=True)
@@ -111,54 +188,71 @@ class TeacherJob:
     unit: Unit
     trust: Trust
     caveats: tuple[str, ...]
+    screen: ConfidentScreen | None
+    answers: int
     doubts: tuple[str, ...] = ()
     holders_learn: bool = False
 
     @property
     def plan(self) -> Announcement:
         """What is asked of whom, in words."""
-        asked = f"{self.recipe['teachers']} teachers vote on {len(self.asked)} public samples"
-        return Announcement((("asking", asked), ("mechanism", type(self.mechanism).__name__)))
+        asked = f"{self.recipe['teachers']} teachers vote on {self.recipe['queries']} public samples"
+        lines = [("asking", asked), ("mechanism", type(self.mechanism).__name__)]
+        if self.screen is not None:
+            said = f"{self.answers} are answered, those before others where {self.screen.threshold} teachers agree"
+            lines.append(("screening", said))
+        return Announcement(tuple(lines))
 
     @property
     def recipe(self) -> Mapping[str, Any]:
         """Every public choice."""
         return {
             "options": to_recipe(self.options),
-            "queries": len(self.asked),
+            "queries": len(self.asked) if self.options.rounds == 1 else self.answers * self.options.rounds,
             "mechanism": type(self.mechanism).__name__,
-            "teachers": self._teachers if self.task.nodes is None else self.task.nodes.nodes,
+            "teachers": teachers_of(self.task, self.options),
         }
 
-    @property
-    def _teachers(self) -> int:
-        if len(self.task.parts) > 1:
-            return len(self.task.parts)
-        return self.options.teachers or max(2, self.task.units // RECORDS_PER_TEACHER)
-
     def accounts(self) -> Sequence[Account]:
-        """One account pays once."""
+        """One account pays, for the screen and for every round."""
         ceiling = Ceiling(self.task.budget, self.task.delta, Rule.PLANNED, self.unit, self.task.adjacency)
-        return [Account(None, ceiling, {self.task.request: self.mechanism.spend})]
+        prices = dict.fromkeys(teacher_requests(self.task.request, self.options.rounds), self.mechanism.spend)
+        if self.screen is not None:
+            prices[f"{self.task.request}-screen"] = self.screen.spend
+        return [Account(None, ceiling, prices)]
 
     def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
         """The teachers of all holders behind one gate."""
         gate = Gate(*payers[0], self.task.randomness)
-        holder = TeacherHolder(self._shards(), gate, lambda: untrained(self.teacher))
+        holder = TeacherHolder(self._shards(), gate, lambda: copied_estimator(self.teacher))
+        shown: list[NDArray[Any]] = []
 
         def put(ask: Any) -> list[Any]:  # noqa: ANN401
             self.task.observer.stage("training the teachers and counting their votes")
-            return [holder.answer(ask)]
+            released = holder.answer(ask)
+            if self.options.diagnostic and ask.mechanism.releases == "counts":
+                shown.append(holder.exact_votes(ask))
+                self._diagnose(np.concatenate(shown))
+            return [released]
 
         return put
+
+    def _diagnose(self, votes: NDArray[Any]) -> None:
+        """Say on the operator's own screen what the answers cost if the votes themselves were not private."""
+        law = self.mechanism.noise_law  # type: ignore[attr-defined]
+        found = diagnosed_epsilon(votes, law.kind, law.scale, float(self.task.delta))
+        warn_user(
+            f"diagnostic, private and written nowhere: by these votes {len(votes)} answers come to about epsilon = "
+            f"{found:.3g} at delta = {float(self.task.delta):g}. What is charged and stated does not depend on votes"
+        )
 
     def _shards(self) -> list[Private[Records]]:
         """Disjoint records for each teacher: those of each holder, or where all are in one place drawn from them."""
         task = self.task
         if task.division is None:
             return list(task.parts)
-        whole = combine(task.parts, joined)
-        rows = inspect([whole], lambda own: rows_per_teacher(own[0], self._teachers, task.adjacency, task.randomness))
+        whole, count = combine(task.parts, joined), teachers_of(task, self.options)
+        rows = inspect([whole], lambda own: rows_per_teacher(own[0], count, task.adjacency, task.randomness))
         return [whole.map(partial(_taken, mine)) for mine in rows]
 
     def over(self, nodes: Nodes) -> Exchange[Any, Any]:
@@ -174,19 +268,35 @@ class TeacherJob:
 
     def finish(self, released: TeacherLabels) -> Outcome:
         """A student of the labeled samples, which labels the others."""
-        known = self.task.classes[released.labels]
         samples = self.task.public.reshape(len(self.task.public), -1)
-        trained = taught(self.student, samples[: len(known)], known, np.ones(len(known)))
+        # A sample that did not pass the screen teaches nothing, unless none did.
+        kept = released.passed if released.passed.any() else ~released.passed
+        known, rows = self.task.classes[released.labels], released.rows
+        trained = taught(self.student, samples[rows[kept]], known[kept], np.ones(int(kept.sum())))
         labels = np.asarray(trained.predict(samples), dtype=self.task.classes.dtype)
-        labels[: len(known)] = known
+        labels[rows[kept]] = known[kept]
         arrays = {
-            "queries": samples[: len(known)].astype(np.float32),
+            "queries": samples[rows].astype(np.float32),
             "query_labels": known,
-            "membership": np.arange(len(samples)).clip(max=len(known) - 1),
+            "answered": rows,
+            "passed": released.passed,
         }
         if released.votes is not None:
             arrays["votes"] = released.votes
         return Outcome(trained, labels, None, arrays, recipe={"student": type(trained).__name__})
+
+
+def copied_estimator(teacher: Any) -> Any:  # noqa: ANN401
+    """An untrained model of its own for every teacher: in a shared one each would say what the last has learned.
+
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> model = GaussianNB()
+    >>> copied_estimator(model) is model
+    False
+    """
+    from sklearn.base import clone
+
+    return untrained(teacher) if isinstance(teacher, str) else clone(teacher)
 
 
 def _taken(rows: Integers, records: Records) -> Records:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tacit.core.errors import InvalidInput
 from tacit.core.options import check, option
 
 __all__ = ["PATE"]
@@ -34,11 +35,32 @@ class PATE:
         "auto; permute-and-flip (a report noisy max), laplace (LNMax), gaussian (GNMax, with delta above 0).",
         choices=_MECHANISMS,
     )
-    teacher: Any = option("logistic", "The teachers' model: logistic, forest.")
+    threshold: float | None = option(
+        None, "Confident-GNMax: screen first where this fraction of the teachers agrees, by a noisy count.",
+        least=0.0, most=1,
+    )  # fmt: skip
+    answers: int | None = option(
+        None, "With threshold: how many queries are answered, those that pass first; half if left out.", least=1
+    )
+    teacher: Any = option("logistic", "The teachers' model: logistic, forest, or any classifier with fit and predict.")
     student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")
     robust: str | None = option(
         None, "Over nodes that send votes one by one: add them up by 'median' or 'trimmed' mean."
     )
 
+    rounds: int = option(
+        1, "Ask in this many rounds: what is asked next is what a student of the earlier answers is least sure of.",
+        least=1,
+    )  # fmt: skip
+    diagnostic: bool = option(
+        False, "Show the operator what the data-dependent epsilon is; it is private, and written and sent nowhere."
+    )
+
     def __post_init__(self) -> None:
         check(self)
+        if self.answers is not None and self.threshold is None:
+            raise InvalidInput("answers limits what passes the screen: give a threshold with it, or leave it out")
+        if self.threshold is not None and self.rounds > 1:
+            raise InvalidInput("a screen goes with one round: leave out threshold, or rounds")
+        if self.threshold is not None and self.mechanism not in ("auto", "gaussian", "gnmax"):
+            raise InvalidInput(f"the screen of Confident-GNMax goes with gaussian noise, not {self.mechanism}")

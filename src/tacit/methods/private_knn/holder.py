@@ -1,0 +1,202 @@
+"""The side that sees records: call a sample of them to every query, and let the noisy votes out through the gate only.
+
+A holder looks at the question alone, tries it on a made-up record, and hands the gate an electorate: what the records
+would vote, whoever is called. The gate pays; only then are records read, called by the mechanism, and compared. From
+there nothing is refused: a record that cannot be encoded or compared, or has no class that was asked about, never
+votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput, ToleranceExceeded
+from tacit.core.guarantee import Adjacency
+from tacit.core.protocols import Floats, Integers
+from tacit.core.release import Release
+from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
+from tacit.mechanisms.choices import Door
+from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
+from tacit.methods.private_knn.wire import NeighborAsk
+from tacit.private.gate import Gate
+from tacit.private.node_side import NodeContext, NodeSide
+from tacit.private.partition import bounded, require_owned
+from tacit.private.records import Private, Records, combine, joined, schema_of
+
+__all__ = ["AT_NODE", "NEIGHBORS", "NearestVoters", "NeighborHolder", "first_smallest", "gathered"]
+
+_MECHANISMS = (SubsampledGNMax, SubsampledScreen)
+NEIGHBORS = Door("a holder of neighbors", _MECHANISMS)
+
+
+@dataclass(frozen=True)
+class NearestVoters:
+    """Records as an electorate: each votes where it is among the nearest of those called.
+
+    ``columns`` are the features of records that can be compared, one row per feature; ``voter`` says whose each of them
+    is, of ``voters`` in all: its own, or a person's.
+
+    **Nearness is a number of the record and the query alone.** Squared differences are added one feature after the
+    other, each step on all records at once but on each by itself, so that no record's distance depends on how many
+    others there are, as it would in a matrix product. Ties go to the record that stands first.
+    """
+
+    ask: NeighborAsk
+    columns: Floats  # (features, records)
+    labels: Integers  # (records,)
+    voter: Integers  # (records,)
+    voters: int
+
+    def distances(self, query: int, rows: Integers) -> NDArray[np.float64]:
+        """The squared distance of each of these records to a query."""
+        near = self.columns[:, rows].astype(np.float64)
+        point = self.ask.queries[query].astype(np.float64)
+        total = np.zeros(len(rows))
+        for feature, value in zip(near, point, strict=True):
+            difference = feature - value
+            total += difference * difference
+        return total
+
+    def reached(self, query: int) -> NDArray[np.bool_]:
+        """Which voters have a record within the query's reach."""
+        every = np.arange(len(self.labels))
+        found = np.zeros(self.voters, dtype=np.bool_)
+        found[self.voter[self._within(query, self.distances(query, every))]] = True
+        return found
+
+    def votes(self, query: int, members: Integers) -> Integers:
+        """How many of the nearest records of these voters have each label."""
+        called = np.zeros(self.voters, dtype=np.bool_)
+        called[members] = True
+        rows = np.flatnonzero(called[self.voter])
+        distance = self.distances(query, rows)
+        inside = np.flatnonzero(self._within(query, distance))
+        nearest = rows[inside][first_smallest(distance[inside], self.ask.neighbors)]
+        counts: Integers = np.bincount(self.labels[nearest], minlength=self.ask.classes).astype(np.int64)
+        return counts
+
+    def _within(self, query: int, distance: NDArray[np.float64]) -> NDArray[np.bool_]:
+        if self.ask.reach is None:
+            return np.ones(len(distance), dtype=np.bool_)
+        inside: NDArray[np.bool_] = distance <= float(self.ask.reach[query]) ** 2
+        return inside
+
+
+def first_smallest(values: NDArray[np.float64], count: int) -> Integers:
+    """The places of the smallest values, of equal ones the first; all where there are no more.
+
+    >>> first_smallest(np.array([3.0, 1.0, 2.0, 1.0, 2.0]), 3).tolist()
+    [1, 2, 3]
+    """
+    if len(values) <= count:
+        return np.arange(len(values))
+    last = np.partition(values, count - 1)[count - 1]
+    below, level = values < last, np.flatnonzero(values == last)
+    chosen = np.concatenate([np.flatnonzero(below), level[: count - int(below.sum())]])
+    return np.sort(chosen)
+
+
+def gathered(ask: NeighborAsk, records: Records, persons: bool, cache: EncodedCache | None = None) -> NearestVoters:
+    """The electorate of these records; where ``persons`` are protected, a person's records are called together.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> ask = NeighborAsk(np.array([[0.0]]), Identity(1), 2, ("a", "b"), "c0ffee", None, "votes", "r-1")
+    >>> rows = np.array([[5.0], [1.0], [np.nan], [2.0], [0.0]])
+    >>> voters = gathered(ask, Records(rows, np.array([0, 1, 0, 0, 7])), persons=False)
+    >>> voters.voters, voters.votes(0, np.arange(5)).tolist(), voters.votes(0, np.array([0, 3])).tolist()
+    (5, [1, 1], [2, 0])
+    """
+    voter: Integers = np.arange(len(records.labels))
+    if persons:
+        voter = np.unique(np.asarray(records.persons), return_inverse=True)[1]
+    chunks = list(encoded_chunks(ask.representation, records.samples, cache))
+    width = ask.queries.shape[1]
+    features = np.concatenate(chunks) if chunks else np.zeros((0, width), dtype=np.float32)
+    voting = np.isfinite(features).all(axis=1) & (records.labels >= 0) & (records.labels < ask.classes)
+    columns = np.ascontiguousarray(features[voting].T)
+    return NearestVoters(ask, columns, records.labels[voting], voter[voting], int(voter.max(initial=-1)) + 1)
+
+
+class NeighborHolder:
+    """One account over one or more sets of records: a hospital, or a curator trusted with several.
+
+    All sets are one electorate. Of a person no more records are counted than the account's unit has. Encodings of
+    records are kept only where the holder passes a ``cache`` of its own.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Private[Records]],
+        gate: Gate,
+        cache: EncodedCache | None = None,
+    ) -> None:
+        if not records:
+            raise InvalidInput("a holder needs at least one set of records")
+        require_owned(records, gate.unit)
+        self._records = list(records)
+        self._gate = gate
+        self._cache = cache
+
+    def answer(self, ask: NeighborAsk) -> Release[Any]:
+        """The mechanism's view of the votes, paid for."""
+        NEIGHBORS.require(ask.mechanism, self._gate.named)
+        require_priced(ask, self._gate.adjacency)
+        for part in self._records:
+            schema = schema_of(part)
+            if schema.sets is not None:
+                raise InvalidInput(
+                    "records carry sets of labels, and Private k-NN takes one label; nothing was charged"
+                )
+            require_encodable(ask.representation, schema.blank, ask.queries.shape[1])
+        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
+        voters = combine(self._records, partial(self._gathered, ask))
+        return self._gate.release(
+            voters,
+            partial(nobody, ask),
+            sensitivity,
+            ask.mechanism,
+            ask.purpose,
+            ask.request,
+            ask.question,
+        )
+
+    def _gathered(self, ask: NeighborAsk, parts: list[Records]) -> NearestVoters:
+        unit = self._gate.unit
+        records = joined(bounded(parts, unit, self._gate.randomness))
+        return gathered(ask, records, unit.column is not None, self._cache)
+
+
+def nobody(ask: NeighborAsk) -> NearestVoters:
+    """The electorate without voters."""
+    empty: Integers = np.zeros(0, dtype=np.int64)
+    return NearestVoters(ask, np.zeros((ask.queries.shape[1], 0), dtype=np.float32), empty, empty, 0)
+
+
+def require_priced(ask: NeighborAsk, adjacency: Adjacency) -> None:
+    """Refuse a mechanism that is made for other queries, or whose price does not count for the account's neighbors."""
+    mechanism: Any = ask.mechanism
+    if mechanism.queries != len(ask.queries):
+        raise ToleranceExceeded(
+            f"{type(mechanism).__name__} answers {mechanism.queries} of the queries, and {len(ask.queries)} are asked; "
+            "nothing was charged"
+        )
+    # What holds where a record is replaced holds where one is added or removed as well.
+    if adjacency is Adjacency.REPLACE_ONE and not mechanism.replace_one:
+        raise ToleranceExceeded(
+            f"{type(mechanism).__name__} states its price for a record that is added or removed, and the account "
+            "protects one that is replaced; nothing was charged"
+        )
+
+
+def answer_at_node(ask: NeighborAsk, context: NodeContext) -> Release[Any]:
+    """The answer of a node."""
+    return NeighborHolder([context.records], context.gate).answer(ask)
+
+
+AT_NODE = NodeSide(answer_at_node, {NeighborAsk: {"answer": Door("a plain answer", _MECHANISMS)}})

@@ -1,0 +1,65 @@
+"""What Private k-NN can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tacit.core.errors import InvalidInput
+from tacit.core.options import check, option
+from tacit.core.protocols import Representation
+
+__all__ = ["PrivateKNN"]
+
+
+@dataclass(frozen=True)
+class PrivateKNN:
+    """Private k-NN: for every query a fresh random sample of the records is called, and its nearest vote with noise.
+
+    Each record is called with probability ``rate``, anew for every query; the ``neighbors`` nearest of those called
+    vote, Gaussian noise is added, and a student learns from the winners. It needs a delta. With ``threshold`` a noisy
+    screen comes first, and ``answers`` of the queries are answered, those whose neighbors agree before others. With
+    ``participations`` every record takes part in its first so many queries within ``reach`` and pays for no more
+    (add-remove adjacency).
+    """
+
+    name: ClassVar[str] = "private_knn"
+    renamed: ClassVar[Mapping[str, str]] = {}
+
+    queries: int | None = option(
+        None, "Public samples that are asked about, spread over all; chosen from public figures if left out.", least=1
+    )
+    neighbors: int | None = option(
+        None, "How many of the called records vote, the nearest; chosen from public figures if left out.", least=1
+    )
+    rate: float = option(0.15, "The probability with which a record is called to a query.", least=0.0, most=1)
+    threshold: float | None = option(
+        None, "Screen first: answer only where this fraction of the neighbors agrees, by a noisy count.",
+        least=0.0, most=1,
+    )  # fmt: skip
+    answers: int | None = option(
+        None, "With threshold: how many queries are answered, those that pass first; half if left out.", least=1
+    )
+    participations: int | None = option(
+        None, "Individual filter: a record takes part in this many queries at most (add-remove adjacency).", least=1
+    )
+    reach: float = option(
+        0.1, "With participations: a query reaches records no farther than this fraction of the public samples.",
+        least=0.0, most=1,
+    )  # fmt: skip
+    representation: str | Representation = option(
+        "auto",
+        "auto; identity, standardised, pca, spectral, umap; for images gradients, handwriting, patches, imagenet, "
+        "simclr. Fitted on public data only.",
+    )
+    student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")
+    private_cache: str | Path | None = option(
+        None, "A folder to keep encodings of the records in, for slow encoders; as private as the records."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.answers is not None and self.threshold is None:
+            raise InvalidInput("answers limits what passes the screen: give a threshold with it, or leave it out")

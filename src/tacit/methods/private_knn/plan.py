@@ -1,0 +1,237 @@
+"""Every public choice of Private k-NN, made before a record is looked at."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from tacit.accounting.calibrate import sampled_sigma
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
+from tacit.core.protocols import Floats, Integers, Representation
+from tacit.core.rational import exact
+from tacit.core.samples import content_digest, row_digests
+from tacit.core.spend import Spend
+from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
+from tacit.methods.private_knn.coordinator import NeighborCoordinator
+from tacit.methods.private_knn.options import PrivateKNN
+from tacit.methods.private_knn.wire import NeighborAsk, neighbor_sensitivity
+from tacit.methods.rknn.plan import vote_representation
+from tacit.methods.rknn.queries import cluster
+from tacit.methods.task import Task
+
+__all__ = ["NEIGHBOR_PURPOSE", "NeighborPlan", "plan_neighbors", "radii", "spread_rows"]
+
+NEIGHBOR_PURPOSE = "Private k-NN votes"
+# Below this the accountants' arithmetic runs out of range.
+_SMALLEST_DELTA = Fraction(1, 10**30)
+# Of the records of one class that are expected among those called, the part that votes.
+_SHARE = 1.0
+# Deviations of the noise that the votes of all neighbors are worth, where we choose how many queries are asked.
+_CLEAR = 5.0
+_MOST_QUERIES = 1000
+# Queries for which the noise is found first; it grows about as the root of their number.
+_FIRST = 50
+# The screen's noise in units of the answers': it tells agreement from disagreement, not one class from another.
+_SCREEN = 3.0
+
+
+@dataclass(frozen=True)
+class NeighborPlan:
+    """The questions, and how they came about. ``rows`` are the public samples that are asked about."""
+
+    coordinator: NeighborCoordinator
+    rows: Integers
+    membership: Integers  # the query that each public sample is nearest to, among those asked about
+    representation: str
+    fitted: Representation
+    trust: Trust
+    doubts: tuple[str, ...]
+
+    @property
+    def answers(self) -> SubsampledGNMax:
+        """What the votes go through."""
+        mechanism = self.coordinator.question.mechanism
+        assert isinstance(mechanism, SubsampledGNMax)
+        return mechanism
+
+    @property
+    def spends(self) -> dict[str, Spend]:
+        """What every request costs."""
+        asks = (self.coordinator.screen, self.coordinator.question)
+        return {ask.request: ask.mechanism.spend for ask in asks if ask is not None}
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The plan in words."""
+        ask, mechanism = self.coordinator.question, self.answers
+        said = [
+            ("mechanism", f"SubsampledGNMax: votes with Gaussian noise of {float(mechanism.sigma):.3g} each"),
+            (
+                "asking",
+                f"{len(self.rows)} public samples; each record is called with probability {float(mechanism.rate):g}, "
+                f"the {ask.neighbors} nearest called vote, distances by {self.representation}",
+            ),
+        ]
+        if self.coordinator.screen is not None:
+            screen = self.coordinator.screen.mechanism
+            assert isinstance(screen, SubsampledScreen)
+            said.append(
+                (
+                    "screening",
+                    f"{mechanism.queries} are answered, those before others where {screen.threshold} votes agree",
+                )
+            )
+        if mechanism.participations < mechanism.queries:
+            said.append(("filter", f"a record takes part in {mechanism.participations} of them at most"))
+        return tuple(said)
+
+
+def plan_neighbors(task: Task, options: PrivateKNN, trust: Trust) -> NeighborPlan:
+    """The questions for a task, from public knowledge alone."""
+    if not task.delta >= _SMALLEST_DELTA:
+        raise InvalidInput(
+            f"private_knn adds Gaussian noise, which needs a delta above 0, for example 1e-6; got {float(task.delta):g}"
+        )
+    replace_one = task.adjacency is Adjacency.REPLACE_ONE
+    if options.participations is not None and replace_one:
+        raise InvalidInput(
+            "participations count for one record that is added or removed: say adjacency add-remove, or leave them out"
+        )
+    if not replace_one and (options.queries is None or options.neighbors is None):
+        raise InvalidInput(
+            "say how many queries and neighbors: under add-remove the number of records is private, so we cannot"
+        )
+    rate, expected = exact(options.rate, "rate"), _called(task, options)
+    neighbors = options.neighbors or max(1, int(_SHARE * expected / len(task.classes)))
+    if replace_one and neighbors >= expected:
+        raise InvalidInput(_too_many(neighbors, expected))
+    queries = options.queries or _affordable(task, options, rate, neighbors)
+    name, fitted = vote_representation(options.representation, task.public, queries)
+    encoded = np.asarray(fitted.encode(task.public), dtype=np.float32)
+    distinct = len(np.unique(encoded, axis=0))
+    if options.queries is not None and distinct < queries:
+        raise InvalidInput(f"queries must be between 1 and the {distinct} distinct public samples, got {queries}")
+    rows, membership = spread_rows(encoded, min(queries, distinct))
+    points = encoded[rows]
+    screen, answers = _mechanisms(task, options, rate, neighbors, len(rows))
+    question = NeighborAsk(
+        queries=points,
+        representation=fitted,
+        neighbors=neighbors,
+        class_names=tuple(map(str, task.classes)),
+        space=content_digest(row_digests(encoded)),
+        mechanism=answers,
+        purpose=NEIGHBOR_PURPOSE,
+        request=task.request,
+        reach=None if options.participations is None else radii(encoded, points, options.reach),
+    )
+    screening = None
+    if screen is not None:
+        screening = NeighborAsk(
+            **{**vars(question), "mechanism": screen, "request": f"{task.request}-screen"},
+        )
+    doubts = _doubts(task, neighbors, expected)
+    return NeighborPlan(NeighborCoordinator(question, screening), rows, membership, name, fitted, trust, doubts)
+
+
+def _called(task: Task, options: PrivateKNN) -> float:
+    """How many records are expected to be called, of those of one holder."""
+    holders = 1 if task.nodes is None else task.nodes.nodes
+    return options.rate * task.units / holders
+
+
+def _too_many(neighbors: int, expected: float) -> str:
+    return (
+        f"neighbors must be below the {expected:.3g} records that are expected to be called, or all of them vote on "
+        f"every query; got {neighbors}. Choose fewer neighbors or a larger rate"
+    )
+
+
+def _affordable(task: Task, options: PrivateKNN, rate: Fraction, neighbors: int) -> int:
+    """As many queries as leave the neighbors' votes well above the noise; every figure here is public."""
+    least = min(len(task.classes), len(task.public))
+    sigma = _sigma(task, options, rate, neighbors, _FIRST)
+    queries = int(_FIRST * (neighbors / (_CLEAR * float(sigma))) ** 2)
+    return max(min(queries, len(task.public), _MOST_QUERIES), least)
+
+
+def _answers(options: PrivateKNN, queries: int) -> int:
+    """How many queries are answered: all, or with a screen those that are wanted."""
+    if options.threshold is None:
+        return queries
+    return max(1, queries // 2) if options.answers is None else min(options.answers, queries)
+
+
+def _sigma(task: Task, options: PrivateKNN, rate: Fraction, neighbors: int, queries: int) -> Fraction:
+    """The noise of the answers; that of the screen is ``_SCREEN`` times as much."""
+    shift = math.sqrt(neighbor_sensitivity(neighbors, task.unit).l2_squared)
+    answers = _answers(options, queries)
+    parts = [(1 / shift, min(options.participations or answers, answers))]
+    if options.threshold is not None:
+        parts.append((_SCREEN * math.sqrt(2) / shift, min(options.participations or queries, queries)))
+    replace_one = task.adjacency is Adjacency.REPLACE_ONE
+    try:
+        return max(sampled_sigma(task.budget, task.delta, rate, tuple(parts), replace_one), Fraction(1, 100))
+    except ArithmeticError:
+        raise InvalidInput(
+            f"no mechanism can be made for epsilon = {float(task.budget):g} and delta = {float(task.delta):g}"
+        ) from None
+
+
+def _mechanisms(
+    task: Task, options: PrivateKNN, rate: Fraction, neighbors: int, queries: int
+) -> tuple[SubsampledScreen | None, SubsampledGNMax]:
+    """The screen, where there is one, and the answers, which together stay within (ε, δ)."""
+    moves, replace_one = neighbor_sensitivity(neighbors, task.unit), task.adjacency is Adjacency.REPLACE_ONE
+    sigma, answers = _sigma(task, options, rate, neighbors, queries), _answers(options, queries)
+    votes = SubsampledGNMax(
+        rate, sigma, answers, int(moves.l2_squared), replace_one, min(options.participations or answers, answers)
+    )
+    if options.threshold is None:
+        return None, votes
+    threshold = math.ceil(options.threshold * neighbors)
+    limit = min(options.participations or queries, queries)
+    screened = SubsampledScreen(
+        rate, exact(_SCREEN) * sigma, threshold, queries, int(moves.linf) ** 2, replace_one, limit
+    )
+    return screened, votes
+
+
+def spread_rows(encoded: Floats, queries: int) -> tuple[Integers, Integers]:
+    """Public samples in the middle of that many groups of them, and the group of every sample.
+
+    >>> rows, group = spread_rows(np.array([[0.0], [0.1], [0.2], [9.0]], dtype=np.float32), 2)
+    >>> sorted(rows.tolist()), group[0] == group[2] != group[3]
+    ([1, 3], np.True_)
+    """
+    groups = cluster(encoded, queries)
+    distance = np.square(encoded - groups.centres[groups.membership]).sum(axis=1)
+    order = np.lexsort((distance, groups.membership))
+    first = np.flatnonzero(np.diff(groups.membership[order], prepend=-1))
+    return order[first].astype(np.int64), groups.membership
+
+
+def radii(encoded: Floats, points: Floats, reach: float) -> Floats:
+    """How far from each point that fraction of the public samples lies.
+
+    >>> radii(np.array([[0.0], [1.0], [2.0], [8.0]], dtype=np.float32), np.array([[0.0]]), 0.5).tolist()
+    [1.0]
+    """
+    place = max(0, math.ceil(reach * len(encoded)) - 1)
+    found = [np.sort(np.square(encoded - point).sum(axis=1))[place] for point in points]
+    distances: Floats = np.sqrt(np.array(found)).astype(np.float32)
+    return distances
+
+
+def _doubts(task: Task, neighbors: int, expected: float) -> tuple[str, ...]:
+    """What speaks against the plan, for the operator's own screen: it may depend on how many records there are."""
+    doubts = [weakness(task.budget, task.unit)]
+    if neighbors >= expected:
+        doubts.append(_too_many(neighbors, expected))
+    if task.delta * task.units >= 1:
+        doubts.append(large_delta(task.unit))
+    return tuple(each for each in doubts if each is not None)

@@ -1,0 +1,147 @@
+"""What crosses the boundary in Private k-NN: public points one way, noisy votes of called neighbors the other."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tacit.core.codec import StrictReader
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.protocols import Floats, Mechanism, Representation
+from tacit.core.sensitivity import Sensitivity
+from tacit.mechanisms.forms import AnswerForm
+from tacit.methods import question as asked
+
+__all__ = ["NeighborAsk", "neighbor_sensitivity"]
+
+
+def neighbor_sensitivity(neighbors: int, unit: Unit = Unit()) -> Sensitivity:  # noqa: B008
+    """How far the votes of the k nearest on one query move when a voter joins, leaves, or is another.
+
+    A voter is a record, or a person with at most m records; s = min(m, k). Nearness of a record depends on the record
+    and the query alone, and ties go to the record that stands first, so the order of all others never changes. A voter
+    that joins brings a ≤ s votes and drives out the last a, at most: a cells up, a down. Of two voters in place of
+    each other let one bring a and the other b ≤ a: a votes come, b and a − b others go. Either way no cell moves by
+    more than s, and squares sum to at most 2s². A record that cannot be encoded or compared never votes, which is as if
+    it were not there.
+
+    >>> neighbor_sensitivity(5).l2_squared, neighbor_sensitivity(5, Unit.person("patient", 3)).l2_squared
+    (2, 18)
+    """
+    if unit.holder:
+        raise InvalidInput("Private k-NN protects records, or persons with a bounded number of them; not whole holders")
+    if neighbors < 1:
+        raise InvalidInput(f"neighbors must be at least 1, got {neighbors}")
+    most = min(unit.records, neighbors)
+    return Sensitivity(l1=2 * most, l2_squared=2 * most**2, linf=most, row_range=2 * most)
+
+
+@dataclass(frozen=True)
+class NeighborAsk:
+    """Which label do the nearest of your records give each of these points, if only a random sample of them exists?
+
+    ``mechanism`` says with which probability a record is called to a query, and what is made of the votes of the
+    ``neighbors`` nearest that were called. Where ``reach`` is given, one distance per query, a record farther away does
+    not vote. ``class_names`` are in the order of the labels' indices; ``space`` is a digest of the public samples as
+    the representation encodes them.
+    """
+
+    name: ClassVar[str] = "private_knn-votes"
+    method: ClassVar[str] = "private_knn"
+    may_refuse: ClassVar[bool] = False
+
+    queries: Floats  # (queries, features), in the representation's space
+    representation: Representation
+    neighbors: int
+    class_names: tuple[str, ...]
+    space: str
+    mechanism: Mechanism[Any, Any]
+    purpose: str
+    request: str
+    reach: Floats | None = None  # (queries,)
+
+    def __post_init__(self) -> None:
+        if len(self.class_names) < 2:
+            raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
+        if self.reach is not None and self.reach.shape != (len(self.queries),):
+            raise InvalidInput(f"reach must be one per query, got {self.reach.shape} for {len(self.queries)} queries")
+
+    @property
+    def question(self) -> str:
+        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        encoder = asked.representation_digest(self.representation)
+        named = (self.queries.shape, self.neighbors, self.class_names, self.space, self.reach is not None, encoder)
+        content = hashlib.sha256(repr(named).encode() + self.queries.tobytes())
+        if self.reach is not None:
+            content.update(self.reach.tobytes())
+        return content.hexdigest()
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self.class_names)
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """A row per query, a column per class."""
+        return len(self.queries), self.classes
+
+    def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
+        """What the mechanism makes of the votes, however many records there are.
+
+        >>> import numpy as np
+        >>> from tacit.mechanisms.central.private_knn import SubsampledScreen
+        >>> from tacit.representations.scaled import Identity
+        >>> screen = SubsampledScreen("0.15", 9, 2, queries=3)
+        >>> NeighborAsk(np.zeros((3, 1)), Identity(1), 4, ("a", "b"), "c0ffee", screen, "votes", "r-1").answer_form()
+        Flags(count=3)
+        """
+        return asked.mechanism_form(self.mechanism, *self.table_shape, self.neighbors)
+
+    def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
+        """How far the votes on one query move: the mechanism composes over queries."""
+        return neighbor_sensitivity(self.neighbors, unit)
+
+    def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
+        """No more than the nearest vote on a query, however many records a holder has.
+
+        >>> import numpy as np
+        >>> from tacit.representations.scaled import Identity
+        >>> ask = NeighborAsk(np.zeros((3, 1)), Identity(1), 4, ("a", "b"), "c0ffee", None, "votes", "r-1")
+        >>> ask.most_votes(1000, holders=2)
+        (8, 24)
+        """
+        return holders * self.neighbors, holders * self.neighbors * len(self.queries)
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as values that can be encoded."""
+        return {
+            "queries": self.queries,
+            "representation": asked.representation_fields(self.representation),
+            "neighbors": self.neighbors,
+            "names": list(self.class_names),
+            "space": self.space,
+            "mechanism": asked.mechanism_fields(self.mechanism),
+            "reach": self.reach,
+            **asked.request_fields(self),
+        }
+
+    @classmethod
+    def read(cls, fields: StrictReader) -> NeighborAsk:
+        """The question that such values stand for, checked."""
+        queries, names = asked.read_points(fields, "queries"), fields.texts("names", asked.MOST_CLASSES)
+        asked.require_small_table(fields, len(queries), len(names))
+        return cls(
+            queries=queries,
+            representation=asked.read_representation(fields.nested("representation")),
+            neighbors=fields.integer("neighbors", 1, asked.MOST_RECORDS),
+            class_names=names,
+            space=fields.text("space"),
+            mechanism=asked.read_mechanism(fields.nested("mechanism")),
+            reach=None
+            if fields.missing("reach")
+            else fields.array("reach", asked.NARROW, (len(queries),), 0, asked.LARGEST_VALUE),
+            **asked.read_request(fields),
+        )
