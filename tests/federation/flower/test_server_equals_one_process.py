@@ -134,7 +134,11 @@ def test_a_federation_can(made, kind, tmp_path):
         assert claim.epsilon > 0.99 * epsilon
     assert not run.guarantee.simulation
     assert str(run.guarantee.trust) == options.get("trust", "local")
-    asked_for = options.get("iterations", options.get("rounds", 1)) if options.get("variant") != "rknn" else 1
+    asked_for = (
+        options.get("iterations", options.get("rounds", options.get("steps", 1)))
+        if options.get("variant") != "rknn"
+        else 1
+    )
     assert [node.ledger.balance(node.account).payments for node in made[0]] == [asked_for] * COUNT
     # A coordinator that comes back learns the same, and nobody pays again.
     again, _ = asked(made, epsilon, tmp_path / "journal", **options)

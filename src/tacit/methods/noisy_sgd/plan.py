@@ -37,6 +37,8 @@ PURPOSE = "noisy SGD"
 LENGTH, MOST = 2**9, 200
 # A table may move this far in L2 for mechanisms to take it.
 FARTHEST = 2**20
+# Shares of Laplace noise are drawn by counts, so that wide ones take long.
+COARSE = 2**14
 SMALLEST_DELTA = Fraction(1, 10**30)
 # How much more often than a guess the rehearsal must be right for it to be worth asking.
 WORTHWHILE = 1.25
@@ -90,7 +92,8 @@ def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
     records = options.records or task.units * (task.unit.records if task.unit.column is not None else 1)
     norm: Norm = "l2" if task.delta > 0 else "l1"
     name, base, fitted, points = public_points(task, options)
-    length = grid_length(task.unit, 2.0 if options.clip is None else options.clip)
+    coarse = trust is Trust.MASKED and task.delta == 0
+    length = grid_length(task.unit, 2.0 if options.clip is None else options.clip, COARSE if coarse else FARTHEST)
     # Noise grows with the clip, so that of the longest gradient says it for all.
     tried = candidates(points.shape[1], options.components, options.rate, options.clip, options.damping)
     widest = max(each.components for each in tried)
@@ -140,14 +143,14 @@ def public_points(
     return name, base, fitted, fitted.encode(encoded).astype(np.float64)
 
 
-def grid_length(unit: Unit, clip: float) -> int:
+def grid_length(unit: Unit, clip: float, farthest: int = FARTHEST) -> int:
     """Grid steps in the longest features: fewer where a person has many records, so that mechanisms take the table.
 
     >>> grid_length(Unit(), 1.0), grid_length(Unit.person("patient", 50), 1.0)
     (512, 32)
     """
     length = LENGTH
-    while length > 1 and 2 * unit.records * clip * ERRORS * length > FARTHEST:
+    while length > 1 and 2 * unit.records * clip * ERRORS * length > farthest:
         length //= 2
     return length
 
