@@ -36,7 +36,6 @@ NOT_RUN = {
     "tacit federation check": "needs a coordinator on another machine",
     "tacit federation node": "runs until it is stopped",
     "tacit federation coordinator": "runs until its nodes have answered",
-    "tacit ui": "runs until it is stopped; tests/ui starts it",
     "tacit federation shuffler": "runs until it is stopped",
     "tacit federation curator": "runs until it is stopped",
 }

@@ -29,7 +29,7 @@ from tacit.methods.task import Account, Announcement, Job, Nodes, Outcome, Task,
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, combine, inspect, joined
 
-__all__ = ["TeacherJob", "prepare"]
+__all__ = ["TeacherJob", "prepare", "vote_noise"]
 
 RECORDS_PER_TEACHER = 20
 SEVERAL_MODELS = "teachers were trained on records in the clear; they stay with their holders and are not covered"
@@ -49,7 +49,7 @@ def prepare(task: Task, options: PATE) -> Job:
     if nodes is None:
         _require_teachers(task, options)
     asked = task.public if options.queries is None else task.public[: options.queries]
-    mechanism = _mechanism(task, options, trust, len(asked))
+    mechanism = vote_noise(task, options, trust, len(asked))
     coordinator = TeacherCoordinator(asked, task.classes, mechanism, task.request)
     student, teacher = untrained(options.student), options.teacher
     unit = Unit.whole_holder() if nodes is not None else task.unit
@@ -73,7 +73,7 @@ def _require_teachers(task: Task, options: PATE) -> None:
         raise InvalidInput("say how many teachers: under add-remove the number of records is private, so we cannot")
 
 
-def _mechanism(task: Task, options: PATE, trust: Trust, queries: int) -> Mechanism[Any, Any]:
+def vote_noise(task: Task, options: PATE, trust: Trust, queries: int) -> Mechanism[Any, Any]:
     """The noise that keeps all queries within (ε, δ): one teacher moves two votes in each."""
     moved, budget = 2 * queries, task.budget
     if trust is Trust.MASKED and task.nodes is not None:
