@@ -41,6 +41,8 @@ from tacit.runs.distill import distill as distill
 from tacit.runs.drive import RunControl as RunControl
 from tacit.runs.estimator import PrivateDistiller as PrivateDistiller
 from tacit.runs.inputs import Data as Data
+from tacit.runs.planning import Forecast as Forecast
+from tacit.runs.planning import forecast as forecast
 from tacit.runs.run import Run as Run
 from tacit.runs.run import load as load
 from tacit.runs.task import Partition as Partition

@@ -56,7 +56,7 @@ def test_distill_does_the_job(files, capsys):
     assert "permute-and-flip" in shown
     assert "Differential privacy: epsilon = 1" in shown
     assert 'one person (column "who"' in shown
-    assert names("out") == ["arrays.npz", "labels.csv", "queries.png", "run.json", "student.skops"]
+    assert names("out") == ["arrays.npz", "labels.csv", "queries.png", "recipe.toml", "run.json", "student.skops"]
     labels = [line.split(",")[1] for line in (files / "out/labels.csv").read_text().splitlines()[1:]]
     assert np.mean(np.array(labels) == PARTS.public_labels.astype(str)) > 0.4
 

@@ -58,7 +58,7 @@ def test_parties_from_a_column_vote_and_no_model_leaves_them(place, capsys):
     assert len(made["receipts"]) == 3
     assert "they stay with the holders" in said or "not covered" in said
     assert {file.name for file in (place / "out").iterdir()} == {
-        "run.json", "labels.csv", "arrays.npz", "student.skops",
+        "run.json", "recipe.toml", "labels.csv", "arrays.npz", "student.skops",
     }  # fmt: skip
     assert made["holder_models"] is None
 

@@ -26,7 +26,7 @@ from tacit.ledger.heads import state_folder
 from tacit.ledger.sqlite import SqliteLedger
 
 PARTS = tacit.digits()
-COMPLETE = {"labels.csv", "arrays.npz", "run.json", "student.skops"}
+COMPLETE = {"labels.csv", "arrays.npz", "recipe.toml", "run.json", "student.skops"}
 BASE = ("distill", "--private", "private.npz", "--public", "public.npz", "--label", "y", "--epsilon", "1",
         "--representation", "pca", "--classes", "0,1,2,3,4,5,6,7,8,9", "--out", "out")  # fmt: skip
 PAID = ("--ledger", "site.ledger", "--account", "research")
@@ -145,7 +145,7 @@ def test_a_request_is_not_taken_up_for_other_records(place, monkeypatch, capsys)
     interrupted(monkeypatch)
     assert "run the same command again" in capsys.readouterr().err
     kept = Path("out.request").read_text()
-    assert set(json.loads(kept)) == {"format", "request", "durable", "inputs"}
+    assert set(json.loads(kept)) == {"format", "request", "durable", "inputs", "recipe"}
     np.savez("private.npz", X=PARTS.private_samples, y=PARTS.private_labels[::-1])
     assert run(*BASE, *PAID) == 2
     assert "differs in --private" in capsys.readouterr().err

@@ -53,6 +53,7 @@ def test_a_picture_that_fails_costs_only_the_picture(files, monkeypatch, capsys)
     assert sorted(file.name for file in (folder / "out").iterdir()) == [
         "arrays.npz",
         "labels.csv",
+        "recipe.toml",
         "run.json",
         "student.skops",
     ]

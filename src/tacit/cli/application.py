@@ -6,7 +6,10 @@ A command is imported when it is called: help that lists them reads one line for
 from __future__ import annotations
 
 import errno
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -22,7 +25,32 @@ from tacit.cli.screen import flowing, transliterate, warnings_aloud
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.version import __version__
 
-__all__ = ["COMMANDS", "CommandEntry", "app", "lazy_group", "main"]
+__all__ = ["COMMANDS", "CommandEntry", "app", "lazy_group", "main", "shortened"]
+
+
+# As long as a user's text is in a message at most.
+_LONGEST = 80
+
+
+def shortened(message: str) -> str:
+    """The message with every overlong word, such as a name that was typed, cut in its middle.
+
+    >>> shortened("no such file: " + 200 * "x")[14:].count("x")
+    79
+    """
+    half = _LONGEST // 2
+    return re.sub(rf"\S{{{_LONGEST + 1},}}", lambda word: f"{word[0][: half - 1]}…{word[0][-half:]}", message)
+
+
+@contextmanager
+def _shortening() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        told = error.format_message()
+        if shortened(told) == told:
+            raise
+        raise click.UsageError(shortened(told), error.ctx) from None
 
 
 @dataclass(frozen=True)
@@ -41,7 +69,8 @@ class CommandEntry:
             command: click.Command = get_group(found)
         else:
             alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-            alone.command(name=name, help=flowing(found.__doc__ or ""), **self.settings)(found)
+            kind = getattr(found, "command_class", None)
+            alone.command(name=name, cls=kind, help=flowing(found.__doc__ or ""), **self.settings)(found)
             command = get_command(alone)
         command.name = name
         return command
@@ -65,6 +94,16 @@ def lazy_group(entries: dict[str, CommandEntry]) -> type[TyperGroup]:
         def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
             """What a list of commands shows of one."""
             return click.Command(cmd_name, help=entries[cmd_name].line) if cmd_name in entries else None
+
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            """What stands before a command; no complaint shows more than a line of what was typed."""
+            with _shortening():
+                return super().parse_args(ctx, args)
+
+        def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+            """The command that is called, whose complaints are as short."""
+            with _shortening():
+                return super().invoke(ctx)
 
         def resolve_command(
             self, ctx: click.Context, args: list[str]
@@ -99,6 +138,15 @@ COMMANDS = {
     "distill": CommandEntry(
         "tacit.cli.distill:distill_command",
         "Label public samples with what private records know, and train a student on them.",
+    ),
+    "init": CommandEntry(
+        "tacit.cli.init:init_command", "Look at your files, and write a recipe for them with comments."
+    ),
+    "run": CommandEntry(
+        "tacit.cli.distill:run_command", "Run a recipe: a file that says all that 'tacit distill' can be told."
+    ),
+    "resume": CommandEntry(
+        "tacit.cli.distill:resume_command", "Go on with a run that was killed or interrupted, and pay nothing twice."
     ),
     "show": CommandEntry(
         "tacit.cli.runs:show_command", "Say what a saved run is: what was labeled, by what, and what is guaranteed."
@@ -184,6 +232,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> None:
+    message = shortened(message)
     # Text, not markup: a file may be called [bold].
     Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {message}"))
     sys.exit(code)

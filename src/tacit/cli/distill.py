@@ -1,7 +1,9 @@
-"""``tacit distill``: one command for every method; what the methods can be told is generated from their options."""
+"""``tacit distill``, ``run`` and ``resume``: one way to run a recipe, typed, written in a file, or left unfinished."""
 
 from __future__ import annotations
 
+import inspect
+import typing
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +18,8 @@ from rich.text import Text
 
 from tacit.cli.inputs import RunInputs, inputs_digest, read_inputs, rehearse, require_account
 from tacit.cli.method_options import flags, read_options, renamed_flags, with_options
-from tacit.cli.request import RunRequest, requested, require_place
+from tacit.cli.recipe import Recipe, absolute, from_fields, read_recipe, recipe_text
+from tacit.cli.request import RunRequest, requested, require_place, unfinished
 from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, tolerate_broken_pipe, write_run
 from tacit.core.errors import InvalidInput, listed
 from tacit.core.guarantee import Unit
@@ -25,154 +28,152 @@ from tacit.methods.registry import AUTO, METHODS, automatic, method_named
 if TYPE_CHECKING:
     from tacit.runs.run import Run
 
-__all__ = ["distill_command"]
+__all__ = ["distill_command", "resume_command", "run_command"]
 
 # Public samples that PrivateKT's model looks at in a round: enough to find some that it is unsure of.
 POOL = 2000
-# Methods whose records are all behind one gate, which one account pays for.
+_PANELS = {"data": "Data", "privacy": "Privacy", "holders": "Holders", "payment": "Payment"}
+_LEAST = {"per_person": 1, "holders": 1}
+_HEAD = "The recipe of this run, with every default. Run it again: tacit run recipe.toml --out ANOTHER"
+_DRY_RUN = typer.Option(
+    False, "--dry-run", help="Check files, columns, account, delta and price; spend nothing and write nothing."
+)
 
 
-@with_options
-def distill_command(
-    context: typer.Context,
-    private: Path = typer.Option(
-        ...,
-        help="Labeled private records: .csv, .tsv, .jsonl (also .gz, .xz, .bz2), .parquet, .arrow, .feather, .npz (or "
-        "file.npz:array), .npy, a folder of images with a folder per class, or a published set (svhn:FILE).",
-    ),
-    public: Path = typer.Option(
-        ..., help="Unlabeled public samples with the same feature columns, or a folder of images."
-    ),
-    label: str | None = typer.Option(
-        None,
-        help="The label column, or array (npz), or file (npy) of the private records. Folders of images have none.",
-    ),
-    data_kind: str | None = typer.Option(
-        None,
-        help="What the data is: images, text, mixed, table, embedding. Recognized from the public file if left out.",
-    ),
-    text: list[str] = typer.Option([], help="A column of texts; may be given several times."),
-    category: list[str] = typer.Option(
-        [], help="A column of categories, if it looks like numbers; may be given several times."
-    ),
-    method: str = typer.Option(AUTO, help=f"One of {', '.join(METHODS)}; auto plans by the data."),
-    epsilon: float | None = typer.Option(
-        None, help="The privacy budget of this run: smaller is more private; 1 is a good start."
-    ),
-    delta: float | None = typer.Option(
-        None, help="A small failure probability, e.g. 1e-6, allows Gaussian noise. 0 is pure; privatekt has 1e-5."
-    ),
-    classes: str | None = typer.Option(
-        None, help="The classes, which must be public: a,b,c or a .txt or .json file. Read off the labels if left out."
-    ),
-    unit: str | None = typer.Option(None, help="Column that says whose record it is; protects persons, not records."),
-    per_person: int = typer.Option(1, "--per-person", min=1, help="With --unit: records used of a person, at most."),
-    holder: str | None = typer.Option(None, help="Column that says which holder has the record."),
-    holders: int | None = typer.Option(None, min=1, help="Split the records among N simulated holders."),
-    alpha: float | None = typer.Option(None, help="With --holders: divide classes by Dirichlet draws."),
-    by_class: bool = typer.Option(False, "--by-class", help="With --holders: each has one class, or two."),
-    trust: str | None = typer.Option(
-        None, help="Who may see what: central (a curator), or local or shuffle: one record per holder."
-    ),
-    adjacency: str = typer.Option("replace-one", help="replace-one, or add-remove (then give --queries)."),
-    ledger: Path | None = typer.Option(
-        None,
-        help="A ledger file that pays, opened with 'tacit ledger open'. Where every holder pays: a file or a folder "
-        "with one ledger per holder, made where there is none.",
-    ),
-    account: str | None = typer.Option(
-        None, help="The ledger's account that pays; where every holder does, 'ACCOUNT <holder>'."
-    ),
-    public_label: str | None = typer.Option(
-        None, help="fedmd: a label column of the public file; it pretrains the models."
-    ),
-    save_holder_models: bool = typer.Option(
-        False,
-        "--save-holder-models",
-        help="fedmd: write each holder's own model as well. It was trained on records in the clear: NO guarantee "
-        "covers it.",
-    ),
-    seed: int | None = typer.Option(None, help="Replayable noise: a simulation, without a guarantee."),
-    out: Path = typer.Option(Path("tacit-run"), help="The run folder to write; must not exist."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Check files, columns, account, delta and price; spend nothing and write nothing."
-    ),
-    **options: Any,  # noqa: ANN401
-) -> None:
+def _settings() -> list[inspect.Parameter]:
+    """The recipe's settings as options of a command."""
+    hints, found = typing.get_type_hints(Recipe), []
+    for name, each in Recipe.settings().items():
+        default = ... if name in ("private", "public") else [] if each.default == () else each.default
+        panel = _PANELS.get(each.metadata["section"])
+        names = [f"--{name.replace('_', '-')}"] if default is False else []
+        info = typer.Option(default, *names, help=each.metadata["help"], min=_LEAST.get(name), rich_help_panel=panel)
+        found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=hints[name]))
+    kept = inspect.Parameter("dry_run", inspect.Parameter.KEYWORD_ONLY, default=_DRY_RUN, annotation=bool)
+    return [*found, kept]
+
+
+@with_options(  # type: ignore[untyped-decorator]
+    _settings(),
+    {name: each.metadata["methods"] for name, each in Recipe.settings().items()},
+)
+def distill_command(context: typer.Context, dry_run: bool, **given: Any) -> None:  # noqa: ANN401
     """Label public samples with what private records know, and train a student on them.
 
-    The private file never leaves this machine, and what is written was computed from it through the privacy
-    mechanism alone; warnings on your screen may tell more, they are for your eyes. Scaling, encoding and the number
-    of queries come from public figures.
-
-    With --ledger a run that was interrupted can be started again with the same --out: it takes up the same
-    request, gets the labels that were already paid for, and pays nothing twice. What it needs for that is kept in
-    OUT.request until the run is written.
+    What is written was computed from private records through the privacy mechanism alone; warnings on your screen may
+    tell more, they are for your eyes. With --ledger a run that was interrupted goes on: 'tacit resume OUT', or the same
+    command again, pays nothing twice. Here are the options of --method auto; another's: tacit distill --method rknn
+    --help.
 
     Example: tacit distill --private records.csv --public samples.csv --label diagnosis --classes ill,well
-    --epsilon 1 --unit patient --per-person 3 --out first-run
+    --epsilon 1 --out first-run
 
-    Of many holders, none of whom shows a record to anybody: tacit distill --method privatekt --private records.csv
-    --public samples.csv --label diagnosis --classes ill,well --holder clinic --epsilon 10 --ledger clinics.ledger
+    Example: tacit distill --method privatekt --private records.csv --public samples.csv --label diagnosis
+    --classes ill,well --holder clinic --epsilon 10 --ledger clinics.ledger
     """
-    chosen = method_named(automatic(_typed(context, options)) if method == AUTO else method).name
-    given = _given(context, chosen, options)
+    own: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
+    options = {name: own.pop(name) for name in given if name not in Recipe.settings()}
+    typed = _typed(context, options)
+    chosen = method_named(automatic(typed) if own["method"] == AUTO else own["method"]).name
+    execute(Recipe(**{**own, "method": chosen}, options=_given(chosen, typed)), dry_run)
+
+
+def run_command(
+    recipe: Path = typer.Argument(..., help="A recipe, as 'tacit init' writes it.", show_default=False),
+    out: Path | None = typer.Option(None, help="Another run folder than the recipe's."),
+    dry_run: bool = _DRY_RUN,
+) -> None:
+    """Run a recipe: a file that says all that 'tacit distill' can be told.
+
+    The run folder gets the recipe with every default written into it.
+
+    Example: tacit run recipe.toml --dry-run
+
+    Example: tacit run recipe.toml --out second-run
+    """
+    found = read_recipe(recipe)
+    execute(found if out is None else replace(found, out=out), dry_run)
+
+
+def resume_command(
+    run: Path = typer.Argument(..., help="The run folder that was to be written.", show_default=False),
+) -> None:
+    """Go on with a run that was killed or interrupted, and pay nothing twice.
+
+    What was paid for is kept in the ledger, and what was asked beside the run folder, in RUN.request. Records and
+    samples must be as they were.
+
+    Example: tacit resume first-run
+    """
+    execute(replace(from_fields(unfinished(run), f"{run}.request"), out=run), dry_run=False)
+
+
+def execute(recipe: Recipe, dry_run: bool) -> None:
+    """Check, read, plan, pay, run and write; or with ``dry_run`` everything up to the payment."""
+    chosen, out, ledger, account = recipe.chosen, recipe.out, recipe.ledger, recipe.account
     require_place(out)
-    if per_person > 1 and unit is None:
+    if recipe.per_person > 1 and recipe.unit is None:
         raise InvalidInput("--per-person needs --unit: say which column tells persons apart")
-    if seed is not None and ledger is not None:
+    if recipe.seed is not None and ledger is not None:
         raise InvalidInput(
             "--seed makes a simulation, which must not spend a real budget: leave out --seed or --ledger"
         )
-    spends = not METHODS[chosen].holders_pay or (chosen == "fedmd" and given.get("variant") not in ("np", "nfdp"))
-    if epsilon is None and spends:
+    spends = not METHODS[chosen].holders_pay or (
+        chosen == "fedmd" and recipe.options.get("variant") not in ("np", "nfdp")
+    )
+    if recipe.epsilon is None and spends:
         # What is spent is the user's own decision, and the command line makes none for it.
         raise InvalidInput(f"--method {chosen} needs --epsilon: what this run may spend; 1 is a good start")
-    _require_holders(chosen, holder, holders, alpha, by_class, unit)
-    protected = None if unit is None else Unit.person(unit, per_person)
+    _require_holders(recipe)
+    protected = None if recipe.unit is None else Unit.person(recipe.unit, recipe.per_person)
     # Before a file is read: whoever cannot pay need not wait.
-    require_account(chosen, ledger, account, protected or Unit(), adjacency, epsilon, resuming=_left(out))
-    if public_label is not None and chosen != "fedmd":
+    require_account(chosen, ledger, account, protected or Unit(), recipe.adjacency, recipe.epsilon, resuming=_left(out))
+    if recipe.public_label is not None and chosen != "fedmd":
         raise InvalidInput(f"--public-label is an option of --method fedmd, not of {chosen}")
-    mixed = bool(text or category or data_kind in ("mixed", "text"))
+    mixed = bool(recipe.text or recipe.category or recipe.data_kind in ("mixed", "text"))
     # Large files take a while, and so does what reads them: say at once that it goes on.
     with suppress(OSError):
         # Where nobody can read it, the run goes on; what it prints later is told to be lost.
-        console.print(
-            f"[dim]reading {escape(listed([str(private)]))} and {escape(listed([str(public)]))}[/dim]", soft_wrap=True
-        )
-    inputs = read_inputs(private, public, label, holder or unit, classes, public_label, mixed)
-    settings = read_options(chosen, given, {} if public_label is None else {"public_labels": inputs.public.labels})
+        files = [escape(listed([str(each)])) for each in (recipe.private, recipe.public)]
+        console.print(f"[dim]reading {files[0]} and {files[1]}[/dim]", soft_wrap=True)
+    inputs = read_inputs(
+        recipe.private, recipe.public, recipe.label, recipe.holder or recipe.unit, recipe.classes, recipe.public_label,
+        mixed,
+    )  # fmt: skip
+    more = {} if recipe.public_label is None else {"public_labels": inputs.public.labels}
+    settings = read_options(chosen, recipe.options, more)
     if chosen == "privatekt":
         settings = _bounded(settings)
-    decides = {
+    common = {
+        "epsilon": recipe.epsilon, "delta": recipe.delta,
+        "classes": None if recipe.classes is None else list(inputs.classes),
+        "holders": _holders(inputs.private.persons, recipe),
+        "persons": None if recipe.unit is None else inputs.private.persons,
+        "unit": protected, "adjacency": recipe.adjacency, "trust": recipe.trust, "ledger": ledger, "account": account,
+        "seed": recipe.seed, "data_kind": recipe.data_kind, "text": list(recipe.text) or None,
+        "categories": list(recipe.category),
+    }  # fmt: skip
+    _run(recipe, settings, inputs, _decides(recipe, settings, inputs), common, dry_run)
+
+
+def _decides(recipe: Recipe, settings: Any, inputs: RunInputs) -> dict[str, str]:  # noqa: ANN401
+    """All that decides the labels. The last student is not among it: labels that are paid for may teach another one."""
+    late = {"student"} if getattr(settings, "iterations", 1) == 1 else set()
+    apart = ("private", "public", "classes", "ledger", "seed", "out", "save_holder_models")
+    said = {name: getattr(recipe, name) for name in Recipe.settings() if name not in apart}
+    said |= {"method": recipe.chosen, "text": list(recipe.text), "category": list(recipe.category)}
+    options = {
+        name: recipe.options.get(name, flag.about.default)
+        for name, flag in flags(METHODS[recipe.chosen].load_options()).items()
+        if name not in late
+    }
+    return {
         "--private": inputs_digest(inputs.private),
         "--public": inputs_digest(inputs.public),
-        "--classes": repr(None if classes is None else inputs.classes.tolist()),
-        "--ledger": repr(None if ledger is None else str(ledger.resolve())),
+        "--classes": repr(None if recipe.classes is None else inputs.classes.tolist()),
+        "--ledger": repr(None if recipe.ledger is None else str(recipe.ledger.resolve())),
+        **{_flag(name): repr(value) for name, value in {**said, **options}.items()},
     }
-    common = {
-        "--method": chosen, "--label": label, "--unit": unit, "--per-person": per_person, "--epsilon": epsilon,
-        "--delta": delta, "--holder": holder, "--holders": holders, "--alpha": alpha, "--by-class": by_class,
-        "--trust": trust, "--adjacency": adjacency, "--account": account, "--public-label": public_label,
-        "--data-kind": data_kind, "--text": text, "--category": category,
-    }  # fmt: skip
-    # All that decides the labels. The last student is not among it: labels that are paid for may teach another one.
-    late = {"student"} if getattr(settings, "iterations", 1) == 1 else set()
-    typed = {f"--{name.replace('_', '-')}": options[name] for name in flags(type(settings)) if name not in late}
-    decides |= {name: repr(value) for name, value in {**common, **typed}.items()}
-    _run(
-        chosen, settings, inputs, out, decides,
-        {
-            "epsilon": epsilon, "delta": delta, "classes": None if classes is None else list(inputs.classes),
-            "holders": _holders(inputs.private.persons, holder, holders, alpha, by_class),
-            "persons": None if unit is None else inputs.private.persons,
-            "unit": protected, "adjacency": adjacency,
-            "trust": trust, "ledger": ledger, "account": account, "seed": seed, "data_kind": data_kind,
-            "text": text or None, "categories": category,
-        },
-        save_holder_models, dry_run,
-    )  # fmt: skip
 
 
 def _left(out: Path) -> bool:
@@ -181,28 +182,27 @@ def _left(out: Path) -> bool:
 
 
 def _run(
-    method: str,
+    recipe: Recipe,
     settings: Any,  # noqa: ANN401
     inputs: RunInputs,
-    out: Path,
     decides: Mapping[str, str],
     common: Mapping[str, Any],
-    save_holder_models: bool,
     dry_run: bool,
 ) -> None:
     from tacit.methods.task import Observer
     from tacit.runs.distill import distill as run_distillation
     from tacit.runs.progress import watched_run
 
-    ledger, account = common["ledger"], common["account"]
-    paying = None if METHODS[method].holders_pay else account
+    out, ledger = recipe.out, recipe.ledger
+    paying = None if METHODS[recipe.chosen].holders_pay else recipe.account
     if dry_run:
         return rehearse(settings, inputs, RunRequest(out, ledger, paying, decides), common, paying)
+    written = absolute(recipe, Path.cwd())
     steps = getattr(settings, "rounds", None)
     with (
         tolerate_broken_pipe(),
-        requested(out, ledger, paying, decides) as request,
-        watched_run(out, method, steps) as watched,
+        requested(out, ledger, paying, decides, written.fields()) as request,
+        watched_run(out, recipe.chosen, steps) as watched,
     ):
 
         def announce(plan: Any) -> None:  # noqa: ANN401
@@ -223,16 +223,27 @@ def _run(
                 if steps is not None and done and done % max(1, steps // 10) == 0:
                     console.print(f"[dim]round {done} of {steps}[/dim]")
 
-            run = run_distillation(
+            finished = run_distillation(
                 (private, inputs.labels), public, method=settings, request=request.name,
                 observer=Observer(announce, stage, progress, show_data),
                 **common,
             )  # fmt: skip
         watched.stage("writing")
         # What was paid for is on disk before anything is said about it.
-        write_run(run, _drawn(run, public), out, holder_models=save_holder_models)
+        models = recipe.save_holder_models
+        text = recipe_text(_with_defaults(written, finished), written.out, _HEAD)
+        write_run(finished, _drawn(finished, public), out, holder_models=models, recipe=text)
         request.done()
-        _tell(run, ledger, paying, save_holder_models)
+        _tell(finished, ledger, paying, models)
+
+
+def _with_defaults(recipe: Recipe, finished: Run) -> Recipe:
+    """The recipe with what was left to the method and to the public samples."""
+    said = finished.recipe
+    delta = float(METHODS[recipe.chosen].delta) if recipe.delta is None else recipe.delta
+    return replace(
+        recipe, delta=delta, trust=recipe.trust or str(said["trust"]), data_kind=recipe.data_kind or said["data_kind"]
+    )
 
 
 def _drawn(run: Run, public: Any) -> Any:  # noqa: ANN401
@@ -265,10 +276,9 @@ def _tell(run: Run, ledger: Path | None, account: str | None, models: bool) -> N
             console.print(Text.assemble(("account", "bold"), balance))
 
 
-def _given(context: typer.Context, method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _given(method: str, given: dict[str, Any]) -> dict[str, Any]:
     """The method's options that were typed; one that belongs to another method, or has a new name, is refused."""
     own, renamed = flags(METHODS[method].load_options()), renamed_flags()
-    given = _typed(context, options)
     for name in given:
         if name in renamed:
             raise InvalidInput(f"{_flag(name)} is called {_flag(renamed[name])} now")
@@ -288,30 +298,30 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _require_holders(
-    method: str, holder: str | None, holders: int | None, alpha: float | None, by_class: bool, unit: str | None
-) -> None:
+def _require_holders(recipe: Recipe) -> None:
     """Who holds what must be said where every holder pays, and said once."""
-    if holder is not None and holders is not None:
+    divided = recipe.alpha is not None or recipe.by_class
+    if recipe.holder is not None and recipe.holders is not None:
         raise InvalidInput("--holder and --holders both say who holds what: leave one out")
-    if method in ("privatekt", "fedmd") and holder is None and holders is None:
+    if METHODS[recipe.chosen].holders_pay and recipe.holder is None and recipe.holders is None:
         raise InvalidInput("say who holds what: --holder with a column of the private file, or --holders with a number")
-    if holders is None and (alpha is not None or by_class):
+    if recipe.holders is None and divided:
         raise InvalidInput("--alpha and --by-class divide records among --holders; give their number")
-    if alpha is not None and by_class:
+    if recipe.alpha is not None and recipe.by_class:
         raise InvalidInput("--alpha and --by-class are two ways to divide records; choose one")
-    if holder is not None and unit is not None:
+    if recipe.holder is not None and recipe.unit is not None:
         raise InvalidInput("--holder and --unit both name a column that says whose a record is; leave one out")
 
 
-def _holders(owners: Any, holder: str | None, holders: int | None, alpha: float | None, by_class: bool) -> Any:  # noqa: ANN401
+def _holders(owners: Any, recipe: Recipe) -> Any:  # noqa: ANN401
     from tacit.runs.task import Partition
 
-    if holder is not None:
+    if recipe.holder is not None:
         return owners
-    if alpha is not None:
-        return Partition(int(holders or 1), "dirichlet", alpha)
-    return Partition(int(holders or 1), "class") if by_class else int(holders or 1)
+    number = recipe.holders or 1
+    if recipe.alpha is not None:
+        return Partition(number, "dirichlet", recipe.alpha)
+    return Partition(number, "class") if recipe.by_class else number
 
 
 def _bounded(settings: Any) -> Any:  # noqa: ANN401

@@ -27,6 +27,7 @@ EXTRAS = {
     "tables": "Parquet, Arrow and Feather files",
     "images": "folders of image files",
     "export": "students as ONNX models",
+    "mlflow": "runs in MLflow, with their statement",
     "fast": "faster counting of votes",
     "report": "pictures of queries",
     "ui": "the live view in a browser",

@@ -13,15 +13,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import typer
+from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from tacit.core.errors import InvalidInput
 from tacit.core.options import OptionField, Options, build, describe
 from tacit.core.rational import Number
-from tacit.methods.registry import METHODS
+from tacit.methods.registry import AUTO, METHODS, method_named
 
-__all__ = ["Flag", "flags", "read_options", "renamed_flags", "with_options"]
+__all__ = ["Flag", "flag_value", "flags", "read_options", "renamed_flags", "with_options"]
+
+# Where a context keeps the method that help is asked of.
+_METHOD = "tacit.method"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,37 +126,112 @@ def renamed_flags() -> dict[str, str]:
     return found
 
 
-def with_options(function: Any) -> Any:  # noqa: ANN401
-    """The command with every method's options beside its own, each under the method that has it."""
-    signature = inspect.signature(function, eval_str=True)
-    parameters = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    known = {each.name for each in parameters}
-    owners: dict[str, list[str]] = {}
+def with_options(own: Sequence[inspect.Parameter], methods: Mapping[str, tuple[str, ...]]) -> Any:  # noqa: ANN401
+    """A command with these parameters of its own, and beside them every method's options.
+
+    ``methods`` says of an own parameter to which methods it means something. Help shows the options of one method.
+    """
+    known = {each.name for each in own}
+    owners: dict[str, tuple[str, ...]] = {name: each for name, each in methods.items() if each}
     every: dict[str, Flag] = {}
     for method in METHODS.values():
         for name, flag in flags(method.load_options()).items():
-            owners.setdefault(name, []).append(method.name)
+            if name in known:
+                raise TypeError(f"{name} is an option of a method and of the command")
+            owners[name] = (*owners.get(name, ()), method.name)
             every.setdefault(name, flag)
+    parameters = list(own)
     for name, flag in every.items():
-        if name in known:
-            raise TypeError(f"{name} is an option of a method and of the command")
-        panel = f"Options of {' and '.join(owners[name])}"
         default = flag.about.default
         # A switch that is off needs no second name to turn it off.
         names = ["--" + name.replace("_", "-")] if default is False else []
-        info: OptionInfo = typer.Option(default, *names, help=flag.about.help, rich_help_panel=panel)
-        usual = {each: str(flags(METHODS[each].load_options())[name].about.default) for each in owners[name]}
-        if len(set(usual.values())) > 1:
-            info.show_default = ", ".join(f"{each} {value}" for each, value in usual.items())
-        parameters.append(_parameter(name, info, flag.kind))
+        parameters.append(_parameter(name, typer.Option(default, *names, help=flag.about.help), flag.kind))
     switches = {each.name for each in parameters if each.annotation is bool}
     for name, new in renamed_flags().items():
         # A switch takes no value, under its old name neither.
         kind, default = (bool, False) if new in switches else (str | None, None)
         parameters.append(_parameter(name, typer.Option(default, "--" + name.replace("_", "-"), hidden=True), kind))
-    function.__signature__ = inspect.Signature(parameters)
-    function.__annotations__ = {each.name: each.annotation for each in parameters}
-    return function
+
+    def decorate(function: Any) -> Any:  # noqa: ANN401
+        context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        function.__signature__ = inspect.Signature([context, *parameters])
+        function.__annotations__ = {each.name: each.annotation for each in (context, *parameters)}
+        function.command_class = _method_command(owners)
+        return function
+
+    return decorate
+
+
+def _method_command(owners: Mapping[str, tuple[str, ...]]) -> type[TyperCommand]:
+    """A command whose help shows what every method takes and what the named one does, wherever it is named."""
+
+    class MethodCommand(TyperCommand):
+        """Knows of which method help is asked for."""
+
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            """Remember the method that was typed, before or after --help."""
+            ctx.meta[_METHOD] = _typed_method(args)
+            return super().parse_args(ctx, args)
+
+        def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            """Help of one method, with its own words and defaults."""
+            method = method_named(ctx.meta.get(_METHOD, AUTO)).name
+            own = flags(METHODS[method].load_options())
+            shown = []
+            for each in self.params:
+                name = each.name or ""
+                if name in owners and method not in owners[name]:
+                    continue
+                if name in own and isinstance(each, click.Option):
+                    each.help, each.default = own[name].about.help, own[name].about.default
+                    each.rich_help_panel = f"Options of {method}"  # type: ignore[attr-defined]
+                shown.append(each)
+            self.params = shown
+            super().format_help(ctx, formatter)
+
+    return MethodCommand
+
+
+def _typed_method(args: Sequence[str]) -> str:
+    """The method that arguments name, by --method NAME or --method=NAME.
+
+    >>> _typed_method(["--help", "--method", "pate"]), _typed_method(["--method=rknn"]), _typed_method([])
+    ('pate', 'rknn', 'auto')
+    """
+    for place, each in enumerate(args):
+        if each == "--method" and place + 1 < len(args):
+            return args[place + 1]
+        if each.startswith("--method="):
+            return each.partition("=")[2]
+    return AUTO
+
+
+def flag_value(flag: Flag, value: Any, where: str) -> Any:  # noqa: ANN401
+    """What a file says of an option, as the command line would have given it.
+
+    >>> from tacit.methods.rknn.options import ReverseKNN
+    >>> known = flags(ReverseKNN)
+    >>> flag_value(known["queries"], [300, 100], "recipe.toml"), flag_value(known["neighbors"], 2, "recipe.toml")
+    ('300,100', 2)
+    >>> flag_value(known["neighbors"], "two", "recipe.toml")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: recipe.toml: neighbors must be a whole number
+    """
+    wanted = {bool: "true or false", int: "a whole number", float: "a number"}
+    kind = next((each for each in wanted if each in {flag.kind, *typing.get_args(flag.kind)}), str)
+    if kind is str:
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        elif isinstance(value, dict):
+            value = ",".join(f"{name}={each}" for name, each in value.items())
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise InvalidInput(f"{where}: {flag.name} must be text, a number or a list of them")
+        return str(value)
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (isinstance(value, bool) if kind is bool else numeric and (kind is float or isinstance(value, int))):
+        raise InvalidInput(f"{where}: {flag.name} must be {wanted[kind]}")
+    return float(value) if kind is float else value
 
 
 def _parameter(name: str, info: OptionInfo, kind: Any) -> inspect.Parameter:  # noqa: ANN401

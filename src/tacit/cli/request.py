@@ -17,10 +17,10 @@ import typer
 from rich.console import Console
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, RequestConflict, TacitError
+from tacit.core.errors import InvalidInput, RequestConflict, TacitError, listed, nearest
 from tacit.core.files import sync_folder, try_lock, write_file
 
-__all__ = ["RunRequest", "requested", "require_place"]
+__all__ = ["RunRequest", "requested", "require_place", "unfinished"]
 
 _UNKEYED, _FORMAT = 2, 3
 
@@ -63,14 +63,22 @@ class RunRequest:
     A run that was interrupted finds it again and takes up the same request, so that nothing is paid twice. The
     file also holds digests of all that decides the labels: an old request is never taken up for other records. Their
     key is the request's own and lies in the user's state folder: the file alone confirms no guess of a record.
-    It is locked while a run is at work on it, and it stays on this machine.
+    It is locked while a run is at work on it, and it stays on this machine. The recipe in it is what 'tacit resume'
+    runs again.
     """
 
-    def __init__(self, out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        out: Path,
+        ledger: Path | None,
+        account: str | None,
+        inputs: Mapping[str, str],
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
         self.file = out.with_name(out.name + ".request")
         self.name = uuid.uuid4().hex
         self._ledger, self._account = ledger, account
-        self._inputs = inputs
+        self._inputs, self._recipe = inputs, recipe
         self._lock: int | None = None
         self._before = 0
         self._take_up()
@@ -85,7 +93,9 @@ class RunRequest:
         durable = self._ledger is not None
         try:
             inputs = self._digests(self._new_key()) if durable else {}
-            content = {"format": _FORMAT, "request": self.name, "durable": durable, "inputs": inputs}
+            content = {
+                "format": _FORMAT, "request": self.name, "durable": durable, "inputs": inputs, "recipe": self._recipe,
+            }  # fmt: skip
             self.file.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -158,8 +168,8 @@ class RunRequest:
                 return "Nothing was paid."
             case True:
                 return (
-                    f"The request is paid and kept in {self.file}: run the same command again, and it goes on from "
-                    "there and pays nothing twice."
+                    f"The request is paid and kept in {self.file}: run the same command again, or 'tacit resume "
+                    f"{self.file.with_suffix('')}', and it goes on from there and pays nothing twice."
                 )
             case _:
                 if self._lock is None:
@@ -228,13 +238,9 @@ class RunRequest:
             ) from None
 
     def _read(self, descriptor: int) -> dict[str, Any]:
-        try:
-            content = json.loads(os.read(descriptor, 1 << 20))
-            whole = content["format"] in (_UNKEYED, _FORMAT) and isinstance(content["durable"], bool)
-            if whole and content["request"].isalnum() and isinstance(content["inputs"], dict):
-                return dict(content)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass
+        content = _content(os.read(descriptor, 1 << 20))
+        if content is not None:
+            return content
         raise InvalidInput(
             f"{self.file}: damaged, so the request of the unfinished run is not known. Choose another --out, or remove "
             "the file; if that run was paid for, its payment is lost"
@@ -250,10 +256,50 @@ def _key_file(request: str) -> Path:
     return state_folder() / "requests" / f"{request}.key"
 
 
+def unfinished(out: Path) -> Mapping[str, Any]:
+    """The recipe of the run that was cut off here: what ``tacit resume`` runs again.
+
+    >>> unfinished(Path("no-such-run"))
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: no-such-run: no unfinished run here, there is no no-such-run.request
+    """
+    file, shown = out.with_name(f"{out.name}.request"), listed([str(out)])
+    if os.path.lexists(out):
+        raise InvalidInput(f"{shown}: exists, so its run is finished or something else is there; see 'tacit show'")
+    try:
+        content = _content(file.read_bytes())
+    except FileNotFoundError:
+        beside = [each.name.removesuffix(".request") for each in sorted(out.absolute().parent.glob("*.request"))]
+        meant = f"; is {listed([close])} meant?" if (close := nearest(out.name, beside)) else ""
+        raise InvalidInput(f"{shown}: no unfinished run here, there is no {listed([file.name])}{meant}") from None
+    except OSError as error:
+        raise InvalidInput(f"{listed([str(file)])}: cannot be read ({error.strerror})") from None
+    if content is None or not isinstance(content.get("recipe"), dict):
+        raise InvalidInput(f"{listed([str(file)])}: has no recipe in it; run the command again as it was")
+    if not content["durable"]:
+        raise InvalidInput(
+            f"{shown}: had no ledger, so nothing of it was kept and there is nothing to go on with; run it anew"
+        )
+    return dict(content["recipe"])
+
+
+def _content(read: bytes) -> dict[str, Any] | None:
+    """What a request file says, if it is whole."""
+    try:
+        content = json.loads(read)
+        whole = content["format"] in (_UNKEYED, _FORMAT) and isinstance(content["durable"], bool)
+        return dict(content) if whole and content["request"].isalnum() and isinstance(content["inputs"], dict) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 @contextmanager
-def requested(out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str]) -> Iterator[RunRequest]:
+def requested(
+    out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str], recipe: Mapping[str, Any]
+) -> Iterator[RunRequest]:
     """The request of a run; where the run ends early, what became of the request is said."""
-    request = RunRequest(out, ledger, account, inputs)
+    request = RunRequest(out, ledger, account, inputs, recipe)
     try:
         yield request
     except RequestConflict as error:

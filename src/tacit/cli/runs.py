@@ -95,6 +95,7 @@ def export_command(
     safetensors: bool = typer.Option(False, "--safetensors", help="As safetensors: networks."),
     out: Path | None = typer.Option(None, help="The folder to write the student and its model card into; new."),
     labels: Path | None = typer.Option(None, help="Write the labels of the public samples: .csv or .parquet."),
+    mlflow: str | None = typer.Option(None, help="Log the run to this MLflow experiment, with its privacy statement."),
     check: Path | None = typer.Option(
         None, help="With --onnx: samples on which the model must say what the student says."
     ),
@@ -113,8 +114,8 @@ def export_command(
     kinds = [name for name, given in (("onnx", onnx), ("skops", skops), ("safetensors", safetensors)) if given]
     if len(kinds) > 1:
         raise InvalidInput(f"--{kinds[0]} and --{kinds[1]} are two formats: choose one, and export again")
-    if not kinds and labels is None:
-        raise InvalidInput("say what to export: --onnx, --skops or --safetensors with --out, or --labels")
+    if not kinds and labels is None and mlflow is None:
+        raise InvalidInput("say what to export: --onnx, --skops or --safetensors with --out, or --labels, or --mlflow")
     if bool(kinds) != (out is not None):
         raise InvalidInput(
             "a student is exported with a format and a folder: --onnx, --skops or --safetensors, and --out"
@@ -134,6 +135,11 @@ def export_command(
         console.print(Text.assemble(("written", "bold"), f"    {labels}: {len(arrays['labels'])} labels"))
     if out is not None:
         _export_student(record, kinds[0], out, check)
+    if mlflow is not None:
+        from tacit.report.tracking import log_to_mlflow
+
+        logged = log_to_mlflow(run, mlflow)
+        console.print(Text.assemble(("logged", "bold"), f"     to MLflow experiment {mlflow}: run {logged}"))
 
 
 def _export_student(record: Record, kind: str, out: Path, check: Path | None) -> None:

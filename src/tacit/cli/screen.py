@@ -126,9 +126,14 @@ def show_rows(names: Sequence[str], rows: Sequence[Sequence[str | Text]], foldin
 
 
 def write_run(
-    run: Run, public: NDArray[Any] | None, folder: Path, dark_ink: bool = False, holder_models: bool = False
+    run: Run,
+    public: NDArray[Any] | None,
+    folder: Path,
+    dark_ink: bool = False,
+    holder_models: bool = False,
+    recipe: str | None = None,
 ) -> None:
-    """Write the run folder, all or nothing, with a picture of the queries where one can be drawn.
+    """Write the run folder, all or nothing, with its recipe, and a picture of the queries where one can be drawn.
 
     What is written has been paid for, so no failure of the picture may keep it from being written.
     """
@@ -137,6 +142,8 @@ def write_run(
 
     with new_folder(folder) as partial:
         lost = run.write(partial, holder_models)
+        if recipe is not None:
+            (partial / "recipe.toml").write_text(recipe, encoding="utf-8")
         picture = partial / "queries.png"
         try:
             if public is not None and run.recipe.get("method") == "rknn" and run.labels.ndim == 1:

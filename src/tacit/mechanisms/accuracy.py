@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple, assert_never
 
 import numpy as np
@@ -120,6 +121,7 @@ def error_probability(selection: Selection, classes: int, gap: float) -> float:
     return float(argmax_pmf(selection, scores, 1)[1:].sum())
 
 
+@cache
 def gap_needed(selection: Selection, classes: int, error: float) -> float:
     """The gap, in units of the noise, at which the winner loses with probability ``error``, rivals being level.
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from tacit.core.errors import InvalidInput, nearest
+from tacit.core.errors import InvalidInput, listed, nearest
 from tacit.core.options import Options, build, describe
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
@@ -62,6 +62,8 @@ class Method:
     ``node_side`` is ``module:attribute`` of a ``tacit.private.node_side.NodeSide``, ``options`` that of the class of
     its options and ``prepare`` that of the function from a task and options to a job; a method without them is asked
     by a coordinator of its own. A method that asks the questions of others has none itself, and no side at a node.
+    ``forecast`` is that of the function from a task, options and evidence to what may be expected
+    (``tacit.methods.forecast``); a method without one is not part of a plan.
     ``delta`` is what is allowed where a run says nothing.
     """
 
@@ -71,6 +73,7 @@ class Method:
     notices: tuple[type[Notice], ...] = ()
     options: str = ""
     prepare: str = ""
+    forecast: str = ""
     delta: str = "0"
     over_nodes: tuple[str, ...] = ("local",)  # who may be trusted with what where nodes answer
     holders_pay: bool = False  # every holder has an account of its own
@@ -99,6 +102,13 @@ class Method:
         made: type[Options] = _loaded(self.options)
         return made
 
+    def load_forecast(self) -> Callable[[Any, Any, Any], Any]:
+        """From a task, options and evidence to what may be expected."""
+        if not self.forecast:
+            raise InvalidInput(f"method {self.name} has no forecast")
+        made: Callable[[Any, Any, Any], Any] = _loaded(self.forecast)
+        return made
+
     def load_prepare(self) -> Callable[[Any, Any], Any]:
         """From a task and options to a job: this reaches the private side, too."""
         prepare: Callable[[Any, Any], Any] = _loaded(self.prepare)
@@ -110,11 +120,11 @@ def _loaded(place: str) -> Any:  # noqa: ANN401
     return getattr(import_module(module), attribute)
 
 
-def _own(name: str, questions: tuple[type[Question], ...], options: str, **more: Any) -> Method:  # noqa: ANN401
+def _own(name: str, questions: tuple[type[Question], ...], options: str, forecast: bool = False, **more: Any) -> Method:  # noqa: ANN401
     home = f"tacit.methods.{name}"
     return Method(
         name, questions, f"{home}.holder:AT_NODE", options=f"{home}.options:{options}",
-        prepare=f"{home}.method:prepare", **more,
+        prepare=f"{home}.method:prepare", forecast=f"{home}.forecast:forecast" if forecast else "", **more,
     )  # fmt: skip
 
 
@@ -123,19 +133,20 @@ AUTO, DEFAULT = "auto", "rknn"
 METHODS: Mapping[str, Method] = {
     each.name: each
     for each in (
-        _own("rknn", (VoteAsk,), "ReverseKNN", over_nodes=("local", "masked", "shuffle", "central")),
+        _own("rknn", (VoteAsk,), "ReverseKNN", forecast=True, over_nodes=("local", "masked", "shuffle", "central")),
         Method(
             "auto",
             (),
             "",
             options="tacit.methods.auto.options:Auto",
             prepare="tacit.methods.auto.method:prepare",
+            forecast="tacit.methods.auto.forecast:forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
         ),
-        _own("class_sums", (SumAsk,), "ClassSums", over_nodes=("local", "masked", "central")),
-        _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True),
-        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
-        _own("pate", (TeacherAsk,), "PATE", over_nodes=("local", "masked")),
+        _own("class_sums", (SumAsk,), "ClassSums", forecast=True, over_nodes=("local", "masked", "central")),
+        _own("privatekt", (LabelAsk,), "PrivateKT", forecast=True, delta="1e-5", holders_pay=True),
+        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", forecast=True, notices=(Feedback,), holders_pay=True),
+        _own("pate", (TeacherAsk,), "PATE", forecast=True, over_nodes=("local", "masked")),
         _own("noisy_sgd", (GradientAsk,), "NoisySGD", over_nodes=("local", "masked", "central")),
         _own("private_knn", (NeighborAsk,), "PrivateKNN"),
     )
@@ -204,7 +215,7 @@ def method_named(name: str) -> Method:
     if found is None or not found.prepare:
         close = nearest(name, list(METHODS))
         meant = f"; did you mean {close!r}?" if close else ""
-        raise InvalidInput(f"unknown method {name!r}: choose one of {', '.join(METHODS)}{meant}")
+        raise InvalidInput(f"unknown method {listed([name])!r}: choose one of {', '.join(METHODS)}{meant}")
     return found
 
 

@@ -151,8 +151,9 @@ def draw_chart(chart: Chart, picture: Path) -> Path:
         axes.grid(True, which="major", alpha=0.3)
         axes.legend(fontsize=8)
     figure.tight_layout()
-    # Without the program's version in it, the file depends on the chart alone.
-    figure.savefig(picture, dpi=90, metadata={"Software": None})
+    # Without the program's version and the date in it, the file depends on the chart alone.
+    about = {"Date": None, "Creator": None} if picture.suffix.lower() == ".svg" else {"Software": None}
+    figure.savefig(picture, dpi=90, metadata=about)
     return picture
 
 

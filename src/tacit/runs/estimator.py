@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -203,13 +204,17 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "cross-validation and searches fit many times on the same records, and every fit is paid for: give "
                 "ledger and account, whose ceiling ends it, or seed for a simulation"
             )
-        price = "its part" if self.epsilon is None else f"epsilon = {decimal(positive(self.epsilon, 'epsilon'))}"
+        price = None if self.epsilon is None else positive(self.epsilon, "epsilon")
+        each = "its part" if price is None else f"epsilon = {decimal(price)}"
+        fits, left = _fits(), ""
+        if fits is not None and price is not None:
+            left = f"; its {fits} fits cost epsilon = {decimal(fits * price)} in all, added up"
         if self.account is not None:
             with opened(self.ledger) as book:
-                book.balance(self.account)
+                left += f"; {self.account[:80]} has {book.balance(self.account).in_words}"
         warn_user(
-            f"every fit of this search pays {price} from {str(self.ledger)[:80]}, and fits fail once it is spent "
-            f"(error_score='raise' ends the search there); {SCORED}"
+            f"every fit of this search pays {each} from {str(self.ledger)[:80]}, and fits fail once it is spent "
+            f"(error_score='raise' ends the search there){left}; {SCORED}"
         )
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401
@@ -270,9 +275,24 @@ def _classes_of(y: ArrayLike) -> Any:  # noqa: ANN401
 
 def _searching() -> bool:
     """Whether scikit-learn's model selection is calling: in its own process or in a worker's."""
-    frame = sys._getframe(1)
+    return any(True for _ in _selecting())
+
+
+def _fits() -> int | None:
+    """How often a search or a cross-validation will fit, the last fit on everything included; None in a worker."""
+    for frame in _selecting():
+        known = frame.f_locals
+        if frame.f_code.co_name == "evaluate_candidates" and {"n_candidates", "n_splits"} <= known.keys():
+            return int(known["n_candidates"] * known["n_splits"] + bool(getattr(known.get("self"), "refit", True)))
+        if frame.f_code.co_name == "cross_validate" and hasattr(known.get("cv"), "get_n_splits"):
+            return int(known["cv"].get_n_splits(known.get("X"), known.get("y"), known.get("groups")))
+    return None
+
+
+def _selecting() -> Iterator[FrameType]:
+    """The calls of scikit-learn's model selection that this one comes from, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith("sklearn.model_selection"):
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
+            yield frame
+        frame = frame.f_back

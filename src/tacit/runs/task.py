@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, listed, nearest
 from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.protocols import Integers, Representation
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
@@ -346,15 +346,22 @@ def _randomness(seed: int | None) -> Randomness:
 
 
 def _adjacency(name: str) -> Adjacency:
-    if name not in tuple(Adjacency):
-        raise InvalidInput(f"adjacency must be one of {', '.join(Adjacency)}, got {name!r}")
+    _require_name(name, tuple(Adjacency), "adjacency")
     return Adjacency(name)
 
 
 def _trust(name: str | None) -> Trust | None:
-    if name is not None and name not in tuple(Trust):
-        raise InvalidInput(f"trust must be one of {', '.join(Trust)}, got {name!r}")
-    return None if name is None else Trust(name)
+    if name is None:
+        return None
+    _require_name(name, tuple(Trust), "trust")
+    return Trust(name)
+
+
+def _require_name(name: str, names: Sequence[str], what: str) -> None:
+    if name not in names:
+        close = nearest(str(name), names)
+        meant = f"; did you mean {str(close)!r}?" if close else ""
+        raise InvalidInput(f"{what} must be one of {', '.join(names)}, got {listed([str(name)])!r}{meant}")
 
 
 def _tested(

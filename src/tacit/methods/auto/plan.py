@@ -19,10 +19,10 @@ from tacit.core.rational import rounded_down
 from tacit.core.spend import Gaussian
 from tacit.methods.task import Task
 
-__all__ = ["AutoPlan", "divided_task", "installed", "plan_auto"]
+__all__ = ["FIRST_SHARE", "AutoPlan", "divided_task", "installed", "plan_auto"]
 
 # The first question to images tells clusters from mixtures, and is a part of what the last student learns from.
-_FIRST, LATER = Fraction(1, 10), Fraction(9, 20)
+FIRST_SHARE, LATER = Fraction(1, 10), Fraction(9, 20)
 # Below this many pixels in a row gradients have no cells to be counted in.
 LEAST_SIDE = 16
 _HALVINGS = 40
@@ -62,9 +62,9 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
         said.append(("asking", "class sums, once: planes tell classes apart in tables, texts and embeddings"))
         return AutoPlan(task.kind, "auto", "auto", False, tuple(divided_task(task, [Fraction(1)])), "sums", tuple(said))
     representation, vote_space, network = image_parts(task.public)
-    shares = [_FIRST, LATER, LATER] if network else [_FIRST, 1 - _FIRST]
+    shares = [FIRST_SHARE, LATER, LATER] if network else [FIRST_SHARE, 1 - FIRST_SHARE]
     if releases == "sums":
-        shares = [share / (1 - _FIRST) for share in shares[1:]]
+        shares = [share / (1 - FIRST_SHARE) for share in shares[1:]]
     said += [
         ("seen by", f"{representation} for sums, a map by {vote_space} for votes"),
         (

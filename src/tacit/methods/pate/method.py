@@ -34,7 +34,7 @@ from tacit.methods.task import Account, Announcement, Job, Nodes, Outcome, Task,
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, combine, inspect, joined
 
-__all__ = ["TeacherJob", "prepare"]
+__all__ = ["TeacherJob", "prepare", "vote_noise"]
 
 RECORDS_PER_TEACHER = 20
 # The screen's noise in units of the answers', as published for handwritten digits: 150 and 40.
@@ -69,7 +69,7 @@ def prepare(task: Task, options: PATE) -> Job:
         screen, votes = _confident(task, options, len(asked))
         mechanism, answers = votes, votes.queries
     else:
-        mechanism = _mechanism(task, options, trust, answers * options.rounds, answers)
+        mechanism = vote_noise(task, options, trust, answers * options.rounds, answers)
     if options.diagnostic:
         _require_diagnosed(task, mechanism)
     coordinator = TeacherCoordinator(
@@ -152,7 +152,7 @@ def teachers_of(task: Task, options: PATE) -> int:
     return options.teachers or max(2, task.units // RECORDS_PER_TEACHER)
 
 
-def _mechanism(task: Task, options: PATE, trust: Trust, queries: int, each: int) -> Mechanism[Any, Any]:
+def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int) -> Mechanism[Any, Any]:
     """The noise that keeps all queries within (ε, δ), made for ``each`` round; a teacher moves two votes per query."""
     moved, now, budget = 2 * queries, 2 * each, task.budget
     if trust is Trust.MASKED and task.nodes is not None:

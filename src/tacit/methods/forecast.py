@@ -1,0 +1,270 @@
+"""What labels may be expected to be worth before anything is paid: what is known of the data, and votes under noise.
+
+How public samples lie says how noise and the number of queries act. How far *labels* follow that structure, the purity
+of clusters and what planes can tell, is estimated: from public samples whose labels are known, or else from how far
+clusters lie apart, which over data sets goes together with purity, loosely. Nothing private is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from scipy.stats import beta
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers
+from tacit.mechanisms.accuracy import error_probability, gap_needed
+
+__all__ = ["Evidence", "Expected", "noise_unit", "of_planes", "seen_rows", "voted"]
+
+# Public samples that are looked at: more tell little, and take longer.
+_LOOKED_AT = 1500
+# Purity at four queries per class from the ratio of distances to the nearest and to the second of as many centers as
+# there are classes: the line through eight data sets, and how far nine of ten lie from it at most.
+_LINE, _AROUND = (1.15, -0.55), 0.15
+# What doubling the queries adds to purity, of what is missing; and labels per query from which pairs are counted.
+_DOUBLING, _PER_QUERY = 0.12, 4
+# Standard deviations on either side of an interval that holds nine of ten.
+NINE_OF_TEN = 1.645
+# How clusters differ in purity, as the two counts of a beta law, and the points at which it is looked at.
+_CONCENTRATION, _QUANTILES = 4.0, 12
+# Labels per class at which a student has learned half of what it can.
+_HALF = 2.0
+_UNSURE = 0.01
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one method promises: the share of right labels, its deviation from run to run, and what it takes."""
+
+    accuracy: float
+    deviation: float
+    queries: int | None = None
+    neighbors: int | None = None
+    messages: int = 0
+    seconds: float = 1.0
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of how labels follow the public samples: their structure, some labels, or a stated purity.
+
+    ``known`` has the place of each sample's class, or -1 where it is not known. ``level`` -1 and 1 are the ends of an
+    interval that holds the truth nine times of ten; 0 is the middle.
+
+    >>> blobs = np.repeat([[0.0, 0.0], [9.0, 9.0]], 50, axis=0) + np.random.default_rng(0).normal(size=(100, 2))
+    >>> Evidence(blobs, 2).purity(blobs, 4)[1] > 0.8
+    True
+    >>> known = np.repeat([0, 1], 50)
+    >>> low, high = (Evidence(blobs, 2, known, level=each).purity(blobs, 4)[1] for each in (-1, 1))
+    >>> 0.9 < low <= high <= 1.0
+    True
+    """
+
+    points: NDArray[Any]
+    classes: int
+    known: Integers | None = None
+    stated: float | None = None
+    level: int = 0
+    found: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def labeled(self) -> int:
+        """How many labels are known."""
+        return 0 if self.known is None else int((self.known >= 0).sum())
+
+    @property
+    def basis(self) -> str:
+        """What it rests on, in words."""
+        if self.stated is not None:
+            return f"on your word that {self.stated:.0%} of a query's voters agree"
+        if self.labeled:
+            return f"on {self.labeled} labeled public sample{'s' * (self.labeled != 1)} and how the others lie"
+        return "on how the public samples lie alone, which says little about labels"
+
+    @property
+    def common(self) -> float:
+        """The share of the commonest class: what one gets for nothing."""
+        if self.known is None or not self.labeled:
+            return 1 / self.classes
+        return float(np.bincount(self.known[self.known >= 0], minlength=self.classes).max() / self.labeled)
+
+    def at(self, level: int) -> Evidence:
+        """The same at another end of the interval."""
+        return replace(self, level=level)
+
+    def purity(self, encoded: NDArray[Any], queries: int) -> tuple[NDArray[np.float64], float]:
+        """How the public samples share this many queries, and the part of a query's samples that have its label."""
+        shares, _ = self._clusters(encoded, queries)
+        if self.stated is not None:
+            return shares, self.stated
+        if self.labeled:
+            # Coarser queries have pairs enough to count; finer ones are purer by a known amount, more or less.
+            at = min(queries, max(self.classes, self.labeled // _PER_QUERY))
+            middle, wide = self._agreement(self._clusters(encoded, at)[1])
+        else:
+            at, middle, wide = 4 * self.classes, self._apart(encoded), _AROUND
+        finer = 1 - (1 - middle) * (1 - _DOUBLING) ** math.log2(max(queries, 1) / at)
+        wide = math.hypot(wide, (finer - middle) / 2)
+        return shares, float(np.clip(finer + self.level * wide, self.common, 0.995))
+
+    def reachable(self, encoded: NDArray[Any] | None = None) -> float:
+        """What planes reach with very many labels, in all features or as encoded: the accuracy of a regression."""
+        if self.stated is not None:
+            return self.stated
+        rows = (self.points if encoded is None else encoded).reshape(len(self.points), -1)
+        if not self.labeled:
+            return float(np.clip(self._apart(rows) + self.level * _AROUND, self.common, 0.995))
+        middle, wide = self._regression(rows)
+        return float(np.clip(middle + self.level * wide, self.common, 0.995))
+
+    def learned(self, labels: float) -> float:
+        """What a student reaches that was taught this many right labels."""
+        most = self.reachable()
+        return self.common + (most - self.common) * labels / (labels + _HALF * self.classes)
+
+    def _clusters(self, encoded: NDArray[Any], queries: int) -> tuple[NDArray[np.float64], Integers]:
+        from sklearn.cluster import KMeans
+
+        if not len(encoded):
+            return np.full(queries, 1 / queries), np.empty(0, dtype=np.int64)
+        key = ("clusters", encoded.shape, queries)
+        if key not in self.found:
+            asked = min(queries, len(np.unique(encoded, axis=0)))
+            groups = KMeans(asked, n_init=1, random_state=0).fit(encoded).labels_
+            self.found[key] = np.bincount(groups, minlength=asked) / len(groups), groups
+        shares, groups = self.found[key]
+        return shares, groups
+
+    def _agreement(self, groups: Integers) -> tuple[float, float]:
+        """Purity by how often two labeled samples of one query agree, and how far it may be off."""
+        assert self.known is not None
+        counts = np.zeros((groups.max() + 1, self.classes))
+        seen = self.known >= 0
+        np.add.at(counts, (groups[seen], self.known[seen]), 1)
+        size = counts.sum(axis=1)
+        many = size >= 2
+        if not many.any():
+            raise InvalidInput("too few labeled public samples: no query has two; give at least 50")
+        pairs = (counts * (counts - 1)).sum(axis=1)[many] / (size * (size - 1))[many]
+        same = float(np.average(pairs, weights=size[many]))
+        grid = np.linspace(1 / self.classes, 0.999, 60)
+        agree = [float(np.square(_parts(each, self.classes)).sum(axis=0).mean()) for each in grid]
+        independent = float((size[many] - 1).sum())
+        off = NINE_OF_TEN * math.sqrt(same * (1 - same) / independent + 1e-4)
+        low, middle, high = np.interp([same - off, same, same + off], agree, grid)
+        return float(middle), float(max(high - middle, middle - low, 0.02))
+
+    def _regression(self, encoded: NDArray[Any]) -> tuple[float, float]:
+        """What a regression on the labeled samples reaches on others, and on themselves: the truth lies between."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import StratifiedKFold, cross_val_score
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        key = ("regression", encoded.shape)
+        if key not in self.found:
+            assert self.known is not None
+            seen = self.known >= 0
+            rows, labels = encoded[seen], self.known[seen]
+            few = int(np.bincount(labels)[np.unique(labels)].min())
+            if few < 2:
+                raise InvalidInput("too few labeled public samples: a class has one; give at least 5 of every class")
+            strength = 1.0 if 10 * rows.shape[1] <= len(rows) else 0.05
+            model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=300))
+            folds = StratifiedKFold(min(5, few), shuffle=True, random_state=0)
+            tested = float(cross_val_score(model, rows, labels, cv=folds).mean())
+            fitted = float(model.fit(rows, labels).score(rows, labels))
+            middle = tested + max(0.0, fitted - tested) / 3
+            drawn = math.sqrt(max(middle * (1 - middle), 1e-3) / len(labels))
+            self.found[key] = middle, math.hypot(NINE_OF_TEN * drawn, max(0.0, fitted - tested) / 3)
+        middle, wide = self.found[key]
+        return middle, wide
+
+    def _apart(self, encoded: NDArray[Any]) -> float:
+        """Purity at four queries per class, by how clearly as many clusters as classes lie apart."""
+        from sklearn.cluster import KMeans
+
+        key = ("apart", encoded.shape)
+        if key not in self.found:
+            scaled = (encoded - encoded.mean(axis=0)) / np.maximum(encoded.std(axis=0), 1e-9)
+            far = np.sort(KMeans(self.classes, n_init=3, random_state=0).fit(scaled).transform(scaled), axis=1)
+            ratio = float(np.mean(far[:, 0] / np.maximum(far[:, 1], 1e-12)))
+            self.found[key] = float(np.clip(_LINE[0] + _LINE[1] * ratio, self.common, 0.99))
+        return float(self.found[key])
+
+
+def noise_unit(lead: float, classes: int) -> float:
+    """The deviation of Gaussian noise under which a label needs this lead to be 99 % certain.
+
+    >>> round(noise_unit(4.2456, 10), 3)
+    1.0
+    """
+    return lead / gap_needed("gaussian", classes, _UNSURE)
+
+
+def voted(shares: NDArray[np.float64], purity: float, votes: float, noise: float, classes: int) -> tuple[float, float]:
+    """The expected share of right labels, and its deviation, where queries are voted on under noise.
+
+    ``shares`` are the queries' parts of all votes. Queries differ in purity by a beta law of this mean; of the votes
+    that are not for the leading class half go to one rival.
+
+    >>> even = np.full(40, 1 / 40)
+    >>> clear, drowned = (voted(even, 0.9, 1000, noise, 10)[0] for noise in (1, 100))
+    >>> round(clear, 2), drowned < 0.3
+    (0.9, True)
+    """
+    least = 1 / classes
+    pure, rival, *_ = _parts(purity, classes)
+    counts = np.outer(shares * votes, np.ones(_QUANTILES))
+    spread = np.sqrt(2 * noise**2 + counts * (pure + rival - (pure - rival) ** 2) + 1e-9)
+    ahead = counts * (pure - rival)
+    level = counts * (pure - (1 - pure - rival) / max(classes - 2, 1))
+    lost = 1 - ndtr(ahead / spread) + (classes - 2) * (1 - ndtr(level / np.sqrt(2 * noise**2 + counts + 1e-9)))
+    right = np.maximum(1 - lost, least)
+    each = right * pure + (1 - right) * (1 - pure) / (classes - 1)
+    accuracy = float(shares @ each.mean(axis=1))
+    deviation = math.sqrt(float(np.square(shares) @ (right * (1 - right) * pure**2).mean(axis=1)))
+    return accuracy, deviation
+
+
+def _parts(purity: float, classes: int) -> list[NDArray[np.float64]]:
+    """The parts of a query's votes for its leading class, the rival and each other one, at quantiles of all queries."""
+    least = 1 / classes
+    place = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+    middle = float(np.clip((purity - least) / (1 - least), 1e-3, 1 - 1e-3))
+    pure = least + (1 - least) * beta.ppf(place, _CONCENTRATION * middle, _CONCENTRATION * (1 - middle))
+    rival = (1 - pure) * (1.0 if classes == 2 else 0.5)
+    return [pure, rival, *[(1 - pure - rival) / max(classes - 2, 1)] * (classes - 2)]
+
+
+def of_planes(reachable: float, common: float, kept: float, classes: int) -> float:
+    """What planes reach of which noise leaves this part: their margins shrink with its root.
+
+    >>> round(of_planes(0.9, 0.5, 1.0, 2), 3), of_planes(0.9, 0.76, 0.0, 2)
+    (0.9, 0.76)
+    """
+    least = 1 / classes
+    if kept <= 0 or reachable <= max(common, least + 1e-6):
+        return common
+    margin = gap_needed("gaussian", classes, max(1 - reachable, 1e-9)) * math.sqrt(min(1.0, kept))
+    reached = 1 - error_probability("gaussian", classes, margin)
+    return common + (reachable - common) * (reached - least) / (reachable - least)
+
+
+def seen_rows(public: NDArray[Any], known: Integers | None) -> tuple[NDArray[Any], Integers | None]:
+    """Some of the public samples, those whose label is known first: as many as are looked at."""
+    if len(public) <= _LOOKED_AT:
+        return public, known
+    told = np.empty(0, dtype=np.int64) if known is None else np.flatnonzero(known >= 0)[:_LOOKED_AT]
+    others = np.setdiff1d(np.arange(len(public)), told)
+    # Evenly over the file: what stands together in it is often alike.
+    wanted = _LOOKED_AT - len(told)
+    kept = np.sort(np.concatenate([told, others[np.arange(wanted) * len(others) // max(wanted, 1)]]))
+    return public[kept], None if known is None else known[kept]

@@ -1,0 +1,205 @@
+"""What every method may be expected to do, before a record is looked at: accuracy, price, messages and time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core.options import Options
+from tacit.core.protocols import Integers
+from tacit.core.rational import Number, exact, positive, probability, whole
+from tacit.datasets.samples import samples_of
+from tacit.encoders.kinds import recognize
+from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows
+from tacit.methods.registry import AUTO, METHODS, chosen_method
+from tacit.methods.task import Task
+
+__all__ = ["Forecast", "Prospect", "forecast"]
+
+# Who may see what, of the methods that leave the choice.
+_TRUSTS = {"rknn": (Trust.CENTRAL, Trust.SHUFFLE, Trust.LOCAL)}
+_GRID = tuple(float(each) for each in np.round(np.geomspace(0.05, 10, 9), 3))
+_SMALLEST, _LARGEST, _HALVINGS = 0.01, 20.0, 9
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """One method under one trust model: the share of labels that will be right, with an interval of nine in ten.
+
+    ``refused`` says why there is nothing to expect, where that is so; ``needed`` is the ε for a wanted accuracy.
+    """
+
+    method: str
+    trust: str
+    epsilon: float
+    accuracy: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    queries: int | None = None
+    neighbors: int | None = None
+    messages: int = 0
+    seconds: float = math.nan
+    said: str = ""
+    needed: float | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Every method side by side, the best first, and the expected accuracy over a range of ε."""
+
+    prospects: tuple[Prospect, ...]
+    basis: str
+    kind: str
+    wanted: float | None = None
+    curves: tuple[tuple[str, tuple[tuple[float, float], ...]], ...] = ()
+
+    @property
+    def best(self) -> Prospect:
+        """The method with the highest expected accuracy."""
+        return self.prospects[0]
+
+
+def forecast(
+    public: Any = None,  # noqa: ANN401
+    *,
+    records: int,
+    classes: int | Iterable[Any],
+    epsilon: Number = 1,
+    delta: Number | None = None,
+    methods: Sequence[str | Options] | None = None,
+    holders: int = 10,
+    unit: Unit | None = None,
+    public_labels: ArrayLike | None = None,
+    purity: float | None = None,
+    accuracy: float | None = None,
+    curves: bool = False,
+    data_kind: str | None = None,
+) -> Forecast:
+    """What to expect of every method (or of ``methods``, names or options objects), from public figures alone.
+
+    ``records`` is how many private records, or persons, there will be, ``classes`` the classes or how many. How far
+    labels follow the structure of the ``public`` samples is estimated from it, within wide bounds; labels of some
+    public samples (``public_labels``, with None where it is not known) make the interval narrow. Without public samples
+    ``purity`` is assumed, .9 where nothing is said. ``accuracy`` asks for the ε that it needs. Where ``delta`` is left
+    out every method has its own. ``holders`` is for methods where several hold records.
+
+    >>> from tacit.datasets.digits import digits
+    >>> parts = digits()
+    >>> found = forecast(parts.public_samples, records=1000, classes=10, methods=["rknn"])
+    >>> found.best.method, found.best.trust, found.best.low < found.best.accuracy < found.best.high
+    ('rknn', 'central', True)
+    """
+    names = np.arange(whole(classes, "classes")) if isinstance(classes, int) else np.array(list(classes))
+    if len(names) < 2:
+        raise InvalidInput(f"classes must be at least 2, got {len(names)}")
+    if accuracy is not None and not 1 / len(names) < accuracy < 1:
+        raise InvalidInput(f"accuracy must be between {1 / len(names):.2g} and 1, got {accuracy}")
+    if purity is not None and not 0 < purity <= 1:
+        raise InvalidInput(f"purity must be in (0, 1], got {purity}")
+    if public is None and public_labels is not None:
+        raise InvalidInput("public_labels belong to public samples: give these, too")
+    rows, kind = _rows(public, data_kind)
+    known = None if public_labels is None else _known(public_labels, names, len(rows))
+    stated = (0.9 if purity is None else purity) if public is None else purity
+    seen, known = seen_rows(rows, known) if public is not None else (rows[:0], None)
+    evidence = Evidence(seen, len(names), known, stated)
+    budget = positive(epsilon, "epsilon")
+    given = methods if methods is not None else [n for n in METHODS if METHODS[n].forecast] if len(seen) else ["rknn"]
+    prospects, lines = [], []
+    for each in given:
+        chosen, options = chosen_method(each, {})
+        for trust in _TRUSTS.get(chosen.name, (None,)):
+            task = Task(
+                public=rows, classes=names, epsilon=budget,
+                delta=exact(chosen.delta) if delta is None else probability(delta, "delta"),
+                unit=unit or Unit(), adjacency=Adjacency.REPLACE_ONE, trust=trust, units=whole(records, "records"),
+                request="forecast", holders=tuple(map(str, range(whole(holders, "holders")))), kind=kind,
+            )  # fmt: skip
+            found = _prospect(chosen.name, options, task, evidence)
+            if accuracy is not None and not found.refused:
+                found = replace(found, needed=_needed(chosen.name, options, task, evidence, accuracy))
+            prospects.append(found)
+            if curves and not found.refused and trust is not Trust.SHUFFLE:
+                lines.append((f"{found.method} {found.trust}", _curve(chosen.name, options, task, evidence)))
+    prospects.sort(
+        key=lambda each: (bool(each.refused), -each.accuracy if not each.refused else 0, each.method != AUTO)
+    )
+    return Forecast(tuple(prospects), evidence.basis, kind, accuracy, tuple(lines))
+
+
+def _prospect(method: str, options: Options, task: Task, evidence: Evidence) -> Prospect:
+    trust = {"privatekt": Trust.LOCAL, "fedmd": Trust.LOCAL}.get(method, task.trust or Trust.CENTRAL)
+    try:
+        low, middle, high = (_expected(method, options, task, evidence.at(level)) for level in (-1, 0, 1))
+    except InvalidInput as error:
+        return Prospect(method, str(trust), float(task.budget), refused=str(error))
+    drawn = NINE_OF_TEN * middle.deviation
+    return Prospect(
+        method, str(trust), float(task.budget), middle.accuracy, max(0.0, min(low.accuracy, middle.accuracy) - drawn),
+        min(1.0, max(high.accuracy, middle.accuracy) + drawn), middle.queries, middle.neighbors, middle.messages,
+        middle.seconds, middle.said,
+    )  # fmt: skip
+
+
+def _expected(method: str, options: Options, task: Task, evidence: Evidence) -> Expected:
+    found: Expected = METHODS[method].load_forecast()(task, options, evidence)
+    return found
+
+
+def _needed(method: str, options: Options, task: Task, evidence: Evidence, wanted: float) -> float | None:
+    """The smallest ε that is expected to reach an accuracy, to a few percent; None where none up to 20 is."""
+
+    def reached(epsilon: float) -> bool:
+        trial = replace(task, epsilon=Fraction(epsilon).limit_denominator(10**6))
+        try:
+            return _expected(method, options, trial, evidence).accuracy >= wanted
+        except InvalidInput:
+            return False
+
+    low, high = math.log(_SMALLEST), math.log(_LARGEST)
+    if not reached(_LARGEST):
+        return None
+    for _ in range(3 if task.trust is Trust.SHUFFLE else _HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if reached(math.exp(middle)) else (middle, high)
+    return math.exp(high)
+
+
+def _curve(method: str, options: Options, task: Task, evidence: Evidence) -> tuple[tuple[float, float], ...]:
+    points = []
+    for epsilon in _GRID:
+        trial = replace(task, epsilon=Fraction(epsilon).limit_denominator(1000))
+        with suppress(InvalidInput):
+            points.append((epsilon, _expected(method, options, trial, evidence).accuracy))
+    return tuple(points)
+
+
+def _rows(public: Any, kind: str | None) -> tuple[NDArray[Any], str]:  # noqa: ANN401
+    """The public samples as numbers, and their kind; without any, a place where none was looked at."""
+    if public is None:
+        return np.zeros((5000, 1)), "table"
+    samples = samples_of(public)
+    seen = recognize(samples, kind)
+    return np.asarray(samples if seen.encoder is None else seen.encoder.encode(samples)), seen.kind
+
+
+def _known(labels: ArrayLike, names: NDArray[Any], count: int) -> Integers:
+    """The place of every known label; -1 where a cell is empty or no class."""
+    given = np.asarray(labels, dtype=object).reshape(-1)
+    if len(given) != count:
+        raise InvalidInput(f"public_labels has {len(given)} rows, the public samples {count}")
+    place = {str(name): index for index, name in enumerate(names.tolist())}
+    found = np.array([place.get(str(each), -1) for each in given], dtype=np.int64)
+    if not (found >= 0).any():
+        raise InvalidInput("none of public_labels is one of the classes")
+    return found

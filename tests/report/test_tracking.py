@@ -1,0 +1,76 @@
+"""A run in MLflow: what is logged, and what is not. The package is stood in for, so that the test needs none."""
+
+import json
+import sys
+import types
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+import tacit
+from tacit.core.errors import InvalidInput
+from tacit.report.tracking import log_to_mlflow
+
+PARTS = tacit.digits()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    run = tacit.distill(
+        (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1.0, classes=range(10), student="logistic"
+    )
+    secret = {"label accuracy": [0.9, 0.8], "not private": {"test accuracy": 0.987654}}
+    return replace(run, metrics=secret).save(tmp_path / "first")
+
+
+@pytest.fixture
+def mlflow(monkeypatch):
+    logged = types.ModuleType("mlflow")
+    logged.params, logged.metrics, logged.tags, logged.texts, logged.files = {}, {}, {}, {}, []
+
+    @contextmanager
+    def start_run(run_name):
+        logged.name = run_name
+        yield types.SimpleNamespace(info=types.SimpleNamespace(run_id="r-1"))
+
+    logged.start_run = start_run
+    logged.set_experiment = lambda name: setattr(logged, "experiment", name)
+    logged.log_params, logged.log_metrics, logged.set_tags = (
+        logged.params.update, logged.metrics.update, logged.tags.update,
+    )  # fmt: skip
+    logged.log_text = lambda text, name: logged.texts.update({name: text})
+    logged.log_artifact = logged.files.append
+    monkeypatch.setitem(sys.modules, "mlflow", logged)
+    return logged
+
+
+def test_a_run_is_logged_with_its_statement(folder, mlflow):
+    assert log_to_mlflow(folder, "wards") == "r-1"
+    assert (mlflow.experiment, mlflow.name) == ("wards", "first")
+    assert mlflow.params["method"] == "rknn"
+    assert mlflow.params["recipe.options.neighbors"] == "1"
+    assert mlflow.metrics["epsilon"] == 1.0
+    assert mlflow.metrics["label_accuracy"] == 0.8
+    assert mlflow.tags["tacit.differential_privacy"] == "true"
+    assert json.loads(mlflow.texts["statement.json"])["format"].startswith("tacit run statement")
+    assert "epsilon = 1" in mlflow.texts["MODEL_CARD.md"]
+    assert sorted(each.rpartition("/")[2] for each in mlflow.files) == ["labels.csv", "student.skops"]
+    # What was computed in the clear is not handed on.
+    assert "0.987654" not in json.dumps([mlflow.params, mlflow.metrics, mlflow.tags, mlflow.texts])
+
+
+def test_without_the_extra_it_is_named(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(InvalidInput, match="pip install 'tacit\\[mlflow\\]'"):
+        log_to_mlflow(folder)
+
+
+def test_the_command_logs_it(folder, mlflow, capsys):
+    from tacit.cli import main
+
+    with pytest.raises(SystemExit) as stopped:
+        main(["export", str(folder), "--mlflow", "wards"])
+    assert stopped.value.code == 0
+    assert mlflow.experiment == "wards"
+    assert "r-1" in capsys.readouterr().out

@@ -1,0 +1,94 @@
+"""Forecasts: every registered method has one, more budget helps, labels narrow it, and nothing private is needed."""
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.core.errors import InvalidInput
+from tacit.methods.registry import METHODS
+
+PARTS = tacit.digits()
+FIGURES = {"records": 1000, "classes": 10}
+
+
+def labeled(count):
+    known = np.array(PARTS.public_labels, dtype=object)
+    known[count:] = None
+    return known
+
+
+def test_every_method_that_has_a_forecast_is_part_of_the_plan():
+    found = tacit.forecast(PARTS.public_samples, delta=1e-5, **FIGURES)
+    assert {each.method for each in found.prospects} == {name for name, each in METHODS.items() if each.forecast}
+    assert {each.trust for each in found.prospects if each.method == "rknn"} == {"central", "shuffle", "local"}
+    for each in found.prospects:
+        assert not each.refused
+        assert 0 <= each.low <= each.accuracy <= each.high <= 1
+        assert each.seconds > 0
+    # A trusted curator adds the least noise.
+    by_trust = {each.trust: each.accuracy for each in found.prospects if each.method == "rknn"}
+    assert by_trust["local"] < by_trust["shuffle"] <= by_trust["central"] + 0.02
+    assert [each.accuracy for each in found.prospects] == sorted((e.accuracy for e in found.prospects), reverse=True)
+
+
+@pytest.mark.parametrize("method", [tacit.ReverseKNN(queries=40, neighbors=2), "class_sums", "fedmd", "pate"])
+def test_more_budget_is_expected_to_label_better(method):
+    figures = {**FIGURES, "methods": [method], "public_labels": labeled(200), "delta": 0}
+    few, many = (tacit.forecast(PARTS.public_samples, epsilon=each, **figures).prospects for each in (0.05, 8))
+    central = [next(each for each in found if each.trust != "shuffle") for found in (few, many)]
+    assert central[0].accuracy < central[1].accuracy
+
+
+def test_labels_narrow_the_interval_and_it_holds_what_is_measured():
+    run = tacit.distill(
+        (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1.0, method="rknn", classes=range(10),
+        seed=0,
+    )  # fmt: skip
+    measured = float((run.labels == PARTS.public_labels).mean())
+    alone, told = (
+        tacit.forecast(PARTS.public_samples, methods=["rknn"], public_labels=known, **FIGURES).best
+        for known in (None, labeled(200))
+    )
+    assert told.high - told.low < 0.6 * (alone.high - alone.low)
+    assert alone.low <= measured <= alone.high
+    assert told.low <= measured <= told.high
+
+
+def test_the_epsilon_that_is_named_reaches_what_was_wanted():
+    votes = tacit.ReverseKNN(queries=40, neighbors=2)
+    figures = {**FIGURES, "methods": [votes], "public_labels": labeled(200)}
+    found = tacit.forecast(PARTS.public_samples, accuracy=0.85, **figures)
+    central = next(each for each in found.prospects if each.trust == "central")
+    again = tacit.forecast(PARTS.public_samples, epsilon=central.needed, **figures)
+    assert next(each for each in again.prospects if each.trust == "central").accuracy >= 0.85
+    assert central.needed < 1.0
+    assert next(each for each in found.prospects if each.trust == "shuffle").refused.startswith("shuffling needs delta")
+
+
+def test_without_public_samples_a_purity_is_stated():
+    low, high = (tacit.forecast(purity=each, methods=["rknn"], **FIGURES).best.accuracy for each in (0.7, 0.95))
+    assert low < 0.75 < 0.9 < high
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"classes": 1}, "classes must be at least 2"),
+        ({"accuracy": 2}, "accuracy must be between 0.1 and 1, got 2"),
+        ({"purity": 0}, r"purity must be in \(0, 1\], got 0"),
+        ({"epsilon": 0}, "epsilon must be above 0"),
+        ({"public_labels": [1, 2]}, "public_labels has 2 rows, the public samples 500"),
+        ({"public_labels": ["?"] * 500}, "none of public_labels is one of the classes"),
+        ({"methods": ["rkn"]}, "did you mean 'rknn'"),
+    ],
+)
+def test_a_wrong_figure_is_named(wrong, said):
+    with pytest.raises(InvalidInput, match=said):
+        tacit.forecast(PARTS.public_samples, **{**FIGURES, **wrong})
+
+
+def test_a_method_without_a_forecast_says_so():
+    from dataclasses import replace
+
+    with pytest.raises(InvalidInput, match="method rknn has no forecast"):
+        replace(METHODS["rknn"], forecast="").load_forecast()
