@@ -229,6 +229,7 @@ WRONG = {
     ],
     "audit": [(("--epsilon", "nan"), "epsilon"), (("no-such-mechanism",), "no-such-mechanism")],
     "demo": [(("--epsilon", "0"), "epsilon must be above 0"), (("--out", "records.csv/run"), "cannot be written there"), (("--runs", "0"), "--runs")],  # noqa: E501
+    "ui": [(("no-such-folder",), "no-such-folder: no such folder"), (("--prot", "1"), "--port"), (("--port", "much"), "--port")],  # noqa: E501
     "doctor": [(("--jsn",), "--json"), (("me",), "unexpected extra argument")],
     "federation": [(("strat",), "No such command 'strat'")],
     "bench": [(("no-such-bench",), "no-such-bench")],
