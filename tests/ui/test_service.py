@@ -19,7 +19,7 @@ from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.runs.progress import STAGES, RunProgress, watched_run
 from tacit.ui.folder import is_ledger, job_states, look
-from tacit.ui.planning import forecast
+from tacit.ui.planning import planned_accuracy
 
 service = pytest.importorskip("tacit.ui.service", reason="tacit[ui] is not installed")
 httpx = pytest.importorskip("httpx", reason="tacit[federated] is not installed")
@@ -141,7 +141,7 @@ def test_a_form_is_answered_or_says_what_is_wrong(client):
         assert f"{name}: must be" in page
         assert "<b>" not in page.replace("<b class", "")
     with pytest.raises(InvalidInput, match="epsilon: must be"):
-        forecast(given | {"epsilon": "9" * 5000})
+        planned_accuracy(given | {"epsilon": "9" * 5000})
 
 
 def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):

@@ -30,7 +30,7 @@ A key is an option of 'tacit distill' without its dashes. What stands behind # i
 
 
 @dataclass(frozen=True)
-class Found:
+class _Compared:
     """What two files are to each other: whose columns match, and which only the private one has."""
 
     private: Path
@@ -100,14 +100,14 @@ def init_command(
         console.print(Text.assemble((title, "bold"), f"{'':{max(1, 11 - len(title))}}{said}"), soft_wrap=True)
 
 
-def _compare(first: Path, second: Path, label: str | None) -> Found:
+def _compare(first: Path, second: Path, label: str | None) -> _Compared:
     """Which file is the private one: that with columns which the other has not."""
     if first.is_dir() and second.is_dir():
-        return Found(first, second)
+        return _Compared(first, second)
     columns = [_columns(each) for each in (first, second)]
     if columns[0] is None or columns[1] is None:
         # Arrays have no names to compare.
-        return Found(first, second, label or ("y" if first.suffix.lower() == ".npz" else None))
+        return _Compared(first, second, label or ("y" if first.suffix.lower() == ".npz" else None))
     more = [[name for name in columns[0] if name not in columns[1]], [n for n in columns[1] if n not in columns[0]]]
     if all(more):
         raise InvalidInput(
@@ -137,7 +137,7 @@ def _compare(first: Path, second: Path, label: str | None) -> Found:
             f"only {listed([str(private)])} has {listed(extra)}: name the label with --label, and remove columns that "
             "are neither label nor owner, or add them to the public file"
         )
-    return Found(private, public, chosen, person, holder, others)
+    return _Compared(private, public, chosen, person, holder, others)
 
 
 def _columns(file: Path) -> list[str] | None:

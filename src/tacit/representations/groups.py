@@ -31,7 +31,7 @@ SQUARINGS = 10
 # Beyond this a share is 0 in float32.
 LARGEST_PENALTY = 500.0
 # Squares stay finite up to here; a sample that far out is in no group anyway.
-FARTHEST = 1e100
+_FARTHEST = 1e100
 MIXTURE_STARTS = 5
 # Of the samples' mean variance: no part of the mixture may be thinner, or parts shrink to a few samples and others
 # swallow two classes (MNIST, 9 to 12 dimensions of a spectral map: 85 to 98 % pure at 1e-4, 97.5 to 97.7 % at 1e-2).
@@ -69,7 +69,7 @@ def measurable(rows: NDArray[Any], whose: str = "a sample has") -> NDArray[np.fl
     """
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
         raise InvalidInput(f"{whose} a value that is not a finite number")
-    return np.clip(rows.astype(np.float64), -FARTHEST, FARTHEST)
+    return np.clip(rows.astype(np.float64), -_FARTHEST, _FARTHEST)
 
 
 def axes(groups: int) -> Floats:

@@ -36,7 +36,7 @@ _LIMIT = 64.0
 # The grid of even patches, of the whitening matrix and of activations: multiples of 2^-16.
 _BITS = 16
 # The grid of patches and words where they are compared.
-COARSE = 10
+_COARSE = 10
 BLOCK_BYTES = 8 * 2**20
 
 
@@ -185,8 +185,8 @@ def _white(
 
 def _squared_distances(white: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of every patch to every word, both on a grid coarse enough for |p|² + |w|² − 2p·w to be exact."""
-    bits = min(exact_bits(4 * white.shape[1], _LIMIT, _LIMIT, COARSE), COARSE)
-    rough, centres = snapped(white, bits, _LIMIT), snapped(words, COARSE, _LIMIT)
+    bits = min(exact_bits(4 * white.shape[1], _LIMIT, _LIMIT, _COARSE), _COARSE)
+    rough, centres = snapped(white, bits, _LIMIT), snapped(words, _COARSE, _LIMIT)
     distances = rough @ (-2 * centres.T)
     distances += (rough * rough).sum(axis=1, keepdims=True)
     distances += (centres * centres).sum(axis=1)

@@ -28,6 +28,8 @@ STAGES = (
     "trying settings on public samples with made-up labels",
     "solving for the noise",
     "adding up gradients",
+    "calling records and counting their votes",
+    "choosing queries and noise",
     "training by Opacus",
     "training the teachers and counting their votes",
     "adding up the records of each class",

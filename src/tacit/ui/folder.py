@@ -17,7 +17,7 @@ from tacit.report.card import statement
 from tacit.runs.folders import Record, read_record
 from tacit.runs.progress import PROGRESS, read_progress
 
-__all__ = ["Found", "JobState", "WatchedFolder", "is_ledger", "job_states", "look"]
+__all__ = ["FoundFiles", "JobState", "WatchedFolder", "is_ledger", "job_states", "look"]
 
 DEEPEST, MOST_FOLDERS, MOST_FOUND = 4, 2000, 200
 UNREADABLE = "cannot be read"
@@ -26,7 +26,7 @@ LEDGERS = (".ledger", ".db", ".sqlite")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFiles:
     """Where things are, each by its path inside the folder: that is its name, and nothing else can be asked for."""
 
     runs: Mapping[str, Path]
@@ -47,14 +47,14 @@ class JobState:
     part: float | None
 
 
-def look(folder: Path) -> Found:
+def look(folder: Path) -> FoundFiles:
     """Look for what can be shown, a few levels deep; hidden folders and links are left out.
 
     >>> import tempfile
     >>> look(Path(tempfile.mkdtemp())).runs
     {}
     """
-    found: dict[str, dict[str, Path]] = {name: {} for name in Found.__dataclass_fields__}
+    found: dict[str, dict[str, Path]] = {name: {} for name in FoundFiles.__dataclass_fields__}
     for here, files in _folders(folder):
         name = here.relative_to(folder).as_posix()
         if "run.json" in files:
@@ -70,7 +70,7 @@ def look(folder: Path) -> Found:
                 found["jobs"][key] = place
             elif file.endswith(LEDGERS) and is_ledger(place):
                 found["ledgers"][key] = place
-    return Found(**{kind: dict(sorted(each.items())[:MOST_FOUND]) for kind, each in found.items()})
+    return FoundFiles(**{kind: dict(sorted(each.items())[:MOST_FOUND]) for kind, each in found.items()})
 
 
 def _folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -96,7 +96,7 @@ def is_ledger(file: Path) -> bool:
     return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == APPLICATION
 
 
-def job_states(found: Found) -> list[JobState]:
+def job_states(found: FoundFiles) -> list[JobState]:
     """Every job that is at work or was cut off, of one process and of federations."""
     states = []
     for name, file in found.jobs.items():

@@ -13,8 +13,8 @@ from tacit.mechanisms.accuracy import at_least
 from tacit.report import svg
 from tacit.report.budget import account_rows
 from tacit.report.html import Markup, pair, table
-from tacit.ui.folder import Found, JobState, WatchedFolder, job_states
-from tacit.ui.planning import FIELDS, forecast
+from tacit.ui.folder import FoundFiles, JobState, WatchedFolder, job_states
+from tacit.ui.planning import FIELDS, planned_accuracy
 
 __all__ = ["message_page", "overview_page", "plan_page", "state"]
 
@@ -22,7 +22,7 @@ BADGES = {"running": "good", "done": "good", "stopped": "fair", "failed": "bad"}
 CLAIMS = {"differential privacy": "good", "simulation": "bad", "no guarantee": "bad", "cannot be read": "fair"}
 
 
-def overview_page(watched: WatchedFolder, found: Found) -> str:
+def overview_page(watched: WatchedFolder, found: FoundFiles) -> str:
     """Everything in the folder on one page; jobs are brought up to date by a small script."""
     parts = [
         _part("jobs", "At work", f"<div id='jobs-list'>{jobs_list(job_states(found))}</div>"),
@@ -34,7 +34,7 @@ def overview_page(watched: WatchedFolder, found: Found) -> str:
     return _page("Overview", watched.folder.name or "/", "overview", "".join(parts), live=True)
 
 
-def state(found: Found) -> dict[str, str | int]:
+def state(found: FoundFiles) -> dict[str, str | int]:
     """What the script asks for: the list of jobs, and how many runs and ledgers there are."""
     return {"jobs": jobs_list(job_states(found)), "runs": len(found.runs), "ledgers": len(found.ledgers)}
 
@@ -79,7 +79,7 @@ def _forecast(given: Mapping[str, str]) -> str:
     if not given:
         return ""
     try:
-        found = forecast(given)
+        found = planned_accuracy(given)
     except InvalidInput as error:
         return f"<p class='warning' role='alert'>{escape(str(error))}</p>"
     rows = [
@@ -106,7 +106,7 @@ def message_page(title: str, said: str) -> str:
     return _page(title, "", "", f"<p class='warning' role='alert'>{escape(said)}</p>")
 
 
-def _runs(watched: WatchedFolder, found: Found) -> str:
+def _runs(watched: WatchedFolder, found: FoundFiles) -> str:
     if not found.runs:
         return "<p class='empty'>No run is here yet. <code>tacit demo</code> makes one in half a minute.</p>"
     rows = []
@@ -132,7 +132,7 @@ def _changed(run: Path) -> float:
         return 0.0
 
 
-def _ledgers(watched: WatchedFolder, found: Found) -> str:
+def _ledgers(watched: WatchedFolder, found: FoundFiles) -> str:
     if not found.ledgers:
         return "<p class='empty'>No ledger is here. <code>tacit ledger open</code> makes one from a policy.</p>"
     shown = []
@@ -152,7 +152,7 @@ def _ledgers(watched: WatchedFolder, found: Found) -> str:
     return "".join(shown)
 
 
-def _federations(watched: WatchedFolder, found: Found) -> str:
+def _federations(watched: WatchedFolder, found: FoundFiles) -> str:
     rows = []
     for name, folder in found.coordinators.items():
         nodes = watched.nodes(folder)

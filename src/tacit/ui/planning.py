@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tacit.core.errors import InvalidInput
 from tacit.mechanisms.accuracy import LabelAccuracy, expected_label_accuracy
 
-__all__ = ["FIELDS", "forecast"]
+__all__ = ["FIELDS", "planned_accuracy"]
 
 # What is asked: a name, what it is, an example, and between what it must be.
 FIELDS = (
@@ -21,13 +21,13 @@ FIELDS = (
 _VOTES = (25, 50, 100, 400)
 
 
-def forecast(given: Mapping[str, str]) -> list[tuple[int, LabelAccuracy]]:
+def planned_accuracy(given: Mapping[str, str]) -> list[tuple[int, LabelAccuracy]]:
     """What a form says, for a few numbers of queries; an error names the field.
 
-    >>> rows = forecast({"records": "20000", "classes": "5", "epsilon": "0.5", "purity": "0.9"})
+    >>> rows = planned_accuracy({"records": "20000", "classes": "5", "epsilon": "0.5", "purity": "0.9"})
     >>> [queries for queries, _ in rows]
     [50, 200, 400, 800]
-    >>> forecast({"records": "many", "classes": "5", "epsilon": "0.5", "purity": "0.9"})
+    >>> planned_accuracy({"records": "many", "classes": "5", "epsilon": "0.5", "purity": "0.9"})
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: records: must be a whole number between 1 and 1e+09

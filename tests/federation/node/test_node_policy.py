@@ -62,7 +62,9 @@ def test_the_names_in_a_policy_are_those_of_the_methods_mechanisms_and_purposes(
         fedmd.ConsensusVoteCoordinator,
     ]  # fmt: skip
     asked = {inspect.signature(each).parameters["purpose"].default for each in made}
-    assert asked | {class_sums.PURPOSE, noisy_sgd.PURPOSE, private_knn.NEIGHBOR_PURPOSE} == set(KNOWN_PURPOSES)
+    assert asked | {class_sums.SUM_PURPOSE, noisy_sgd.GRADIENT_PURPOSE, private_knn.NEIGHBOR_PURPOSE} == set(
+        KNOWN_PURPOSES
+    )
 
 
 # Whom a guarantee rests on

@@ -281,12 +281,12 @@ def public_probabilities(
     >>> public_probabilities(sums, ask, np.array([[-9.0], [-7.0], [8.0], [8.0]]), 200).argmax(axis=1).tolist()
     [0, 0, 1, 1]
     """
-    points = radii(ask, on_grid(ask.representation.encode(public), ask.scale, ask.radius, ask.norm)[0])
+    points = in_radii(ask, on_grid(ask.representation.encode(public), ask.scale, ask.radius, ask.norm)[0])
     mechanism: Any = ask.mechanism
     found = moments(released, ask, mechanism.noise_law.variance, points, records)
     return READERS[fit](found, points).probabilities(points)
 
 
-def radii(ask: SumAsk, points: Integers) -> Reals:
+def in_radii(ask: SumAsk, points: Integers) -> Reals:
     """Points of the grid in lengths of the longest."""
     return points / ask.radius

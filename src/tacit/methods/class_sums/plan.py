@@ -27,13 +27,22 @@ from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGr
 from tacit.representations.registry import REPRESENTATIONS, fit_representation, suggest_representation
 from tacit.representations.scaled import Identity, PrincipalComponents, Standardised, flat
 
-__all__ = ["PURPOSE", "RADIUS", "SumPlan", "added_as", "counted", "plan_sums", "suggest_components", "sum_mechanism"]
+__all__ = [
+    "RADIUS",
+    "SUM_PURPOSE",
+    "SumPlan",
+    "added_as",
+    "counted",
+    "plan_sums",
+    "suggest_components",
+    "sum_mechanism",
+]
 
 # Grid units in the radius: a coordinate of a hundredth of it still has 40 steps, and 10^8 records fit in 40 bits.
 RADIUS = 2**12
 # A quarter of the public samples are no longer than the radius. The others are shortened to it and keep their
 # direction: little is lost, and the noise is that of the short radius.
-WITHIN = 0.25
+_WITHIN = 0.25
 # Components that are looked at; how much the log-odds of one class against another are expected to vary in all; and
 # which part of a component the noise must leave for it to be worth more than it adds. These, the radius and the ridge's
 # caution were chosen on Adult, test part included, at epsilon = 1 and .1; figures change little around them.
@@ -41,9 +50,9 @@ _MOST, SPREAD, WORTH = 200, 2.0, 0.95
 # Public samples from which the number of components is chosen.
 _LOOKED_AT = 5000
 # Of what could be learned, the part that must be left by the noise, or it is hardly worth asking.
-WORTHWHILE = 0.1
+_WORTHWHILE = 0.1
 SMALLEST_DELTA = Fraction(1, 10**30)
-PURPOSE = "class sums"
+SUM_PURPOSE = "class sums"
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
         deviation /= classes if centered else 1
         most, kept = suggest_components(points, deviation / task.units, task.units, classes, norm)
     fitted = PrincipalComponents(fitted.mean, fitted.directions[:most])
-    length = float(np.quantile(lengths(points[:, :most], norm), WITHIN))
+    length = float(np.quantile(lengths(points[:, :most], norm), _WITHIN))
     if not length > 0:
         raise InvalidInput(
             "a quarter of the public samples is equal to their mean: there is nothing to tell them apart by"
@@ -113,7 +122,7 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
         class_names=tuple(map(str, task.classes)),
         space=content_digest(row_digests(points)),
         mechanism=sum_mechanism(task, trust, norm, count, centered, most),
-        purpose=PURPOSE,
+        purpose=SUM_PURPOSE,
         request=task.request,
         centered=centered,
     )
@@ -252,7 +261,7 @@ def _mixed(public: NDArray[Any]) -> Standardised:
 
 def _doubts(task: Task, kept: float | None) -> tuple[str, ...]:
     doubts = [weakness(task.budget, task.unit)]
-    if kept is not None and kept < WORTHWHILE:
+    if kept is not None and kept < _WORTHWHILE:
         doubts.append(
             f"most of what is learned will be noise: it leaves {kept:.0%} of what the components could tell. Bring "
             "more records, or spend a larger epsilon"

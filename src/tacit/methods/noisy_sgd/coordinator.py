@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Representation
+from tacit.core.protocols import Integers, Reals, Representation
 from tacit.core.release import Release, gather
 from tacit.methods.noisy_sgd.gradient import ERRORS, LARGEST_WEIGHT, RESOLUTION
 from tacit.methods.noisy_sgd.wire import GradientAsk
@@ -30,8 +29,6 @@ __all__ = [
     "step_requests",
     "whole_weights",
 ]
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

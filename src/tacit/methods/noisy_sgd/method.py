@@ -21,8 +21,8 @@ from tacit.methods.class_sums.coordinator import LinearOdds
 from tacit.methods.noisy_sgd.coordinator import GradientCoordinator, TrainingAsk, TrainingCoordinator, step_requests
 from tacit.methods.noisy_sgd.holder import GradientHolder, TrainingHolder
 from tacit.methods.noisy_sgd.options import NoisySGD
-from tacit.methods.noisy_sgd.plan import PURPOSE, GradientPlan, plan_gradients, public_points
-from tacit.methods.noisy_sgd.rehearsal import OFFSET, shortened
+from tacit.methods.noisy_sgd.plan import GRADIENT_PURPOSE, GradientPlan, plan_gradients, public_points
+from tacit.methods.noisy_sgd.rehearsal import OFFSET, within_one
 from tacit.methods.noisy_sgd.torch_hidden import OPACUS_NOISE, calibrated_training, hidden_student, require_opacus
 from tacit.methods.task import Account, Announcement, Job, Nodes, Outcome, Task
 from tacit.private.gate import Gate
@@ -169,7 +169,7 @@ def prepare_hidden(task: Task, options: NoisySGD) -> Job:
         raise InvalidInput("model hidden needs a delta above 0, for example 1e-6, and one record per person")
     require_opacus()
     name, base, fitted, points = public_points(task, options)
-    seen, scale = shortened(points, "l2")
+    seen, scale = within_one(points, "l2")
     parts = (PrincipalComponents(fitted.mean, fitted.directions * scale),)
     representation = Chained(parts if isinstance(base, Identity) else (base, *parts), content_digest(row_digests(seen)))
     task.check_representation(base)
@@ -177,7 +177,9 @@ def prepare_hidden(task: Task, options: NoisySGD) -> Job:
     training = calibrated_training(
         task.budget, task.delta, seen.shape[1], len(task.classes), options.width, options.records, options.epochs
     )
-    ask = TrainingAsk(representation, seen.shape[1], training, content_digest(row_digests(seen)), PURPOSE, task.request)
+    ask = TrainingAsk(
+        representation, seen.shape[1], training, content_digest(row_digests(seen)), GRADIENT_PURPOSE, task.request
+    )
     return HiddenJob(task, options, ask, name)
 
 

@@ -9,9 +9,9 @@ from typing import ClassVar
 from tacit.core.options import check, option
 from tacit.core.protocols import Representation
 
-__all__ = ["MODELS", "NoisySGD"]
+__all__ = ["_MODELS", "NoisySGD"]
 
-MODELS = ("linear", "hidden")
+_MODELS = ("linear", "hidden")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,9 @@ class NoisySGD:
     renamed: ClassVar[Mapping[str, str]] = {}
 
     model: str = option(
-        "linear", "linear, a softmax regression with exact integer noise; hidden, two layers by Opacus.", choices=MODELS
+        "linear",
+        "linear, a softmax regression with exact integer noise; hidden, two layers by Opacus.",
+        choices=_MODELS,
     )
     representation: str | Representation = option(
         "auto",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,29 +18,28 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
-from tacit.methods.class_sums.plan import sum_representation
+from tacit.methods.class_sums.plan import SMALLEST_DELTA, sum_representation
 from tacit.methods.class_sums.wire import Norm
 from tacit.methods.noisy_sgd.coordinator import Descent
 from tacit.methods.noisy_sgd.gradient import ERRORS
 from tacit.methods.noisy_sgd.options import NoisySGD
-from tacit.methods.noisy_sgd.rehearsal import OFFSET, Setting, candidates, rehearsed, shortened, with_constant
+from tacit.methods.noisy_sgd.rehearsal import OFFSET, Setting, candidates, rehearsed, with_constant, within_one
 from tacit.methods.noisy_sgd.wire import GradientAsk, gradient_sensitivity
 from tacit.methods.task import Task
 from tacit.representations.chained import Chained
 from tacit.representations.scaled import Identity, PrincipalComponents
 
-__all__ = ["PURPOSE", "GradientPlan", "plan_gradients", "public_points", "step_mechanism"]
+__all__ = ["GRADIENT_PURPOSE", "GradientPlan", "plan_gradients", "public_points", "step_mechanism"]
 
-PURPOSE = "noisy SGD"
+GRADIENT_PURPOSE = "noisy SGD"
 # Grid steps in the longest features of a record, and components that are looked at.
 LENGTH, MOST = 2**9, 200
 # A table may move this far in L2 for mechanisms to take it.
-FARTHEST = 2**20
+_LONGEST_GRID = 2**20
 # Shares of Laplace noise are drawn by counts, so that wide ones take long.
-COARSE = 2**14
-SMALLEST_DELTA = Fraction(1, 10**30)
+_COARSE_LENGTH = 2**14
 # How much more often than a guess the rehearsal must be right for it to be worth asking.
-WORTHWHILE = 1.25
+_WORTHWHILE = 1.25
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,9 @@ def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
     norm: Norm = "l2" if task.delta > 0 else "l1"
     name, base, fitted, points = public_points(task, options)
     coarse = trust is Trust.MASKED and task.delta == 0
-    length = grid_length(task.unit, 2.0 if options.clip is None else options.clip, COARSE if coarse else FARTHEST)
+    length = grid_length(
+        task.unit, 2.0 if options.clip is None else options.clip, _COARSE_LENGTH if coarse else _LONGEST_GRID
+    )
     # Noise grows with the clip, so that of the longest gradient says it for all.
     tried = candidates(points.shape[1], options.components, options.rate, options.clip, options.damping)
     widest = max(each.components for each in tried)
@@ -102,7 +102,7 @@ def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
     deviation = math.sqrt(mechanism.noise_law.variance * answers) / (ERRORS * length * records)
     setting, expected = rehearsed(points, len(task.classes), tried, options.steps, deviation, records, norm)
     fitted = PrincipalComponents(fitted.mean, fitted.directions[: setting.components])
-    seen, scale = shortened(points[:, : setting.components], norm)
+    seen, scale = within_one(points[:, : setting.components], norm)
     radius = max(1, math.floor(setting.clip * ERRORS * length))
     parts = (fitted,) if isinstance(base, Identity) else (base, fitted)
     ask = GradientAsk(
@@ -116,7 +116,7 @@ def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
         class_names=tuple(map(str, task.classes)),
         space=content_digest(row_digests(seen)),
         mechanism=step_mechanism(task, trust, norm, radius, setting.components, options.steps),
-        purpose=PURPOSE,
+        purpose=GRADIENT_PURPOSE,
         request=task.request,
     )
     descent = Descent(np.square(with_constant(seen)).mean(axis=0), setting.rate, setting.damping)
@@ -143,7 +143,7 @@ def public_points(
     return name, base, fitted, fitted.encode(encoded).astype(np.float64)
 
 
-def grid_length(unit: Unit, clip: float, farthest: int = FARTHEST) -> int:
+def grid_length(unit: Unit, clip: float, farthest: int = _LONGEST_GRID) -> int:
     """Grid steps in the longest features: fewer where a person has many records, so that mechanisms take the table.
 
     >>> grid_length(Unit(), 1.0), grid_length(Unit.person("patient", 50), 1.0)
@@ -186,7 +186,7 @@ def step_mechanism(
 
 def _doubts(task: Task, expected: float) -> tuple[str, ...]:
     doubts = [weakness(task.budget, task.unit)]
-    if expected * len(task.classes) < WORTHWHILE:
+    if expected * len(task.classes) < _WORTHWHILE:
         doubts.append(
             f"most of what is learned will be noise: with made-up labels {expected:.0%} were right. Bring more "
             "records, or spend a larger epsilon"

@@ -15,19 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Reals
 from tacit.methods.class_sums.wire import Norm, lengths
 from tacit.methods.noisy_sgd.coordinator import Descent
 
-__all__ = ["OFFSET", "Setting", "candidates", "rehearsed", "shortened", "trained_on", "with_constant"]
-
-Reals = NDArray[np.float64]
+__all__ = ["OFFSET", "Setting", "candidates", "rehearsed", "trained_on", "with_constant", "within_one"]
 
 # What is tried, chosen once on digits and Adult so that the best lies within; and the constant feature's length beside
 # features of length 1.
 COMPONENTS, RATES, CLIPS, DAMPINGS = (5, 10, 20, 40, 80, 160), (1.0, 4.0), (0.3, 1.0), (0.1, 1.0)
 OFFSET = 0.5
 # A quarter of the public samples are no longer than 1. The others are shortened to it and keep their direction.
-WITHIN = 0.25
+_WITHIN = 0.25
 # Random regressions, public samples that are looked at, records that are made up, and how much log-odds vary.
 TEACHERS, LOOKED_AT, MADE_UP, SPREAD = 4, 2000, 1000, 3.0
 
@@ -62,14 +61,14 @@ def candidates(
     ]
 
 
-def shortened(points: Reals, norm: Norm) -> tuple[Reals, float]:
+def within_one(points: Reals, norm: Norm) -> tuple[Reals, float]:
     """Public samples of which none is longer than 1, and by what they were multiplied before.
 
-    >>> shortened(np.array([[3.0, 4.0], [6.0, 8.0]]), "l2")[0].round(2).tolist()
+    >>> within_one(np.array([[3.0, 4.0], [6.0, 8.0]]), "l2")[0].round(2).tolist()
     [[0.48, 0.64], [0.6, 0.8]]
     """
     far = lengths(points, norm)
-    longest = float(np.quantile(far, WITHIN))
+    longest = float(np.quantile(far, _WITHIN))
     if not longest > 0:
         raise InvalidInput(
             "a quarter of the public samples is equal to their mean: there is nothing to tell them apart by"
@@ -141,7 +140,7 @@ def rehearsed(
         reached = _softmax(scores[chosen]).cumsum(axis=1) > random.random((len(chosen), 1))
         labels, truth = reached.argmax(axis=1), scores.argmax(axis=1)
         for place, each in enumerate(settings):
-            seen = shortened(looked_at[:, : each.components], norm)[0]
+            seen = within_one(looked_at[:, : each.components], norm)[0]
             weights = trained_on(
                 seen[chosen], labels, classes, each, steps, deviation, np.random.default_rng((21, teacher)), norm
             )

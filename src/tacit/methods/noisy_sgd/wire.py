@@ -15,12 +15,11 @@ from tacit.core.protocols import Integers, Mechanism, Representation
 from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
-from tacit.methods.class_sums.wire import LARGEST_RADIUS, MOST_COMPONENTS, Norm, longest_l1
+from tacit.methods.class_sums.wire import LARGEST_RADIUS, MOST_COMPONENTS, NORMS, Norm, longest_l1
 from tacit.methods.noisy_sgd.gradient import LARGEST_WEIGHT
 
 __all__ = ["LARGEST_GRADIENT", "GradientAsk", "gradient_sensitivity"]
 
-NORMS: tuple[Norm, ...] = ("l1", "l2")
 # Grid units per unit of a feature: beyond, squares of what float32 holds are not finite any more.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-30, 1e18
 # Squares of gradients of this length still fit in 64 bits.
