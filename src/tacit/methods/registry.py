@@ -147,8 +147,8 @@ METHODS: Mapping[str, Method] = {
         _own("privatekt", (LabelAsk,), "PrivateKT", forecast=True, delta="1e-5", holders_pay=True),
         _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", forecast=True, notices=(Feedback,), holders_pay=True),
         _own("pate", (TeacherAsk,), "PATE", forecast=True, over_nodes=("local", "masked")),
-        _own("noisy_sgd", (GradientAsk,), "NoisySGD", over_nodes=("local", "masked", "central")),
-        _own("private_knn", (NeighborAsk,), "PrivateKNN"),
+        _own("noisy_sgd", (GradientAsk,), "NoisySGD", forecast=True, over_nodes=("local", "masked", "central")),
+        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast=True),
     )
 }
 
