@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.core.codec import StrictReader, decode, encode
+from tacit.core.errors import InvalidInput
 from tacit.datasets.frame import as_dates, as_levels, as_numbers, cells_of
-from tacit.encoders.columns import CategoryColumn, DateColumn, NumberColumn, few, written_as
+from tacit.encoders.columns import CategoryColumn, DateColumn, NumberColumn, few, interval_edges, written_as
 
 AGES = np.array([20.0, 30, 40, 50, 60, 70] * 10)
 SEXES = cells_of(["f", "m"] * 29 + ["x"] * 2)
@@ -121,3 +122,29 @@ def test_a_year_of_dates_goes_through_the_year_and_the_week():
     assert FITTED["date"].cycles == ("year", "week")
     spring = DateColumn.fit("seen", cells_of(["2024-03-01", "2024-03-02", "2024-03-03"]), "iso")
     assert spring.cycles == ()
+
+
+def test_intervals_are_public_quantiles_and_what_many_share_has_its_own():
+    assert interval_edges(np.arange(100.0), 4) == (24.75, 49.5, 74.25)
+    gains = np.append(np.zeros(900), np.linspace(10, 100, 100))
+    assert interval_edges(gains, 8)[0] == 5.0
+    assert interval_edges(np.array([3.0] * 50), 8) == ()
+    assert interval_edges(np.zeros(0), 8) == ()
+    # One value far out is no interval.
+    assert max(interval_edges(np.append(np.arange(1000.0), 1e9), 8)) < 1000
+
+
+def test_a_number_is_in_one_interval_and_a_gap_in_none():
+    column = NumberColumn.fit("age", np.arange(100.0), 4)
+    found = column.encode(np.array([0.0, 30.0, 49.5, 1e300, np.nan, np.inf]))
+    assert found.shape == (6, column.width) == (6, 5)
+    assert found[:, 1:].argmax(axis=1)[:3].tolist() == [0, 1, 2]
+    assert found[:, 1:].sum(axis=1).tolist() == [1, 1, 1, 0, 0, 0]
+    assert NumberColumn.read(StrictReader(decode(encode(column.fields())), "column")) == column
+
+
+@pytest.mark.parametrize("edges", [[2.0, 1.0], [1.0, 1.0], list(range(64))])
+def test_edges_that_do_not_rise_or_are_too_many_are_refused(edges):
+    fields = NumberColumn.fit("age", np.arange(100.0), 4).fields() | {"edges": np.array(edges, dtype=np.float64)}
+    with pytest.raises(InvalidInput, match="edges must rise"):
+        NumberColumn.read(StrictReader(decode(encode(fields)), "column"))

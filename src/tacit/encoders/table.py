@@ -22,7 +22,7 @@ from tacit.core.protocols import Floats
 from tacit.core.samples import match_names
 from tacit.datasets.frame import Frame, as_levels, as_numbers, frame_of, require_column
 from tacit.datasets.samples import samples_of
-from tacit.encoders.columns import MOST_OF, CategoryColumn, DateColumn, NumberColumn, few, written_as
+from tacit.encoders.columns import INTERVALS, MOST_OF, CategoryColumn, DateColumn, NumberColumn, few, written_as
 from tacit.encoders.text import TextEncoder
 
 __all__ = ["TableEncoder"]
@@ -46,7 +46,7 @@ class TableEncoder:
     >>> public = Frame(("age", "sex"), (np.arange(20.0), np.array(["f", "m"] * 10, dtype=object)))
     >>> encoder = TableEncoder.fit(public)
     >>> encoder.encode(public).shape, encoder.names
-    ((20, 3), ('age', 'sex'))
+    ((20, 11), ('age', 'sex'))
     """
 
     name: ClassVar[str] = "table"
@@ -207,7 +207,7 @@ def _categories(name: str, cells: NDArray[Any]) -> list[ColumnEncoder] | str:
 
 def _numbers(name: str, cells: NDArray[Any], known: NDArray[np.float64]) -> list[ColumnEncoder] | str:
     """A column of numbers, or of whole numbers that may be codes, or that only number the rows."""
-    number = NumberColumn.fit(name, cells)
+    number = NumberColumn.fit(name, cells, INTERVALS)
     if (known % 1 != 0).any():
         return [number]
     last = re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower().strip(" _-0123456789"))[-1]
@@ -219,5 +219,5 @@ def _numbers(name: str, cells: NDArray[Any], known: NDArray[np.float64]) -> list
         return _categories(name, cells)
     if 2 < distinct <= MOST_CODES:
         codes = CategoryColumn.fit(name, cells)
-        return [number, codes] if codes.levels else [number]
+        return [NumberColumn.fit(name, cells), codes] if codes.levels else [number]
     return [number]

@@ -285,9 +285,11 @@ def test_a_hopeless_budget_and_public_samples_without_a_difference_are_told_befo
     ],
 )
 def test_why_it_is_reverse_knn_is_said(given, reason):
+    """On the screen, and in what is written."""
     said = []
     with contextlib.suppress(InvalidInput):  # under add/remove the number of queries must be said
-        distilled("table", records=200, seed=1, observer=tacit.Observer(stage=said.append), **given)
+        run = distilled("table", records=200, seed=1, observer=tacit.Observer(stage=said.append), **given)
+        assert reason in run.recipe["votes because"]
     assert any(each.startswith("planning reverse k-NN votes") and reason in each for each in said)
 
 

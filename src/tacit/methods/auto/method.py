@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.core.account import Ceiling, Rule
@@ -62,7 +62,7 @@ def prepare(task: Task, options: Auto) -> Job:
 
 def _votes(task: Task, options: Auto, reason: str) -> Job:
     task.observer.stage(f"planning reverse k-NN votes: {reason}")
-    return prepare_votes(task, ReverseKNN(student=options.student))
+    return replace(prepare_votes(task, ReverseKNN(student=options.student)), reason=reason)
 
 
 def elsewhere(task: Task) -> str | None:

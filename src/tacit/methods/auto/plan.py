@@ -60,7 +60,9 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     said: list[tuple[str, str]] = []
     if task.kind != "images":
         said.append(("asking", "class sums, once: planes tell classes apart in tables, texts and embeddings"))
-        return AutoPlan(task.kind, "auto", "auto", False, tuple(divided_task(task, [Fraction(1)])), "sums", tuple(said))
+        # The columns of a mixed table were brought to one scale by their encoder.
+        seen = "identity" if task.kind == "mixed" else "auto"
+        return AutoPlan(task.kind, seen, "auto", False, tuple(divided_task(task, [Fraction(1)])), "sums", tuple(said))
     representation, vote_space, network = image_parts(task.public)
     shares = [FIRST_SHARE, LATER, LATER] if network else [FIRST_SHARE, 1 - FIRST_SHARE]
     if releases == "sums":

@@ -53,8 +53,6 @@ PER_CLASS, PER_CLASS_LATER = 2, 4
 # The part of the votes for leading classes from which on clusters are taken for classes: two clusters per class of
 # handwritten digits have .97, of clothes .75.
 _PURE = 0.9
-# Kinds whose components keep their spreads: a table's first components are its common ones.
-_TABLES = ("mixed", "table")
 # More queries than that teach no more, and take longer.
 _MOST_QUERIES = 300
 
@@ -243,7 +241,7 @@ class AutoTeaching:
         return expected_proportions(block.counts, Noise("gaussian", max(scale, 1e-3)))
 
     def _sums(self, task: Task, representation: str | Representation) -> Step:
-        options = ClassSums(representation=representation, whitening=0.0 if self.plan.kind in _TABLES else 0.25)
+        options = ClassSums(representation=representation, whitening=0.25 if self.plan.kind == "images" else 0.0)
         planned = plan_sums(task, options, Trust.CENTRAL)
         ask = planned.question
         return Step(ask, lambda table: sum_block(ask, table, self.task.public, counted(self.task)), planned.doubts)

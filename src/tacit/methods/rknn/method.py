@@ -32,7 +32,7 @@ from tacit.methods.rknn.plan import Plan, plan, record_doubts
 from tacit.methods.rknn.queries import keep_surest, lead, propagate
 from tacit.methods.rknn.reading import ROBUST, added, pooling, put_together, robustly_added
 from tacit.methods.rknn.voting_rules import NEAREST
-from tacit.methods.task import Account, Job, Nodes, Outcome, Task, taught, untrained
+from tacit.methods.task import Account, Nodes, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
 from tacit.private.records import inspect
 from tacit.representations.chained import Chained
@@ -127,7 +127,7 @@ def propagation_by(
     return listen
 
 
-def prepare(task: Task, options: ReverseKNN) -> Job:
+def prepare(task: Task, options: ReverseKNN) -> VoteJob:
     """The job of labeling this task's public samples by reverse k-NN votes."""
     trust = task.trusting(*tuple(Trust), default=Trust.CENTRAL if task.nodes is None else Trust.LOCAL)
     if options.robust is not None:
@@ -182,7 +182,7 @@ def _labeled(task: Task, teacher: Teacher, labeling: Labeling) -> Outcome:
     )
 
 
-def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> Job:  # noqa: ANN401
+def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> VoteJob:  # noqa: ANN401
     """The job where records have sets of labels: every label of a public sample is decided by itself."""
     chosen, reader = plan_sets(task, options, trust)
     task.check_representation(chosen.fitted)
@@ -226,6 +226,7 @@ class VoteJob:
     coordinator: Coordinator[Any, Any, Any, Any]
     finish: Callable[[Any], Outcome]
     holders_learn: bool = False
+    reason: str = ""  # why it is votes, where the default chose them
 
     @property
     def unit(self) -> Unit:
@@ -272,6 +273,7 @@ class VoteJob:
             ],
             "neighbors": self.plan.neighbors,
             "representation": self.plan.representation,
+            **({"votes because": self.reason} if self.reason else {}),
         }
 
     def accounts(self) -> Sequence[Account]:
