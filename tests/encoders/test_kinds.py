@@ -84,8 +84,8 @@ def test_a_table_encoder_matches_columns_by_name_or_by_place():
             encoder.encode(wrong)
     told = encoder.unread(frame(age=["?", "old"], ward=["east", "north"]))
     assert told == [
-        "column 'age': 1 cell has not a number",
-        "column 'ward': 1 cell has not a level of its own in the public rows",
+        "column 'age': 1 cell without a number",
+        "column 'ward': 1 cell of a level that is rare or not in the public rows",
     ]
 
 

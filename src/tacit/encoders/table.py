@@ -121,9 +121,13 @@ class TableEncoder:
             count = column.unread(table.column(column.name))
             if not count:
                 continue
-            cells = "cell has" if count == 1 else "cells have"
-            known = "a level of its own in the public rows" if column.taken_as == "category" else f"a {column.taken_as}"
-            said.append(f"column {column.name!r}: {count} {cells} not {known}")
+            cells = "cell" if count == 1 else "cells"
+            why = (
+                "of a level that is rare or not in the public rows"
+                if column.taken_as == "category"
+                else (f"without a {column.taken_as}")
+            )
+            said.append(f"column {column.name!r}: {count} {cells} {why}")
         return said + ([] if self.text is None else self.text.unread(table.take(self.texts)))
 
     def _table(self, samples: Any) -> Frame:  # noqa: ANN401
