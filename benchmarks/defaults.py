@@ -227,8 +227,8 @@ def write(measured_now: list[Row]) -> None:
         "Constants of class sums (radius, caution) were chosen while looking at Adult's test part, the shares of the "
         "budget at Fashion-MNIST's; components, whitening and intervals of numbers by labels of public samples of "
         "Adult, diabetes130 and AG News: those are development figures.",
-        "code: lines marked earlier were measured before the last change of the default, and not again; the measurements "
-        "name a digest of the code.",
+        "code: lines marked earlier were measured before the last change of the default, and not again; the "
+        "measurements name a digest of the code.",
         "Times were taken on a machine that was busy with other work.",
     ]
     measures = {"test": 100.0, "auc": 100.0, "labels": 100.0, "true labels": 100.0, "seconds": 1.0, "megabytes": 1.0}
