@@ -278,7 +278,9 @@ def _tell(run: Run, ledger: Path | None, account: str | None, models: bool) -> N
 
 def _given(method: str, given: dict[str, Any]) -> dict[str, Any]:
     """The method's options that were typed; one that belongs to another method, or has a new name, is refused."""
-    own, renamed = flags(METHODS[method].load_options()), renamed_flags()
+    options = METHODS[method].load_options()
+    # What this method called so before comes first: another may have an option of that name now.
+    own, renamed = flags(options), {**renamed_flags(), **options.renamed}
     for name in given:
         if name in renamed:
             raise InvalidInput(f"{_flag(name)} is called {_flag(renamed[name])} now")
