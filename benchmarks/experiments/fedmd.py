@@ -21,9 +21,9 @@ from experiments.fedmd_pooled import centralized
 from experiments.measured import Memory
 from experiments.table import Result, Row
 from tacit.core.errors import InvalidInput
+from tacit.methods.fedmd.exposure import WeakPrivacyWarning
 from tacit.methods.fedmd.models import Schedule, StartingModel, party_models
 from tacit.methods.fedmd.options import FedMD
-from tacit.methods.fedmd.plan import WeakPrivacyWarning
 from tacit.runs.distill import distill
 
 __all__ = ["BENCHED", "MEASURES", "PAPER", "SHORT", "FedBench", "FedSetting"]

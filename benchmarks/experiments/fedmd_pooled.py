@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.core.protocols import Integers
 from tacit.core.rational import whole
 from tacit.datasets.table import class_indices
+from tacit.methods.fedmd.exposure import WeakPrivacyWarning
 from tacit.methods.fedmd.models import party_models
 from tacit.methods.fedmd.options import MIXED
-from tacit.methods.fedmd.plan import WeakPrivacyWarning
 from tacit.runs.inputs import class_names, labeled, rows
 
 __all__ = ["centralized"]

@@ -340,26 +340,3 @@ def test_show_answers_at_once(here):
         [sys.executable, "-c", program, "show", "named"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     assert shown.splitlines()[-1] == "False False"
-
-
-def test_the_page_shows_commands_that_work(here, tmp_path, monkeypatch):
-    """Every command of the page, on files of the names that it uses."""
-    page = (Path(__file__).parents[2] / "docs" / "using-a-run.md").read_text()
-    pytest.importorskip("skl2onnx", reason="tacit[export] is not installed")
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    monkeypatch.setenv("TACIT_STATE", str(tmp_path / "state"))
-    labels = np.where(PARTS.private_labels > 4, "ill", "well")
-    told = np.where(PARTS.test_labels > 4, "ill", "well")
-    Path("new.csv").unlink()
-    write(Path("records.csv"), (*NAMES, "diagnosis"), np.column_stack([PARTS.private_samples.astype(str), labels]))
-    write(Path("samples.csv"), NAMES, PARTS.public_samples)
-    write(Path("new.csv"), NAMES, PARTS.test_samples)
-    write(Path("tested.csv"), (*NAMES, "diagnosis"), np.column_stack([PARTS.test_samples.astype(str), told]))
-    tacit.distill((Named(PARTS.private_samples, NAMES), labels), Named(PARTS.public_samples, NAMES), 1.0,
-                  classes=["ill", "well"]).save("first-run")  # fmt: skip
-    commands = [line for block in page.split("```")[1::2] for line in block.split("\n") if line.startswith("tacit ")]
-    assert len(commands) == 10
-    for command in commands:
-        if "labels.parquet" in command and Path("labels.parquet").exists():
-            Path("labels.parquet").unlink()
-        assert run(*command.split()[1:]) == 0, command

@@ -92,7 +92,7 @@ def test_a_name_that_is_too_long_is_one_message(files, capsys, command):
                                        ("--public", "n" * 300), ("--mechanism", "[/bold]")])  # fmt: skip
 def test_errors_show_what_was_typed(files, capsys, arguments):
     assert run(*BASE, "--out", "out", *arguments) == 2
-    assert arguments[1].split(",")[0][:50] in capsys.readouterr().err
+    assert arguments[1].split(",")[0][:39] in capsys.readouterr().err
 
 
 def test_an_ascii_terminal_gets_the_words(files):

@@ -118,7 +118,7 @@ WRONG = {
         ((*FILES, *CLASSES, *SPEND, "--method", "rkn"), "did you mean 'rknn'?"),
         ((*FILES, *CLASSES, *SPEND, "--method", LONG), "unknown method"),
         ((*FILES, *CLASSES, *SPEND, "--neighbours", "2"), "--neighbors"),
-        ((*FILES, *CLASSES, *SPEND, "--method", "pate", "--neighbors", "2"), "--neighbors is an option of --method rknn, not of pate"),  # noqa: E501
+        ((*FILES, *CLASSES, *SPEND, "--method", "pate", "--neighbors", "2"), "--neighbors is an option of --method rknn and private_knn, not of pate"),  # noqa: E501
         ((*FILES, *CLASSES, *SPEND, "--trust", "centrall"), "did you mean 'central'?"),
         ((*FILES, *CLASSES, *SPEND, "--adjacency", "addremove"), "did you mean 'add-remove'?"),
         ((*FILES, *CLASSES, *SPEND, "--data-kind", "tabel"), "table"),

@@ -150,7 +150,7 @@ def _steady(content):
     return re.sub(rb'"digest": "[0-9a-f]+"|"__id__": \d+|"file": "\d+\.npy"', b"", content)
 
 
-@pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.plan.WeakPrivacyWarning")
+@pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.exposure.WeakPrivacyWarning")
 @pytest.mark.filterwarnings("ignore:all labels came out the same")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_copy_among_the_public_rows_is_told_to_the_operator_and_to_no_file(tmp_path, method):

@@ -13,7 +13,7 @@ from tacit.cli import main
 from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
-from tacit.methods.fedmd.plan import WeakPrivacyWarning
+from tacit.methods.fedmd.exposure import WeakPrivacyWarning
 from tacit.report.budget import read_book
 from tacit.report.card import statement
 from tacit.report.exports import FILL_IN, nist_answers, registry_entry

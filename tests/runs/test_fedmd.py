@@ -16,9 +16,9 @@ from tacit.core.guarantee import Guarantee, Unit
 from tacit.core.spend import Stability
 from tacit.datasets.published import digits
 from tacit.ledger.sqlite import SqliteLedger
+from tacit.methods.fedmd.exposure import Exposure, WeakPrivacyWarning
 from tacit.methods.fedmd.models import MODELS, Schedule
 from tacit.methods.fedmd.options import MIXED
-from tacit.methods.fedmd.plan import Exposure, WeakPrivacyWarning
 
 PARTS = digits()
 PUBLIC = PARTS.public_samples.reshape(-1, 8, 8)
@@ -316,7 +316,7 @@ def test_nothing_is_measured_without_a_test_set():
         _ = made.holder_models.after
 
 
-@pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.plan.WeakPrivacyWarning")
+@pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.exposure.WeakPrivacyWarning")
 @pytest.mark.parametrize(("variant", "options"), [("rknn", {"epsilon": 2}), ("nfdp", {"subset": 20})])
 def test_public_copies_of_private_records_are_told_to_the_operator_alone(variant, options):
     parties = partitioned(DATA, 2)

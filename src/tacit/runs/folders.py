@@ -36,7 +36,7 @@ from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.files import try_lock
 from tacit.core.guarantee import Guarantee, decimal
 from tacit.core.release import Receipt
-from tacit.methods.fedmd.plan import Exposure
+from tacit.methods.fedmd.exposure import Exposure
 from tacit.runs.payment import by_account
 from tacit.version import __version__
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.compose import least_total
 from tacit.accounting.parts import group
@@ -26,7 +26,9 @@ from tacit.core.rational import Number, whole
 from tacit.core.release import Receipt
 from tacit.core.spend import Pure
 from tacit.ledger import SCHEME, open_ledger, opened
-from tacit.methods.task import Account
+
+if TYPE_CHECKING:  # a run that is shown is not one that is planned
+    from tacit.methods.task import Account
 
 __all__ = [
     "CLASSES_READ", "NODES_BOUND_PERSONS", "SEVERAL_NODES", "Payers", "by_account", "file_name", "group_guarantee",

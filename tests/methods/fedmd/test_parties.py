@@ -18,9 +18,10 @@ from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator, PredictCoordinator, RoundState
+from tacit.methods.fedmd.exposure import Exposure
 from tacit.methods.fedmd.holder import RandomizedParty, SubsetParty, VotingParty
 from tacit.methods.fedmd.models import Schedule, Study
-from tacit.methods.fedmd.plan import Exposure, prediction_noise
+from tacit.methods.fedmd.plan import prediction_noise
 from tacit.methods.fedmd.wire import Feedback, PredictAsk, PredictionForm, array_digest
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records

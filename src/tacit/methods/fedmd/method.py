@@ -21,14 +21,13 @@ from tacit.core.spend import Spend
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.methods.fedmd.coordinator import Consensus as Agreement
 from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator, PredictCoordinator, agreed, require_weights
+from tacit.methods.fedmd.exposure import Exposure, WeakPrivacyWarning
 from tacit.methods.fedmd.holder import SUBSET_REQUEST, RandomizedParty, SubsetParty, VotingParty
 from tacit.methods.fedmd.models import StartingModel, Study, model_name, party_models
 from tacit.methods.fedmd.options import FOR_TABLES, MIXED, VARIANTS, FedMD
 from tacit.methods.fedmd.plan import (
     DIVIDED_BY_LABEL,
     MODEL_STAYS,
-    Exposure,
-    WeakPrivacyWarning,
     ceiling_of,
     check_options,
     party_sample,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,8 +89,7 @@ class NeighborCoordinator:
 
     def _rows(self, state: NeighborState) -> Integers:
         """Which queries are answered: those that passed, then the others, as many as the mechanism is made for."""
-        mechanism = self.question.mechanism
-        assert isinstance(mechanism, SubsampledGNMax)
+        mechanism = cast(SubsampledGNMax, self.question.mechanism)
         every = np.arange(len(self.question.queries))
         if state.passed is not None:
             every = np.argsort(~state.passed.value, kind="stable")

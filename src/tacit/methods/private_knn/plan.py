@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
@@ -54,9 +55,7 @@ class NeighborPlan:
     @property
     def answers(self) -> SubsampledGNMax:
         """What the votes go through."""
-        mechanism = self.coordinator.question.mechanism
-        assert isinstance(mechanism, SubsampledGNMax)
-        return mechanism
+        return cast(SubsampledGNMax, self.coordinator.question.mechanism)
 
     @property
     def spends(self) -> dict[str, Spend]:
@@ -77,8 +76,7 @@ class NeighborPlan:
             ),
         ]
         if self.coordinator.screen is not None:
-            screen = self.coordinator.screen.mechanism
-            assert isinstance(screen, SubsampledScreen)
+            screen = cast(SubsampledScreen, self.coordinator.screen.mechanism)
             said.append(
                 (
                     "screening",
