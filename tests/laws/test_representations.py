@@ -192,10 +192,10 @@ def test_another_process_encodes_the_same_bits(fitted):
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import hashlib, test_representations as laws
-from tacit.methods.encoding import digest
+from tacit.methods.encoding import encoder_digest
 for name in ("chained",):
     one = laws.FITS[name](laws.PUBLIC)
-    print(digest(one), hashlib.sha256(one.encode(laws.RECORDS).tobytes()).hexdigest())
+    print(encoder_digest(one), hashlib.sha256(one.encode(laws.RECORDS).tobytes()).hexdigest())
 """
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     expected = [

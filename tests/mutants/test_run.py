@@ -26,12 +26,12 @@ def test_verdicts(copies, monkeypatch):
     assert outcome.verdict == "killed"
     assert outcome.by.startswith("tests/core/test_rational.py::")
     # The copy is whole again, and the next mutant is judged by itself.
-    same = dataclasses.replace(KILLED, find="HALVINGS = 200", replace="HALVINGS = 201")
+    same = dataclasses.replace(KILLED, find="_HALVINGS = 200", replace="_HALVINGS = 201")
     assert run.tried(same, copies).verdict == "survived"
-    broken = dataclasses.replace(KILLED, find="HALVINGS = 200", replace="HALVINGS = nowhere")
+    broken = dataclasses.replace(KILLED, find="_HALVINGS = 200", replace="_HALVINGS = nowhere")
     assert run.tried(broken, copies).verdict == "error"
     monkeypatch.setattr(run, "SECONDS", 2.0)
-    hanging = dataclasses.replace(KILLED, find="HALVINGS = 200", replace="while True: pass")
+    hanging = dataclasses.replace(KILLED, find="_HALVINGS = 200", replace="while True: pass")
     assert run.tried(hanging, copies).verdict == "killed by timeout"
 
 

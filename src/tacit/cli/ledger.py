@@ -13,6 +13,7 @@ from tacit.cli.screen import console, show_rows
 from tacit.core.account import Change
 from tacit.core.guarantee import decimal
 from tacit.core.spend import spend_to_json
+from tacit.ledger import inspected
 from tacit.ledger.entries import Entry
 from tacit.ledger.heads import accept_head
 from tacit.ledger.policy import read_policy
@@ -82,7 +83,7 @@ def show_ledger(
     account: str | None = typer.Argument(None, help="Only this account, with its payments.", show_default=False),
 ) -> None:
     """Show the accounts, or one account's payments."""
-    with SqliteLedger(ledger, looking=True) as book:
+    with inspected(ledger) as book:
         _show_doubt(book)
         if account is not None:
             _show_account(book, account)
@@ -120,7 +121,7 @@ def verify_ledger(
         raise typer.Exit(1)
     for entry in acceptances(ledger):
         console.print(Text.assemble(("accepted", "bold"), f"  {_decision(entry)}"), soft_wrap=True)
-    with SqliteLedger(ledger, looking=True) as book:
+    with inspected(ledger) as book:
         count, digest = book.head()
         console.print(
             Text.assemble(("whole", "bold green"), f"  {count} entries, head digest {digest}"), soft_wrap=True

@@ -14,8 +14,9 @@ from tacit.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from tacit.core.protocols import Ledger
+    from tacit.ledger.sqlite import SqliteLedger
 
-__all__ = ["open_ledger", "opened"]
+__all__ = ["inspected", "open_ledger", "opened"]
 
 Policy = Mapping[str, Ceiling]
 Backend = Callable[[str, Policy | None], "Ledger"]
@@ -72,6 +73,21 @@ def opened(ledger: Ledger | str | Path, policy: Policy | None = None) -> Iterato
         return
     with closing(open_ledger(ledger, policy)) as book:
         yield book
+
+
+def inspected(file: Path) -> SqliteLedger:
+    """The ledger in a file, to look at: also a copy that was put back or comes from elsewhere, which cannot pay.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "site.ledger"
+    >>> open_ledger(file, {"clinic": Ceiling(1)}).close()
+    >>> with inspected(file) as ledger:
+    ...     list(ledger.accounts())
+    ['clinic']
+    """
+    from tacit.ledger.sqlite import SqliteLedger
+
+    return SqliteLedger(file, looking=True)
 
 
 # Imported when one is opened: a process that only names the package pays for none of them.

@@ -13,8 +13,8 @@ from tacit.accounting.compose import least_total, total
 from tacit.core.account import Balance
 from tacit.core.guarantee import Guarantee, decimal
 from tacit.core.spend import Spend
+from tacit.ledger import inspected
 from tacit.ledger.entries import Payment
-from tacit.ledger.sqlite import SqliteLedger
 from tacit.report import svg
 from tacit.report.html import Markup, pair, table
 from tacit.runs.folders import Record
@@ -44,11 +44,12 @@ def read_book(file: Path) -> Book:
     >>> import tempfile
     >>> from tacit.core.account import Ceiling
     >>> file = Path(tempfile.mkdtemp()) / "site.ledger"
-    >>> SqliteLedger.create(file, {"clinic": Ceiling(1)}).close()
+    >>> from tacit.ledger import open_ledger
+    >>> open_ledger(file, {"clinic": Ceiling(1)}).close()
     >>> read_book(file).balances["clinic"].remaining_shown
     '1'
     """
-    with SqliteLedger(file, looking=True) as ledger:
+    with inspected(file) as ledger:
         names = list(ledger.accounts())
         count, digest = ledger.head()
         return Book(

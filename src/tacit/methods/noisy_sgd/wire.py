@@ -105,11 +105,9 @@ class GradientAsk:
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question.
-
-        ``space`` is a digest of the public samples as they are encoded, so it stands for the representation.
-        """
-        named = (self.scale, self.length, self.offset, self.radius, self.norm, self.class_names, self.space)
+        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        encoder = asked.representation_digest(self.representation)
+        named = (self.scale, self.length, self.offset, self.radius, self.norm, self.class_names, self.space, encoder)
         content = hashlib.sha256(repr((named, self.weights.shape)).encode())
         content.update(np.ascontiguousarray(self.weights).tobytes())
         return content.hexdigest()
