@@ -59,7 +59,7 @@ def read_book(file: Path) -> Book:
 
 
 def running_totals(spends: Sequence[Spend], delta: Fraction, planned: bool) -> list[tuple[int, float]]:
-    """What was spent after so many payments, at most a dozen places, the last one among them.
+    """What was spent after each number of payments, at most a dozen places, the last one among them.
 
     >>> from tacit.core.spend import Pure
     >>> running_totals([Pure("1/2"), Pure("1/4")], Fraction(0), planned=True)

@@ -21,7 +21,7 @@ class PrivateKNN:
     Each record is called with probability ``rate``, anew for every query; the ``neighbors`` nearest of those called
     vote, Gaussian noise is added, and a student learns from the winners. It needs a delta. With ``threshold`` a noisy
     screen comes first, and ``answers`` of the queries are answered, those whose neighbors agree before others. With
-    ``participations`` every record takes part in its first so many queries within ``reach`` and pays for no more
+    ``participations`` every record takes part in its first queries within ``reach`` and pays for no more
     (add-remove adjacency).
     """
 

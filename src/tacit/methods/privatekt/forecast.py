@@ -1,4 +1,4 @@
-"""What PrivateKT promises: so many randomized answers teach as much as fewer true ones."""
+"""What PrivateKT promises: randomized answers teach as much as fewer true ones."""
 
 from __future__ import annotations
 
