@@ -82,7 +82,7 @@ def read_given(private: Any, public: Any, data: Data | None = None, holders: Any
     >>> table = np.array([(61.0, "f", 1), (50.0, "m", 0)] * 10, dtype=[("age", "f8"), ("sex", "U1"), ("ill", "i8")])
     >>> given = read_given(table, table[["age", "sex"]], Data(label="ill"))
     >>> given.recognized.kind, given.public.shape, given.private[1][:2].tolist()
-    ('mixed', (20, 3), [1, 0])
+    ('mixed', (20, 5), [1, 0])
     """
     data = data or Data()
     opened = samples_of(public, "public samples")

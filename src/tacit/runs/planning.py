@@ -93,7 +93,7 @@ def forecast(
     ``purity`` is assumed, .9 where nothing is said. ``accuracy`` asks for the ε that it needs. Where ``delta`` is left
     out every method has its own. ``holders`` is for methods where several hold records.
 
-    >>> from tacit.datasets.digits import digits
+    >>> from tacit.datasets.published import digits
     >>> parts = digits()
     >>> found = forecast(parts.public_samples, records=1000, classes=10, methods=["rknn"])
     >>> found.best.method, found.best.trust, found.best.low < found.best.accuracy < found.best.high

@@ -40,7 +40,7 @@ class LocalChoice:
         """The alternatives as lines of text.
 
         >>> print(choose(cells=100, ones=1, epsilon=4).table)
-        mechanism                        error per cell   message bits
+        mechanism                      error per cell   message bits
         generalized response                0.0714032              7
         subset selection                    0.0714032            100
         local hashing, linear               0.0855729             18
