@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tacit.core.account import Ceiling, Rule
-from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Trust, Unit
 from tacit.core.options import to_recipe
 from tacit.core.protocols import Exchange, Ledger
@@ -17,7 +16,7 @@ from tacit.mechanisms.description import noise_in_words
 from tacit.methods.class_sums.coordinator import ReleasedSums, SumCoordinator, public_probabilities
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import SumPlan, counted, plan_sums
+from tacit.methods.class_sums.plan import SumPlan, counted, plan_sums, trusted_with_sums
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.task import Account, Job, Nodes, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
@@ -28,7 +27,7 @@ __all__ = ["SumJob", "prepare"]
 def prepare(task: Task, options: ClassSums) -> Job:
     """The job of labeling this task's public samples by the noisy sums of its records' classes."""
     task.single_labels("class_sums")
-    trust = _trust(task)
+    trust = trusted_with_sums(task, "class sums have", "encoding", "class sums")
     # Odds are linear in the features, and so is this student; what is better for images is the user's to say.
     automatic = isinstance(options.student, str) and options.student == "auto"
     student = untrained("logistic" if automatic else options.student)
@@ -37,19 +36,6 @@ def prepare(task: Task, options: ClassSums) -> Job:
     task.check_representation(chosen.base)
     task.check_representation(chosen.question.representation)
     return SumJob(task, options, chosen, student)
-
-
-def _trust(task: Task) -> Trust:
-    if task.nodes is None:
-        if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
-            raise InvalidInput(
-                f"class sums have no {task.trust} mechanism: noise that hides one record's whole encoding drowns it. "
-                "Use method rknn for a crowd, or trust central; over nodes masked sums need no trusted curator"
-            )
-        return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
-    if task.nodes.holders != "sites":
-        raise InvalidInput("class sums are tables, which sites have; for devices with one record each use method rknn")
-    return task.trusting(Trust.LOCAL, Trust.MASKED, Trust.CENTRAL, default=Trust.MASKED)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ __all__ = [
     "plan_sums",
     "suggest_components",
     "sum_mechanism",
+    "trusted_with_sums",
 ]
 
 # Grid units in the radius: a coordinate of a hundredth of it still has 40 steps, and 10^8 records fit in 40 bits.
@@ -81,6 +82,20 @@ class SumPlan:
                 f"{ask.norm.upper()} to the length of the shortest quarter, on a grid of {ask.radius} steps",
             ),
         )
+
+
+def trusted_with_sums(task: Task, has: str, hidden: str, tables: str) -> Trust:
+    """Who is trusted where records are added up: a curator here, and over nodes sites with many records each."""
+    if task.nodes is None:
+        if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
+            raise InvalidInput(
+                f"{has} no {task.trust} mechanism: noise that hides one record's whole {hidden} drowns it. "
+                "Use method rknn for a crowd, or trust central; over nodes masked sums need no trusted curator"
+            )
+        return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
+    if task.nodes.holders != "sites":
+        raise InvalidInput(f"{tables} are tables, which sites have; for devices with one record each use method rknn")
+    return task.trusting(Trust.LOCAL, Trust.MASKED, Trust.CENTRAL, default=Trust.MASKED)
 
 
 def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:

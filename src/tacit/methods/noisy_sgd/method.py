@@ -18,6 +18,7 @@ from tacit.core.samples import content_digest, row_digests
 from tacit.methods.auto.coordinator import SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures, regression_student
 from tacit.methods.class_sums.coordinator import LinearOdds
+from tacit.methods.class_sums.plan import trusted_with_sums
 from tacit.methods.noisy_sgd.coordinator import GradientCoordinator, TrainingAsk, TrainingCoordinator, step_requests
 from tacit.methods.noisy_sgd.holder import GradientHolder, TrainingHolder
 from tacit.methods.noisy_sgd.options import NoisySGD
@@ -41,25 +42,12 @@ def prepare(task: Task, options: NoisySGD) -> Job:
     task.single_labels("noisy_sgd")
     if options.model == "hidden":
         return prepare_hidden(task, options)
-    trust = _trust(task)
+    trust = trusted_with_sums(task, "noisy SGD has", "gradient", "gradients")
     task.observer.stage("trying settings on public samples with made-up labels")
     chosen = plan_gradients(task, options, trust)
     task.check_representation(chosen.base)
     task.check_representation(chosen.question.representation)
     return GradientJob(task, options, chosen)
-
-
-def _trust(task: Task) -> Trust:
-    if task.nodes is None:
-        if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
-            raise InvalidInput(
-                f"noisy SGD has no {task.trust} mechanism: noise that hides one record's whole gradient drowns it. "
-                "Use method rknn for a crowd, or trust central; over nodes masked sums need no trusted curator"
-            )
-        return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
-    if task.nodes.holders != "sites":
-        raise InvalidInput("gradients are tables, which sites have; for devices with one record each use method rknn")
-    return task.trusting(Trust.LOCAL, Trust.MASKED, Trust.CENTRAL, default=Trust.MASKED)
 
 
 @dataclass(frozen=True)
