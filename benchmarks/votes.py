@@ -34,9 +34,9 @@ TIME_GOAL, MEMORY_GOAL = 1.5, 300.0
 def clustered(rows: int, seed: int) -> NDArray[np.float32]:
     """Points around 40 centers, as features of 40 kinds of samples would be."""
     generator = np.random.default_rng(seed)
-    centres = np.random.default_rng(0).standard_normal((40, COLUMNS), dtype=np.float32)
+    centers = np.random.default_rng(0).standard_normal((40, COLUMNS), dtype=np.float32)
     points = generator.standard_normal((rows, COLUMNS), dtype=np.float32)
-    points += centres[generator.integers(0, 40, rows)]
+    points += centers[generator.integers(0, 40, rows)]
     return points
 
 

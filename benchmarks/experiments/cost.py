@@ -44,10 +44,10 @@ def growth(memory: Memory, tell: Callable[[str], None]) -> Result:
 
 
 def _count(records: int, queries: int) -> dict[str, Any]:
-    centres = _points(queries, 1)
+    centers = _points(queries, 1)
     labels = np.arange(records) % CLASSES
     begun = time.process_time()
-    counts = vote_counts(_stream(records), labels, centres, 1, CLASSES)
+    counts = vote_counts(_stream(records), labels, centers, 1, CLASSES)
     spent = time.process_time() - begun
     assert counts.sum() == records
     return {"nanoseconds per record and query": 1e9 * spent / records / queries}

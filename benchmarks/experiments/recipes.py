@@ -143,12 +143,12 @@ def _svhn(folder: Path) -> Parts:
 
     parts = svhn(folder)
     return replace(
-        parts, private_samples=_even_grey(parts.private_samples), public_samples=_even_grey(parts.public_samples),
-        test_samples=_even_grey(parts.test_samples),
+        parts, private_samples=_even_gray(parts.private_samples), public_samples=_even_gray(parts.public_samples),
+        test_samples=_even_gray(parts.test_samples),
     )  # fmt: skip
 
 
-def _even_grey(images: NDArray[Any]) -> NDArray[np.float32]:
+def _even_gray(images: NDArray[Any]) -> NDArray[np.float32]:
     """Gray images whose contrast is their own: each brought to the same mean and spread, then to 0 to 1."""
     gray = images.astype(np.float32) @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
     flat = gray.reshape(len(gray), -1)

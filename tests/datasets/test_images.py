@@ -48,7 +48,7 @@ def write_mnist(folder, train=30, test=20, suffix=".gz", labels=None):
         write_idx(folder / f"{part}-labels-idx1-ubyte{suffix}", written)
 
 
-def test_cifar_colours_come_last_and_labels_first(tmp_path):
+def test_cifar_colors_come_last_and_labels_first(tmp_path):
     images = RANDOM.integers(0, 256, size=(3, 32, 32, 3), dtype=np.uint8)
     read, labels = read_cifar10(write_cifar(tmp_path / "data_batch_1.bin", images, [9, 0, 4]))
     assert np.array_equal(read, images)

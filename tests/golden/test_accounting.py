@@ -56,7 +56,7 @@ def test_confident_gaussian_noisy_max():
     assert classic_rdp_epsilon(curve, 1e-5) == close(3.174043, 6)
 
 
-def test_private_nearest_neighbours():
+def test_private_nearest_neighbors():
     # The grid has whole orders from 11 to 64; the figure is that of order 36.
     spend = Repeated(Subsampled(0.15, Gaussian(50 / math.sqrt(2))), 735)
     assert rdp.improved_epsilon(rdp.curve(parts_of([spend])), 1e-5) == close(0.437447, 6)

@@ -113,7 +113,7 @@ def encode_or_fail(representation, samples, cache=None):
     ("mutant", "kind"),
     [
         ({(Gate, "release"): touching_first, (holder, "encoded_chunks"): encode_or_fail}, "rknn laplace, identity"),
-        ({(Gate, "release"): touching_first, (holder, "encoded_chunks"): encode_or_fail}, "rknn subset, standardised"),
+        ({(Gate, "release"): touching_first, (holder, "encoded_chunks"): encode_or_fail}, "rknn subset, standardized"),
         ({(Gate, "_drawn"): refusing_afterwards, (holder, "encoded_chunks"): encode_or_fail}, "rknn bits, identity"),
         ({(Gate, "release"): touching_first, (holder, "encoded_chunks"): encode_or_fail}, "rknn masked, identity"),
         ({(Gate, "release"): touching_first, (holder, "encoded_chunks"): encode_or_fail}, "rknn one message, identity"),

@@ -25,7 +25,7 @@ from tacit.representations.groups import ClusteringHead, MixtureShares
 from tacit.representations.image_features import Deskewed, OrientedGradients
 from tacit.representations.maps import Interpolated, spectral_map
 from tacit.representations.patches import PatchDictionary
-from tacit.representations.scaled import Identity, PrincipalComponents, Standardised
+from tacit.representations.scaled import Identity, PrincipalComponents, Standardized
 from tacit.representations.student_features import StudentFeatures
 from tacit.representations.transformed_kmeans import TransformedShares
 
@@ -52,7 +52,7 @@ def placed(public):
 
 FITS = {
     "identity": Identity.fit,
-    "standardised": Standardised.fit,
+    "standardized": Standardized.fit,
     "pca": PrincipalComponents.fit,
     "deskewed": Deskewed.fit,
     "hog": OrientedGradients.fit,
@@ -169,7 +169,7 @@ def test_no_samples_give_no_rows(fitted, name):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(FITS) - {"identity", "standardised", "pca", "chained", "mixture", "student"})
+    "name", sorted(set(FITS) - {"identity", "standardized", "pca", "chained", "mixture", "student"})
 )
 def test_nothing_to_fit_on_is_refused(name):
     with pytest.raises(InvalidInput):
@@ -187,7 +187,7 @@ def test_public_images_that_show_nothing_are_refused(name):
 
 
 def test_another_process_encodes_the_same_bits(fitted):
-    """Votes of a holder and centres of a coordinator must lie in one space, and hashes must not depend on a seed."""
+    """Votes of a holder and centers of a coordinator must lie in one space, and hashes must not depend on a seed."""
     program = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})

@@ -11,7 +11,7 @@ import pytest
 import tacit
 from tacit.core.errors import InvalidInput
 from tacit.methods.encoding import EncodedCache, encoder_digest
-from tacit.representations.scaled import Identity, Standardised
+from tacit.representations.scaled import Identity, Standardized
 
 SAMPLES = np.arange(12.0).reshape(3, 4)
 CALLS = []
@@ -129,8 +129,8 @@ def test_what_cannot_be_named_is_not_kept(cache):
 
 def test_names_are_of_kind_and_content():
     public = np.arange(8.0).reshape(4, 2)
-    assert encoder_digest(Standardised.fit(public)) == encoder_digest(Standardised.fit(public.copy()))
-    assert encoder_digest(Standardised.fit(public)) != encoder_digest(Standardised.fit(2 * public))
+    assert encoder_digest(Standardized.fit(public)) == encoder_digest(Standardized.fit(public.copy()))
+    assert encoder_digest(Standardized.fit(public)) != encoder_digest(Standardized.fit(2 * public))
 
     @dataclasses.dataclass(frozen=True)
     class Width:

@@ -34,10 +34,10 @@ def reference(records, queries, neighbors, query_offsets=None):
 
 
 def near_ties(seed, rows, columns, queries):
-    """Records within a few units in the last place of the plane between two queries, off centre by a lot."""
+    """Records within a few units in the last place of the plane between two queries, off center by a lot."""
     generator = np.random.default_rng(seed)
-    centre = generator.normal(size=columns) * 100
-    table = (centre + generator.normal(size=(queries, columns))).astype(np.float32)
+    center = generator.normal(size=columns) * 100
+    table = (center + generator.normal(size=(queries, columns))).astype(np.float32)
     first, second = generator.integers(0, queries, size=(2, rows))
     middle = (table[first].astype(np.float64) + table[second]) / 2
     return middle.astype(np.float32), table

@@ -73,7 +73,7 @@ def test_letters_that_the_font_lacks_are_no_failure(draw):
     draw(GENERATOR.normal(size=(50, 8, 8)), ["健康", "病気"])
 
 
-def test_grey_images_are_not_drawn_as_negatives(draw):
+def test_gray_images_are_not_drawn_as_negatives(draw):
     images = np.zeros((4, 8, 8))
     images[:, 2:6, 2:6] = 255
     (first, _) = tiles(draw(images, ["a", "b"]))
@@ -83,7 +83,7 @@ def test_grey_images_are_not_drawn_as_negatives(draw):
 
 
 @pytest.mark.parametrize("shape", [(8, 9, 3), (3, 8, 9)])
-def test_colour_images_are_drawn_in_colour(draw, shape):
+def test_color_images_are_drawn_in_color(draw, shape):
     images = GENERATOR.integers(0, 256, size=(6, *shape), dtype=np.uint8)
     (first, _) = tiles(draw(images, ["a", "b"]))
     assert first.get_array().shape == (8, 9, 3)
@@ -92,7 +92,7 @@ def test_colour_images_are_drawn_in_colour(draw, shape):
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 1), (1, 8, 8), (8, 8)])
-def test_one_channel_is_grey(draw, shape):
+def test_one_channel_is_gray(draw, shape):
     assert tiles(draw(GENERATOR.integers(0, 256, size=(6, *shape)), ["a", "b"]))[0].get_array().shape == (8, 8)
 
 

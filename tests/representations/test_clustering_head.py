@@ -32,7 +32,7 @@ def agreement(groups, truth):
     return max((groups == truth).mean(), (groups != truth).mean())
 
 
-def test_neighbours_share_a_group_where_k_means_cuts_it():
+def test_neighbors_share_a_group_where_k_means_cuts_it():
     samples, truth = sheets()
     fitted = ClusteringHead.fit(samples, groups=2, neighbors=10, starts=8)
     groups = nearest_queries(fitted.encode(samples), fitted.queries, 1)[:, 0]

@@ -45,7 +45,7 @@ def test_flat_parts_have_no_orientation_and_light_does_not_matter():
     assert np.allclose(shifted, fitted.encode(edge), atol=0.02)
 
 
-def test_colour_is_seen_as_grey():
+def test_color_is_seen_as_gray():
     gray = np.where(COLUMN < 14, 0, 200)[None].astype(np.uint8)
     color = np.repeat(gray[..., None], 3, axis=3)
     alike = OrientedGradients.fit(gray).encode(gray), OrientedGradients.fit(color).encode(color)
@@ -93,7 +93,7 @@ def test_an_image_without_ink_stays_without():
     assert not Deskewed.fit(leaning_bar(0.2)).encode(np.zeros((1, SIDE, SIDE))).any()
 
 
-def test_only_grey_images_are_deskewed():
+def test_only_gray_images_are_deskewed():
     with pytest.raises(InvalidInput, match="3 channels"):
         Deskewed.fit(np.zeros((2, 8, 8, 3)))
 
@@ -128,7 +128,7 @@ def test_patches_say_in_which_quarter_something_is():
     assert np.delete(changed, 1).max() < 0.2 * changed[1]
 
 
-def test_patches_work_in_colour_and_in_little_memory(monkeypatch):
+def test_patches_work_in_color_and_in_little_memory(monkeypatch):
     from tacit.representations import patches
 
     color = np.random.default_rng(0).integers(0, 256, size=(30, 12, 12, 3)).astype(np.uint8)

@@ -14,7 +14,7 @@ PARTS = digits()
 # Half of them raw integers, whose distances tie.
 SAMPLES = PARTS.private_samples[:120] + np.random.default_rng(0).normal(size=(120, 64)) * (np.arange(120) % 2)[:, None]
 # What needs no extra; the others have tests of their own.
-QUICK = ["gradients", "handwriting", "identity", "mixture", "pca", "spectral", "standardised"]
+QUICK = ["gradients", "handwriting", "identity", "mixture", "pca", "spectral", "standardized"]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -71,7 +71,7 @@ def test_samples_of_another_width_are_refused(name):
 
 def test_constant_features_do_no_harm():
     public = np.hstack([PARTS.public_samples, np.full((500, 1), 7.0)])
-    assert np.isfinite(fit_representation("standardised", public, 30)[1].encode(public)).all()
+    assert np.isfinite(fit_representation("standardized", public, 30)[1].encode(public)).all()
     with pytest.raises(InvalidInput, match="all alike"):
         suggest_representation(np.ones((50, 3)))
 

@@ -110,7 +110,7 @@ def test_bars_are_one_group_however_they_lean_within_the_grid():
     found = fitted.encode(public).argmax(axis=1)
     assert len(set(found[:7])) == len(set(found[7:])) == 1
     assert found[0] != found[7]
-    # The bars at the ends of the range are surer of their group when its centre is turned for them.
+    # The bars at the ends of the range are surer of their group when its center is turned for them.
     still = TransformedShares.fit(public, groups=2, changes=Changes(turns=(0,), leans=(0,), stretches=(1,)))
     assert fitted.encode(public)[0].min() < 0.9 * still.encode(public)[0].min()
 

@@ -1,4 +1,4 @@
-"""Which representation is suggested: pixels keep their scale, tables of mixed units are standardised."""
+"""Which representation is suggested: pixels keep their scale, tables of mixed units are standardized."""
 
 import numpy as np
 import pytest
@@ -42,14 +42,14 @@ def test_images_given_as_images_are_of_one_scale_even_where_most_of_them_is_nois
     "columns",
     [AGES + INCOMES, AGES * 10 + INCOMES * 10, AGES * 19 + INCOMES, AGES * 30 + INCOMES * 10, AGES * 4],
 )
-def test_tables_of_mixed_units_are_standardised(columns):
-    assert suggest_representation(table(*columns)) == "standardised"
+def test_tables_of_mixed_units_are_standardized(columns):
+    assert suggest_representation(table(*columns)) == "standardized"
 
 
-def test_numbers_beside_indicators_are_standardised():
+def test_numbers_beside_indicators_are_standardized():
     indicators = np.eye(40)[RANDOM.integers(0, 40, 400)]
-    assert suggest_representation(np.hstack([table(*AGES, *INCOMES), indicators])) == "standardised"
-    assert suggest_representation(np.hstack([table(*INCOMES), indicators])) == "standardised"
+    assert suggest_representation(np.hstack([table(*AGES, *INCOMES), indicators])) == "standardized"
+    assert suggest_representation(np.hstack([table(*INCOMES), indicators])) == "standardized"
 
 
 def test_features_of_one_scale_keep_it():

@@ -54,7 +54,7 @@ def test_brightness_is_taken_from_the_public_samples_and_wild_records_are_cut():
     assert np.array_equal(FITTED.encode(wild), FITTED.encode(np.full((1, 32, 32, 3), 255)))
 
 
-def test_grey_images_are_seen_as_colour():
+def test_gray_images_are_seen_as_color():
     gray = ImageNetFeatures.fit(IMAGES[..., 0], size=64)
     assert np.array_equal(gray.encode(IMAGES[:2, ..., 0]), FITTED.encode(np.repeat(IMAGES[:2, ..., :1], 3, axis=3)))
 

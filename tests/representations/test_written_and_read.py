@@ -21,7 +21,7 @@ from tacit.representations.registry import (
     read_representation,
     representation_fields,
 )
-from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardised
+from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
 from tacit.representations.student_features import LinearStudent, StudentOdds
 from tacit.representations.transformed_kmeans import Changes, TransformedShares
 from tests.wire_samples import IMAGES
@@ -47,7 +47,7 @@ def reals(*shape):
 
 IMAGE = ((8, 8, 1), 0.0, 16.0)
 MADE = [
-    Identity(4), Directions(4), Standardised(reals(3), reals(3) + 1), PrincipalComponents(reals(3), reals(2, 3)),
+    Identity(4), Directions(4), Standardized(reals(3), reals(3) + 1), PrincipalComponents(reals(3), reals(2, 3)),
     Deskewed(*IMAGE), EvenWidth((8, 8, 1), 2.5), OrientedGradients(*IMAGE, 2, 9),
     PatchDictionary(*IMAGE, 2, 1, reals(4), reals(4, 4), reals(3, 4)),
     Interpolated(reals(3, 2).astype(np.float32), reals(3, 1).astype(np.float32), 2),
@@ -60,7 +60,7 @@ MADE = [
 GOLDEN = {
     "identity": "c02f3b9978ff7fba",
     "directions": "2f90a63e47768094",
-    "standardised": "4c20b095eedc18e7",
+    "standardized": "019a218fbc1b6cd5",
     "principal": "9c29e1741fc7044b",
     "deskewed": "ff04bcfad6a06478",
     "even-width": "6e431e6e7dc5231b",
@@ -78,6 +78,15 @@ GOLDEN = {
 @pytest.mark.parametrize("made", MADE, ids=lambda made: made.name)
 def test_what_crosses_stays_the_same_bytes(made):
     assert hashlib.sha256(encode(representation_fields(made))).hexdigest()[:16] == GOLDEN[made.name]
+
+
+def test_the_first_stages_spelling_is_still_understood():
+    made = Standardized.fit(IMAGES)
+    old = representation_fields(made) | {"kind": "standardised"}
+    again = read_representation(StrictReader(old, "representation"))
+    assert isinstance(again, Standardized)
+    assert again.encode(IMAGES).tobytes() == made.encode(IMAGES).tobytes()
+    assert fit_representation("standardised", IMAGES, 10)[0] == "standardized"
 
 
 def test_every_class_that_can_be_sent_is_tested_here():
@@ -168,9 +177,9 @@ def spoiled(name, **changes):
     [
         spoiled("identity", width=0),
         spoiled("identity", width=2**40),
-        spoiled("standardised", spread=np.zeros(64)),
-        spoiled("standardised", mean=np.full(64, np.nan)),
-        spoiled("standardised", mean=np.zeros(64, dtype=np.float32)),
+        spoiled("standardized", spread=np.zeros(64)),
+        spoiled("standardized", mean=np.full(64, np.nan)),
+        spoiled("standardized", mean=np.zeros(64, dtype=np.float32)),
         spoiled("pca", directions=np.zeros((3, 9))),
         spoiled("pca", directions=np.zeros((0, 64))),
         spoiled("spectral", neighbors=120),

@@ -177,7 +177,7 @@ def test_any_student_with_weights_works(student):
     assert right(distill(student=student)) > 0.7
 
 
-@pytest.mark.parametrize("representation", ["identity", "standardised", "pca", "spectral", Identity(64)])
+@pytest.mark.parametrize("representation", ["identity", "standardized", "pca", "spectral", Identity(64)])
 def test_every_representation_works(representation):
     assert right(distill(representation=representation)) > 0.6
 

@@ -15,7 +15,7 @@ from tacit.ledger.memory import MemoryLedger
 from tacit.methods.rknn.plan import plan
 from tacit.representations.maps import spectral_map
 from tacit.representations.registry import ground
-from tacit.representations.scaled import Standardised
+from tacit.representations.scaled import Standardized
 from tacit.representations.student_features import StudentOdds
 from tacit.runs.distill import distill
 
@@ -160,7 +160,7 @@ def test_a_student_without_odds_cannot_guide_a_round():
 def test_the_graph_is_drawn_on_what_a_map_was_made_from():
     rows = PARTS.public_samples.astype(np.float32)
     assert np.array_equal(ground(spectral_map(rows), rows), rows)
-    assert ground(Standardised.fit(rows), rows).shape == rows.shape
+    assert ground(Standardized.fit(rows), rows).shape == rows.shape
 
 
 def test_a_map_of_some_public_samples_spreads_labels_over_all_of_them():
@@ -171,11 +171,11 @@ def test_a_map_of_some_public_samples_spreads_labels_over_all_of_them():
 def test_one_class_each_puts_right_what_noise_would_get_wrong():
     """On clusters that are the classes, a crowd's noisy counts read together beat the same counts read one by one."""
     random = np.random.default_rng(0)
-    centres = 10 * np.eye(10)
+    centers = 10 * np.eye(10)
     labels = random.integers(0, 10, 2000)
-    private = centres[labels] + random.normal(0, 1, (2000, 10))
+    private = centers[labels] + random.normal(0, 1, (2000, 10))
     true = random.integers(0, 10, 300)
-    public = centres[true] + random.normal(0, 1, (300, 10))
+    public = centers[true] + random.normal(0, 1, (300, 10))
 
     def share(seed, one_query_per_class):
         found = distill(

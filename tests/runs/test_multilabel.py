@@ -183,6 +183,6 @@ def test_images_may_keep_their_shape():
     images = PARTS.test_samples.reshape(-1, 8, 8)
     run = tacit.distill(
         (PARTS.private_samples.reshape(-1, 8, 8), SETS), PARTS.public_samples.reshape(-1, 8, 8), 5, max_labels=3,
-        classes=NAMES, queries=10, seed=1, representation="standardised",
+        classes=NAMES, queries=10, seed=1, representation="standardized",
     )  # fmt: skip
     assert np.array_equal(run.student.predict(images), run.student.predict(PARTS.test_samples))

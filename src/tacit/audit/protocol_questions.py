@@ -42,7 +42,7 @@ from tacit.representations.chained import Chained
 from tacit.representations.groups import ClusteringHead, MixtureShares
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import Interpolated
-from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardised
+from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
 from tacit.wire import ask_to_bytes, read_ask
 
 __all__ = [
@@ -128,7 +128,7 @@ def _dark(numbers: NumberSource) -> dict[str, Any]:
 _REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
     "identity": lambda numbers: Identity(_WIDTH),
     "directions": lambda numbers: Directions(_WIDTH),
-    "standardised": lambda numbers: Standardised(_table(numbers, _WIDTH), _table(numbers, _WIDTH)),
+    "standardized": lambda numbers: Standardized(_table(numbers, _WIDTH), _table(numbers, _WIDTH)),
     "principal": lambda numbers: PrincipalComponents(_table(numbers, _WIDTH), _table(numbers, 3, _WIDTH)),
     "deskewed": lambda numbers: Deskewed(**_dark(numbers)),
     "even-width": lambda numbers: EvenWidth((SIDE, SIDE, 1), numbers()),
@@ -147,7 +147,7 @@ _REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
         (_near_a_record(numbers), OrientedGradients(**_dark(numbers), cell=2, bins=4))
     ),
     "targeted scale": lambda numbers: Chained(
-        (_near_a_record(numbers), Standardised(_table(numbers, _WIDTH), _table(numbers, _WIDTH)))
+        (_near_a_record(numbers), Standardized(_table(numbers, _WIDTH), _table(numbers, _WIDTH)))
     ),
 }
 _WIDTHS = {

@@ -36,9 +36,9 @@ class Chained:
     """What the last of several representations makes of what the ones before it made.
 
     >>> import numpy as np
-    >>> from tacit.representations.scaled import Standardised
+    >>> from tacit.representations.scaled import Standardized
     >>> public = np.array([[0.0, 0.0], [2.0, 200.0], [4.0, 400.0]])
-    >>> Chained.fit(public, Standardised.fit, PrincipalComponents.fit).encode(public).shape
+    >>> Chained.fit(public, Standardized.fit, PrincipalComponents.fit).encode(public).shape
     (3, 2)
 
     ``fitted_on`` says what the chain was fitted on, so that whoever has records can refuse one fitted on them.

@@ -177,7 +177,7 @@ class ClusteringHead:
     Assumes that the classes are about equally frequent among the public samples.
 
     >>> rng = np.random.default_rng(0)
-    >>> public = np.concatenate([rng.normal(size=(60, 2)) + centre for centre in ([0, 9], [9, 0], [-9, -9])])
+    >>> public = np.concatenate([rng.normal(size=(60, 2)) + center for center in ([0, 9], [9, 0], [-9, -9])])
     >>> fitted = ClusteringHead.fit(public, groups=3, neighbors=5, starts=2)
     >>> groups = fitted.encode(public).argmax(axis=1).reshape(3, 60)
     >>> [len(set(each)) for each in groups.tolist()], len(set(groups[:, 0].tolist()))
@@ -214,8 +214,8 @@ class ClusteringHead:
         # Each sample is its own nearest one, or an equal one is.
         nearest = nearest_queries(narrow, narrow, neighbors + 1)[:, 1:]
         mean, spread = rows.mean(axis=0), float(rows.std()) or 1.0
-        centred = (rows - mean) / spread
-        trained = (_train(centred, nearest, groups, np.random.default_rng((seed, start))) for start in range(starts))
+        centered = (rows - mean) / spread
+        trained = (_train(centered, nearest, groups, np.random.default_rng((seed, start))) for start in range(starts))
         best = min(trained, key=lambda each: each.loss)
         weights = best.weights / spread
         return cls(weights, best.offsets - weights @ mean)

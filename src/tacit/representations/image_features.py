@@ -238,10 +238,10 @@ class OrientedGradients:
         high, wide = len(across[0]) - 1, len(across[1]) - 1
         result = np.empty((len(images), 4 * self.bins * high * wide), dtype=np.float32)
         for block in blocks(len(images)):
-            result[block] = self._histograms(self._grey(images[block]), *across).reshape(-1, result.shape[1])
+            result[block] = self._histograms(self._gray(images[block]), *across).reshape(-1, result.shape[1])
         return result
 
-    def _grey(self, images: NDArray[Any]) -> Floats:
+    def _gray(self, images: NDArray[Any]) -> Floats:
         scale = _LEVELS / (self.bright - self.dark)
         levels = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, _LEVELS))
         if self.shape[2] == 3:

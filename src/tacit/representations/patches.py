@@ -186,10 +186,10 @@ def _white(
 def _squared_distances(white: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of every patch to every word, both on a grid coarse enough for |p|² + |w|² − 2p·w to be exact."""
     bits = min(exact_bits(4 * white.shape[1], _LIMIT, _LIMIT, _COARSE), _COARSE)
-    rough, centres = snapped(white, bits, _LIMIT), snapped(words, _COARSE, _LIMIT)
-    distances = rough @ (-2 * centres.T)
+    rough, centers = snapped(white, bits, _LIMIT), snapped(words, _COARSE, _LIMIT)
+    distances = rough @ (-2 * centers.T)
     distances += (rough * rough).sum(axis=1, keepdims=True)
-    distances += (centres * centres).sum(axis=1)
+    distances += (centers * centers).sum(axis=1)
     return distances
 
 
@@ -198,18 +198,18 @@ def _typical(white: NDArray[np.float64], words: int, random: np.random.Generator
     different = np.unique(white, axis=0)
     if not 2 <= words <= len(different):
         raise InvalidInput(f"words must be between 2 and the {len(different)} different public patches, got {words}")
-    centres = different[random.choice(len(different), words, replace=False)]
+    centers = different[random.choice(len(different), words, replace=False)]
     step = max(1, BLOCK_BYTES // (32 * words))
     for _ in range(_ROUNDS):
-        total, count = np.zeros_like(centres), np.zeros(words)
+        total, count = np.zeros_like(centers), np.zeros(words)
         for start in range(0, len(white), step):
             part = white[start : start + step]
-            nearest = _squared_distances(part, centres).argmin(axis=1)
+            nearest = _squared_distances(part, centers).argmin(axis=1)
             np.add.at(total, nearest, part)
             count += np.bincount(nearest, minlength=words)
         # A word that no patch is nearest to stays where it is: it was a patch once.
-        centres[count > 0] = total[count > 0] / count[count > 0, None]
-    return centres
+        centers[count > 0] = total[count > 0] / count[count > 0, None]
+    return centers
 
 
 def _pooled(active: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -31,7 +31,7 @@ _GROUP = "tacit.representations"
 # What people can type: a class that is fitted to the public samples, or a function of them and the number of queries.
 REPRESENTATIONS = Registry("representation", _GROUP, {
     "identity": "tacit.representations.scaled:Identity",
-    "standardised": "tacit.representations.scaled:Standardised",
+    "standardized": "tacit.representations.scaled:Standardized",
     **{
         name: f"tacit.representations.chained:{name}"
         for name in (
@@ -44,7 +44,7 @@ REPRESENTATIONS = Registry("representation", _GROUP, {
 CLASSES = Registry("representation", _GROUP, {
     "identity": "tacit.representations.scaled:Identity",
     "directions": "tacit.representations.scaled:Directions",
-    "standardised": "tacit.representations.scaled:Standardised",
+    "standardized": "tacit.representations.scaled:Standardized",
     "principal": "tacit.representations.scaled:PrincipalComponents",
     "deskewed": "tacit.representations.image_features:Deskewed",
     "even-width": "tacit.representations.image_features:EvenWidth",
@@ -60,6 +60,9 @@ CLASSES = Registry("representation", _GROUP, {
     "student-odds": "tacit.representations.student_features:StudentOdds",
 })  # fmt: skip
 
+# Names of the first stage, which files, recipes and nodes of that time still write.
+RENAMED = {"standardised": "standardized"}
+
 # Below this many samples a neighborhood graph is mostly gaps.
 GRAPH_SAMPLES = 100
 # Where this few features decide all distances, each must count the same.
@@ -74,14 +77,15 @@ def fit_representation(name: str, public: NDArray[Any], queries: int) -> tuple[s
     """The representation of that name, fitted to public samples and the number of queries; ``auto`` suggests a name.
 
     >>> fit_representation("auto", np.array([[1.0, 20_000], [2.0, 50_000], [3.0, 30_000]]), 2)[0]
-    'standardised'
-    >>> fit_representation("standardized", np.eye(2), 2)  # doctest: +ELLIPSIS
+    'standardized'
+    >>> fit_representation("spectrum", np.eye(2), 2)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown representation 'standardized': choose one of ...; is standardised meant?
+    tacit.core.errors.InvalidInput: unknown representation 'spectrum': choose one of ...; is spectral meant?
     """
     if name == "auto":
         name = suggest_representation(public)
+    name = RENAMED.get(name, name)
     found = REPRESENTATIONS.find(name)
     made: Representation = found.fit(public) if hasattr(found, "fit") else found(public, queries)
     return name, made
@@ -122,7 +126,8 @@ def read_representation(fields: StrictReader) -> Representation:
     >>> read_representation(StrictReader({"kind": "identity", "width": 4}, "representation"))
     Identity(width=4)
     """
-    kind = fields.one_of("kind", (*CLASSES.own, *sorted(_admitted.get())))
+    kind = fields.one_of("kind", (*CLASSES.own, *RENAMED, *sorted(_admitted.get())))
+    kind = RENAMED.get(kind, kind)
     found = CLASSES.get(kind)
     if found is None or getattr(found, "name", None) != kind:
         raise InvalidInput(f"the {fields.what} {kind} is allowed here, but no installed package has it")
@@ -153,9 +158,9 @@ def fitted_to(representation: Representation, samples: NDArray[Any]) -> bool:
 
     One that cannot may carry ``fitted_on``, the digest of the samples it was fitted on.
 
-    >>> from tacit.representations.scaled import Identity, Standardised
+    >>> from tacit.representations.scaled import Identity, Standardized
     >>> rows = np.array([[0.0], [2.0]])
-    >>> fitted_to(Standardised.fit(rows), rows), fitted_to(Identity.fit(rows), rows)
+    >>> fitted_to(Standardized.fit(rows), rows), fitted_to(Identity.fit(rows), rows)
     (True, False)
     """
     own = getattr(representation, "fitted_to", None)
@@ -168,9 +173,9 @@ def fitted_to(representation: Representation, samples: NDArray[Any]) -> bool:
 def ground(representation: Representation, public: NDArray[Any]) -> NDArray[Any]:
     """The features that a map was drawn from, and of all else what it makes of the samples.
 
-    >>> from tacit.representations.scaled import Standardised
+    >>> from tacit.representations.scaled import Standardized
     >>> rows = np.array([[0.0], [2.0]])
-    >>> ground(Standardised.fit(rows), rows).tolist()
+    >>> ground(Standardized.fit(rows), rows).tolist()
     [[-1.0], [1.0]]
     """
     own = getattr(representation, "ground", None)
@@ -182,13 +187,13 @@ def suggest_representation(public: NDArray[Any]) -> str:
     """The name of a representation that suits the public samples.
 
     Features of one scale (pixels, counts, embeddings) keep it and are mapped by their neighborhood graph, if
-    there are enough samples for one; features of very different scales (ages beside incomes) are standardised,
+    there are enough samples for one; features of very different scales (ages beside incomes) are standardized,
     or the largest would decide every distance alone.
 
     >>> suggest_representation(np.random.default_rng(0).normal(size=(200, 64)))
     'spectral'
     >>> suggest_representation(np.array([[1.0, 20_000], [2.0, 50_000], [3.0, 30_000]]))
-    'standardised'
+    'standardized'
     """
     rows = public.reshape(len(public), -1).astype(np.float64)
     spreads = rows.std(axis=0)
@@ -205,5 +210,5 @@ def suggest_representation(public: NDArray[Any]) -> str:
     uneven = len(busy) > 0 and spreads.max() > _UNEVEN * np.quantile(busy, 0.25)
     # Samples given as images are pixels of one scale, however dim most of them are.
     if deciding <= FEW_FEATURES or (uneven and public.ndim == 2):
-        return "standardised"
+        return "standardized"
     return "spectral" if len(public) >= GRAPH_SAMPLES else "pca"

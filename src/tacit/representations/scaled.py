@@ -1,4 +1,4 @@
-"""Rows of features: as they are, standardised, as directions, or along the public samples' principal components."""
+"""Rows of features: as they are, standardized, as directions, or along the public samples' principal components."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats
 from tacit.representations.arrays import LARGEST_PARAMETER, REAL, SMALLEST_SCALE, parameters, read_finite_array
 
-__all__ = ["Directions", "Identity", "PrincipalComponents", "Standardised", "flat", "narrowed", "same_width"]
+__all__ = ["Directions", "Identity", "PrincipalComponents", "Standardized", "flat", "narrowed", "same_width"]
 
 # Features that a representation from elsewhere may say it takes.
 _WIDEST = 2**22
@@ -60,20 +60,20 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Standardised:
+class Standardized:
     """Each feature minus its public mean, divided by its public standard deviation.
 
-    >>> Standardised.fit(np.array([[0.0], [2.0]])).encode(np.array([[3.0]])).tolist()
+    >>> Standardized.fit(np.array([[0.0], [2.0]])).encode(np.array([[3.0]])).tolist()
     [[2.0]]
     """
 
-    name: ClassVar[str] = "standardised"
+    name: ClassVar[str] = "standardized"
 
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, public: NDArray[Any]) -> Standardised:
+    def fit(cls, public: NDArray[Any]) -> Standardized:
         """Take mean and spread from the public samples; a constant feature is left unscaled."""
         rows = flat(public).astype(np.float64)
         spread = rows.std(axis=0)
@@ -82,7 +82,7 @@ class Standardised:
     fields = parameters
 
     @classmethod
-    def read(cls, fields: StrictReader) -> Standardised:
+    def read(cls, fields: StrictReader) -> Standardized:
         """Read finite means, and spreads that can divide."""
         mean = read_finite_array(fields, "mean", shape=(None,))
         return cls(mean, fields.array("spread", REAL, mean.shape, SMALLEST_SCALE, LARGEST_PARAMETER))
@@ -180,10 +180,10 @@ class PrincipalComponents:
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
-        centred = same_width(samples, len(self.mean)) - self.mean
+        centered = same_width(samples, len(self.mean)) - self.mean
         # A matrix product rounds a row differently depending on the rows around it, so that one record could move
         # another's vote. einsum adds each row up by itself, always in the same order.
-        return narrowed(np.einsum("nf,cf->nc", centred, self.directions))
+        return narrowed(np.einsum("nf,cf->nc", centered, self.directions))
 
 
 def narrowed(features: NDArray[Any]) -> Floats:

@@ -103,9 +103,9 @@ class TransformedShares:
         levels = _levels(images, dark, bright)
         search = _Search(levels, fitted, changes or Changes(), np.random.default_rng(seed))
         tries = [search.descend(search.spread_out(groups)) for _ in range(_STARTS)]
-        _, centres = min(tries, key=lambda each: each[0])
+        _, centers = min(tries, key=lambda each: each[0])
         softness = SOFTNESS * float(np.square(levels - levels.mean(axis=0)).sum(axis=1).mean())
-        return cls(fitted, dark, bright, search.forms(centres), softness)
+        return cls(fitted, dark, bright, search.forms(centers), softness)
 
     fields = parameters
 
@@ -163,9 +163,9 @@ class _Search:
         self._undo = [_resampling(np.linalg.inv(matrix), shape) for matrix in matrices]
         self._random = random
 
-    def forms(self, centres: NDArray[np.float64]) -> NDArray[np.uint8]:
+    def forms(self, centers: NDArray[np.float64]) -> NDArray[np.uint8]:
         """Every changed form of every center."""
-        changed = np.stack([(change @ centres.T).T for change in self._change], axis=1)
+        changed = np.stack([(change @ centers.T).T for change in self._change], axis=1)
         levels: NDArray[np.uint8] = np.rint(np.clip(changed, 0, _LEVELS)).astype(np.uint8)
         return levels
 
@@ -182,17 +182,17 @@ class _Search:
             left = remaining[best]
         return self._levels[chosen].astype(np.float64)
 
-    def descend(self, centres: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def descend(self, centers: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Centers after rounds of assigning and averaging, and the images' mean difference from them."""
         before, loss = math.inf, math.inf
         for _ in range(_ROUNDS):
-            group, form, difference = self._assign(self.forms(centres))
+            group, form, difference = self._assign(self.forms(centers))
             loss = float(difference.mean())
             if loss >= before * (1 - 1e-4):
                 break
             before = loss
-            centres = self._averaged(centres, group, form, difference)
-        return loss, centres
+            centers = self._averaged(centers, group, form, difference)
+        return loss, centers
 
     def _left(self, image: int) -> NDArray[np.float64]:
         return self._assign(self.forms(self._levels[[image]].astype(np.float64)))[2]
@@ -209,12 +209,12 @@ class _Search:
 
     def _averaged(
         self,
-        centres: NDArray[np.float64],
+        centers: NDArray[np.float64],
         group: NDArray[np.int64],
         form: NDArray[np.int64],
         difference: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        total, count = np.zeros_like(centres), np.bincount(group, minlength=len(centres))
+        total, count = np.zeros_like(centers), np.bincount(group, minlength=len(centers))
         for number, undo in enumerate(self._undo):
             mine = np.flatnonzero(form == number)
             np.add.at(total, group[mine], (undo @ self._levels[mine].T.astype(np.float64)).T)
@@ -229,8 +229,8 @@ def _resampling(matrix: NDArray[np.float64], shape: ImageShape) -> Any:  # noqa:
 
     height, width, channels = shape
     down, right, channel = (each.ravel() for each in np.indices(shape))
-    centred = np.stack([down - (height - 1) / 2, right - (width - 1) / 2, np.ones(len(down))])
-    from_down, from_right, _ = matrix @ centred
+    centered = np.stack([down - (height - 1) / 2, right - (width - 1) / 2, np.ones(len(down))])
+    from_down, from_right, _ = matrix @ centered
     from_down, from_right = from_down + (height - 1) / 2, from_right + (width - 1) / 2
     parts = []
     for step_down, step_right in itertools.product((0, 1), (0, 1)):

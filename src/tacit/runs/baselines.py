@@ -36,7 +36,7 @@ def train_without_noise(parts: Parts, plan: Plan, learner: Any) -> tuple[NDArray
     counts = vote_counts(
         plan.fitted.encode(parts.private_samples),
         class_indices(parts.private_labels, parts.classes),
-        groups.centres,
+        groups.centers,
         plan.neighbors,
         len(parts.classes),
     )

@@ -296,8 +296,8 @@ def _same(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
 def _projection(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
     graph, step = _Graph(scope, container), operator.raw_operator
     rows = graph.node("Cast", operator.inputs[0].full_name, to=11)
-    centred = graph.node("Sub", rows, graph.constant(np.asarray(step.centre, dtype=np.float64)))
-    turned = graph.node("MatMul", centred, graph.constant(np.asarray(step.directions, dtype=np.float64).T))
+    centered = graph.node("Sub", rows, graph.constant(np.asarray(step.center, dtype=np.float64)))
+    turned = graph.node("MatMul", centered, graph.constant(np.asarray(step.directions, dtype=np.float64).T))
     graph.end(graph.node("Cast", turned, to=1), operator)
 
 

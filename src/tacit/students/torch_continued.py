@@ -199,5 +199,5 @@ def _shape(kind: str, public: NDArray[Any]) -> ImageShape:
 
 def _distance(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """The mean absolute distance of centered logits: a constant added to a row changes no prediction."""
-    centred = found - found.mean(dim=1, keepdim=True)
-    return functional.l1_loss(centred, wanted - wanted.mean(dim=1, keepdim=True))
+    centered = found - found.mean(dim=1, keepdim=True)
+    return functional.l1_loss(centered, wanted - wanted.mean(dim=1, keepdim=True))

@@ -24,7 +24,7 @@ __all__ = [
 
 
 def logistic() -> Any:  # noqa: ANN401
-    """The default student: logistic regression on standardised features.
+    """The default student: logistic regression on standardized features.
 
     >>> logistic().fit([[0.0], [1.0]], ["no", "yes"]).predict([[2.0]]).tolist()
     ['yes']

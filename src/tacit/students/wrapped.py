@@ -74,7 +74,7 @@ def for_images(student: Any) -> Any:  # noqa: ANN401
 
 
 class Projected(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Rows minus ``centre``, seen along ``directions`` (d, features), found on public samples once.
+    """Rows minus ``center``, seen along ``directions`` (d, features), found on public samples once.
 
     It keeps these arrays and is never fitted again.
 
@@ -82,8 +82,8 @@ class Projected(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     [[2.0]]
     """
 
-    def __init__(self, centre: NDArray[Any], directions: NDArray[Any]) -> None:
-        self.centre = centre
+    def __init__(self, center: NDArray[Any], directions: NDArray[Any]) -> None:
+        self.center = center
         self.directions = directions
 
     @classmethod
@@ -105,7 +105,7 @@ class Projected(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """The rows along the directions."""
-        seen: NDArray[Any] = (np.asarray(X) - self.centre) @ np.asarray(self.directions).T
+        seen: NDArray[Any] = (np.asarray(X) - self.center) @ np.asarray(self.directions).T
         return seen
 
     def __sklearn_is_fitted__(self) -> bool:

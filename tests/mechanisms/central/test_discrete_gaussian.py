@@ -28,7 +28,7 @@ def opendp_gaussian(sigma, count):
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.3, 0.99, 1.0, 1.5, 7.0, 300.0])
-def test_the_normalising_sum_is_right_on_both_sides_of_its_formula(sigma):
+def test_the_normalizing_sum_is_right_on_both_sides_of_its_formula(sigma):
     direct = math.fsum(math.exp(-((x / sigma) ** 2) / 2) for x in range(-20_000, 20_001))
     assert gaussian_mass(sigma) == pytest.approx(direct, rel=1e-14)
 
@@ -46,7 +46,7 @@ def test_the_renyi_divergence_is_within_the_concentrated_spend(sigma, shift):
         rho = float(mechanism.spend.rho)
         assert divergence <= rho * order + 1e-9
         if order * shift == int(order * shift):
-            # The bound is reached where the order moves the centre to an integer.
+            # The bound is reached where the order moves the center to an integer.
             assert divergence == pytest.approx(rho * order, rel=1e-9)
         # A mutant with half the noise passes the bound.
         assert divergence * 4 > rho * order

@@ -41,7 +41,7 @@ def test_the_law_sums_to_one_with_the_stated_variance(scale):
     assert (law * offsets**2).sum() == pytest.approx(mechanism.variance, rel=1e-10)
 
 
-def test_no_pair_of_neighbours_loses_more_than_the_spend_and_one_loses_it_all():
+def test_no_pair_of_neighbors_loses_more_than_the_spend_and_one_loses_it_all():
     """Two cells, every integer move with l1 ≤ 2, every output in a window."""
     mechanism = DiscreteLaplaceNoise("3/2", 2)
     epsilon = float(mechanism.spend.epsilon)

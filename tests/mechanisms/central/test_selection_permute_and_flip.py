@@ -55,7 +55,7 @@ def test_adding_a_constant_to_a_row_changes_nothing(scores, constant):
 
 
 @pytest.mark.parametrize("mechanism", [PermuteAndFlip("0.7", 2), ExponentialMechanism("0.7", 2)])
-def test_no_neighbouring_row_loses_more_than_the_spend(mechanism):
+def test_no_neighboring_row_loses_more_than_the_spend(mechanism):
     """Every pair of rows over 0..3 with three labels: the loss is at most rate times (rise + fall)."""
     rows = list(itertools.product(range(4), repeat=3))
     laws = np.log([mechanism.pmf(np.array(row)) for row in rows])

@@ -92,7 +92,7 @@ def test_masks_that_cancel_leave_the_clipped_sum_and_the_noise(values, seed):
     assert plan.opened(total).tolist() == expected.tolist()
 
 
-def test_clipping_moves_neighbours_no_further_apart():
+def test_clipping_moves_neighbors_no_further_apart():
     for one, other in itertools.product(range(-3, 6), repeat=2):
         assert abs(np.clip(one, 0, 2) - np.clip(other, 0, 2)) <= abs(one - other)
 

@@ -318,7 +318,7 @@ def test_a_rare_category_does_not_decide_how_much_is_clipped():
     table[:, 0] = np.arange(500)
     table[:3, 1] = 1
     name, fitted = sum_representation("auto", table, 2)
-    assert name == "standardised"
+    assert name == "standardized"
     assert np.ptp(fitted.encode(table)[:, 1]) == pytest.approx(1)
     assert fitted.encode(table)[:, 0].std() == pytest.approx(1, rel=1e-3)
 

@@ -65,7 +65,7 @@ def test_probabilities_are_shares_that_add_up(classes, grid, seed):
     assert table.min() >= 0
 
 
-def test_logits_are_centred_and_clipped():
+def test_logits_are_centered_and_clipped():
     form = PredictionForm("logits", 3, grid=100, bound=2)
     assert form.table(np.array([[11.0, 10.0, 9.0], [100.0, 0.0, 0.0]])).tolist() == [[100, 0, -100], [200, -200, -200]]
     assert form.values(np.array([[100, 0, -100]])).tolist() == [[1.0, 0.0, -1.0]]

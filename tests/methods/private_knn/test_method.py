@@ -98,7 +98,7 @@ def test_persons_are_called_with_all_their_records():
         ({"threshold": 1.2}, "threshold must be above 0 and at most 1, got 1.2"),
         ({"participations": 2}, "say adjacency add-remove, or leave them out"),
         ({"adjacency": "add-remove", "queries": None}, "under add-remove the number of records is private"),
-        ({"neighbours": 3, "neighbors": 3}, "unknown option 'neighbours' of PrivateKNN; did you mean 'neighbors'?"),
+        ({"neighbors": 3, "neighbours": 3}, "unknown option 'neighbours' of PrivateKNN; did you mean 'neighbors'?"),
     ],
 )
 def test_what_is_wrong_is_said(options, said):

@@ -30,9 +30,9 @@ from tests.local_exchange import local_exchange
 
 PARTS = tacit.digits()
 LABELS = PARTS.private_labels.astype(np.int64)
-QUERIES = cluster(PARTS.public_samples.astype(np.float32), 30).centres
+QUERIES = cluster(PARTS.public_samples.astype(np.float32), 30).centers
 # What needs no extra; the others have tests of their own.
-QUICK = ["gradients", "handwriting", "identity", "pca", "spectral", "standardised"]
+QUICK = ["gradients", "handwriting", "identity", "pca", "spectral", "standardized"]
 
 
 # Noise that vanishes, at an absurd price: lets a test see the counts.
@@ -87,7 +87,7 @@ def test_counts_are_exactly_the_same_for_every_split(parts, neighbors):
 def test_one_record_moves_the_counts_as_far_as_claimed_and_no_further(name):
     """Raw integer pixels, where distances tie, through the whole holder, on both sides of every batch size."""
     fitted = fit_representation(name, PARTS.public_samples, 30)[1]
-    queries = cluster(fitted.encode(PARTS.public_samples), 20).centres
+    queries = cluster(fitted.encode(PARTS.public_samples), 20).centers
 
     def counts(rows):
         question = VoteAsk(queries, fitted, 1, NAMES, "", EXACT, "labels", "r-1")
@@ -222,15 +222,15 @@ def test_a_crowd_is_of_one_record_holders():
         VoteCrowd([], gate)
 
 
-def test_margins_lie_between_a_border_and_a_centre():
+def test_margins_lie_between_a_border_and_a_center():
     public = PARTS.public_samples.astype(np.float32)
     groups = cluster(public, 30)
     values = margins(public, groups, np.arange(30) % 10)
     assert values.min() >= 0
     assert values.max() <= 1
     assert margins(public, groups, np.zeros(30, dtype=int)).tolist() == [1] * 500
-    at_centre = Clusters(groups.centres, np.arange(30))
-    assert np.allclose(margins(groups.centres, at_centre, np.arange(30) % 10), 1)
+    at_center = Clusters(groups.centers, np.arange(30))
+    assert np.allclose(margins(groups.centers, at_center, np.arange(30) % 10), 1)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ DIGITS = PARTS.private_labels.astype(np.int64)
 # Even, at least five, with a loop: none for 1 and 3, all three for 6 and 8.
 SETS = np.column_stack([DIGITS % 2 == 0, DIGITS >= 5, np.isin(DIGITS, [0, 6, 8, 9])])
 PUBLIC = PARTS.public_samples.astype(np.float32)
-QUERIES = cluster(PUBLIC, 12).centres
+QUERIES = cluster(PUBLIC, 12).centers
 EXACT = DiscreteLaplaceNoise("1e-6", 10**3)
 NAMES = ("even", "large", "loop")
 

@@ -48,7 +48,7 @@ def test_least_sure_samples_are_the_queries_and_no_others_are_asked_about(kind):
     assert asked.sum() == 10
     values = unsureness(chances, kind)
     assert values[asked].min() >= values[~asked].max()
-    assert np.array_equal(clusters.centres, public[asked].astype(np.float32))
+    assert np.array_equal(clusters.centers, public[asked].astype(np.float32))
     assert np.array_equal(clusters.membership[asked], np.arange(10))
 
 
@@ -62,20 +62,20 @@ def test_diverse_queries_are_denser_where_the_student_is_unsure():
     random = np.random.default_rng(2)
     public = np.vstack([random.normal(0, 1, (200, 2)), random.normal(20, 1, (200, 2))]).astype(np.float32)
     chances = np.vstack([np.tile([1.0, 0.0], (200, 1)), np.tile([0.5, 0.5], (200, 1))])
-    centres = diverse(public, chances, 20).centres
-    assert (centres[:, 0] > 10).sum() > 1.5 * (centres[:, 0] < 10).sum()
+    centers = diverse(public, chances, 20).centers
+    assert (centers[:, 0] > 10).sum() > 1.5 * (centers[:, 0] < 10).sum()
     # Records near samples that the student is sure of still find a query of their own.
-    assert (centres[:, 0] < 10).any()
+    assert (centers[:, 0] < 10).any()
 
 
 @pytest.mark.parametrize("name", sorted(SELECTIONS))
 def test_every_selection_is_repeatable_and_stays_within_the_public_samples(name):
     public, chances = np.random.default_rng(3).normal(size=(60, 3)).astype(np.float32), guesses(60)
     first, second = (SELECTIONS[name](public, chances, 8) for _ in range(2))
-    assert np.array_equal(first.centres, second.centres)
+    assert np.array_equal(first.centers, second.centers)
     assert np.array_equal(first.membership, second.membership)
-    assert first.centres.min() >= public.min()
-    assert first.centres.max() <= public.max()
+    assert first.centers.min() >= public.min()
+    assert first.centers.max() <= public.max()
     assert set(first.membership) - {UNASKED} == set(range(8))
 
 

@@ -37,7 +37,7 @@ from tacit.runs.inputs import refuse_own_encoder
 PARTS = tacit.digits()
 SAMPLES, LABELS = PARTS.private_samples, PARTS.private_labels.astype(np.int64)
 PUBLIC = PARTS.public_samples.astype(np.float32)
-QUERIES = cluster(PUBLIC, 30).centres
+QUERIES = cluster(PUBLIC, 30).centers
 OFFSETS = balanced_offsets(PUBLIC, QUERIES)
 NAMES = tuple(map(str, range(10)))
 # Noise that vanishes, at an absurd price: lets a test see the counts.
@@ -80,7 +80,7 @@ def test_offsets_make_public_counts_even(neighbors):
 
 def test_private_votes_become_more_even_where_there_are_enough_public_samples():
     """Prices are learned from about 60 public samples a query; with the 17 of the other tests they carry over badly."""
-    queries = cluster(PUBLIC, 8).centres
+    queries = cluster(PUBLIC, 8).centers
     query_offsets = balanced_offsets(PUBLIC, queries)
     assert spread(SAMPLES, queries, 1, query_offsets) < 0.8 * spread(SAMPLES, queries, 1, None)
 
@@ -266,7 +266,7 @@ def test_an_encoder_fitted_on_the_records_is_refused_by_who_has_them():
         tacit.distill((SAMPLES, LABELS), PARTS.public_samples, 1, **own)
 
 
-@pytest.mark.parametrize("name", ["pca", "standardised", "spectral", "gradients"])
+@pytest.mark.parametrize("name", ["pca", "standardized", "spectral", "gradients"])
 def test_our_own_encoders_give_away_what_they_were_fitted_on(name):
     images = SAMPLES.reshape(-1, 8, 8)
     shuffled = np.random.default_rng(0).permutation(1000)

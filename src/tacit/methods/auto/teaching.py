@@ -205,7 +205,7 @@ class AutoTeaching:
         queries = min(queries, len(np.unique(encoded, axis=0)))
         clusters = cluster(encoded, queries)
         ask = VoteAsk(
-            queries=clusters.centres,
+            queries=clusters.centers,
             representation=space,
             neighbors=1,
             class_names=tuple(map(str, task.classes)),

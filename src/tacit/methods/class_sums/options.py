@@ -28,7 +28,7 @@ class ClassSums:
 
     representation: str | Representation = option(
         "auto",
-        "auto (features as they are, or standardised), identity, standardised; for images gradients, handwriting, "
+        "auto (features as they are, or standardized), identity, standardized; for images gradients, handwriting, "
         "patches, imagenet. Fitted on public data only, and followed by components.",
     )
     components: int | None = option(

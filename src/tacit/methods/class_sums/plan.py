@@ -25,7 +25,7 @@ from tacit.methods.task import Task
 from tacit.representations.chained import Chained
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.registry import REPRESENTATIONS, fit_representation, suggest_representation
-from tacit.representations.scaled import Identity, PrincipalComponents, Standardised, flat
+from tacit.representations.scaled import Identity, PrincipalComponents, Standardized, flat
 
 __all__ = [
     "RADIUS",
@@ -251,8 +251,8 @@ def sum_representation(
             )
         return type(representation).__name__, representation
     if representation == "auto":
-        mixed = suggest_representation(public) == "standardised"
-        return ("standardised", _mixed(public)) if mixed else ("identity", Identity.fit(public))
+        mixed = suggest_representation(public) == "standardized"
+        return ("standardized", _mixed(public)) if mixed else ("identity", Identity.fit(public))
     if representation in ("pca", "spectral", "umap"):
         return "identity", Identity.fit(public)
     if representation == "gradients":
@@ -262,17 +262,17 @@ def sum_representation(
     return fit_representation(representation, public, classes)
 
 
-def _mixed(public: NDArray[Any]) -> Standardised:
+def _mixed(public: NDArray[Any]) -> Standardized:
     """Features of different scales: each by its spread, and one of two values by their difference.
 
     A rare value of a category, divided by its small spread, would lie farther out than all else and decide how much
     of a record is clipped.
     """
-    fitted = Standardised.fit(public)
+    fitted = Standardized.fit(public)
     rows = flat(public).astype(np.float64)
     low, high = rows.min(axis=0), rows.max(axis=0)
     two = ((rows == low) | (rows == high)).all(axis=0) & (high > low)
-    return Standardised(fitted.mean, np.where(two, high - low, fitted.spread))
+    return Standardized(fitted.mean, np.where(two, high - low, fitted.spread))
 
 
 def _doubts(task: Task, kept: float | None) -> tuple[str, ...]:

@@ -259,7 +259,7 @@ def vote_coordinator(task: Task, options: FedMD, holders: int) -> ConsensusVoteC
     task.check_representation(fitted)
     groups = cluster(fitted.encode(task.public), queries, seed)
     return ConsensusVoteCoordinator(
-        task.public, fitted, groups.centres, groups.membership, count, noise(queries), options.rounds,
+        task.public, fitted, groups.centers, groups.membership, count, noise(queries), options.rounds,
         options.queries_of(len(task.public)), task.request, seed,
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ class NoisySGD:
     )
     representation: str | Representation = option(
         "auto",
-        "auto, identity, standardised; for images gradients, handwriting, patches, imagenet. Fitted on public data "
+        "auto, identity, standardized; for images gradients, handwriting, patches, imagenet. Fitted on public data "
         "only, and followed by components.",
     )
     components: int | None = option(

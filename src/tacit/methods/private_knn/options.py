@@ -51,7 +51,7 @@ class PrivateKNN:
     )  # fmt: skip
     representation: str | Representation = option(
         "auto",
-        "auto; identity, standardised, pca, spectral, umap; for images gradients, handwriting, patches, imagenet, "
+        "auto; identity, standardized, pca, spectral, umap; for images gradients, handwriting, patches, imagenet, "
         "simclr. Fitted on public data only.",
     )
     student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")

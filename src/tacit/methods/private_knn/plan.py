@@ -207,7 +207,7 @@ def spread_rows(encoded: Floats, queries: int) -> tuple[Integers, Integers]:
     ([1, 3], np.True_)
     """
     groups = cluster(encoded, queries)
-    distance = np.square(encoded - groups.centres[groups.membership]).sum(axis=1)
+    distance = np.square(encoded - groups.centers[groups.membership]).sum(axis=1)
     order = np.lexsort((distance, groups.membership))
     first = np.flatnonzero(np.diff(groups.membership[order], prepend=-1))
     return order[first].astype(np.int64), groups.membership

@@ -149,7 +149,7 @@ class VoteCoordinator:
             return None
         several, balanced = len(self._rounds) > 1, self._voting_rule == BALANCED
         return VoteAsk(
-            queries=state.clusters.centres,
+            queries=state.clusters.centers,
             representation=state.representation,
             neighbors=self._neighbors,
             class_names=self._names,
@@ -157,7 +157,7 @@ class VoteCoordinator:
             mechanism=self._rounds[number].mechanism,
             purpose=self._purpose + (f", round {number + 1} of {len(self._rounds)}" if several else ""),
             request=round_requests(self._request, len(self._rounds))[number],
-            query_offsets=balanced_offsets(state.encoded, state.clusters.centres, self._neighbors)
+            query_offsets=balanced_offsets(state.encoded, state.clusters.centers, self._neighbors)
             if balanced
             else None,
             voting_rule=NEAREST if balanced else self._voting_rule,
@@ -190,7 +190,7 @@ class VoteCoordinator:
         query_labels, query_probabilities = this.reader(answer)
         asked = state.clusters.membership != UNASKED
         labels, confidence = np.empty(len(asked), dtype=np.int64), np.empty(len(asked))
-        part = Clusters(state.clusters.centres, state.clusters.membership[asked])
+        part = Clusters(state.clusters.centers, state.clusters.membership[asked])
         labels[asked] = query_labels[part.membership]
         confidence[asked] = margins(state.encoded[asked], part, query_labels)
         if state.guesses is not None:

@@ -173,7 +173,7 @@ def _labeled(task: Task, teacher: Teacher, labeling: Labeling) -> Outcome:
         labels=task.classes[labeling.labels],
         probabilities=labeling.probabilities,
         arrays={
-            "queries": labeling.clusters.centres,
+            "queries": labeling.clusters.centers,
             "query_labels": task.classes[labeling.query_labels],
             "membership": labeling.clusters.membership,
             **({} if labeling.counts is None else {"counts": labeling.counts}),
@@ -200,7 +200,7 @@ def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> VoteJo
             labels=chances >= 0.5,
             probabilities=chances,
             arrays={
-                "queries": labeling.clusters.centres,
+                "queries": labeling.clusters.centers,
                 "query_labels": labeling.chances >= 0.5,
                 "membership": labeling.clusters.membership,
             },

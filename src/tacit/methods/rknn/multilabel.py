@@ -191,7 +191,7 @@ class SetCoordinator:
         encoded = representation.encode(public)
         self._clusters, self._reader = cluster(encoded, queries), reader
         self._ask = VoteAsk(
-            queries=self._clusters.centres,
+            queries=self._clusters.centers,
             representation=representation,
             neighbors=neighbors,
             class_names=tuple(map(str, names)),
@@ -199,7 +199,7 @@ class SetCoordinator:
             mechanism=mechanism,
             purpose="reverse k-NN labels, sets",
             request=request,
-            query_offsets=balanced_offsets(encoded, self._clusters.centres, neighbors) if balanced else None,
+            query_offsets=balanced_offsets(encoded, self._clusters.centers, neighbors) if balanced else None,
             labels=max_labels,
         )
 

@@ -53,7 +53,7 @@ class ReverseKNN:
     neighbors: int = option(1, "How many queries a record votes for (k).")
     representation: str | Representation = option(
         "auto",
-        "auto; identity, standardised, pca, spectral, umap; for images gradients, handwriting, patches, imagenet, "
+        "auto; identity, standardized, pca, spectral, umap; for images gradients, handwriting, patches, imagenet, "
         "simclr; for one query per class mixture, groups (where classes are about equally frequent), transformed "
         "(images). Fitted on public data only.",
     )

@@ -142,7 +142,7 @@ def keep_surest(confidence: Reals, labels: Integers, share: float) -> Reals:
 class Clusters:
     """Queries and, for every public sample, the query it belongs to."""
 
-    centres: Floats  # (s, features)
+    centers: Floats  # (s, features)
     membership: Integers  # (public samples,)
 
 
@@ -181,9 +181,9 @@ def margins(public: Floats, clusters: Clusters, query_labels: Integers) -> NDArr
     own = query_labels[clusters.membership]
     result = np.ones(len(public))
     for label in np.unique(own):
-        mine, others = own == label, clusters.centres[query_labels != label]
+        mine, others = own == label, clusters.centers[query_labels != label]
         if len(others):
-            near = ((public[mine] - clusters.centres[clusters.membership[mine]]) ** 2).sum(axis=1)
+            near = ((public[mine] - clusters.centers[clusters.membership[mine]]) ** 2).sum(axis=1)
             nearest = nearest_queries(public[mine], others, 1)[:, 0]
             far = ((public[mine] - others[nearest]) ** 2).sum(axis=1)
             result[mine] = 1 - np.divide(near, far, out=np.ones_like(near), where=far > near)

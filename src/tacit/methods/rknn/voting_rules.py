@@ -48,7 +48,7 @@ MOST_PAIRS = 1_000
 _GAP = 1e-2
 
 
-def balanced_offsets(public: Floats, centres: Floats, neighbors: int = 1, evenness: float = 1.0) -> Floats:
+def balanced_offsets(public: Floats, centers: Floats, neighbors: int = 1, evenness: float = 1.0) -> Floats:
     """Heights (s,) under which every query would get about the same number of public samples.
 
     Both arguments are in the representation's space. ``evenness`` 1 asks for the same number for all, 0.5 for
@@ -64,27 +64,27 @@ def balanced_offsets(public: Floats, centres: Floats, neighbors: int = 1, evenne
     default. The fewer public samples a query has, the less of the evenness carries over to the records.
 
     >>> public = np.array([[0.0], [0.1], [0.2], [1.0]], dtype=np.float32)
-    >>> centres = np.array([[0.1], [1.0]], dtype=np.float32)
+    >>> centers = np.array([[0.1], [1.0]], dtype=np.float32)
     >>> from tacit.neighbors import nearest_queries
-    >>> nearest_queries(public, centres, 1, query_offsets=balanced_offsets(public, centres)).ravel().tolist()
+    >>> nearest_queries(public, centers, 1, query_offsets=balanced_offsets(public, centers)).ravel().tolist()
     [0, 0, 1, 1]
     """
     if not 0 < evenness <= 1:
         raise InvalidInput(f"evenness must be above 0 and at most 1, got {evenness}")
-    if not 1 <= neighbors <= len(centres):
-        raise InvalidInput(f"neighbors must be in [1, {len(centres)}], the number of queries, got {neighbors}")
-    if neighbors == len(centres):
-        return np.zeros(len(centres), dtype=np.float32)
+    if not 1 <= neighbors <= len(centers):
+        raise InvalidInput(f"neighbors must be in [1, {len(centers)}], the number of queries, got {neighbors}")
+    if neighbors == len(centers):
+        return np.zeros(len(centers), dtype=np.float32)
     samples = public[:: -(-len(public) // MOST_SAMPLES)]
-    distance = _squared_distances(samples, centres)
+    distance = _squared_distances(samples, centers)
     first, second = np.partition(distance, 1, axis=1)[:, :2].T
     # Prices matter once they are as large as the lead of a sample's nearest query.
     step = float(np.median(second - first)) or float(distance.mean()) or 1.0
-    price, best, least = np.zeros(len(centres)), np.zeros(len(centres)), np.inf
+    price, best, least = np.zeros(len(centers)), np.zeros(len(centers)), np.inf
     wanted = None
     for number in range(_ROUNDS):
         chosen = np.argpartition(distance + price, neighbors - 1, axis=1)[:, :neighbors]
-        count = np.bincount(chosen.ravel(), minlength=len(centres))
+        count = np.bincount(chosen.ravel(), minlength=len(centers))
         if wanted is None:
             wanted = evenness * count.mean() + (1 - evenness) * count
         missed = float(abs(count - wanted).sum())
