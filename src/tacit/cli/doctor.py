@@ -31,6 +31,10 @@ EXTRAS = {
     "fast": "faster counting of votes",
     "report": "pictures of queries",
     "ui": "the live view in a browser",
+    "postgres": "a ledger on a PostgreSQL server",
+    "ray": "records counted on a Ray cluster",
+    "spark": "records counted on a Spark cluster",
+    "services": "a PostgreSQL server of their own for tests",
     "compare": "noisy SGD, to compare with",
     "dev": "tests, lint, types, docs",
 }
