@@ -33,6 +33,7 @@ from tacit.core.errors import TacitWarning
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 from tacit.report.charts import draw_rows
+from tacit.students.averaged import AveragedStudent, StoredNetwork, network_of
 
 HERE = Path(__file__).parent
 RESULTS, KEPT = HERE.parent / "docs" / "results", HERE.parent / ".tacit-bench"
@@ -73,13 +74,20 @@ def same_student(run: tacit.Run, parts: DevelopmentSet) -> Mapping[str, float]:
     while isinstance(inner, Pipeline) and inner.steps[0][0] == "flatten":
         inner = inner.steps[-1][1]
     rows, others = (np.asarray(each).reshape(len(each), -1) for each in (public, test))
-    if isinstance(inner, Pipeline) and inner.steps[0][0] == "features":
-        step = inner.steps[0][1]
-        rows, others = step.transform(rows), step.transform(others)
-        learner: Any = LogisticRegression(C=10.0, max_iter=500)
-    else:
-        learner = clone(inner)
-    learner.fit(rows, parts.public_labels)
+
+    def taught(kind: Any) -> Any:  # noqa: ANN401
+        """A student of this kind with the true labels."""
+        if isinstance(kind, AveragedStudent):
+            return AveragedStudent([taught(each) for each in kind.students])
+        if isinstance(kind, StoredNetwork):
+            return clone(network_of(np.asarray(kind.written).tobytes())).fit(rows, parts.public_labels)
+        if isinstance(kind, Pipeline) and kind.steps[0][0] == "features":
+            regression = LogisticRegression(C=10.0, max_iter=500)
+            fitted = regression.fit(kind.steps[0][1].transform(rows), parts.public_labels)
+            return Pipeline([("features", kind.steps[0][1]), ("odds", fitted)])
+        return clone(kind).fit(rows, parts.public_labels)
+
+    learner = taught(inner)
     return scores(places(learner.classes_, parts.test[1]), learner.predict_proba(others))
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -17,7 +15,8 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Representation
 from tacit.representations.arrays import REAL, read_finite_array
 from tacit.representations.maps import NeighborMap
-from tacit.students.registry import SAFETENSORS, load_student, save_student, tensor_head
+from tacit.students.averaged import network_bytes, network_of
+from tacit.students.registry import tensor_head
 
 __all__ = ["FeatureStudent", "LinearStudent", "StudentFeatures", "StudentOdds", "require_travelling"]
 
@@ -66,13 +65,12 @@ class StudentFeatures:
 
     def fields(self) -> dict[str, Any]:
         """The student as plain tensors, which only networks known by name are saved as."""
-        with tempfile.TemporaryDirectory() as folder:
-            written = save_student(self.student, Path(folder))
-            if not written.endswith(SAFETENSORS):
-                raise InvalidInput(
-                    f"{type(self.student).__name__} cannot travel to a holder: only networks known by name can"
-                )
-            return {"student": bytes_to_array((Path(folder) / written).read_bytes())}
+        try:
+            return {"student": bytes_to_array(network_bytes(self.student))}
+        except InvalidInput:
+            raise InvalidInput(
+                f"{type(self.student).__name__} cannot travel to a holder: only networks known by name can"
+            ) from None
 
     @classmethod
     def read(cls, fields: StrictReader) -> StudentFeatures:
@@ -80,13 +78,10 @@ class StudentFeatures:
         content = fields.content("student", LARGEST_STUDENT)
         if not _is_small(content):
             raise InvalidInput(f"the {fields.what}'s student must be a small network that was saved as tensors")
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / SAFETENSORS).write_bytes(content)
-            try:
-                return cls(load_student(Path(folder) / SAFETENSORS, outside=False))
-            except InvalidInput:
-                # The reason would name a folder that is gone, or say what the sender wants said.
-                raise InvalidInput(f"the {fields.what}'s student cannot be read, or not without an extra") from None
+        try:
+            return cls(network_of(content))
+        except InvalidInput:
+            raise InvalidInput(f"the {fields.what}'s student cannot be read, or not without an extra") from None
 
     @property
     def digest(self) -> str:

@@ -41,6 +41,8 @@ TYPES = (
     "sklearn.tree._tree.Tree",
     "tacit.methods.auto.teaching.ReleasedFeatures",
     "tacit.representations.maps.NeighborMap",
+    "tacit.students.averaged.AveragedStudent",
+    "tacit.students.averaged.StoredNetwork",
     "tacit.students.weighted.OneEachLabel",
     "tacit.students.wrapped.Flatten",
     "tacit.students.wrapped.Projected",

@@ -17,6 +17,7 @@ from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.rational import rounded_down
 from tacit.core.spend import Gaussian
+from tacit.methods.auto.mixture import MIXED_KINDS
 from tacit.methods.task import Task
 
 __all__ = ["FIRST_SHARE", "AutoPlan", "divided_task", "installed", "plan_auto"]
@@ -60,6 +61,8 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     said: list[tuple[str, str]] = []
     if task.kind != "images":
         said.append(("asking", "class sums, once: planes tell classes apart in tables, texts and embeddings"))
+        if task.kind in MIXED_KINDS:
+            said.append(("student", "a mixture of normal laws on the public samples, unless the sums speak against it"))
         # The columns of a mixed table were brought to one scale by their encoder.
         seen = "identity" if task.kind == "mixed" else "auto"
         return AutoPlan(task.kind, seen, "auto", False, tuple(divided_task(task, [Fraction(1)])), "sums", tuple(said))

@@ -34,6 +34,7 @@ from tacit.methods.auto.coordinator import (
     purity,
     sum_block,
 )
+from tacit.methods.auto.mixture import MIXED_KINDS, Mixture, refined
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
 from tacit.methods.class_sums.options import ClassSums
@@ -44,9 +45,10 @@ from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
 from tacit.methods.task import Outcome, Task, taught, untrained
 from tacit.representations.registry import fit_representation, read_representation, representation_fields
 from tacit.representations.student_features import StudentFeatures
+from tacit.students.averaged import AveragedStudent, StoredNetwork
 from tacit.students.registry import STUDENTS
 
-__all__ = ["PER_CLASS", "AutoTeaching", "ReleasedFeatures", "regression_student"]
+__all__ = ["PER_CLASS", "AutoTeaching", "ReleasedFeatures", "mixture_student", "regression_student"]
 
 # Queries per class on which the first votes are cast at least, so that a class may have more than one cluster.
 PER_CLASS, PER_CLASS_LATER = 2, 4
@@ -109,8 +111,21 @@ def regression_student(
     features: Sequence[Features], odds: LinearOdds, classes: NDArray[Any], shape: Sequence[int]
 ) -> Any:  # noqa: ANN401
     """The regression as a student with scikit-learn's manners, which is saved as every other."""
-    from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
+
+    return Pipeline([("features", ReleasedFeatures.of(features, shape)), ("odds", _regression(odds, classes))])
+
+
+def mixture_student(found: Mixture, classes: NDArray[Any]) -> Any:  # noqa: ANN401
+    """The laws' own odds as a student with scikit-learn's manners."""
+    from sklearn.pipeline import Pipeline
+
+    return Pipeline([("features", found.components), ("odds", _regression(found.odds, classes))])
+
+
+def _regression(odds: LinearOdds, classes: NDArray[Any]) -> Any:  # noqa: ANN401
+    """A logistic regression with these odds."""
+    from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression()
     order = np.argsort(classes, kind="stable")
@@ -119,7 +134,7 @@ def regression_student(
         weights, intercepts = weights[1:] - weights[:1], intercepts[1:] - intercepts[:1]
     model.classes_, model.coef_, model.intercept_ = classes[order], weights, intercepts
     model.n_features_in_, model.n_iter_ = weights.shape[1], np.zeros(1, dtype=np.int32)
-    return Pipeline([("features", ReleasedFeatures.of(features, shape)), ("odds", model)])
+    return model
 
 
 @dataclass(frozen=True)
@@ -170,23 +185,35 @@ class AutoTeaching:
         return chances
 
     def finish(self, told: Sequence[Block], student: Any) -> Outcome:  # noqa: ANN401
-        """The last student: the regression itself, a network where clusters are classes, or the user's own."""
+        """The last student: a network where clusters are classes, elsewhere the regression, a mixture or a mean."""
         task = self.task
         odds = None if self.plan.kind == "images" and self.clustered(told) else joint_odds(told)
         chances = self.probabilities(told) if odds is None else odds.probabilities(joint_points(told))
+        mixture = refined(told, task.public, chances) if self.plan.kind in MIXED_KINDS else None
+        if mixture is not None:
+            chances = mixture.probabilities
         labels = task.classes[chances.argmax(axis=1)]
         if not (isinstance(student, str) and student == "auto"):
             rows = task.public.reshape(len(task.public), -1)
             trained = taught(untrained(student), rows, labels, np.ones(0), (task.classes, chances))
         elif odds is None:
             trained = self._taught(chances, last=True)
+        elif mixture is not None:
+            trained = mixture_student(mixture, task.classes)
         else:
             features = [each.features for each in told]
             trained = regression_student(features, odds, task.classes, task.public.shape[1:])
+            if self.plan.network:
+                trained = self._with_network(trained, chances)
         arrays = {f"release_{number}": each.told.means for number, each in enumerate(told, start=1)}
         asked = ["sums" if each.counts is None else "votes" for each in told]
-        chosen = ", then ".join(dict.fromkeys(asked))
+        chosen = ", then ".join(dict.fromkeys([*asked, *(() if mixture is None else ("a mixture of public samples",))]))
         return Outcome(trained, labels, chances, arrays, recipe={"student": type(trained).__name__, "chosen": chosen})
+
+    def _with_network(self, trained: Any, chances: NDArray[np.float64]) -> Any:  # noqa: ANN401
+        """The mean of the regression and a network that learned from it: their mistakes differ."""
+        network = self._taught(chances, last=True)
+        return AveragedStudent([trained, StoredNetwork.of(network)]) if hasattr(network, "save_tensors") else trained
 
     def _queries(self, task: Task) -> int:
         """As many as votes can tell apart from noise, and no fewer than the classes need."""
