@@ -53,8 +53,8 @@ PAID = ("--unit", "who", "--ledger", "site.ledger", "--account")
     ("more", "said"),
     [
         ((*PAID, "research"), "research can pay: it has spent epsilon 0 of 1"),
-        ((), "none: the run has a budget of its own"),
-        (("--seed", "1"), "none: the run has a budget of its own"),
+        ((), "none: the budget is for this run only"),
+        (("--seed", "1"), "none: the budget is for this run only"),
         (("--delta", "1e-6", "--labels", "soft"), "price      epsilon = 1, delta = 1e-06"),
         (("--method", "pate", "--queries", "5"), "dry run"),
         (("--method", "privatekt", "--holders", "4", "--rounds", "2", "--model", "logistic", "--ledger", "books"),

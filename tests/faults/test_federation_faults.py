@@ -184,7 +184,7 @@ def too_few_nodes(cell):
 def coordinator_killed(cell):
     cell.begin()
     cell.work.kill()
-    cell.end_in_words("process died.*goes on where it was, and nobody pays twice")
+    cell.end_in_words("process ended unexpectedly.*to resume, and nobody pays twice")
     cell.go_on()
 
 
@@ -192,7 +192,7 @@ def coordinator_and_superlink_killed(cell):
     cell.begin()
     cell.processes.kill("link")
     # Both are dead: whose end is noticed first is chance.
-    cell.end_in_words("(SuperLink|coordinator's process) died.*goes on where it was, and nobody pays twice")
+    cell.end_in_words("(SuperLink|coordinator's process) ended unexpectedly.*to resume, and nobody pays twice")
     cell.whole.relink()
     cell.go_on()
 

@@ -132,7 +132,7 @@ def test_a_job_names_its_robust_rule(tmp_path):
     for more in ('holders = "records"', 'trust = "masked"\npeers = "p"', 'method = "privatekt"', 'method = "fedmd"'):
         text = JOB_EXAMPLE.replace('method = "rknn"\n', "") if "method" in more else JOB_EXAMPLE
         file.write_text(text + f'robust = "trimmed"\n{more}\n')
-        why = "unknown option 'robust'" if "method" in more else "robust goes with"
+        why = "unknown option 'robust'" if "method" in more else "robust needs"
         with pytest.raises(InvalidInput, match=f"{file.name}: {why}"):
             read_job(file)
     file.write_text(JOB_EXAMPLE)

@@ -138,7 +138,7 @@ def test_a_policy_can_name_what_is_installed_and_nothing_else(bounded):
 
 
 ALL_DOORS = [
-    rknn.VOTES, rknn.CROWD, pate.TEACHERS, privatekt.LABEL_DOOR, fedmd.PREDICTING, fedmd.VOTING,
+    rknn.VOTES, rknn.ONE_RECORD, pate.TEACHERS, privatekt.LABEL_DOOR, fedmd.PREDICTING, fedmd.VOTING,
     *(
         door
         for method in METHODS.values()

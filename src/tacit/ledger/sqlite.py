@@ -113,7 +113,7 @@ class SqliteLedger(LedgerBase):
         return [str(each) for each in verify(self.path)]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._connection.close()
 
     @contextmanager

@@ -198,7 +198,7 @@ class Described:
         return gap_needed(law.kind, classes, error) * law.scale
 
     def answer_form(self, rows: int, columns: int, limit: int) -> AnswerForm:
-        """What comes of a table of counts of that shape, none beyond ``limit``, or of a crowd of at most that many."""
+        """What comes of a table of counts of that shape, none beyond ``limit``, or of at most that many clients."""
         if self.releases == "counts" and self.noise_law is not None:
             return self.noise_law.counts(rows, columns, limit)
         raise InvalidInput(f"{type(self).__name__} gives no answer that leaves its holder by itself")

@@ -2,8 +2,8 @@
 
 The coordinator knows the question, so nothing of an answer's form travels: not its type, not its shape, not its
 range. Packing checks first, so what cannot be an answer is not sent; reading gives an answer or ``InvalidInput``.
-The range is partly the asker's to choose, so a number beyond it is sent as the nearest one within it: to refuse would
-be an answer of another kind.
+The range is partly the coordinator's to choose, so a number beyond it is sent as the nearest one within it: to refuse
+would be an answer of another kind.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class MessageCode(Protocol):
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of a crowd: at most that many, exactly that many, or where None is said any number."""
+    """Messages of many clients: at most ``most``, exactly that many, or any number where it is None."""
 
     code: MessageCode
     most: int | None

@@ -2,7 +2,7 @@
 
 ``Private`` wraps a value so that printing, logging, pickling, iterating or comparing it either shows nothing or
 raises. Code works on the value with ``map``, which only notes down what is to be done: nothing is computed, and so
-nothing can fail, before the gate has paid and reveals the result. An asker who could see a computation on records
+nothing can fail, before the gate has paid and reveals the result. A coordinator who could see a computation on records
 fail, or not fail, before anything was charged would read them for nothing.
 This guards against mistakes, not against malice: Python cannot hide a value from code in the same process.
 """

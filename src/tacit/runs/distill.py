@@ -82,8 +82,8 @@ def distill(
 
     ``holders`` is how many simulated holders the records are divided among, a ``Partition``, or one owner per record;
     ``private`` may also be a list or mapping of every holder's (X, y). ``trust`` says who may see what: ``central`` for
-    a curator, ``local`` or ``shuffle`` for a crowd. With ``exchange`` nodes answer, no record is here, and ``private``
-    is None.
+    a curator, ``local`` or ``shuffle`` for one-record holders. With ``exchange`` nodes answer, no record is here, and
+    ``private`` is None.
 
     A ``ledger`` and ``account`` pay; left out, the run has a budget of its own. How a run is named, kept to go on
     later and watched is said in ``control=tacit.RunControl(request, checkpoint, observer)``, or by the same names

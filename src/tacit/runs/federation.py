@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.files import write_file
@@ -65,7 +65,7 @@ class FederationJob(BaseModel):
     deadline: Annotated[float, Field(gt=0)] = 300.0
     grace: Annotated[float, Field(ge=0)] = 30.0
     patience: Annotated[float, Field(ge=0)] = 300.0
-    holders: Literal["sites", "records"] = "sites"
+    holders: Literal["nodes", "records"] = "nodes"
     trust: Literal["local", "masked", "shuffle", "central"] = "local"
     peers: str | None = None
     service: str | None = None
@@ -77,6 +77,13 @@ class FederationJob(BaseModel):
     records_per_person: Annotated[int, Field(ge=1)] = 1
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
     out: str
+
+    @field_validator("holders", mode="before")
+    @classmethod
+    def _current_name(cls, value: object) -> object:
+        if value == "sites":
+            raise ValueError("'sites' is called 'nodes' now")
+        return value
 
     @property
     def options(self) -> Options:

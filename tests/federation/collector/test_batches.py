@@ -26,7 +26,7 @@ from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import SealedMessages, SingleMessage, from_pieces, to_pieces
-from tacit.methods.rknn.holder import VoteCrowd
+from tacit.methods.rknn.holder import OneRecordHolders
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
@@ -180,7 +180,7 @@ def test_an_honest_flood_always_fits():
 def crowd(records=10):
     gate = Gate(MemoryLedger({"ada": Ceiling(10, "1e-2")}), "ada")
     samples = np.tile([[0.0], [9.0]], (records // 2, 1))
-    return VoteCrowd([Private(Records(samples, np.arange(records) % 3))], gate), gate
+    return OneRecordHolders([Private(Records(samples, np.arange(records) % 3))], gate), gate
 
 
 def test_a_crowd_pays_seals_and_replays():

@@ -63,9 +63,9 @@ def ask():
     return asked[0]
 
 
-@pytest.mark.parametrize("holders", ["sites", "records"])
+@pytest.mark.parametrize("holders", ["nodes", "records"])
 def test_the_same_simulation_through_the_local_loop_and_through_flower(holders):
-    count = 4 if holders == "sites" else 60
+    count = 4 if holders == "nodes" else 60
     more = {"holders": holders, "nodes": count, "records": count if holders == "records" else 1000, "queries": 12}
     made = nodes(count, records=more["records"])
     here = federated(local_exchange(made), **more)

@@ -247,7 +247,7 @@ def test_a_crowd_is_told_what_to_use_instead(trust):
     with pytest.raises(InvalidInput, match=f"class sums have no {trust} mechanism.*method rknn"):
         tacit.distill(PRIVATE, PUBLIC, 1, method="class_sums", trust=trust, classes=CLASSES)
     devices = Nodes(None, 10, 10, holders="records")
-    with pytest.raises(InvalidInput, match="which sites have"):
+    with pytest.raises(InvalidInput, match="which need many records per node"):
         prepare(task(nodes=devices), ClassSums())
 
 

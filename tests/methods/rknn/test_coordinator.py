@@ -16,7 +16,7 @@ from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.choice import choose
 from tacit.methods.rknn.choice import choose_mechanism
 from tacit.methods.rknn.coordinator import Round, VoteCoordinator
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.queries import Clusters, cluster, margins, suggest_queries
 from tacit.methods.rknn.reading import LabelReader
 from tacit.methods.rknn.wire import VoteAsk
@@ -208,7 +208,7 @@ def test_a_crowds_messages_decode_to_the_votes(neighbors):
         if alternative.name == "discrete Laplace":
             continue  # its noise never vanishes altogether
         gate = Gate(MemoryLedger({"each": Ceiling(40)}), "each", SeededRandomness(2))
-        crowd = VoteCrowd([Private(Records(PARTS.private_samples, LABELS))], gate)
+        crowd = OneRecordHolders([Private(Records(PARTS.private_samples, LABELS))], gate)
         released = crowd.answer(ask(alternative.mechanism, neighbors=neighbors))
         counts = alternative.mechanism.decode(released.value).counts.reshape(30, 10)
         assert abs(counts - exact).max() < 40, alternative.name
@@ -217,9 +217,9 @@ def test_a_crowds_messages_decode_to_the_votes(neighbors):
 def test_a_crowd_is_of_one_record_holders():
     gate = Gate(MemoryLedger({"a": Ceiling(1, unit=Unit.person("patient", 2))}), "a")
     with pytest.raises(InvalidInput, match="one record"):
-        VoteCrowd([Private(Records(PARTS.private_samples, LABELS))], gate)
+        OneRecordHolders([Private(Records(PARTS.private_samples, LABELS))], gate)
     with pytest.raises(InvalidInput, match="at least one holder"):
-        VoteCrowd([], gate)
+        OneRecordHolders([], gate)
 
 
 def test_margins_lie_between_a_border_and_a_center():

@@ -11,7 +11,7 @@ from tacit.core.guarantee import Adjacency
 from tacit.core.sensitivity import vote_sensitivity
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.voting_rules import (
     PUBLISHED,
     published_sensitivity,
@@ -145,8 +145,8 @@ def test_published_rules_are_charged_for_all_records_and_drown():
             answer(DiscreteLaplaceNoise.for_epsilon(1, 2), Ceiling(1), rule)
         with pytest.raises(InvalidInput, match="only replace-one"):
             answer(enough, Ceiling(1, adjacency=Adjacency.ADD_REMOVE), rule)
-    crowd = VoteCrowd([Private(Records(samples, labels))], gate())
-    with pytest.raises(InvalidInput, match="a crowd has none"):
+    crowd = OneRecordHolders([Private(Records(samples, labels))], gate())
+    with pytest.raises(InvalidInput, match="one-record holders each have their own"):
         crowd.answer(ask(SubsetSelection(6, 1, 1), queries, names=("0", "1"), voting_rule="harmonic"))
 
 

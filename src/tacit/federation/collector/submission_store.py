@@ -33,7 +33,7 @@ from tacit.federation.collector.messages import (
 
 __all__ = ["COORDINATOR", "LENGTH", "SubmissionOutcome", "SubmissionStore"]
 
-_log = logging.getLogger("tacit.post")
+_log = logging.getLogger("tacit.collector")
 
 COORDINATOR = "coordinator"
 # Bytes of the number in an announcement.

@@ -117,7 +117,7 @@ class Node:
         except RequestConflict as error:
             raise Refused(RefusalReason.CONFLICT, str(error)) from None
         except LedgerError:
-            # A full disk or a damaged file is nothing that the asker could ask differently.
+            # A full disk or a damaged file is nothing that the coordinator could ask differently.
             raise
         except TacitError as error:
             raise Refused(RefusalReason.QUESTION, str(error)) from None

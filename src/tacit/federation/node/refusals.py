@@ -6,7 +6,7 @@ Before it answers, a node looks up the method's side there and the doors of the 
 with each method's holders; what is not declared is refused.
 
 The word follows from the question, the ledger and the node's set-up, never from a record. The log has what was asked
-and what is allowed, cut short where the asker chose the words.
+and what is allowed, cut short where the coordinator chose the words.
 
 Approvals are noted when asked for and decided on the command line. A job is a run with one method, mechanism and
 purpose at one price. Each is a file of its own in the node's folder that is written once, as pending, and then only its

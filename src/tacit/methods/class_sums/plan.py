@@ -85,16 +85,19 @@ class SumPlan:
 
 
 def trusted_with_sums(task: Task, has: str, hidden: str, tables: str) -> Trust:
-    """Who is trusted where records are added up: a curator here, and over nodes sites with many records each."""
+    """Who is trusted where records are added up: a curator here, or nodes with many records each."""
     if task.nodes is None:
         if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
             raise InvalidInput(
                 f"{has} no {task.trust} mechanism: noise that hides one record's whole {hidden} drowns it. "
-                "Use method rknn for a crowd, or trust central; over nodes masked sums need no trusted curator"
+                "Use method rknn for one-record holders, or trust central; over nodes masked sums need no trusted "
+                "curator"
             )
         return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
-    if task.nodes.holders != "sites":
-        raise InvalidInput(f"{tables} are tables, which sites have; for devices with one record each use method rknn")
+    if task.nodes.holders != "nodes":
+        raise InvalidInput(
+            f"{tables} are tables, which need many records per node; for one-record holders use method rknn"
+        )
     return task.trusting(Trust.LOCAL, Trust.MASKED, Trust.CENTRAL, default=Trust.MASKED)
 
 

@@ -41,11 +41,11 @@ def _trust(task: Task, options: PrivateKNN) -> Trust:
         if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
             raise InvalidInput(
                 f"Private k-NN has no {task.trust} mechanism: who is nearest is decided where all called records are. "
-                "Use method rknn for a crowd, or trust central"
+                "Use method rknn for one-record holders, or trust central"
             )
         return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
-    if task.nodes.holders != "sites":
-        raise InvalidInput("Private k-NN compares many records in one place: for devices with one each use method rknn")
+    if task.nodes.holders != "nodes":
+        raise InvalidInput("Private k-NN compares many records in one place: for one-record holders use method rknn")
     if options.threshold is not None:
         raise InvalidInput("over nodes there is no screen: each node's neighbors would pass another one; leave it out")
     if task.trust is Trust.MASKED:

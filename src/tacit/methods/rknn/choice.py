@@ -134,8 +134,8 @@ def choose_shuffled(
     for each in candidates if name == "auto" else [name]:
         inner, variance, words = candidates[each](records, cells, neighbors, epsilon, delta)
         gap = _gap(variance, classes)
-        crowd = Shuffled(inner, records)
-        tried.append(Choice(each, crowd, said(words, gap), gap, MessageReader(crowd.decode, classes)))
+        shuffled = Shuffled(inner, records)
+        tried.append(Choice(each, shuffled, said(words, gap), gap, MessageReader(shuffled.decode, classes)))
     return min(tried, key=lambda choice: choice.gap)
 
 

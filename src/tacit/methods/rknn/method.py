@@ -25,7 +25,7 @@ from tacit.core.rational import whole
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.rknn.coordinator import BALANCED, Labeling, Revision, VoteCoordinator, round_requests
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.multilabel import SetCoordinator, SetLabeling, plan_sets
 from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.rknn.plan import Plan, plan, record_doubts
@@ -284,9 +284,9 @@ class VoteJob:
         return [Account(None, ceiling, dict(zip(names, spends, strict=True)))]
 
     def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """All records behind one gate: a curator's, or those of a crowd in one place."""
+        """All records behind one gate: a curator's, or those of one-record holders in one process."""
         self.task.observer.stage("choosing queries among the public samples")
-        side = VoteHolder if self.trust is Trust.CENTRAL else VoteCrowd
+        side = VoteHolder if self.trust is Trust.CENTRAL else OneRecordHolders
         cache = None if self.options.private_cache is None else EncodedCache(self.options.private_cache)
         gate = Gate(*payers[0], self.task.randomness)
         holder = side(list(self.task.parts), gate, self.task.observer.progress, cache)
@@ -306,20 +306,20 @@ class VoteJob:
         return ()
 
 
-def require_robust(rule: str, trust: Trust, holders: str | None = "sites") -> None:
+def require_robust(rule: str, trust: Trust, holders: str | None = "nodes") -> None:
     """Refuse a robust rule where there is nothing to compare: it needs tables that nodes send one by one.
 
     >>> require_robust("median", Trust.MASKED)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: robust goes with local trust and holders sites, which send tables one by one; \
+    tacit.core.errors.InvalidInput: robust needs local trust and holders = nodes, whose tables arrive separately; \
 with masked trust only what all have together is seen
     """
     if rule not in ROBUST:
         raise InvalidInput(f"robust must be one of {', '.join(ROBUST)}, got {rule!r}")
-    if trust is not Trust.LOCAL or holders != "sites":
+    if trust is not Trust.LOCAL or holders != "nodes":
         seen = f"with {trust} trust only what all have together is seen" if trust != Trust.LOCAL else "records do not"
-        raise InvalidInput(f"robust goes with local trust and holders sites, which send tables one by one; {seen}")
+        raise InvalidInput(f"robust needs local trust and holders = nodes, whose tables arrive separately; {seen}")
 
 
 def _pool(trust: Trust, holders: str, robust: str | None) -> Callable[[list[Any]], Any]:
@@ -328,7 +328,7 @@ def _pool(trust: Trust, holders: str, robust: str | None) -> Callable[[list[Any]
         return partial(robustly_added, robust)
     if trust in (Trust.CENTRAL, Trust.SHUFFLE):
         return _only
-    return added if holders == "sites" else put_together
+    return added if holders == "nodes" else put_together
 
 
 def _only(answers: list[Any]) -> Any:  # noqa: ANN401

@@ -94,7 +94,7 @@ class SetCountReader:
 
 @dataclass(frozen=True)
 class SetMessageReader:
-    """The answer of a crowd, whose records filled their sets up to ``labels`` with made-up labels.
+    """The answer of one-record holders, which filled their sets up to ``labels`` with made-up labels.
 
     Every voter has exactly that many votes in a query, so the votes of a query, divided by it, are its voters.
     """
@@ -214,7 +214,9 @@ class SetCoordinator:
     def fold(self, state: Release[SetLabeling] | None, answers: Sequence[Release[Any]]) -> Release[SetLabeling]:
         """Read the one answer."""
         if len(answers) != 1:
-            raise InvalidInput(f"labeling takes one answer, the curator's or the crowd's; got {len(answers)}")
+            raise InvalidInput(
+                f"labeling takes one answer, the curator's or that of all one-record holders; got {len(answers)}"
+            )
         return answers[0].map(lambda answer: SetLabeling(self._clusters, self._reader(answer).chances))
 
     def result(self, state: Release[SetLabeling] | None) -> Release[SetLabeling]:
@@ -238,10 +240,10 @@ def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetR
         raise InvalidInput("sets of labels are asked about once: leave out iterations and proportions")
     allowed = (Trust.CENTRAL, Trust.LOCAL) if nodes is None else (Trust.CENTRAL, Trust.LOCAL, Trust.MASKED)
     task.trusting(*allowed, default=trust)
-    crowd = trust is Trust.LOCAL and (nodes is None or nodes.holders == "records")
+    one_record = trust is Trust.LOCAL and (nodes is None or nodes.holders == "records")
 
     def chosen(asked: int) -> _Chosen:
-        if crowd:
+        if one_record:
             return _local(task.units, asked, classes, neighbors, labels, task.budget, options.mechanism)
         found = _central(asked, classes, neighbors, labels, task.budget, task.delta, options.mechanism)
         return found if nodes is None or trust is Trust.CENTRAL else _over(found, nodes, trust, task.budget)

@@ -145,21 +145,21 @@ def plan(
     if trust not in supported:
         raise InvalidInput(f"trust must be one of {', '.join(supported)}, got {trust!r}")
     replace = adjacency == Adjacency.REPLACE_ONE
-    crowd = _is_crowd(Trust(trust), nodes)
-    if crowd and (not replace or unit.records != 1):
+    one_record = _one_record_holders(Trust(trust), nodes)
+    if one_record and (not replace or unit.records != 1):
         raise InvalidInput(f"{trust} trust is for holders of one record each, under replace-one adjacency")
     if nodes is not None and trust == Trust.SHUFFLE:
         # What is planned for must come through with the nodes that are lost on the way.
         records = max(2, int(records * exact(nodes.surviving)))
-    pools = nodes is not None and not crowd and trust != Trust.CENTRAL
+    pools = nodes is not None and not one_record and trust != Trust.CENTRAL
 
     def choose(asked: int, share: Fraction, stretch: Fraction = Fraction(1)) -> Choice:
         epsilon_share, delta_share = budget * share * stretch, slack * share
         mechanism = method.mechanism
         try:
-            if crowd and trust == Trust.LOCAL:
+            if one_record and trust == Trust.LOCAL:
                 return choose_local(records, asked, classes, neighbors, epsilon_share, mechanism)
-            if crowd:
+            if one_record:
                 return choose_shuffled(records, asked, classes, neighbors, epsilon_share, delta_share, mechanism)
             sensitivity = table_sensitivity(asked, classes, neighbors, unit, Adjacency(adjacency))
             counts = method.labels != "hard" or method.one_query_per_class or pools
@@ -214,12 +214,14 @@ def plan(
     return Plan(rounds, neighbors, unit, Adjacency(adjacency), Trust(trust), name, fitted, doubts)
 
 
-def _is_crowd(trust: Trust, nodes: Nodes | None) -> bool:
+def _one_record_holders(trust: Trust, nodes: Nodes | None) -> bool:
     """Whether every record answers for itself."""
     if trust is Trust.LOCAL:
         return nodes is None or nodes.holders == "records"
     if trust is Trust.MASKED and nodes is not None and nodes.holders == "records":
-        raise InvalidInput("masked sums are of tables, which sites have; records answer one by one")
+        raise InvalidInput(
+            "masked sums are of tables, one per node; with holders = records each record answers by itself"
+        )
     return trust is Trust.SHUFFLE
 
 
@@ -257,10 +259,10 @@ def _summed(mechanism: Any) -> PooledReader:  # noqa: ANN401
 class _MixedDecoder:
     """Estimates from what came out of a shuffler, by how many it came from."""
 
-    crowd: Any
+    shuffled: Any
 
     def __call__(self, mixed: Any) -> Estimates:  # noqa: ANN401
-        estimates: Estimates = mixed.estimates(self.crowd.inner)
+        estimates: Estimates = mixed.estimates(self.shuffled.inner)
         return estimates
 
 

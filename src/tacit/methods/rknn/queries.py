@@ -45,7 +45,7 @@ _LARGE = 1_000_000
 # The membership of a public sample that no query stands for.
 UNASKED = -1
 # How much a sample that the student is sure of counts, beside one it knows nothing of. Records near such samples
-# must have queries of their own to vote for, or they would crowd those that are in doubt.
+# must have queries of their own to vote for, or they would take those of samples that are in doubt.
 _SURE = 0.1
 
 
