@@ -146,7 +146,7 @@ def test_rounds_are_split_as_the_user_says(files, capsys):
         (("--iterations", "2", "--selection", "luck"), "selection must be one of"),
         (("--iterations", "2", "--vote-space", "mine"), "vote_space must be one of"),
         (("--voting-rule", "far"), "voting_rule must be nearest or balanced"),
-        (("--one-query-per-class", "--queries", "9"), "one_query_per_class gives every class one query"),
+        (("--one-query-per-class", "--queries", "9"), "one_query_per_class needs"),
         (("--one-to-one", "--queries", "9"), "--one-to-one is called --one-query-per-class now"),
         (("--view", "same"), "--view is called --vote-space now"),
         (("--spread", "graph"), "--spread is called --propagation now"),

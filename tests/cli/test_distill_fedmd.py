@@ -205,7 +205,7 @@ def test_a_killed_run_never_draws_its_subset_again(place):
         (("--holders", 3, "--alpha", 0, "--epsilon", 1), "alpha must be above 0"),
         (("--holders", 301, "--epsilon", 1), "holders must be between 1 and the 300 records"),
         (("--holder", "clinic", "--variant", "fedavg", "--epsilon", 1), "variant must be one of"),
-        (("--holder", "clinic", "--variant", "nfdp"), "subset must say how many"),
+        (("--holder", "clinic", "--variant", "nfdp"), "subset must be the number"),
         (("--holder", "clinic", "--variant", "nfdp", "--subset", 9, "--epsilon", 1), "epsilon does nothing in variant"),
         (("--holder", "clinic", "--variant", "np", "--ledger", "books"), "leave out the ledger"),
         (("--holder", "clinic", "--epsilon", 1, "--queries", 101), "at most the 100 public samples"),

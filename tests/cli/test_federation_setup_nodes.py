@@ -88,7 +88,7 @@ def test_nodes_are_listed_added_and_removed(hub, north, capsys):
         (("renew", "{hub}", "--key", "{north}/north.pub"), "north is not listed"),
         (
             ("add", "{hub}", "{north}/north.pub", "--identity", "{hub}/coordinator.id"),
-            "must have the identity of north",
+            "must contain the identity of north",
         ),
     ],
 )

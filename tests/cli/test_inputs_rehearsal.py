@@ -100,7 +100,7 @@ WRONG = {
     "an account that cannot pay": ((*PAID, "poor"), 1, "account 'poor' cannot pay: it would reach epsilon 1"),
     "an account of another unit": ((*PAID, "records"), 2, "account 'records' counts for one record"),
     "no such ledger": (("--ledger", "sight.ledger", "--account", "research"), 2, "sight.ledger: no such ledger"),
-    "a ledger without an account": (("--ledger", "site.ledger"), 2, "say which account of the ledger pays"),
+    "a ledger without an account": (("--ledger", "site.ledger"), 2, "name the account of the ledger that pays"),
     "an account without a ledger": (("--account", "research"), 2, "an account needs a ledger"),
     "a very long account": ((*PAID, "r" * 5000), 2, "no account"),
 }

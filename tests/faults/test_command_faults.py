@@ -107,6 +107,6 @@ def test_a_coordinator_that_is_interrupted_or_finds_nobody_says_what_comes_next(
     again = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
     said = " ".join((again.stdout + again.stderr).split())
     assert again.returncode == 1
-    assert "0 nodes are there after 1 seconds, and at least 3 are needed; nobody was asked and nobody paid" in said
+    assert "0 nodes are connected after 1 seconds, and at least 3 are needed; nobody was asked and nobody paid" in said
     assert "Traceback" not in said
     assert running_in(tmp_path) == []

@@ -75,7 +75,7 @@ def test_one_node_of_four_no_longer_decides_under_a_robust_rule(robust):
         return federated(local_exchange(made), PUBLIC, "4", robust=rule, **SETTINGS)
 
     honest, liars = nodes(4, ceiling=8), with_liar(nodes(4, ceiling=8), all_votes_for_seven)
-    with pytest.warns(TacitWarning, match="all labels came out the same"):
+    with pytest.warns(TacitWarning, match="all labels are the same"):
         plain = labeled(liars, None)
     # One of four turns every label into its own.
     assert set(plain.labels.astype(int)) == {7}
@@ -100,7 +100,7 @@ def test_a_robust_rule_for_teachers():
         settings = {"classes": range(10), "nodes": 5, "queries": 40, "trust": "local", "request": "r"}
         return federated(local_exchange(made), PUBLIC, 400, method="pate", robust=robust, **settings)
 
-    with pytest.warns(TacitWarning, match="all labels came out the same"):
+    with pytest.warns(TacitWarning, match="all labels are the same"):
         assert set(taught(None).labels.astype(int)) == {7}
     median = taught("median")
     assert np.mean(median.query_labels.astype(int) == TRUTH[:40]) > 0.7

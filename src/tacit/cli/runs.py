@@ -236,7 +236,7 @@ def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDA
     elif columns is not None and record.encoder is None and len(columns) != wanted:
         raise InvalidInput(f"{shown}: has {len(columns)} features, the run's samples have {wanted}")
     elif names is not None and placed:
-        warn_user("the file has no column names and the run does: columns are matched by place")
+        warn_user("the file has no column names and the run does: columns are matched by position")
     return found.frame if isinstance(found, Table) else found, found.labels
 
 

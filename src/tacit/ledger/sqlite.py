@@ -189,7 +189,7 @@ class SqliteLedger(LedgerBase):
             entry.content["salt"], entry.payload
         ):
             raise DamagedLedger(
-                f"the release kept for request {paid.content['request']!r} was altered after it was written. "
+                f"the release stored for request {paid.content['request']!r} was altered after it was written. "
                 "Run `tacit ledger verify` and restore the ledger from a copy that verifies."
             )
         return entry.payload

@@ -215,7 +215,7 @@ def read_samples(fields: StrictReader) -> NDArray[Any]:
     """Public samples, rows of numbers or images."""
     found = fields.array("samples", SAMPLE_TYPES)
     if not 2 <= found.ndim <= 4 or not found.size:
-        raise InvalidInput(f"the {fields.what}'s samples must be one row or image a sample")
+        raise InvalidInput(f"the {fields.what}'s samples must be one row or image per sample")
     return found
 
 

@@ -100,13 +100,13 @@ def taught(
         trained = fit_hard(student, samples, labels, weights) if soft is None else fit_soft(student, samples, *soft)
     except Exception as error:
         warn_user(
-            f"{type(student).__name__} could not be trained ({type(error).__name__}: {error}). The labels are "
-            "kept; the student always says the commonest of them"
+            f"{type(student).__name__} could not be trained ({type(error).__name__}: {error}). The labels are kept; "
+            "the student always predicts the most frequent one"
         )
         return DummyClassifier(strategy="most_frequent").fit(samples, labels)
     if isinstance(trained, DummyClassifier) and not isinstance(student, DummyClassifier):
         warn_user(
-            f"all labels came out the same ({labels[0]}), so there was nothing to learn: the student always says it"
+            f"all labels are the same ({labels[0]}), so there was nothing to learn: the student always predicts it"
         )
     return trained
 
@@ -250,7 +250,7 @@ class HolderModels:
 
     def _measured(self) -> NDArray[np.float64]:
         if self.accuracies is None:
-            raise InvalidInput("nothing was measured: give a test set")
+            raise InvalidInput("there are no measurements: give a test set")
         return self.accuracies
 
 

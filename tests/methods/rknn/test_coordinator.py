@@ -128,7 +128,7 @@ def test_add_remove_needs_half_the_noise():
 def test_a_mechanism_of_somebody_else_is_refused():
     with pytest.raises(InvalidInput, match="does not answer through Free"):
         holder().answer(ask(Free()))
-    with pytest.raises(ToleranceExceeded, match="nothing private is free"):
+    with pytest.raises(ToleranceExceeded, match="every private release has a cost"):
         Gate(MemoryLedger({"a": Ceiling(1)}), "a").release(Private(1), lambda: 0, Sensitivity(), Free(), "labels", "r")
 
 
@@ -298,7 +298,7 @@ def test_a_view_that_cannot_be_named_is_computed_and_not_kept(tmp_path):
 
 def test_a_cache_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match="file: no place for a cache"):
+    with pytest.raises(InvalidInput, match="file: the cache folder cannot be made"):
         tacit.distill(
             (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1, private_cache=tmp_path / "file"
         )

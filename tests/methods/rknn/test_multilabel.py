@@ -72,7 +72,7 @@ def test_the_voters_are_paid_for_too(adjacency, needed):
     records = [Private(Records(SAMPLES, SETS))]
     enough = DiscreteLaplaceNoise.for_epsilon(1, needed)
     assert VoteHolder(records, gate(ceiling)).answer(ask(enough)).value.shape == (12, 4)
-    with pytest.raises(ToleranceExceeded, match=f"l1 moves by {needed}"):
+    with pytest.raises(ToleranceExceeded, match=f"l1 changes by {needed}"):
         VoteHolder(records, gate(ceiling)).answer(ask(DiscreteLaplaceNoise.for_epsilon(1, needed - 1)))
 
 
@@ -196,5 +196,5 @@ def test_the_votes_of_a_crowd_tell_its_voters():
 
 
 def test_counts_without_voters_are_refused():
-    with pytest.raises(InvalidInput, match="one number of voters a row"):
+    with pytest.raises(InvalidInput, match="one number of voters per row"):
         label_chances(np.zeros((3, 2)), np.zeros(2), Noise("laplace", 1), Noise("laplace", 1))

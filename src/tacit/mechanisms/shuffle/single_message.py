@@ -183,7 +183,7 @@ class SingleMessage(Described):
         """Who is trusted with what."""
         return (
             f"A shuffler is trusted to mix the messages of at least {self.quorum} clients ({self.amplified.bound}). "
-            f"Should it fail, each message alone is still differentially private with "
+            f"If it fails, each message alone is still differentially private with "
             f"epsilon = {float(self.mechanism.epsilon):.6g}."
         )
 

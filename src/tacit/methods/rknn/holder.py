@@ -222,9 +222,9 @@ def require_fit(ask: VoteAsk, schema: Schema) -> None:
     """
     if (schema.sets is None) != (ask.labels is None):
         held = "one label each" if schema.sets is None else "sets of labels"
-        raise InvalidInput(f"records carry {held}, and the question is about the other kind; nothing was charged")
+        raise InvalidInput(f"records have {held}, and the question is about the other kind; nothing was charged")
     if schema.sets is not None and schema.sets != ask.classes:
-        raise InvalidInput("records must carry sets of the classes that are asked about; nothing was charged")
+        raise InvalidInput("records must have sets of the classes that are asked about; nothing was charged")
     require_encodable(ask.representation, schema.blank, ask.queries.shape[1])
     Search(ask.queries, ask.neighbors, block_bytes=1, query_offsets=ask.query_offsets)
 

@@ -101,7 +101,7 @@ class Teacher:
         if hasattr(trained, "features"):
             seen = StudentFeatures(trained)
             if not seen.encode(self.public).any():
-                raise InvalidInput("the student's features are not finite numbers: it did not learn")
+                raise InvalidInput("the student's features are not finite numbers: its training failed")
         if self.vote_space == "student map":
             seen = Chained.fit(self.public, lambda _: seen, spectral_map)
         return Revision(seen, guesses)
@@ -147,7 +147,7 @@ def prepare(task: Task, options: ReverseKNN) -> VoteJob:
     task.check_representation(chosen.fitted)
     if options.labels != "hard" and options.propagation == "graph":
         raise InvalidInput(
-            f"{options.labels} labels are those of a query's own cluster: leave out propagation, or ask for hard labels"
+            f"{options.labels} labels go with propagation by clusters: leave out propagation, or use hard labels"
         )
     if student is None:
         # Where neighbors tell samples apart better than planes do, they serve the student as well.
@@ -213,7 +213,7 @@ def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> VoteJo
 def _require_few_labels(sets: NDArray[Any], most: int | None) -> None:
     """The noise hides as many labels per record as were declared; of a larger set some would be left out unsaid."""
     if most is not None and sets.sum(axis=1).max() > most:
-        raise InvalidInput(f"a private record has more than max_labels = {most} labels; cut the sets down first")
+        raise InvalidInput(f"a private record has more than max_labels = {most} labels; reduce the sets first")
 
 
 @dataclass(frozen=True)
@@ -333,5 +333,5 @@ def _pool(trust: Trust, holders: str, robust: str | None) -> Callable[[list[Any]
 
 def _only(answers: list[Any]) -> Any:  # noqa: ANN401
     if len(answers) != 1:
-        raise InvalidInput(f"one answer was expected, made of all nodes' by who collects them; got {len(answers)}")
+        raise InvalidInput(f"one answer was expected, combined from all nodes' answers; got {len(answers)}")
     return answers[0]

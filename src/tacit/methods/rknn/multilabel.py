@@ -129,7 +129,7 @@ def label_chances(counts: NDArray[Any], voters: NDArray[Any], noise: Noise, vote
     """
     if counts.ndim != 2 or voters.shape != counts.shape[:1]:
         raise InvalidInput(
-            f"counts must be a table with one number of voters a row, got {counts.shape}, {voters.shape}"
+            f"counts must be a table with one number of voters per row, got {counts.shape}, {voters.shape}"
         )
     # Even steps of the root: a grid that is fine where a few voters more or less matter.
     most = np.sqrt(max(1.0, float(voters.max()), float(counts.max())))
@@ -230,7 +230,7 @@ def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetR
     """Every public choice where records have sets of labels, and how answers are read."""
     classes, nodes = len(task.classes), task.nodes
     if options.max_labels is None:
-        raise InvalidInput("max_labels must say how many labels a record may have: it sets the noise, and is public")
+        raise InvalidInput("max_labels must be given, the most labels of one record: it sets the noise, and is public")
     labels, neighbors = whole(options.max_labels, "max_labels"), whole(options.neighbors, "neighbors")
     if labels > classes:
         raise InvalidInput(f"max_labels must be between 1 and the {classes} classes, got {labels}")
@@ -255,7 +255,7 @@ def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetR
     asked = whole(queries, "queries")
     choice = chosen(asked)
     name, fitted = vote_representation(options.representation, task.public, asked)
-    made = Choice(choice.name, choice.mechanism, "every label is decided by itself", choice.deviation, LabelReader())
+    made = Choice(choice.name, choice.mechanism, "every label is decided separately", choice.deviation, LabelReader())
     rounds = (PlannedRound(made, asked, "clusters", False),)
     return Plan(rounds, neighbors, task.unit, task.adjacency, trust, name, fitted, ()), choice.reader
 

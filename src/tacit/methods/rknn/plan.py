@@ -102,7 +102,12 @@ class Plan:
         ]
         if len(self.rounds) > 1:
             counts = ", ".join(str(each.queries) for each in self.rounds)
-            said.append(("rounds", f"{len(self.rounds)} share the budget, with {counts} queries; above is the first"))
+            said.append(
+                (
+                    "rounds",
+                    f"{len(self.rounds)} share the budget, with {counts} queries; the lines above are for the first",
+                )
+            )
         return tuple(said)
 
 
@@ -177,7 +182,7 @@ def plan(
     if method.selection not in tuple(SELECTIONS):
         raise InvalidInput(f"selection must be one of {', '.join(sorted(SELECTIONS))}, got {method.selection!r}")
     if None in given and not replace:
-        raise InvalidInput("say how many queries: under add-remove the number of records is private, so we cannot")
+        raise InvalidInput("give queries: under add-remove the number of records is private")
     # The lead a label needs depends on the number of queries only when almost all of them are neighbors.
     leads = [
         choose(max(2 * neighbors, len(public)) if asked is None else asked, share).gap
@@ -282,7 +287,7 @@ def record_doubts(chosen: Plan, records: int, delta: Fraction) -> list[str]:
         likely = "most labels will be noise" if gap > HOPELESS * votes else "many labels may be wrong"
         doubts.append(
             f"{likely}: to be 99 % certain a label needs a lead of {gap:.3g} votes, and a query gets "
-            f"{votes:.3g} on average. Bring more records, ask fewer queries, or spend a larger epsilon"
+            f"{votes:.3g} on average. Use more records, fewer queries or a larger epsilon"
         )
     if least_total([each.choice.mechanism.spend for each in chosen.rounds], delta).delta * records >= 1:
         doubts.append(large_delta(chosen.unit))
@@ -315,7 +320,7 @@ def _require_one_to_one(queries: object, classes: int, labels: str, iterations: 
     """Each class has one query only where there are as many queries, asked about once, and counts to compare."""
     if queries != classes or iterations != 1 or labels != "hard":
         raise InvalidInput(
-            f"one_query_per_class gives every class one query: ask {classes} queries in one iteration for hard labels"
+            f"one_query_per_class needs {classes} queries, one per class, in one iteration with hard labels"
         )
 
 

@@ -217,7 +217,7 @@ def unsureness(probabilities: Reals, kind: str) -> Reals:
     if kind == "margin":
         return 1 - lead(probabilities)
     if kind != "entropy":
-        raise InvalidInput(f"unsureness is measured by entropy or by margin, got {kind!r}")
+        raise InvalidInput(f"uncertainty is measured by entropy or by margin, got {kind!r}")
     logarithm = np.log(np.where(probabilities > 0, probabilities, 1))
     entropy: Reals = -(probabilities * logarithm).sum(axis=1) / np.log(probabilities.shape[1])
     return np.maximum(entropy, 0)

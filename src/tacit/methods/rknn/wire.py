@@ -26,7 +26,7 @@ def require_counted(unit: Unit) -> None:
     """
     if unit.holder:
         raise InvalidInput(
-            "votes protect records, or persons with a bounded number of them; the account a whole holder"
+            "votes protect records, or persons with a bounded number of them; the account protects a whole holder"
         )
 
 
@@ -148,11 +148,11 @@ class VoteAsk:
             return table_sensitivity(len(self.queries), self.classes, self.neighbors, unit, adjacency, self.labels)
         if adjacency != Adjacency.REPLACE_ONE or unit.column is not None:
             raise InvalidInput(
-                f"{self.voting_rule} connections move with the number of records, which only replace-one adjacency "
-                "between single records makes public"
+                f"{self.voting_rule} votes depend on the number of records, which is public only under replace-one "
+                "adjacency for single records"
             )
         if records is None:
-            raise InvalidInput(f"{self.voting_rule} connections need every record in one place, not tables of votes")
+            raise InvalidInput(f"{self.voting_rule} votes need all records in one place, not tables of votes")
         return published_sensitivity(len(self.queries), self.classes, self.neighbors, records())
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int] | None:
