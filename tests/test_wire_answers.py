@@ -158,7 +158,7 @@ def test_what_is_too_large_is_not_read():
 
 def test_a_question_without_a_mechanism_has_no_price():
     ask = PredictAsk(0, ROWS, PredictionForm("argmax", 4), None, "00", None, "p", "r")
-    with pytest.raises(InvalidInput, match="nothing says what its answer costs"):
+    with pytest.raises(InvalidInput, match="the cost of its answer is not known"):
         read_release(bytes(20), ask, "clinic")
 
 

@@ -187,7 +187,7 @@ def leaderboard(
     try:
         asked = [float(each) for each in epsilons.split(",")]
     except ValueError:
-        raise InvalidInput(f"epsilons must be numbers with commas between them, got {epsilons[:80]!r}") from None
+        raise InvalidInput(f"epsilons must be comma-separated numbers, got {epsilons[:80]!r}") from None
     if any(not 0 < each < 1000 for each in asked):
         raise InvalidInput(f"every epsilon must be above 0 and below 1000, got {epsilons[:80]!r}")
     board = Board.of(

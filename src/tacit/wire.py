@@ -52,7 +52,7 @@ class Price:
     def of(cls, ask: Question) -> Price:
         """The price of an answer to this question."""
         if ask.mechanism is None:
-            raise InvalidInput("the question names no mechanism, so nothing says what its answer costs")
+            raise InvalidInput("the question names no mechanism, so the cost of its answer is not known")
         return cls(ask.request, ask.purpose, ask.mechanism.spend)
 
 
@@ -65,7 +65,7 @@ def receipt_to_bytes(receipt: Receipt, price: Price) -> bytes:
     '08abababababababab'
     """
     if (receipt.request, receipt.purpose, receipt.spend) != (price.request, price.purpose, price.spend):
-        raise InvalidInput("the receipt is for something else than the question")
+        raise InvalidInput("the receipt is for a different question")
     return _number(2 * receipt.sequence + receipt.simulated) + bytes.fromhex(receipt.digest)[:EVIDENCE]
 
 
@@ -150,7 +150,7 @@ def release_to_bytes(release: Release[Any], ask: Question, most_records: int = M
     if release.value is None and not release.receipts:
         return b""
     if len(release.receipts) != 1:
-        raise InvalidInput("an answer travels with the one receipt that paid for it")
+        raise InvalidInput("an answer has exactly one receipt, which paid for it")
     return receipt_to_bytes(release.receipts[0], Price.of(ask)) + ask.answer_form(most_records).pack(release.value)
 
 

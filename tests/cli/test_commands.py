@@ -138,15 +138,15 @@ def test_rounds_are_split_as_the_user_says(files, capsys):
         (("--queries", "5000"), "queries must be between 1"),
         (("--queries", "0"), "queries"),
         (("--queries-each", "5"), "--queries-each is called --queries now"),
-        (("--queries", "5,many"), "--queries must be numbers with commas between them, got '5,many'"),
+        (("--queries", "5,many"), "--queries must be comma-separated numbers, got '5,many'"),
         (("--queries", "5,6", "--iterations", "3"), "one for each of the 3 iterations"),
-        (("--iterations", "2", "--shares", "1/0,1"), "--shares must be numbers with commas between them"),
+        (("--iterations", "2", "--shares", "1/0,1"), "--shares must be comma-separated numbers"),
         (("--iterations", "2", "--shares", "1,2,3"), "one for each of the 2 iterations"),
         (("--iterations", "2", "--shares", "1,-2"), "a share must be above 0"),
         (("--iterations", "2", "--selection", "luck"), "selection must be one of"),
         (("--iterations", "2", "--vote-space", "mine"), "vote_space must be one of"),
         (("--voting-rule", "far"), "voting_rule must be nearest or balanced"),
-        (("--one-query-per-class", "--queries", "9"), "one_query_per_class gives every class one query"),
+        (("--one-query-per-class", "--queries", "9"), "one_query_per_class needs"),
         (("--one-to-one", "--queries", "9"), "--one-to-one is called --one-query-per-class now"),
         (("--view", "same"), "--view is called --vote-space now"),
         (("--spread", "graph"), "--spread is called --propagation now"),
@@ -239,7 +239,7 @@ def test_a_plan_reads_nothing_and_says_what_to_expect(capsys, monkeypatch):
     told = " ".join(shown.split())
     assert "expect at least 99.9 % of the 40 queries, and 89.9 % of the public samples" in told
     assert "100.0" not in told
-    assert "That 90% of a query's voters agree is a guess (--purity)" in told
+    assert "The purity of 90% (how many of a query's voters agree) is an assumption (--purity)" in told
     assert run("plan", "--records", 1000, "--classes", 10, "--epsilon", 0) == 2
     assert run("plan", "--records", 1000, "--classes", 10, "--epsilon", 1, "--queries", 3, "--neighbors", 4) == 2
     assert run("plan", "--records", 1000, "--classes", 10, "--epsilon", 1, "--purity", 2) == 2

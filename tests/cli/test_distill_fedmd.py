@@ -49,7 +49,7 @@ def test_parties_from_a_column_vote_and_no_model_leaves_them(place, capsys):
     said = capsys.readouterr().out
     assert "Differential privacy: epsilon = 2, delta = 0 (pure)" in said
     assert "round 3 of 3" in said
-    assert "hand each to its holder" not in said
+    assert "give each to its holder" not in said
     made = record()
     assert made["recipe"]["options"]["models"] == {"east": "forest", "north": "forest", "south": "logistic"}
     assert {name: each["epsilon"] for name, each in made["guarantees"].items()} == {
@@ -65,7 +65,7 @@ def test_parties_from_a_column_vote_and_no_model_leaves_them(place, capsys):
 
 def test_party_models_are_written_when_asked_for(place, capsys):
     assert run(*BASE, "--holder", "clinic", "--epsilon", 20, *TREES, "--save-holder-models") == 0
-    assert "hand each to its holder and to nobody else" in capsys.readouterr().out
+    assert "give each to its holder only" in capsys.readouterr().out
     assert "Hand each to its own holder" in record()["holder_models"]["about"]
     for clinic in CLINICS:
         folder = place / "out" / "holders" / clinic
@@ -196,7 +196,7 @@ def test_a_killed_run_never_draws_its_subset_again(place):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--epsilon", 1), "say who holds what: --holder with a column"),
+        (("--epsilon", 1), "assign the records to holders: --holder with a column"),
         (("--epsilon", 1, "--holder", "clinic", "--holders", 3), "leave one out"),
         (("--holder", "clinic"), "needs --epsilon"),
         (("--holder", "doctor", "--epsilon", 1), "doctor"),
@@ -205,7 +205,7 @@ def test_a_killed_run_never_draws_its_subset_again(place):
         (("--holders", 3, "--alpha", 0, "--epsilon", 1), "alpha must be above 0"),
         (("--holders", 301, "--epsilon", 1), "holders must be between 1 and the 300 records"),
         (("--holder", "clinic", "--variant", "fedavg", "--epsilon", 1), "variant must be one of"),
-        (("--holder", "clinic", "--variant", "nfdp"), "subset must say how many"),
+        (("--holder", "clinic", "--variant", "nfdp"), "subset must be the number"),
         (("--holder", "clinic", "--variant", "nfdp", "--subset", 9, "--epsilon", 1), "epsilon does nothing in variant"),
         (("--holder", "clinic", "--variant", "np", "--ledger", "books"), "leave out the ledger"),
         (("--holder", "clinic", "--epsilon", 1, "--queries", 101), "at most the 100 public samples"),

@@ -131,7 +131,7 @@ def open_key(north, hub):
     (north / "north.key").chmod(0o644)
 
 
-@breaks("peers", "another identity for north")
+@breaks("peers", "no identity for north")
 def foreign_peers(north, hub):
     (north / "peers.toml").write_text(f'north = "{"ab" * 32}"\n')
 

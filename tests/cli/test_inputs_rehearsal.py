@@ -53,8 +53,8 @@ PAID = ("--unit", "who", "--ledger", "site.ledger", "--account")
     ("more", "said"),
     [
         ((*PAID, "research"), "research can pay: it has spent epsilon 0 of 1"),
-        ((), "none: the run has a budget of its own"),
-        (("--seed", "1"), "none: the run has a budget of its own"),
+        ((), "none: the budget is for this run only"),
+        (("--seed", "1"), "none: the budget is for this run only"),
         (("--delta", "1e-6", "--labels", "soft"), "price      epsilon = 1, delta = 1e-06"),
         (("--method", "pate", "--queries", "5"), "dry run"),
         (("--method", "privatekt", "--holders", "4", "--rounds", "2", "--model", "logistic", "--ledger", "books"),
@@ -100,7 +100,7 @@ WRONG = {
     "an account that cannot pay": ((*PAID, "poor"), 1, "account 'poor' cannot pay: it would reach epsilon 1"),
     "an account of another unit": ((*PAID, "records"), 2, "account 'records' counts for one record"),
     "no such ledger": (("--ledger", "sight.ledger", "--account", "research"), 2, "sight.ledger: no such ledger"),
-    "a ledger without an account": (("--ledger", "site.ledger"), 2, "say which account of the ledger pays"),
+    "a ledger without an account": (("--ledger", "site.ledger"), 2, "name the account of the ledger that pays"),
     "an account without a ledger": (("--account", "research"), 2, "an account needs a ledger"),
     "a very long account": ((*PAID, "r" * 5000), 2, "no account"),
 }

@@ -124,7 +124,7 @@ def test_verify_prints_the_head_and_finds_what_was_altered(site):
     connection.close()
     code, printed, _ = site.run("verify", site.ledger)
     assert code == 1
-    assert printed.splitlines()[0] == "altered  entry 4: its content is not what its digest says: it was edited"
+    assert printed.splitlines()[0] == "altered  entry 4: its content does not match its digest: it was edited"
 
 
 def test_export_writes_json_lines(site):
@@ -270,7 +270,7 @@ def test_gaussian_noise_on_a_pure_account_gets_advice(site):
     with SqliteLedger(site.ledger) as ledger, pytest.raises(BudgetExceeded) as refused:
         ledger.charge("clinic", Gaussian(100), "counts", "system", "r-1", "question")
     assert "The account's delta is 0" in str(refused.value)
-    assert "pure (permute-and-flip, laplace)" in str(refused.value)
+    assert "pure mechanism (permute-and-flip, laplace)" in str(refused.value)
     assert "more noise" not in str(refused.value)
 
 

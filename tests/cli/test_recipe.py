@@ -152,7 +152,7 @@ def test_resume_names_the_run_that_was_meant(files, capsys):
     assert run("resume", "firstrun") == 2
     assert "no unfinished run here, there is no firstrun.request; is first-run meant?" in capsys.readouterr().err
     assert run("resume", "first-run") == 2
-    assert "has no recipe in it" in capsys.readouterr().err
+    assert "contains no recipe" in capsys.readouterr().err
 
 
 def test_resume_says_that_a_run_without_ledger_kept_nothing(files, capsys):
@@ -163,7 +163,7 @@ def test_resume_says_that_a_run_without_ledger_kept_nothing(files, capsys):
     )
     assert ended.returncode == -signal.SIGKILL
     assert run("resume", "out") == 2
-    assert "had no ledger, so nothing of it was kept" in capsys.readouterr().err
+    assert "the run had no ledger, so nothing was stored" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -126,7 +126,7 @@ def test_a_stopped_run_says_whether_it_was_paid_and_how_to_go_on(place, paid, ca
         assert process.stderr.readline() == "paid\n"
         # A second run with the same --out is turned away while the first is at work.
         assert run(*BASE, *PAID) == 2
-        assert "another run with this --out is at work" in capsys.readouterr().err
+        assert "another run with this --out is running" in capsys.readouterr().err
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(60) == 130

@@ -49,7 +49,7 @@ def test_a_picture_that_fails_costs_only_the_picture(files, monkeypatch, capsys)
     monkeypatch.setattr("tacit.report.charts.draw_queries", broken)
     assert run(*BASE, "--classes", "ill,well", "--out", "out") == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "warning: the picture of the queries could not be drawn: RuntimeError: no ink [bold]left[/bold]" in said
+    assert "warning: the plot of the queries could not be drawn: RuntimeError: no ink [bold]left[/bold]" in said
     assert sorted(file.name for file in (folder / "out").iterdir()) == [
         "arrays.npz",
         "labels.csv",

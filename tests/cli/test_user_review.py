@@ -110,7 +110,7 @@ def test_only_the_last_student_is_warned_about():
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always", TacitWarning)
         distilled(private=(PRIVATE, np.zeros(200, dtype=int)), iterations=3, epsilon=60)
-    assert sum("all labels came out the same" in str(each.message) for each in heard) == 1
+    assert sum("all labels are the same" in str(each.message) for each in heard) == 1
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ WRONG = {
         (("--private", "folder", *FILES[2:], *SPEND), "folder: a folder, not a file with columns"),
         (("--private", "notes.txt", *FILES[2:], *SPEND), "notes.txt: cannot read .txt"),
         ((*FILES[:4], "--label", "diagnoses", *SPEND), "no column 'diagnoses'; the columns are age, dose, diagnosis; is 'diagnosis' meant?"),  # noqa: E501
-        ((*FILES[:4], *SPEND), "say which column or array has the labels: --label"),
+        ((*FILES[:4], *SPEND), "name the column or array of the labels with --label"),
         ((*FILES[:2], "--public", "other.csv", *FILES[4:], *SPEND), "dose"),
         ((*FILES[:2], "--public", "twice.csv", *FILES[4:], *SPEND), "columns 1 and 2 have the same name; rename one"),
         ((*FILES[:2], "--public", "records.csv", *FILES[4:], *SPEND), "has the label column 'diagnosis'; remove it"),
@@ -98,7 +98,7 @@ WRONG = {
         (("--private", "mixed.csv", *FILES[2:], *SPEND), "mixed.csv: "),
         (("--private", "one.csv", *FILES[2:], *SPEND), "at least two classes are needed"),
         ((*FILES, "--classes", "ill,well", *SPEND), "row 2, column 'diagnosis': the label is none of the classes"),
-        ((*FILES, "--classes", "a,a", *SPEND), "names one class twice"),
+        ((*FILES, "--classes", "a,a", *SPEND), "listed twice in classes"),
         (("--private", "images", "--public", "pictures", *SPEND), "1.png"),
         ((*FILES, *CLASSES, "--out", "out"), "needs --epsilon"),
         ((*FILES, *CLASSES, "--epsilon", "nan", "--out", "out"), "epsilon must be"),
@@ -111,7 +111,7 @@ WRONG = {
         ((*FILES, *CLASSES, *SPEND, "--delta", "nan"), "delta must be"),
         ((*FILES, *CLASSES, *SPEND, "--account", "research"), "an account needs a ledger"),
         ((*FILES, *CLASSES, *SPEND, "--ledger", "no.ledger", "--account", "research"), "no.ledger: no such ledger; open it with 'tacit ledger open'"),  # noqa: E501
-        ((*FILES, *CLASSES, *SPEND, "--ledger", "site.ledger"), "say which account of the ledger pays: give --account"),
+        ((*FILES, *CLASSES, *SPEND, "--ledger", "site.ledger"), "name the account that pays with --account"),
         ((*FILES, *CLASSES, *SPEND, "--ledger", "site.ledger", "--account", "reserch"), "is research meant?"),
         ((*FILES, *CLASSES, "--epsilon", LONG, "--out", "out"), "not a valid float"),
         ((*FILES, *CLASSES, *SPEND, LONG), "unexpected extra argument"),
@@ -130,7 +130,7 @@ WRONG = {
         ((*FILES, *CLASSES, *SPEND, "--unit", "patient"), "no column 'patient'"),
         ((*FILES, *CLASSES, *SPEND, "--per-person", "2"), "--per-person needs --unit"),
         ((*FILES, *CLASSES, *SPEND, "--seed", "1", "--ledger", "site.ledger", "--account", "research"), "--seed makes a simulation"),  # noqa: E501
-        ((*FILES, *CLASSES, *SPEND, "--method", "privatekt"), "say who holds what"),
+        ((*FILES, *CLASSES, *SPEND, "--method", "privatekt"), "assign the records to holders"),
         ((*FILES, *CLASSES, "--epsilon", "1", "--out", "run"), "run: exists already; choose another --out"),
         ((*FILES, *CLASSES, "--epsilon", "1", "--out", "records.csv/run"), "cannot be written there (Not a directory)"),
         (("--method", "rkn", "--help"), "did you mean 'rknn'?"),
@@ -152,7 +152,7 @@ WRONG = {
     "resume": [
         ((), "RUN"),
         (("nothing",), "no unfinished run here, there is no nothing.request"),
-        (("run",), "run: exists, so its run is finished"),
+        (("run",), "run: exists already: its run is finished"),
         ((LONG,), "…"),
     ],
     "init": [
@@ -171,7 +171,7 @@ WRONG = {
         ((), "--records"),
         (("--records", "0", "--classes", "2"), "--records"),
         (("--records", "9", "--classes", "1"), "classes must be at least 2, got 1"),
-        (("--records", "9", "--classes", "a,a"), "names one class twice"),
+        (("--records", "9", "--classes", "a,a"), "listed twice in classes"),
         (("--records", "9", "--classes", "2", "--epsilon", "nan"), "epsilon must be"),
         (("--records", "9", "--classes", "2", "--epsilon", "0"), "epsilon must be above 0"),
         (("--records", "9", "--classes", "2", "--delta", "3"), "delta must be"),

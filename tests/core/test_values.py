@@ -149,7 +149,7 @@ def test_what_is_unknown_is_not_small():
     assert Sensitivity(l1=2**52).within(Sensitivity(l1=2**52))
     assert Sensitivity(1, 1, 1, 1).within(ANYTHING)
     assert Sensitivity(l1=3).excess(Sensitivity(l1=2, linf=1)) == [
-        "l1 moves by 3, tolerated is 2",
+        "l1 changes by 3, and the mechanism allows 2",
         "linf moves by inf, tolerated is 1",
     ]
 

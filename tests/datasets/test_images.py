@@ -93,8 +93,8 @@ def test_published_splits_are_the_ones_that_loaders_use(name, samples, sizes):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "0 bytes are no whole number of records of 3073 bytes"),
-        (bytes(3074), "3074 bytes are no whole number"),
+        (b"", "0 bytes are not a multiple of the record size, 3073 bytes"),
+        (bytes(3074), "3074 bytes are not a multiple"),
         (bytes([10]) + bytes(3072), "label 0 is above 9; is it CIFAR-100"),
     ],
 )

@@ -44,7 +44,7 @@ def test_idx_is_refused_with_the_reason(tmp_path):
         (cut, "cut short"),
         (torn, "damaged or cut short"),
         (text, "not an idx file"),
-        (short, "ends inside its head"),
+        (short, "ends inside its header"),
         (tmp_path / "none", "No such file"),
     ]:
         with pytest.raises(InvalidInput, match=words):
@@ -170,7 +170,7 @@ def test_cifar100_records(tmp_path):
     assert (found.coarse.tolist(), found.fine.tolist()) == ([4, 4], [63, 63])
     assert (found.fine_names, found.coarse_names) == (("apple", "aquarium_fish"), ())
     (tmp_path / "test.bin").write_bytes(record[:-1])
-    with pytest.raises(InvalidInput, match="no whole number of records"):
+    with pytest.raises(InvalidInput, match="not a multiple of the record size"):
         read_cifar100(tmp_path, "test")
     (tmp_path / "test.bin").write_bytes(bytes([20, 1]) + image.tobytes())
     with pytest.raises(InvalidInput, match="the labels of image 0 are above 19 or 99"):

@@ -112,7 +112,7 @@ def test_a_table_is_taken_apart_and_whole_numbers_stay_whole():
     assert (labels.tolist(), labels.dtype.kind) == ([1], "i")
     assert holders.tolist() == [7]
     assert persons is None
-    with pytest.raises(InvalidInput, match="say which of its columns is the label"):
+    with pytest.raises(InvalidInput, match="name its label column"):
         labeled_samples(table)
     with pytest.raises(InvalidInput, match=r"private must be a pair \(X, y\)"):
         labeled_samples(np.ones((3, 2)))
@@ -134,7 +134,7 @@ def test_a_file_is_read_with_label_person_and_holder(tmp_path):
         ["ada", "bob"],
         ["north", "south"],
     )
-    with pytest.raises(InvalidInput, match=r"records\.csv: say which column or array has the labels: label"):
+    with pytest.raises(InvalidInput, match=r"records\.csv: name the column or array of the labels"):
         labeled_samples(file)
 
 

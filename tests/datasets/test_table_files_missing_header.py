@@ -26,7 +26,7 @@ SENTINEL = "Ada Lovelace"
 def test_the_first_record_is_not_listed_as_column_names(tmp_path, first):
     file = tmp_path / "records.csv"
     file.write_text(f"{first}\n1,2,well\n")
-    with pytest.raises(InvalidInput, match="the first row seems to hold values, and must name the columns") as told:
+    with pytest.raises(InvalidInput, match="the first row must name the columns, and seems to contain values") as told:
         read_csv(file, "diagnosis", None)
     assert "Ada" not in str(told.value)
 

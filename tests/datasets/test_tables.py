@@ -90,7 +90,7 @@ def test_an_npz_keeps_the_shape_of_its_samples(tmp_path):
         ({"X": np.ones((3, 2)), "y": np.arange(2)}, r"array 'y' has shape \(2,\) for 3 samples"),
         ({"X": np.ones(3), "y": np.arange(3)}, "one row per sample"),
         ({"X": np.full((3, 2), np.nan), "y": np.arange(3)}, r"row 0, column 'X\[0\]': not a finite number"),
-        ({"X": np.array([["a"]]), "y": np.arange(1)}, "must hold numbers"),
+        ({"X": np.array([["a"]]), "y": np.arange(1)}, "must be numbers"),
         ({"X": np.array([[object()]]), "y": np.arange(1)}, "not an npz file of plain arrays"),
     ],
 )

@@ -52,11 +52,11 @@ def test_a_file_that_has_a_colon_in_its_name_is_itself(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"X": np.ones((3, 2)), "y": np.array(["a", None, "b"], dtype=object)}, r"'y' holds Python objects.*astype"),
+        ({"X": np.ones((3, 2)), "y": np.array(["a", None, "b"], dtype=object)}, r"'y' contains Python objects.*astype"),
         ({"X": np.ones((3, 2)), "y": np.array([0, np.nan, 1])}, r"row 1, array 'y': the value is missing"),
         ({"X": np.ones((3, 2)), "y": np.eye(3)}, r"shape \(3, 3\) for 3 samples; it must have one value per sample"),
-        ({"X": np.ones((3, 2)), "y": np.arange(3).astype("datetime64[D]")}, "must hold numbers or text"),
-        ({"X": np.ones((3, 2)) * 1j, "y": np.arange(3)}, "'X' must hold numbers"),
+        ({"X": np.ones((3, 2)), "y": np.arange(3).astype("datetime64[D]")}, "must be numbers or text"),
+        ({"X": np.ones((3, 2)) * 1j, "y": np.arange(3)}, "'X' must be numbers"),
         ({"X": np.full((3, 2), 1e300), "y": np.arange(3)}, r"row 0, column 'X\[0\]': too large"),
         ({"X": np.float64(3), "y": np.arange(3)}, "one row per sample"),
     ],
@@ -123,5 +123,5 @@ def test_a_device_is_no_file_and_a_suffix_must_be_known(tmp_path):
 
 def test_images_are_no_table_of_numbers(tmp_path):
     (tmp_path / "1.png").write_bytes(b"")
-    with pytest.raises(InvalidInput, match="images, where a table of numbers is needed"):
+    with pytest.raises(InvalidInput, match="contains images, but a table of numbers is needed"):
         read_table(tmp_path / "1.png")

@@ -14,7 +14,7 @@ SAYS = {
     "federation.py": "left at each node: ['0', '0', '0', '0']",
     "images.py": "images ['bar' 'disc']",
     "ledger.py": "refused: account 'research' cannot pay",
-    "local_crowd.py": "Trust (local)",
+    "one_record_holders.py": "Trust (local)",
     "multilabel.py": "whole sets right",
     "persons.py": "a family of three: 12",
     "pipeline.py": "Differential privacy: epsilon = 1",

@@ -26,14 +26,14 @@ def frame(**columns):
     [
         (NUMBERS[:0], {}, "the public part is empty"),
         (NUMBERS, {"kind": "tables"}, "tables"),
-        (NUMBERS, {"text": ["note"]}, "text and categories name columns, and the public samples have none"),
-        (NUMBERS, {"kind": "text"}, "the public samples are numbers and no texts"),
-        (np.zeros((4, 8, 8)), {"kind": "mixed"}, "they are no mixed table"),
+        (NUMBERS, {"text": ["note"]}, "text and categories name columns, but the public samples have none"),
+        (NUMBERS, {"kind": "text"}, "the public samples are numbers, not texts"),
+        (np.zeros((4, 8, 8)), {"kind": "mixed"}, "not a mixed table"),
         (np.zeros(4), {}, "public samples must be numbers, one row per sample"),
         (TEXTS, {"kind": "images"}, "the public samples are texts; their kind is text, not images"),
         (sparse.csr_array(np.eye(4)), {"kind": "table"}, "a sparse matrix; their kind is embedding"),
         (frame(age=[1.0, 2.0]), {"kind": "table", "categories": ["age"]}, "has neither text nor categories"),
-        (frame(age=[1.0, 1.0]), {"kind": "mixed"}, "no column that tells rows apart"),
+        (frame(age=[1.0, 1.0]), {"kind": "mixed"}, "no column that varies"),
         (frame(age=[1.0, 2.0]), {"text": ["note"]}, "note"),
     ],
 )

@@ -138,5 +138,5 @@ def test_a_student_of_another_package_is_not_built_from_what_was_sent(tmp_path):
     student = STUDENTS["centroids"]().fit(PUBLIC, np.arange(len(PUBLIC)) % 3)
     file = tmp_path / save_student(student, tmp_path)
     assert np.array_equal(load_student(file).predict(PUBLIC), student.predict(PUBLIC))
-    with pytest.raises(InvalidInput, match="types that are not known"):
+    with pytest.raises(InvalidInput, match="unknown types"):
         load_student(file, outside=False)

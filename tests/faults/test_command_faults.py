@@ -99,7 +99,7 @@ def test_a_coordinator_that_is_interrupted_or_finds_nobody_says_what_comes_next(
     arguments = ("coordinator", made.hub, "--job", made.job(patience=300).file, "--port", made.port)
     code, said = ended(arguments, signal.SIGINT, lambda place: (place / "hub" / "run.journal").exists(), tmp_path)
     assert code == 1
-    assert "ended by SIGINT; started again, the job goes on where it was, and nobody pays twice" in said
+    assert "ended by SIGINT; start it again to resume the job, and nobody pays twice" in said
     assert running_in(tmp_path) == []
     # The same command again, with less patience.
     made.job(patience=1)
@@ -107,6 +107,6 @@ def test_a_coordinator_that_is_interrupted_or_finds_nobody_says_what_comes_next(
     again = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
     said = " ".join((again.stdout + again.stderr).split())
     assert again.returncode == 1
-    assert "0 nodes are there after 1 seconds, and at least 3 are needed; nobody was asked and nobody paid" in said
+    assert "0 nodes are connected after 1 seconds, and at least 3 are needed; nobody was asked and nobody paid" in said
     assert "Traceback" not in said
     assert running_in(tmp_path) == []

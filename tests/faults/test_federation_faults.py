@@ -176,7 +176,9 @@ def too_few_nodes(cell):
     cell.begin(deadline=120)
     for name in ("south", "west"):
         cell.processes.kill(name)
-    cell.end_in_words("of 4 nodes answered.*(At least 3 were needed|needs 3 nodes).*again when more nodes are there")
+    cell.end_in_words(
+        "of 4 nodes answered.*(At least 3 were needed|needs 3 nodes).*again when more nodes are connected"
+    )
     cell.whole.start("south", "west")
     cell.go_on()
 
@@ -184,7 +186,7 @@ def too_few_nodes(cell):
 def coordinator_killed(cell):
     cell.begin()
     cell.work.kill()
-    cell.end_in_words("process died.*goes on where it was, and nobody pays twice")
+    cell.end_in_words("process ended unexpectedly.*to resume, and nobody pays twice")
     cell.go_on()
 
 
@@ -192,7 +194,7 @@ def coordinator_and_superlink_killed(cell):
     cell.begin()
     cell.processes.kill("link")
     # Both are dead: whose end is noticed first is chance.
-    cell.end_in_words("(SuperLink|coordinator's process) died.*goes on where it was, and nobody pays twice")
+    cell.end_in_words("(SuperLink|coordinator's process) ended unexpectedly.*to resume, and nobody pays twice")
     cell.whole.relink()
     cell.go_on()
 
@@ -229,7 +231,7 @@ def collector_hung(cell):
 def collector_gone_for_good(cell):
     cell.begin(deadline=45)
     cell.processes.kill(cell.service)
-    cell.end_in_words("At least 3 were needed|It was called for 45 seconds")
+    cell.end_in_words("At least 3 were needed|It was tried for 45 seconds")
     cell.whole.start_service(cell.service)
     cell.go_on()
 

@@ -42,7 +42,7 @@ def masking_nodes(count=6, seed=5, ceiling=1, **more):
 
 
 def federated(
-    exchange, public, epsilon=None, *, nodes, records=1000, holders="sites", surviving="2/3", deliver=None, **more
+    exchange, public, epsilon=None, *, nodes, records=1000, holders="nodes", surviving="2/3", deliver=None, **more
 ):
     """A run over nodes, through the one door."""
     there = Nodes(exchange, nodes, records, holders, Fraction(surviving), deliver=deliver)

@@ -46,7 +46,7 @@ def test_a_question_that_is_asked_again_shows_the_payment_of_then(heads):
 def test_a_ledger_that_goes_back_is_named(heads):
     ask(heads, "r-1", 10)
     for sequence in (1, 9, 10):
-        with pytest.raises(StaleLedger, match=rf"went back: it showed entry 10 .* now entry {sequence} pays"):
+        with pytest.raises(StaleLedger, match=rf"was rolled back: it showed entry 10 .* now entry {sequence} pays"):
             ask(heads, "r-2", sequence)
     ask(heads, "r-2", 12)
 

@@ -75,7 +75,7 @@ def test_one_node_of_four_no_longer_decides_under_a_robust_rule(robust):
         return federated(local_exchange(made), PUBLIC, "4", robust=rule, **SETTINGS)
 
     honest, liars = nodes(4, ceiling=8), with_liar(nodes(4, ceiling=8), all_votes_for_seven)
-    with pytest.warns(TacitWarning, match="all labels came out the same"):
+    with pytest.warns(TacitWarning, match="all labels are the same"):
         plain = labeled(liars, None)
     # One of four turns every label into its own.
     assert set(plain.labels.astype(int)) == {7}
@@ -100,7 +100,7 @@ def test_a_robust_rule_for_teachers():
         settings = {"classes": range(10), "nodes": 5, "queries": 40, "trust": "local", "request": "r"}
         return federated(local_exchange(made), PUBLIC, 400, method="pate", robust=robust, **settings)
 
-    with pytest.warns(TacitWarning, match="all labels came out the same"):
+    with pytest.warns(TacitWarning, match="all labels are the same"):
         assert set(taught(None).labels.astype(int)) == {7}
     median = taught("median")
     assert np.mean(median.query_labels.astype(int) == TRUTH[:40]) > 0.7
@@ -132,7 +132,7 @@ def test_a_job_names_its_robust_rule(tmp_path):
     for more in ('holders = "records"', 'trust = "masked"\npeers = "p"', 'method = "privatekt"', 'method = "fedmd"'):
         text = JOB_EXAMPLE.replace('method = "rknn"\n', "") if "method" in more else JOB_EXAMPLE
         file.write_text(text + f'robust = "trimmed"\n{more}\n')
-        why = "unknown option 'robust'" if "method" in more else "robust goes with"
+        why = "unknown option 'robust'" if "method" in more else "robust needs"
         with pytest.raises(InvalidInput, match=f"{file.name}: {why}"):
             read_job(file)
     file.write_text(JOB_EXAMPLE)

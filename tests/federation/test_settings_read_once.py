@@ -135,7 +135,7 @@ def test_records_that_are_wrong_are_told_to_the_operator_and_to_nobody_who_asks(
     (folder / "records.csv").write_text("".join([*text[:2], text[2].replace(",", ",HIV", 1), *text[3:]]))
     with pytest.raises(InvalidInput, match="row"):
         open_node(read_node_file(folder / "node.toml"))
-    with pytest.raises(Exception, match="its operator finds why in its log"):
+    with pytest.raises(Exception, match="the reason is in its operator's log"):
         ask(grid, "r-0")
     said = read_response(grid.sent[-1].content["tacit"]["letter"]).answer
     assert said is RefusalReason.FAILED

@@ -114,7 +114,7 @@ ASKS = {
 }
 ALL_DOORS = {
     "rknn holder": rknn.VOTES,
-    "rknn crowd": rknn.CROWD,
+    "rknn crowd": rknn.ONE_RECORD,
     "sum holder": sums.SUMS,
     "gradient holder": sgd.GRADIENTS,
     "pate holder": pate.TEACHERS,
@@ -212,7 +212,7 @@ def test_a_subclass_or_a_new_wrapper_does_not_pass():
         inner: object
 
     with pytest.raises(InvalidInput, match="Cheaper; it knows"):
-        rknn.CROWD.require(Cheaper(12, 1, 1))
+        rknn.ONE_RECORD.require(Cheaper(12, 1, 1))
     with pytest.raises(InvalidInput, match="Around of GeneralizedRandomizedResponse; inside Around it knows nothing"):
         Door("a door", (Around,)).require(Around(GeneralizedRandomizedResponse(12, 1, 1)))
 
@@ -260,7 +260,7 @@ def answer_of_each_holder(gate, mechanism):
         "a holder of votes": lambda: rknn.VoteHolder([own], gate).answer(votes),
         "a holder of class sums": lambda: sums.SumHolder([own], gate).answer(added),
         "a holder of gradients": lambda: sgd.GradientHolder([own], gate).answer(descended),
-        "a crowd": lambda: rknn.VoteCrowd([own], gate).answer(votes),
+        "a one-record holder": lambda: rknn.OneRecordHolders([own], gate).answer(votes),
         "a holder of teachers": lambda: pate.TeacherHolder([own], gate, GaussianNB).answer(teachers),
         "a holder of neighbors": lambda: private_knn.NeighborHolder([own], gate).answer(near),
         "a party": lambda: fedmd.RandomizedParty(own, gate, study).answer(predicting),

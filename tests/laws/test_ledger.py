@@ -246,7 +246,7 @@ def test_a_receipt_of_another_ledger_buys_nothing(kind, ledger):
 
 
 def test_without_delta_a_gaussian_is_refused_and_with_delta_composed(ledger):
-    with pytest.raises(BudgetExceeded, match="no accountant bounds what it would have paid at delta 0"):
+    with pytest.raises(BudgetExceeded, match="no accountant bounds its total at delta 0"):
         pay(ledger, "r-1", Gaussian(20))
     pay(ledger, "r-1", Gaussian(20), account="other")
     balance = ledger.balance("other")
@@ -297,7 +297,7 @@ def test_limits_are_kept_beside_the_ceiling(house):
     for number in range(2):
         house.ledger.charge("clinic", Pure("0.1"), "labels", "system", f"r-{number}", "q", PolicyLimits(questions=2))
     house.crash()
-    with pytest.raises(LimitExceeded, match="2 questions a day"):
+    with pytest.raises(LimitExceeded, match="2 questions per day"):
         house.ledger.charge("clinic", Pure("0.1"), "labels", "system", "r-2", "q", PolicyLimits(questions=2))
     assert house.ledger.balance("clinic").payments == 2
 

@@ -138,7 +138,7 @@ def test_a_policy_can_name_what_is_installed_and_nothing_else(bounded):
 
 
 ALL_DOORS = [
-    rknn.VOTES, rknn.CROWD, pate.TEACHERS, privatekt.LABEL_DOOR, fedmd.PREDICTING, fedmd.VOTING,
+    rknn.VOTES, rknn.ONE_RECORD, pate.TEACHERS, privatekt.LABEL_DOOR, fedmd.PREDICTING, fedmd.VOTING,
     *(
         door
         for method in METHODS.values()
@@ -250,9 +250,9 @@ def test_a_wrapper_from_outside_passes_no_door(offered, bounded):
 def test_a_price_of_its_own_is_no_price(offered):
     offered(example_cheap=Cheap)
     fields = StrictReader({"kind": "example-cheap", "rate": "1/4"}, "mechanism")
-    with pytest.raises(InvalidInput, match="does not spend what accountants know"):
+    with pytest.raises(InvalidInput, match="has no spend that the accountants know"):
         registry.read_mechanism(fields)
-    with pytest.raises(InvalidInput, match="does not spend what accountants know"):
+    with pytest.raises(InvalidInput, match="has no spend that the accountants know"):
         registry.described(Cheap(Fraction(1, 4)))
 
 

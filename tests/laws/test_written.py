@@ -151,7 +151,7 @@ def _steady(content):
 
 
 @pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.exposure.WeakPrivacyWarning")
-@pytest.mark.filterwarnings("ignore:all labels came out the same")
+@pytest.mark.filterwarnings("ignore:all labels are the same")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_copy_among_the_public_rows_is_told_to_the_operator_and_to_no_file(tmp_path, method):
     with pytest.warns(TacitWarning, match="1 public row is an exact copy of a private one"):

@@ -63,7 +63,7 @@ def test_a_day_has_a_price_and_a_number_and_ends(ledger):
     pay(ledger, number, request="r-2")
     with pytest.raises(LimitExceeded, match="for a day"):
         pay(ledger, price, "1/100", request="r-3")
-    with pytest.raises(LimitExceeded, match="2 questions a day"):
+    with pytest.raises(LimitExceeded, match="2 questions per day"):
         pay(ledger, number, "1/100", request="r-3")
     tomorrow = now + timedelta(days=1)
     pay(ledger, PolicyLimits(questions=1, clock=lambda: tomorrow), request="r-3")
@@ -101,18 +101,18 @@ def test_what_was_paid_is_replayed_and_not_counted_again(ledger):
 def test_the_ceiling_comes_first_and_no_questions_is_none(ledger):
     with pytest.raises(BudgetExceeded):
         pay(ledger, PolicyLimits(question=Bound(Fraction(1))), "11")
-    with pytest.raises(LimitExceeded, match="0 questions a day"):
+    with pytest.raises(LimitExceeded, match="0 questions per day"):
         pay(ledger, PolicyLimits(questions=0))
 
 
 def test_delta_is_bounded_where_epsilon_is(ledger):
     noisy, half = DiscreteGaussian(20, 2, True), Approximate("1/10", "5e-6")
-    with pytest.raises(LimitExceeded, match="beyond every bound"):
+    with pytest.raises(LimitExceeded, match="beyond any bound"):
         pay(ledger, PolicyLimits(question=Bound(Fraction(5), Fraction(0))), noisy)
     with pytest.raises(LimitExceeded):
         pay(ledger, PolicyLimits(question=Bound(Fraction(5), Fraction("4e-6"))), half)
     pay(ledger, PolicyLimits(day=Bound(Fraction(5), Fraction("6e-6"))), half)
-    with pytest.raises(LimitExceeded, match="beyond every bound"):
+    with pytest.raises(LimitExceeded, match="beyond any bound"):
         pay(ledger, PolicyLimits(day=Bound(Fraction(5), Fraction("6e-6"))), half, request="r-2")
     # Where the limit says no delta, it is the account's.
     pay(ledger, PolicyLimits(day=Bound(Fraction(5))), half, request="r-2")
@@ -143,7 +143,7 @@ def charges(path, name, limits):
         PolicyLimits(questions=10),
         PolicyLimits(purpose=Bound(Fraction(10, 7)), purposes=("labels",)),
     ],
-    ids=["epsilon a day", "questions a day", "epsilon a purpose"],
+    ids=["epsilon a day", "questions per day", "epsilon a purpose"],
 )
 def test_processes_that_ask_at_once_do_not_both_get_the_last_of_it(limits, tmp_path):
     path = tmp_path / "site.ledger"

@@ -126,7 +126,7 @@ def test_a_request_that_one_index_has_lost_is_not_paid_again(folder, index, monk
     monkeypatch.setattr(sqlite, "_WHOLE", 0)
     monkeypatch.setenv("TACIT_STATE", str(folder / "heads"))
     lose(path, index)
-    with SqliteLedger(path) as ledger, pytest.raises(DamagedLedger, match="two indexes of the ledger do not agree"):
+    with SqliteLedger(path) as ledger, pytest.raises(DamagedLedger, match="two indexes of the ledger disagree"):
         charge(ledger, "r-1")
 
 
@@ -141,7 +141,7 @@ def test_a_release_that_one_index_has_lost_is_not_drawn_again(folder, index, mon
     lose(path, index)
     with SqliteLedger(path) as ledger:
         for use in (lambda: ledger.stored_release(receipt), lambda: ledger.store_release(receipt, b"another draw")):
-            with pytest.raises(DamagedLedger, match="two indexes of the ledger do not agree"):
+            with pytest.raises(DamagedLedger, match="two indexes of the ledger disagree"):
                 use()
 
 
@@ -161,7 +161,7 @@ def test_an_account_whose_last_entry_is_in_doubt_is_not_charged(folder, statemen
     lose(path, None, statement)
     with SqliteLedger(path) as ledger:
         for use in (lambda: charge(ledger, "new"), lambda: ledger.apply({**POLICY, "clinic": Ceiling("1/2")})):
-            with pytest.raises(DamagedLedger, match="does not agree with itself on the last entry"):
+            with pytest.raises(DamagedLedger, match="is inconsistent on the last entry"):
                 use()
 
 

@@ -109,7 +109,7 @@ def test_a_ledger_without_its_last_release_is_refused(site):
     with site.open() as ledger:
         ledger.store_release(receipt, b"first draw")
     shutil.copy(old, site.path)
-    with pytest.raises(StaleLedger, match="an older copy was put back"):
+    with pytest.raises(StaleLedger, match="an older copy was restored"):
         site.open()
 
 
@@ -122,7 +122,7 @@ def test_a_ledger_that_is_put_back_under_an_open_connection_is_refused_at_the_ne
             lambda: first.charge("clinic", Pure("1/10"), "labels", "system", "r-3", "question"),
             lambda: first.apply({"clinic": Ceiling(2)}),
         ):
-            with pytest.raises(StaleLedger, match="an older copy was put back"):
+            with pytest.raises(StaleLedger, match="an older copy was restored"):
                 use()
 
 
@@ -130,7 +130,7 @@ def test_two_copies_cannot_both_be_used(site):
     site.pay("r-1")
     copy = site.copy("copy")
     site.pay("a-2")
-    with pytest.raises(StaleLedger, match="an older copy was put back"):
+    with pytest.raises(StaleLedger, match="an older copy was restored"):
         site.pay("b-2", copy)
 
 
@@ -250,7 +250,7 @@ def test_a_person_decides_and_the_ledger_remembers_it(site):
     entry = accept_head(site.path, "disk replaced", heads=site.state)
     assert (entry.kind, entry.sequence) == (EntryKind.ACCEPTANCE, 4)
     assert entry.content["remembered"] == [4, newest.digest]
-    assert "an older copy was put back" in entry.content["finding"]
+    assert "an older copy was restored" in entry.content["finding"]
     assert site.pay("r-3").sequence == 5
     assert verify(site.path) == []
     assert [each.content["reason"] for each in acceptances(site.path)] == ["disk replaced"]
@@ -287,7 +287,7 @@ def test_the_command_line_refuses_names_and_accepts(site, monkeypatch, capsys):
     for command, expected in (("show", 0), ("verify", 1)):
         code, said = run(command, site.path)
         assert code == expected
-        assert "an older copy was put back" in said
+        assert "an older copy was restored" in said
         assert "tacit ledger accept" in said
     assert run("accept", site.path)[0] == 2, "a reason must be given"
     code, said = run("accept", site.path, "--reason", "disk replaced")
@@ -371,14 +371,14 @@ def test_every_copy_can_be_looked_at_and_none_but_the_last_can_pay(site, monkeyp
     old = site.copy("old")
     site.pay("r-2")
     code, said = run("show", old)
-    assert (code, "an older copy was put back" in said, "pure composition" in said) == (0, True, True)
+    assert (code, "an older copy was restored" in said, "pure composition" in said) == (0, True, True)
     code, said = run("show", old, "clinic")
     assert (code, "r-1" in said) == (0, True)
     code, said = run("verify", old)
-    assert (code, "whole 3 entries" in said, "an older copy was put back" in said) == (1, True, True)
+    assert (code, "whole 3 entries" in said, "an older copy was restored" in said) == (1, True, True)
     with (
         SqliteLedger(old, heads=site.state, looking=True) as ledger,
-        pytest.raises(StaleLedger, match="an older copy was put back"),
+        pytest.raises(StaleLedger, match="an older copy was restored"),
     ):
         ledger.charge("clinic", Pure("1/10"), "labels", "system", "r-3", "question")
     code, said = run("verify", site.path)

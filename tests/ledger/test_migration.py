@@ -126,7 +126,7 @@ def test_a_damaged_one_is_not_converted(path):
     connection.execute("UPDATE entries SET body = replace(body, '1/4', '1/8') WHERE sequence = 4")
     connection.execute(next(statement for statement in FIRST_SCHEMA if "entries_stay_as_they_are" in statement))
     connection.close()
-    with pytest.raises(DamagedLedger, match=r"entry 4: its content is not what its digest says.*Nothing was converted"):
+    with pytest.raises(DamagedLedger, match=r"entry 4: its content does not match its digest.*Nothing was converted"):
         migrate(path)
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA user_version").fetchone() == (1,)

@@ -135,7 +135,7 @@ def test_the_examples_comments_are_settings_too():
         (ALLOW + "[limit]", "limit: is not a setting of a policy; did you mean 'limits'"),
         (ALLOW + "[limits]\ndays = {}", "limits.days: is not a setting of a policy; did you mean 'day'"),
         (ALLOW + "[limits]\nday = {question = 1}", "limits.day.question: .*; did you mean 'questions'"),
-        (ALLOW + "[limits]\nday = {delta = 0.1}", "limits.day.delta: bounds nothing"),
+        (ALLOW + "[limits]\nday = {delta = 0.1}", "limits.day.delta: has no effect"),
         (ALLOW + "[limits]\nday = {questions = -1}", "limits.day.questions"),
         (ALLOW + "[limits]\nquestion = {delta = 0.1}", "limits.question.epsilon: is missing"),
         (ALLOW + "[limits]\nquestion = {epsilon = 0}", "limits.question.epsilon: epsilon must be above 0"),

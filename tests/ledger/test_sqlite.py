@@ -120,7 +120,7 @@ def test_a_full_disk_charges_nothing_and_the_retry_pays_once(ledger, path):
     with pytest.raises(LedgerError, match=r"the disk is full\. Nothing was charged\. Free some space"):
         fill()
     assert ledger.balance("clinic").payments == len(paid)
-    with pytest.raises(LedgerError, match=r"the disk is full\. The payment stands and nothing was kept or released"):
+    with pytest.raises(LedgerError, match=r"the disk is full\. The payment stands, and nothing was stored or released"):
         ledger.store_release(paid[0], b"x" * 10_000)
     assert ledger.stored_release(paid[0]) is None
     connection.execute("PRAGMA max_page_count = 100000")

@@ -309,7 +309,7 @@ def test_a_cut_or_edited_ledger_is_not_used(path, monkeypatch):
         receipt = ledger.payments("clinic")[0].receipt
         assert ledger.stored_release(receipt) == b"labels of request 1"
     tamper(path, ("UPDATE entries SET payload = x'00' WHERE sequence = 5",))
-    with pytest.raises(DamagedLedger, match="entry 5: its payload is not what its digest says"):
+    with pytest.raises(DamagedLedger, match="entry 5: its payload does not match its digest"):
         SqliteLedger(path)
     # A file that is too large to be read whole at the start: what a use reads is checked then.
     monkeypatch.setattr(sqlite, "_WHOLE", 0)

@@ -161,7 +161,7 @@ def test_a_test_part_from_a_file_is_measured(runs, tmp_path, monkeypatch):
     assert run("report", "named", "--test", "tested.csv", "--label", "digit", "--out", "tested.html") == 0
     page = Path("tested.html").read_text()
     assert "297 samples of tested.csv in the clear" in page
-    assert "confusion matrix, a row per true class" in page
+    assert "confusion matrix, one row per true class" in page
 
 
 def test_a_ledger_has_a_page_and_a_statement_and_stays_as_it_was(tmp_path, monkeypatch, capsys):

@@ -162,9 +162,9 @@ def test_a_representation_that_cannot_travel_is_named():
     from sklearn.dummy import DummyClassifier
 
     odds = StudentOdds(DummyClassifier(strategy="prior").fit([[0], [1]], [0, 1]), (0, 1))
-    with pytest.raises(InvalidInput, match="StudentOdds cannot travel"):
+    with pytest.raises(InvalidInput, match="StudentOdds cannot be sent"):
         representation_fields(odds)
-    with pytest.raises(InvalidInput, match="StudentOdds cannot travel"):
+    with pytest.raises(InvalidInput, match="StudentOdds cannot be sent"):
         representation_fields(Chained((Identity(2), odds)))
 
 

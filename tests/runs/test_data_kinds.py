@@ -129,7 +129,7 @@ def test_a_table_with_its_label_and_persons_as_columns():
     assert accuracy(run, as_pandas(TEST)) > 0.9
     with pytest.raises(InvalidInput, match=r"no column 'outcom'; the columns are .* is 'outcome' meant"):
         distill(frame, as_pandas(PUBLIC), label="outcom")
-    with pytest.raises(InvalidInput, match="say which of its columns is the label"):
+    with pytest.raises(InvalidInput, match="name its label column"):
         distill(frame, as_pandas(PUBLIC))
 
 
@@ -190,10 +190,10 @@ def test_folders_of_images(tmp_path):
         distill(private, public)
     (tmp_path / "one" / "ill").mkdir(parents=True)
     files[0].rename(tmp_path / "one" / "ill" / "1.png")
-    with pytest.raises(InvalidInput, match="one folder only; private images need a folder for each"):
+    with pytest.raises(InvalidInput, match="only one folder; private images need one folder per class"):
         distill(tmp_path / "one", public)
     (public / "part 0" / "bad.png").write_bytes(b"no image")
-    with pytest.raises(InvalidInput, match=r"bad\.png: cannot be read as an image; remove it"):
+    with pytest.raises(InvalidInput, match=r"bad\.png: cannot be read as an image; remove"):
         distill(private, public)
 
 
@@ -223,7 +223,7 @@ def test_nodes_refuse_what_is_not_numbers():
         ({"categories": "ward"}, "categories must be a list of columns"),
         ({"text": "note"}, "no column 'note'"),
         ({"data_kind": "table"}, "column 'ward': not a number"),
-        ({"label": "outcome"}, r"a pair \(X, y\) has its labels beside it"),
+        ({"label": "outcome"}, r"a pair \(X, y\) has its labels in y"),
     ],
 )
 def test_bad_words_about_data_are_refused(change, said):

@@ -140,7 +140,7 @@ def test_one_label_for_all_is_still_a_run():
     """What was paid for is never lost to a student that cannot learn from it."""
     with pytest.warns(TacitWarning) as said:
         run = distill(private=(PRIVATE[0], np.full(1000, 3)), epsilon=1000, queries=40)
-    assert any("all labels came out the same (3)" in str(each.message) for each in said)
+    assert any("all labels are the same (3)" in str(each.message) for each in said)
     assert set(run.labels) == {3}
     assert run.recipe["student"] == "DummyClassifier"
     assert set(run.student.predict(PARTS.test_samples)) == {3}
@@ -246,7 +246,7 @@ def test_the_stages_of_a_run_are_told():
     distill(observer=tacit.Observer(stage=stages.append))
     assert stages == [
         "choosing what to ask",
-        "planning reverse k-NN votes: a part of the budget buys no votes that can be told from noise",
+        "planning reverse k-NN votes: with a part of the budget votes cannot be distinguished from noise",
         "choosing a representation and a mechanism",
         "choosing queries among the public samples",
         "counting votes",

@@ -302,17 +302,18 @@ def test_tables_with_words_and_gaps_are_taken_as_they_are():
 WRONG = {
     "no public samples": ({}, {"public": None}, "fit needs public samples"),
     "a ledger object": (
-        {"ledger": tacit.open_ledger("memory:", {"a": tacit.Ceiling(1)}), "account": "a"}, {}, "the place of one",
+        {"ledger": tacit.open_ledger("memory:", {"a": tacit.Ceiling(1)}), "account": "a"}, {}, "the path of a ledger",
     ),
     "an option of another method": ({"teachers": 3}, {}, "unknown option 'teachers' of ReverseKNN"),
-    "an option beside an options object": ({"method": tacit.PATE(), "queries": 3}, {}, "not beside it"),
+    "an option beside an options object": ({"method": tacit.PATE(), "queries": 3}, {}, "give the options in the method "
+    "object"),
     "a mistyped method": ({"method": "rkn"}, {}, "did you mean 'rknn'"),
     "measured targets": ({}, {"y": np.linspace(0, 1, 1000)}, "Unknown label type: continuous"),
     "a spent budget": ({"epsilon": 0}, {}, "epsilon must be above 0"),
     "an account without a ledger": ({"account": "research"}, {}, "an account needs a ledger"),
     "a student without weights": ({"student": "forrest"}, {}, "is forest meant"),
     "other features": ({}, {"public": PARTS.public_samples[:, 1:]}, "64 features and public ones 63"),
-    "text": ({}, {"public": np.array([["a"] * 64])}, "no column that tells rows apart"),
+    "text": ({}, {"public": np.array([["a"] * 64])}, "no column that varies"),
     "two-dimensional rows": ({}, {"public": PARTS.public_samples[0]}, "Expected 2D array"),
 }  # fmt: skip
 

@@ -89,7 +89,7 @@ def test_a_skops_file_with_foreign_types_is_refused(tmp_path):
     import skops.io
 
     skops.io.dump(Homemade(), tmp_path / "student.skops")
-    with pytest.raises(InvalidInput, match="types that are not known"):
+    with pytest.raises(InvalidInput, match="unknown types"):
         load_student(tmp_path / "student.skops")
 
 

@@ -61,7 +61,7 @@ def test_it_is_clicked_through(browser, served):
         assert browser.seen("#jobs progress")
     wait(lambda: "No job is at work" in browser.text("#jobs"))
     browser.one("#runs a").click()
-    wait(lambda: "What this run tells about private records" in browser.text("h1"))
+    wait(lambda: "What this run reveals about private records" in browser.text("h1"))
     assert browser.seen("#privacy .statement")
     browser.driver.back()
     browser.one("#ledgers a").click()

@@ -321,7 +321,7 @@ def _protocol(name: str) -> Checks:
     def checks(epsilon: Fraction, delta: Fraction) -> Sequence[Check]:
         if not runnable(name):
             raise InvalidInput(
-                f"{name} is the audit of a protocol with keys and ciphers: pip install 'tacit[federated]'"
+                f"{name} audits a protocol with cryptography, which needs an extra: pip install 'tacit[federated]'"
             )
         from tacit.audit.transcripts import masked_transcript, shuffled_transcript
 

@@ -1,8 +1,8 @@
 """What a stranger sees of a node, a curator and a shuffler, compared on neighboring data sets.
 
-An asker chooses every number of a question, and may choose them for one guessed record. Whatever is made of it must
-not depend on any record but through a release that was paid for. So two federations that differ in one record of one
-node are asked the same hostile questions, through every door: the node's own answer, a masked sum, a shuffler and a
+A coordinator chooses every number of a question, and may choose them for one guessed record. Whatever is made of it
+must not depend on any record but through a release that was paid for. So two federations that differ in one record of
+one node are asked the same hostile questions, through every door: the node's own answer, a masked sum, a shuffler and a
 curator. Everything but the released values must be equal: the kind of every reply, its size, what every ledger
 charged, what the collectors count, and the time of a reply in whole paces. What differs is a leak at no price, which
 the mechanisms' own audits cannot see.

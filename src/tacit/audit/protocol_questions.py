@@ -161,7 +161,7 @@ _TABLES = {
     "gaussian": DiscreteGaussianNoise(25, 2 * _MOVES, unit_steps=False),
 }
 _CELLS = _QUERIES * len(AUDIT_CLASSES)
-CROWDS = {
+ONE_RECORD_MECHANISMS = {
     "bits": UnaryEncoding(_CELLS, 1, 1),
     "collision": Collision(_CELLS, 1, 1),
     "response": GeneralizedRandomizedResponse(_CELLS, 1, 1),
@@ -335,7 +335,7 @@ class Kind:
 def _kinds() -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     for encoder in _REPRESENTATIONS:
-        for name, made in {**_TABLES, **CROWDS}.items():
+        for name, made in {**_TABLES, **ONE_RECORD_MECHANISMS}.items():
             kinds[f"rknn {name}, {encoder}"] = Kind(partial(_votes, made, encoder))
         kinds[f"rknn sets laplace, {encoder}"] = Kind(partial(_set_votes, _TABLES["laplace"], encoder), sets=True)
         kinds[f"fedmd votes, {encoder}"] = Kind(partial(_party_votes, _TABLES["laplace"], encoder))

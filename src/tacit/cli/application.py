@@ -1,6 +1,6 @@
 """All commands together, and the one place where errors become exit codes.
 
-A command is imported when it is called: help that lists them reads one line for each, and nothing else.
+A command is imported when it is called: the help that lists all commands imports none of them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rich.text import Text
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from tacit.cli.screen import flowing, transliterate, warnings_aloud
+from tacit.cli.screen import flowing, printed_warnings, transliterate
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.version import __version__
 
 __all__ = ["COMMANDS", "CommandEntry", "app", "lazy_group", "main", "shortened"]
 
 
-# As long as a user's text is in a message at most.
+# The most characters of a user's text in a message.
 _LONGEST = 80
 
 
@@ -55,7 +55,7 @@ def _shortening() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """A command: where it is found, as ``module:attribute``, what it does in a line, and its own settings."""
+    """A command: where it is found, as ``module:attribute``, what it does in one line, and its own settings."""
 
     place: str
     line: str
@@ -96,12 +96,12 @@ def lazy_group(entries: dict[str, CommandEntry]) -> type[TyperGroup]:
             return click.Command(cmd_name, help=entries[cmd_name].line) if cmd_name in entries else None
 
         def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-            """What stands before a command; no complaint shows more than a line of what was typed."""
+            """The options before a command; an error shows at most a line of what was typed."""
             with _shortening():
                 return super().parse_args(ctx, args)
 
         def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
-            """The command that is called, whose complaints are as short."""
+            """The command that is called, with errors as short."""
             with _shortening():
                 return super().invoke(ctx)
 
@@ -127,52 +127,49 @@ WRONG_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ELOOP)
 # In the order in which one meets them.
 COMMANDS = {
     "demo": CommandEntry(
-        "tacit.cli.demo:demo_command", "Label 500 public digits with what 1,000 private ones know, and train a student."
+        "tacit.cli.demo:demo_command", "Label 500 public digits from 1,000 private ones, and train a student."
     ),
     "doctor": CommandEntry(
-        "tacit.cli.doctor:doctor_command", "Say which parts and services are here, and how to get the others."
+        "tacit.cli.doctor:doctor_command", "Show which parts and services are installed, and how to get the others."
     ),
     "plan": CommandEntry(
-        "tacit.cli.plan:plan_command", "Say how many labels will be right, from public figures alone."
+        "tacit.cli.plan:plan_command", "Forecast how many labels will be right, from public figures alone."
     ),
     "distill": CommandEntry(
         "tacit.cli.distill:distill_command",
-        "Label public samples with what private records know, and train a student on them.",
+        "Label public samples from private records, and train a student on them.",
     ),
-    "init": CommandEntry(
-        "tacit.cli.init:init_command", "Look at your files, and write a recipe for them with comments."
-    ),
-    "run": CommandEntry(
-        "tacit.cli.distill:run_command", "Run a recipe: a file that says all that 'tacit distill' can be told."
-    ),
+    "init": CommandEntry("tacit.cli.init:init_command", "Look at your files, and write a commented recipe for them."),
+    "run": CommandEntry("tacit.cli.distill:run_command", "Run a recipe: a file with the options of 'tacit distill'."),
     "resume": CommandEntry(
-        "tacit.cli.distill:resume_command", "Go on with a run that was killed or interrupted, and pay nothing twice."
+        "tacit.cli.distill:resume_command", "Resume a run that was killed or interrupted, and pay nothing twice."
     ),
     "show": CommandEntry(
-        "tacit.cli.runs:show_command", "Say what a saved run is: what was labeled, by what, and what is guaranteed."
+        "tacit.cli.runs:show_command",
+        "Describe a saved run: what was labeled, by which method, and what is guaranteed.",
     ),
     "report": CommandEntry(
         "tacit.cli.report:report_command",
-        "Write a run or a ledger as one page for a person, the privacy statement first.",
+        "Write a run or a ledger as one HTML page, the privacy statement first.",
     ),
     "ui": CommandEntry(
-        "tacit.cli.ui:ui_command", "Show runs, jobs as they go on, ledgers and a form to plan in your browser."
+        "tacit.cli.ui:ui_command", "Show runs, running jobs, ledgers and a planning form in your browser."
     ),
-    "predict": CommandEntry("tacit.cli.runs:predict_command", "Let a saved student label the samples of a file."),
-    "export": CommandEntry("tacit.cli.runs:export_command", "Take a student, or the labels, elsewhere."),
+    "predict": CommandEntry("tacit.cli.runs:predict_command", "Label the samples of a file with a saved student."),
+    "export": CommandEntry("tacit.cli.runs:export_command", "Export a student or the labels to other formats."),
     "ledger": CommandEntry(
         "tacit.cli.ledger:ledger_app",
         "Budgets that survive runs: accounts that pay for releases, up to a ceiling that no job can raise.",
     ),
     "federation": CommandEntry(
         "tacit.cli.federation:federation_app",
-        "Distill over a federation: each node keeps its records, its policy and its ledger to itself.",
+        "Distill over a federation: each node keeps its records, policy and ledger.",
     ),
     "audit": CommandEntry(
         "tacit.cli.audit:audit_command",
-        "Estimate from samples what a mechanism gives away, and compare it with its claim.",
+        "Estimate a mechanism's privacy loss from samples, and compare it with its claim.",
     ),
-    # All that follows is the experiments' own, their help too.
+    # The experiments parse everything after this name themselves, --help included.
     "bench": CommandEntry(
         "tacit.cli.demo:bench_command",
         "Repeat the experiments of the papers and of the documentation; in a checkout only.",
@@ -186,7 +183,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    help=flowing("""Pass on what records know without giving the records away.
+    help=flowing("""Label public data from private records, with differential privacy.
 
 Holders have labeled private records; you have unlabeled public data. Tacit labels the public data under a
 differential-privacy guarantee and trains a student model on it.
@@ -217,14 +214,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a failed run, 2 wrong use; an error is one message, no traceback."""
     transliterate()
     try:
-        with warnings_aloud():
+        with printed_warnings():
             app(arguments)
     except InvalidInput as error:
         _fail(str(error), 2)
     except TacitError as error:
         _fail(str(error), 1)
     except OSError as error:
-        # What no part of Tacit has explained: a name too long, a folder that may not be looked into.
+        # Errors without a message of Tacit's own: a name too long, a folder without read permission.
         what = f"{error.filename}: " if error.filename is not None else ""
         _fail(f"{what}{error.strerror or error}", 2 if error.errno in WRONG_NAME else 1)
     except KeyboardInterrupt:

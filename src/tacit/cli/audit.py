@@ -1,4 +1,4 @@
-"""``tacit audit``: hold what is claimed against what samples show."""
+"""``tacit audit``: compare claims with what samples show."""
 
 from __future__ import annotations
 
@@ -31,17 +31,22 @@ def audit_command(
         None, help="A mechanism or a mutant of the lists above, or 'all'.", show_default=False
     ),
     epsilon: float = typer.Option(1.0, help="The ε that the mechanism is made for, and must not exceed."),
-    delta: float = typer.Option(0.01, help="The δ of mechanisms that need one; smaller ones no sample can show."),
+    delta: float = typer.Option(
+        0.01, help="The δ of mechanisms that need one; samples cannot test a much smaller one."
+    ),
     samples: int = typer.Option(1_000_000, min=100, help="Draws of each input; slow mechanisms get fewer."),
     confidence: float = typer.Option(
-        0.999, help="How sure a failure is: of all true claims in the table together, one fails with at most 1 − this."
+        0.999,
+        help="Confidence of the whole table: the probability that any true claim in it fails is at most 1 − this.",
     ),
     mutants: bool = typer.Option(
-        False, "--mutants", help="Audit the mechanism's broken copies too: the audit must catch them all."
+        False,
+        "--mutants",
+        help="Also audit the mechanism's mutants (deliberately broken copies): the audit must catch them all.",
     ),
     questions: int = typer.Option(50, min=1, help="Hostile questions for each door and kind of account of 'protocol'."),
 ) -> None:
-    """Estimate from samples what a mechanism gives away, and compare it with its claim.
+    """Estimate a mechanism's privacy loss from samples, and compare it with its claim.
 
     A mechanism runs many times on two inputs that differ in one record.
     Half of the runs look for an event that is frequent on one input and rare
@@ -69,7 +74,7 @@ def audit_command(
     All that a server sees in whole runs of a protocol, packet by packet:
     masked-sum, masked-packets, shuffled-counts, shuffled-order
 
-    All that an asker sees beside the released values ('tacit audit protocol'):
+    All that a coordinator sees beside the released values ('tacit audit protocol'):
     nodes, a shuffler and a curator on data sets that differ in one record get
     the same hostile questions; kinds and sizes of replies, charges, counts and
     reply times must be equal
@@ -100,7 +105,7 @@ def audit_command(
     checks, broken = _chosen(mechanism, mutants, budget, failure)
     rows = [*checks, *(each.check(budget, failure) for each in broken)]
     findings: list[Finding] = []
-    # The confidence is that of the whole table: each row may be wrong with an equal share of the error.
+    # The confidence is that of the whole table: the error is split equally among the rows.
     each_confidence = 1 - (1 - confidence) / len(rows)
     with counting(len(rows), "drawing samples") as tell:
         for check in rows:
@@ -137,7 +142,7 @@ def _chosen(
         raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known()}")
     names = [name for name in AUDITABLE if runnable(name)] if mechanism == "all" else [mechanism]
     if len(left := set(PROTOCOLS) - set(names)) and mechanism == "all":
-        console.print(f"left out, for want of tacit[federated]: {', '.join(sorted(left))}")
+        console.print(f"left out, since they need tacit[federated]: {', '.join(sorted(left))}")
     checks = [check for name in names for check in AUDITABLE[name](epsilon, delta)]
     return checks, [each for each in MUTANTS.values() if mutants and each.mechanism in names]
 
@@ -148,16 +153,16 @@ def _known() -> str:
 
     return (
         f"choose one of {', '.join(sorted(AUDITABLE))}, or all of them: all, or a mutant: {', '.join(MUTANTS)}, "
-        f"or what an asker sees beside releases: {PROTOCOL}"
+        f"or what a coordinator sees besides releases: {PROTOCOL}"
     )
 
 
 def _audit_protocol(questions: int) -> None:
-    """Ask neighboring data sets hostile questions, show what an asker saw, and fail where anything differed."""
+    """Ask neighboring data sets hostile questions, show what a coordinator saw, and fail where anything differed."""
     from tacit.audit.auditor import runnable
 
     if not runnable("masked-sum"):
-        raise InvalidInput("the protocol has keys and ciphers: pip install 'tacit[federated]'")
+        raise InvalidInput("auditing the protocol needs an extra: pip install 'tacit[federated]'")
     from tacit.audit.protocol import AUDITED_ACCOUNTS, DOORS, play
     from tacit.core.randomness import SystemRandomness
 
@@ -182,7 +187,7 @@ def _audit_protocol(questions: int) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hostile numbers overflow, and nodes log every refusal: both are what is asked for here."""
+    """Silence overflow warnings and refusals in logs: hostile questions cause both on purpose."""
     log = logging.getLogger("tacit")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -220,6 +225,6 @@ def _conclude(failed: list[Finding], escaped: list[Mutant]) -> None:
     if failed or escaped:
         raise typer.Exit(1)
     console.print(
-        "[dim]No claim is contradicted. That is no proof: proofs stand beside the mechanisms, and an audit finds "
-        "where code and proof part.[/dim]"
+        "[dim]No claim is contradicted. That is no proof: proofs are in the mechanisms' docstrings, and an audit finds "
+        "where code and proof differ.[/dim]"
     )

@@ -25,7 +25,7 @@ def demo_command(
     seed: int | None = typer.Option(None, help="Replayable noise: a simulation, without a guarantee."),
     out: Path = typer.Option(Path("runs/demo"), help="Run folder; a number is added if it exists."),
 ) -> None:
-    """Label 500 public digits with what 1,000 private ones know, and train a student.
+    """Label 500 public digits from 1,000 private ones, and train a student.
 
     Nothing is downloaded: the digits come with scikit-learn. Private, public and test parts are fixed and
     disjoint. The student is compared with two figures that no privacy would allow: the same pipeline without

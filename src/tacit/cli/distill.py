@@ -1,4 +1,4 @@
-"""``tacit distill``, ``run`` and ``resume``: one way to run a recipe, typed, written in a file, or left unfinished."""
+"""``tacit distill``, ``run`` and ``resume``: run a recipe from options, from a file, or from an unfinished run."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = ["distill_command", "resume_command", "run_command"]
 
-# Public samples that PrivateKT's model looks at in a round: enough to find some that it is unsure of.
+# Public samples that PrivateKT's model scores per round: enough to find some that it is unsure of.
 POOL = 2000
 _PANELS = {"data": "Data", "privacy": "Privacy", "holders": "Holders", "payment": "Payment"}
 _LEAST = {"per_person": 1, "holders": 1}
 _HEAD = "The recipe of this run, with every default. Run it again: tacit run recipe.toml --out ANOTHER"
 _DRY_RUN = typer.Option(
-    False, "--dry-run", help="Check files, columns, account, delta and price; spend nothing and write nothing."
+    False, "--dry-run", help="Check files, columns, account, delta and cost; spend nothing and write nothing."
 )
 
 
@@ -58,12 +58,12 @@ def _settings() -> list[inspect.Parameter]:
     {name: each.metadata["methods"] for name, each in Recipe.settings().items()},
 )
 def distill_command(context: typer.Context, dry_run: bool, **given: Any) -> None:  # noqa: ANN401
-    """Label public samples with what private records know, and train a student on them.
+    """Label public samples from private records, and train a student on them.
 
     What is written was computed from private records through the privacy mechanism alone; warnings on your screen may
-    tell more, they are for your eyes. With --ledger a run that was interrupted goes on: 'tacit resume OUT', or the same
-    command again, pays nothing twice. Here are the options of --method auto; another's: tacit distill --method rknn
-    --help.
+    reveal more, and are for you only. With --ledger an interrupted run can be resumed: 'tacit resume OUT', or the same
+    command again, pays nothing twice. This help lists the options of --method auto; for another method: tacit distill
+    --method rknn --help.
 
     Example: tacit distill --private records.csv --public samples.csv --label diagnosis --classes ill,well
     --epsilon 1 --out first-run
@@ -80,12 +80,12 @@ def distill_command(context: typer.Context, dry_run: bool, **given: Any) -> None
 
 def run_command(
     recipe: Path = typer.Argument(..., help="A recipe, as 'tacit init' writes it.", show_default=False),
-    out: Path | None = typer.Option(None, help="Another run folder than the recipe's."),
+    out: Path | None = typer.Option(None, help="A run folder other than the recipe's."),
     dry_run: bool = _DRY_RUN,
 ) -> None:
-    """Run a recipe: a file that says all that 'tacit distill' can be told.
+    """Run a recipe: a file with the options of 'tacit distill'.
 
-    The run folder gets the recipe with every default written into it.
+    The recipe, with every default, is written into the run folder.
 
     Example: tacit run recipe.toml --dry-run
 
@@ -98,10 +98,10 @@ def run_command(
 def resume_command(
     run: Path = typer.Argument(..., help="The run folder that was to be written.", show_default=False),
 ) -> None:
-    """Go on with a run that was killed or interrupted, and pay nothing twice.
+    """Resume a run that was killed or interrupted, and pay nothing twice.
 
-    What was paid for is kept in the ledger, and what was asked beside the run folder, in RUN.request. Records and
-    samples must be as they were.
+    What was paid for is stored in the ledger, and the request beside the run folder, in RUN.request. Records and
+    samples must not have changed.
 
     Example: tacit resume first-run
     """
@@ -113,7 +113,7 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
     chosen, out, ledger, account = recipe.chosen, recipe.out, recipe.ledger, recipe.account
     require_place(out)
     if recipe.per_person > 1 and recipe.unit is None:
-        raise InvalidInput("--per-person needs --unit: say which column tells persons apart")
+        raise InvalidInput("--per-person needs --unit: name the column that identifies persons")
     if recipe.seed is not None and ledger is not None:
         raise InvalidInput(
             "--seed makes a simulation, which must not spend a real budget: leave out --seed or --ledger"
@@ -122,18 +122,18 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
         chosen == "fedmd" and recipe.options.get("variant") not in ("np", "nfdp")
     )
     if recipe.epsilon is None and spends:
-        # What is spent is the user's own decision, and the command line makes none for it.
+        # How much is spent is the user's decision, so the command line has no default for it.
         raise InvalidInput(f"--method {chosen} needs --epsilon: what this run may spend; 1 is a good start")
     _require_holders(recipe)
     protected = None if recipe.unit is None else Unit.person(recipe.unit, recipe.per_person)
-    # Before a file is read: whoever cannot pay need not wait.
+    # Before a file is read: a run that cannot pay is refused at once.
     require_account(chosen, ledger, account, protected or Unit(), recipe.adjacency, recipe.epsilon, resuming=_left(out))
     if recipe.public_label is not None and chosen != "fedmd":
         raise InvalidInput(f"--public-label is an option of --method fedmd, not of {chosen}")
     mixed = bool(recipe.text or recipe.category or recipe.data_kind in ("mixed", "text"))
-    # Large files take a while, and so does what reads them: say at once that it goes on.
+    # Large files take a while to read: show at once that the command is running.
     with suppress(OSError):
-        # Where nobody can read it, the run goes on; what it prints later is told to be lost.
+        # A broken pipe does not stop the run; that later output was lost is reported at the end.
         files = [escape(listed([str(each)])) for each in (recipe.private, recipe.public)]
         console.print(f"[dim]reading {files[0]} and {files[1]}[/dim]", soft_wrap=True)
     inputs = read_inputs(
@@ -157,7 +157,7 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
 
 
 def _decides(recipe: Recipe, settings: Any, inputs: RunInputs) -> dict[str, str]:  # noqa: ANN401
-    """All that decides the labels. The last student is not among it: labels that are paid for may teach another one."""
+    """All inputs that determine the labels. The last student is not one of them: paid labels may train another one."""
     late = {"student"} if getattr(settings, "iterations", 1) == 1 else set()
     apart = ("private", "public", "classes", "ledger", "seed", "out", "save_holder_models")
     said = {name: getattr(recipe, name) for name in Recipe.settings() if name not in apart}
@@ -177,7 +177,7 @@ def _decides(recipe: Recipe, settings: Any, inputs: RunInputs) -> dict[str, str]
 
 
 def _left(out: Path) -> bool:
-    """Whether a run that was interrupted left its request here: what it paid for is not paid for again."""
+    """Whether an interrupted run left its request here: what it paid for is not paid for again."""
     return out.with_name(out.name + ".request").exists()
 
 
@@ -219,7 +219,7 @@ def _run(
             def progress(done: int) -> None:
                 tell(done)
                 watched.round(done)
-                # Where nobody watches a bar, a log shows that the run is alive.
+                # Without a terminal, log lines show the progress.
                 if steps is not None and done and done % max(1, steps // 10) == 0:
                     console.print(f"[dim]round {done} of {steps}[/dim]")
 
@@ -229,7 +229,7 @@ def _run(
                 **common,
             )  # fmt: skip
         watched.stage("writing")
-        # What was paid for is on disk before anything is said about it.
+        # What was paid for is on disk before anything is printed.
         models = recipe.save_holder_models
         text = recipe_text(_with_defaults(written, finished), written.out, _HEAD)
         write_run(finished, _drawn(finished, public), out, holder_models=models, recipe=text)
@@ -238,7 +238,7 @@ def _run(
 
 
 def _with_defaults(recipe: Recipe, finished: Run) -> Recipe:
-    """The recipe with what was left to the method and to the public samples."""
+    """The recipe with the defaults that the method and the public samples determine."""
     said = finished.recipe
     delta = float(METHODS[recipe.chosen].delta) if recipe.delta is None else recipe.delta
     return replace(
@@ -247,23 +247,27 @@ def _with_defaults(recipe: Recipe, finished: Run) -> Recipe:
 
 
 def _drawn(run: Run, public: Any) -> Any:  # noqa: ANN401
-    """The public samples as numbers, for a picture; texts are not encoded again for one."""
+    """The public samples as numbers, for a plot; texts are not encoded again for one."""
     if run.encoder is None:
         return np.asarray(public)
     return None if "tfidf" in run.encoder.blocks else run.encoder.encode(public)
 
 
 def _tell(run: Run, ledger: Path | None, account: str | None, models: bool) -> None:
-    """What holds, and what it cost."""
+    """Print the guarantee and the cost."""
     if len(run.guarantees) > 1:
         dry = run.metrics.get("exhausted")
-        said = f"    {len(run.guarantees)} answered" + (f"; {dry} ran dry and stopped answering" if dry else "")
-        console.print(Text.assemble(("holders", "bold"), f"{said}; the box is about the one that paid most"))
+        said = f"    {len(run.guarantees)} answered" + (
+            f"; {dry} spent their budget and stopped answering" if dry else ""
+        )
+        console.print(
+            Text.assemble(("holders", "bold"), f"{said}; the statement above is that of the holder that paid most")
+        )
     if models:
         console.print(
             Text.assemble(
                 ("models", "bold"),
-                "     the holders' own, trained on records in the clear: hand each to its holder and to nobody else",
+                "     the holders' own, trained on records without noise: give each to its holder only",
             ),
             soft_wrap=True,
         )
@@ -304,15 +308,17 @@ def _require_holders(recipe: Recipe) -> None:
     """Who holds what must be said where every holder pays, and said once."""
     divided = recipe.alpha is not None or recipe.by_class
     if recipe.holder is not None and recipe.holders is not None:
-        raise InvalidInput("--holder and --holders both say who holds what: leave one out")
+        raise InvalidInput("--holder and --holders both assign records to holders: leave one out")
     if METHODS[recipe.chosen].holders_pay and recipe.holder is None and recipe.holders is None:
-        raise InvalidInput("say who holds what: --holder with a column of the private file, or --holders with a number")
+        raise InvalidInput(
+            "assign the records to holders: --holder with a column of the private file, or --holders with a number"
+        )
     if recipe.holders is None and divided:
         raise InvalidInput("--alpha and --by-class divide records among --holders; give their number")
     if recipe.alpha is not None and recipe.by_class:
         raise InvalidInput("--alpha and --by-class are two ways to divide records; choose one")
     if recipe.holder is not None and recipe.unit is not None:
-        raise InvalidInput("--holder and --unit both name a column that says whose a record is; leave one out")
+        raise InvalidInput("--holder and --unit both name a column that says whom a record belongs to; leave one out")
 
 
 def _holders(owners: Any, recipe: Recipe) -> Any:  # noqa: ANN401
@@ -327,6 +333,6 @@ def _holders(owners: Any, recipe: Recipe) -> Any:  # noqa: ANN401
 
 
 def _bounded(settings: Any) -> Any:  # noqa: ANN401
-    """PrivateKT that looks at some public samples per round, where there are very many."""
+    """PrivateKT that scores a part of the public samples per round, where there are very many."""
     teaching = settings.teaching
     return replace(settings, teaching=replace(teaching, pool=POOL)) if teaching.pool is None else settings

@@ -1,4 +1,4 @@
-"""``tacit doctor``: what is here, what is not, and how to get it."""
+"""``tacit doctor``: what is installed, what is missing, and how to get it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 @dataclass(frozen=True)
 class PartFinding:
-    """One thing that was looked at: ``here``, ``missing`` (an option that is not installed) or ``wrong``."""
+    """One check: ``here``, ``missing`` (an extra that is not installed) or ``wrong``."""
 
     what: str
     kind: str
@@ -56,11 +56,11 @@ class PartFinding:
 
 
 def doctor_command(as_json: bool = typer.Option(False, "--json", help="Print what was found as JSON.")) -> None:
-    """Say which parts and services are here, and how to get the others.
+    """Show which parts and services are installed, and how to get the others.
 
-    Looks at the core, at every extra and its packages, at the demo's data, at the source of randomness, at the folder
-    where ledgers keep their heads, and at the programs that a federation starts. Reads no record and opens no
-    connection. The exit code is 1 if something is wrong; a missing extra is not.
+    Looks at the core, at every extra and its packages, at the demo's data, at the random generator, at the folder with
+    the heads of ledgers, and at the programs that a federation starts. Reads no record and opens no connection. The
+    exit code is 1 if something is wrong; a missing extra is not.
 
     Example: tacit doctor
     """
@@ -79,7 +79,7 @@ def doctor_command(as_json: bool = typer.Option(False, "--json", help="Print wha
 
 
 def part_findings() -> list[PartFinding]:
-    """All that can be told without importing a part or opening a connection.
+    """All findings that need no import of a part and no connection.
 
     >>> [each.what for each in part_findings()][:2]
     ['python', 'core']
@@ -138,7 +138,7 @@ def _digits() -> PartFinding:
     except metadata.PackageNotFoundError:
         there = False
     if there:
-        return PartFinding("digits", "data", "here", "the demo's data, which come with scikit-learn")
+        return PartFinding("digits", "data", "here", "the demo's data, part of scikit-learn")
     return PartFinding(
         "digits", "data", "wrong", "the demo's data are not among scikit-learn's files; install it again"
     )
@@ -158,8 +158,8 @@ def _randomness() -> PartFinding:
     try:
         SystemRandomness().words(1)
     except (OSError, NotImplementedError) as error:
-        return PartFinding("randomness", "service", "wrong", f"the system's generator does not answer ({error})")
-    return PartFinding("randomness", "service", "here", "the system's cryptographic generator answers")
+        return PartFinding("randomness", "service", "wrong", f"the system's random generator fails ({error})")
+    return PartFinding("randomness", "service", "here", "the system's cryptographic random generator works")
 
 
 def _state() -> PartFinding:

@@ -1,4 +1,4 @@
-"""``tacit federation``: coordinator and nodes as processes of their own, over TLS."""
+"""``tacit federation``: coordinator and nodes as separate processes, over TLS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["federation_app"]
 federation_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help=flowing("""Distill over a federation: each node keeps its records, its policy and its ledger to itself.
+    help=flowing("""Distill over a federation: each node keeps its records, policy and ledger.
 
 A coordinator asks, nodes answer through their own gates, over TLS and with registered keys. A node refuses what its
 own policy does not allow; nothing a job says can change that.
@@ -42,22 +42,22 @@ federation_app.command(help=flowing(approve.__doc__ or ""))(approve)
 @federation_app.command(
     help=flowing("""Make keys, certificates and files to fill in: for a coordinator, or with --node for a node.
 
-At the coordinator: tacit federation init hub --host hub.example.org. It makes an authority of the federation's own.
+At the coordinator: tacit federation init hub --host hub.example.org. It creates the federation's certificate authority.
 Give every node hub/authority.pem, and keep hub/authority.key to yourself.
 
 At a node: tacit federation init here --node north --address hub.example.org:9092 --authority authority.pem. Send
-here/north.pub to the coordinator, who lets it in with tacit federation nodes add. The key itself stays.
+here/north.pub to the coordinator, who admits the node with tacit federation nodes add. The private key stays.
 
 At a shuffler or a curator: tacit federation init mixing --service shuffler --host mix.example.org --coordinator
-coordinator.id --peers peers.toml. It makes an authority of its own, whose certificate goes to the nodes.""")
+coordinator.id --peers peers.toml. It creates its own certificate authority, whose certificate goes to the nodes.""")
 )
 def init(
-    folder: Path = typer.Argument(..., help="The folder to make.", show_default=False),
+    folder: Path = typer.Argument(..., help="The folder to create.", show_default=False),
     host: list[str] = typer.Option([], help="A name or address under which nodes reach the coordinator; repeatable."),
-    node: str | None = typer.Option(None, help="Make a node of this name."),
+    node: str | None = typer.Option(None, help="Create a node of this name."),
     address: str | None = typer.Option(None, help="With --node: the coordinator's host:port."),
     authority: Path | None = typer.Option(None, help="With --node: the coordinator's authority.pem."),
-    service: str | None = typer.Option(None, help="Make a shuffler or a curator."),
+    service: str | None = typer.Option(None, help="Create a shuffler or a curator."),
     port: int = typer.Option(9300, help="With --service: the port it listens on."),
     listen: str | None = typer.Option(None, help="With --service: the address it listens at, if not that of --host."),
     coordinator: Path | None = typer.Option(None, help="With --service: the coordinator's coordinator.id."),
@@ -84,9 +84,9 @@ def init(
 @federation_app.command(
     help=flowing("""Run a node in the foreground, until it is stopped.
 
-The ledger is made from the policy at the first start; a policy that changed is applied. What the node tells its
-operator is in its log, in the state folder beside the node file. A certificate that expires within 30 days, one that
-nobody trusts any more and a clock that is wrong are said here and there.
+The ledger is made from the policy at the first start; a policy that changed is applied. Messages to its operator are in
+its log, in the state folder beside the node file. Certificates that expire within 30 days or are not trusted any more,
+and a wrong clock, are reported here and in the log.
 
 Example: tacit federation node here/node.toml""")
 )
@@ -103,10 +103,10 @@ def node(file: Path = typer.Argument(..., help="The node's file.", show_default=
     if settings.link is None:
         raise InvalidInput(f"{file}: has no section [link], so there is no coordinator to connect to")
     require_valid([settings.link.authority], "get the coordinator's new authority.pem")
-    # All that a node writes is its operator's alone.
+    # Files that a node writes are readable by its operator only.
     os.umask(0o077)
     prepare_ledger(settings, lambda said: console.print(said, soft_wrap=True))
-    # What is wrong with the data is found here, where its owner reads it.
+    # Errors in the data are found here, where the data's owner sees them.
     opened = open_node(settings)
     state = file.absolute().parent / f"{settings.name}.state"
     console.print(f"node [bold]{settings.name}[/bold] connects to {settings.link.address}; its log is in {state}")
@@ -114,7 +114,7 @@ def node(file: Path = typer.Argument(..., help="The node's file.", show_default=
     again = "; the ledger stays as it is, and the node can be started again at any time"
     state.mkdir(parents=True, exist_ok=True)
     once = only_process(
-        state / "node.lock", f"the node {settings.name} runs already; only one can, for it has one ledger"
+        state / "node.lock", f"the node {settings.name} is running already; only one process can use its ledger"
     )
     with once, ended_by_signals(again), Processes(state) as processes:
         reminder = reminded_node(settings.link, state / "node.log")
@@ -128,9 +128,8 @@ def node(file: Path = typer.Argument(..., help="The node's file.", show_default=
 @federation_app.command(
     help=flowing("""Run a job: serve the nodes, ask them, label the public samples and train a student.
 
-The nodes are those that the folder lists (tacit federation nodes list), and nobody else is let in. A coordinator that
-was killed is started again with the same command: it goes on where it was, and no node pays twice. There is one
-coordinator to a folder.
+The nodes are those that the folder lists (tacit federation nodes list); no others are admitted. Start a coordinator
+that was killed again with the same command: it resumes, and no node pays twice. A folder has one coordinator.
 
 Example: tacit federation coordinator hub --job hub/job.toml --host 0.0.0.0 --port 9092""")
 )
@@ -154,7 +153,7 @@ def coordinator(
     if Path(work.out).exists():
         raise InvalidInput(f"{work.out}: exists already; choose another out in {file}")
     if not list((folder / "nodes").glob("*.pub")):
-        raise InvalidInput(f"{folder / 'nodes'}: no node's public key is here, so nobody could connect")
+        raise InvalidInput(f"{folder / 'nodes'}: has no node's public key, so no node could connect")
     certificates = [folder / "authority.pem", folder / "coordinator.pem"]
     require_valid(certificates, f"renew it with `tacit federation nodes renew {folder}`")
     reminder = reminded_coordinator(certificates)
@@ -167,7 +166,7 @@ def coordinator(
             console.print(found["message"], soft_wrap=True, highlight=False, markup=False)
 
     state = folder / "state"
-    again = "; started again, the job goes on where it was, and nobody pays twice"
+    again = "; start it again to resume the job, and nobody pays twice"
     with (
         ended_by_signals(again),
         Processes(state) as processes,
@@ -183,9 +182,9 @@ def coordinator(
 
 
 @federation_app.command(
-    help=flowing("""Run a shuffler in the foreground: it mixes what nodes submit, and can read none of it.
+    help=flowing("""Run a shuffler in the foreground: it permutes what nodes submit, and can read none of it.
 
-Whoever runs it must not work together with the coordinator. Example: tacit federation shuffler mixing/shuffler.toml""")
+Its operator must not collude with the coordinator. Example: tacit federation shuffler mixing/shuffler.toml""")
 )
 def shuffler(file: Path = typer.Argument(..., help="The shuffler's file.", show_default=False)) -> None:
     """Run a shuffler."""
@@ -197,7 +196,7 @@ def shuffler(file: Path = typer.Argument(..., help="The shuffler's file.", show_
 
 
 @federation_app.command(
-    help=flowing("""Run a curator in the foreground: it is trusted with the nodes' counts, and lets out noisy sums only.
+    help=flowing("""Run a curator in the foreground: it is trusted with the nodes' counts, and releases noisy sums only.
 
 Its ledger is made from policy.toml beside its file at the first start. Example: tacit federation curator
 trusted/curator.toml""")
@@ -221,7 +220,7 @@ def curator(file: Path = typer.Argument(..., help="The curator's file.", show_de
 
 
 @federation_app.command(
-    help=flowing("""What a node has spent and has left, or how far a coordinator's job is. Reading changes nothing.
+    help=flowing("""What a node has spent and has left, or the progress of a coordinator's job. Nothing is changed.
 
 Example: tacit federation status here/node.toml, or tacit federation status hub/job.toml""")
 )
@@ -263,7 +262,7 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
 
 
 def _read_service(file: Path) -> ServiceConfig:
-    """A service's file, before it is served: all that it writes is its operator's alone, and its log has times."""
+    """Read a service's file before serving: its files are readable by its operator only, and its log has times."""
     from tacit.federation.processes import log_to
     from tacit.federation.settings import read_service_config
 
@@ -274,7 +273,7 @@ def _read_service(file: Path) -> ServiceConfig:
 
 
 def _say(words: str) -> None:
-    # At once, because who started the service waits for it.
+    # Flushed, because whoever started the service waits for this line.
     typer.echo(words)
     sys.stdout.flush()
 

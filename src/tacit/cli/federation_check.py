@@ -1,4 +1,4 @@
-"""``tacit federation check``: whether a node's, a job's or a service's file will do, one line per check."""
+"""``tacit federation check``: check a node's, a job's or a service's file, one line per check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKS = {"fine": ("ok", "green"), "soon": ("warning", "bold yellow"), "wrong": 
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """One check: what was looked at, whether it is ``fine``, wrong ``soon`` or ``wrong``, and what was found."""
+    """One check: its subject, whether it is ``fine``, wrong ``soon`` or ``wrong``, and what was found."""
 
     what: str
     state: str
@@ -33,7 +33,7 @@ def check_command(
     """Test a node's, a job's, a shuffler's or a curator's file before it is used. Nothing is changed, spent or sent.
 
     It looks at the files that it names, the policy, the ledger, keys and certificates with the time they have left,
-    the clock, and whether the coordinator and the services are there and are who they should be. One line per check;
+    the clock, and whether the coordinator and the services can be reached and authenticated. One line per check;
     exit code 1 if one failed.
 
     Example: tacit federation check here/node.toml
@@ -64,7 +64,7 @@ def check_findings(file: Path) -> Iterator[CheckFinding]:
 
 
 def _tried(what: str, look: Callable[[], str]) -> CheckFinding:
-    """A check that says what it found, or raises what is wrong."""
+    """A check that returns what it found, or raises what is wrong."""
     try:
         return CheckFinding(what, "fine", look())
     except TacitError as error:
@@ -112,7 +112,7 @@ def _node(file: Path) -> Iterator[CheckFinding]:
         def known() -> str:
             found = read_peers(peers)
             if identity is not None and found.get(settings.name) != SigningIdentity.read(identity).public:
-                raise InvalidInput(f"{peers}: has another identity for {settings.name} than this node's own, or none")
+                raise InvalidInput(f"{peers}: has no identity for {settings.name}, or not this node's own")
             return f"knows {len(found)} nodes"
 
         yield _tried("peers", known)
@@ -158,7 +158,7 @@ def _job(file: Path) -> Iterator[CheckFinding]:
             found = [each.name for each in members(folder)]
             if len(found) < job.at_least:
                 raise InvalidInput(f"{len(found)} nodes are listed, and at least {job.at_least} must answer")
-            return f"{', '.join(found[:10])} are let in; {job.nodes} are waited for"
+            return f"{', '.join(found[:10])} are admitted; the job waits for {job.nodes}"
 
         yield _tried("nodes", listed)
     peers, identity = job.peers, job.identity
@@ -225,7 +225,7 @@ def _secret(what: str, file: Path, use: Callable[[], str] | None = None) -> Chec
             opened.read(1)
         if file.stat().st_mode & 0o077:
             raise InvalidInput(f"{file}: others can read it; `chmod 600` it")
-        return f"{file} is its owner's alone" if use is None else use()
+        return f"{file} is readable by its owner only" if use is None else use()
 
     return _tried(what, look)
 
@@ -256,7 +256,7 @@ def _reached(what: str, address: str, authority: Path | None) -> Iterator[CheckF
     if found.trouble is not None:
         yield CheckFinding(what, "wrong", found.trouble)
     else:
-        yield CheckFinding(what, "fine", f"{address} answers{' and is who it should be' if found.trusted else ''}")
+        yield CheckFinding(what, "fine", f"{address} answers{' and is authenticated' if found.trusted else ''}")
     if found.validity is not None and (trouble := found.validity.trouble()) is not None:
         yield CheckFinding(f"{what}'s certificate", "soon", trouble)
     if found.ahead is not None:

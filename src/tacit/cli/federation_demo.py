@@ -1,4 +1,4 @@
-"""``tacit federation demo``: a coordinator and four nodes on this machine, one of which is killed on the way."""
+"""``tacit federation demo``: a coordinator and four nodes on this machine, one of which is killed during the round."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["federation_demo_command"]
 
 _NAMES = ("east", "north", "south", "west")
 KILLED = "west"
-# How often a folder is removed that comes back, and how long each time is waited for that.
+# How often the removal of a folder is retried, and the seconds between two attempts.
 REMOVALS, _PAUSE = 20, 0.3
 _MECHANISMS = {"local": "DiscreteLaplaceNoise", "masked": "DistributedLaplace", "shuffle": "Shuffled"}
 _POLICY = """\
@@ -90,10 +90,10 @@ def federation_demo_command(
 ) -> None:
     """Run a federation on this machine: certificates, a coordinator, a shuffler and four nodes, over TLS.
 
-    Each node has a quarter of 1,000 private digits, a policy and a ledger of its own, and is a process of its own. The
-    coordinator labels 500 public digits with what they know. Messages are sealed for the coordinator and reach it by
-    the shuffler only, which mixes them and can read none. On the way one node is killed: the round goes on with the
-    other three. Everything is cleaned up at the end.
+    Each node is a separate process with a quarter of 1,000 private digits and its own policy and ledger. The
+    coordinator labels 500 public digits from their answers. Messages are encrypted for the coordinator and reach it
+    through the shuffler only, which permutes them and can read none. During the round one node is killed: the round
+    continues with the other three. Everything is cleaned up at the end.
     """
     from tacit.core.errors import InvalidInput
     from tacit.federation.flower.processes import require_version
@@ -112,7 +112,7 @@ def federation_demo_command(
 
 @contextmanager
 def _passing_folder() -> Iterator[str]:
-    """A folder that is gone afterwards, with every process of it: a late one would write anew."""
+    """A folder that is removed afterwards, with every process in it: one still running would write again."""
     from tacit.federation.processes import end_within
 
     home = tempfile.mkdtemp(prefix="tacit-federation-")
@@ -147,7 +147,7 @@ def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
             processes.start("shuffler", command, dict(os.environ))
         console.print(f"[bold]starting[/bold]   the coordinator at 127.0.0.1:{port}, over TLS")
         with linked(processes, hub, hub / "state", "127.0.0.1", port) as control:
-            console.print(f"[bold]starting[/bold]   nodes {', '.join(_NAMES)}; only registered keys are let in")
+            console.print(f"[bold]starting[/bold]   nodes {', '.join(_NAMES)}; only registered keys are admitted")
             for name, (file, settings) in files.items():
                 assert settings.link is not None
                 processes.start(name, *node_command(file, settings.link, file.parent / "state", free_port()))

@@ -1,7 +1,7 @@
-"""Who makes up a federation: ``tacit federation init``, ``nodes`` and ``approve``.
+"""The members of a federation: ``tacit federation init``, ``nodes`` and ``approve``.
 
-``init`` writes keys, certificates, and files to fill in. ``nodes`` says who belongs, and renews keys and certificates.
-By ``approve`` a person at a node decides which jobs it answers.
+``init`` writes keys, certificates, and files to fill in. ``nodes`` lists, adds and removes members, and renews keys and
+certificates. With ``approve`` the operator of a node decides which jobs it answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ delta = 0.0
 
 
 def new_coordinator(folder: Path, hosts: Sequence[str]) -> list[Path]:
-    """A coordinator's folder: an authority, a certificate for its names, an example job, a place for nodes' keys."""
+    """Create a coordinator's folder: authority, certificate for its names, example job, folder for nodes' keys."""
     from tacit.federation.certificates import make_authority, make_server_certificate
 
     _make(folder)
@@ -48,7 +48,7 @@ def new_coordinator(folder: Path, hosts: Sequence[str]) -> list[Path]:
 
 
 def listening_address(hosts: Sequence[str]) -> str:
-    """Where a service listens that is reached under these names: at an address that is named, else at all.
+    """The address at which a service with these names listens: one that is named, otherwise all.
 
     >>> listening_address(["127.0.0.1"]), listening_address(["mix.example.org"])
     ('127.0.0.1', '0.0.0.0')
@@ -76,7 +76,7 @@ def new_service(
     nodes: Path,
     listen: str | None = None,
 ) -> list[Path]:
-    """A shuffler's or a curator's folder: an authority of its own, so that no coordinator can pass for it; its file.
+    """Create a shuffler's or a curator's folder with its own authority, so that no coordinator can impersonate it.
 
     ``coordinator`` is the coordinator's ``coordinator.id``, ``nodes`` a file with those of all nodes. A curator also
     gets a key that tables are sealed for, and a policy for a ledger of its own. ``listen`` is the address it listens
@@ -90,7 +90,7 @@ def new_service(
         raise InvalidInput(f"a service is a shuffler or a curator, got {kind!r}")
     asking, handing = read_peers(coordinator), read_peers(nodes)
     if list(asking) != ["coordinator"]:
-        raise InvalidInput(f"{coordinator}: must have the coordinator's identity and nothing else")
+        raise InvalidInput(f"{coordinator}: must contain the coordinator's identity only")
     _make(folder)
     make_authority(folder)
     make_server_certificate(folder, kind, [*hosts, "127.0.0.1", "localhost"])
@@ -126,7 +126,7 @@ def new_node(folder: Path, name: str, address: str, authority: Path) -> list[Pat
     if b"-----BEGIN CERTIFICATE-----" not in authority.read_bytes():
         raise InvalidInput(f"{authority}: not a certificate; copy authority.pem from the coordinator's folder")
     for file in (folder / "node.toml", folder / "policy.toml"):
-        # They may be filled in already, and a policy decides what the ledger allows.
+        # Existing files may be filled in already, and a policy decides what the ledger allows.
         if file.exists() and not (folder / f"{name}.key").exists():
             raise InvalidInput(f"{file}: exists already; choose another folder")
     _make(folder)
@@ -141,7 +141,7 @@ def new_node(folder: Path, name: str, address: str, authority: Path) -> list[Pat
 
 
 def _identify(folder: Path, name: str) -> None:
-    """A key that signs what a party says to others, and a line with its public half.
+    """A signing key of one member, and a line with its public half.
 
     The lines of all nodes together are everybody's peers.toml.
     """
@@ -162,20 +162,19 @@ def _make(folder: Path) -> None:
 nodes_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help=flowing("""Who belongs to a federation, and its keys and certificates.
+    help=flowing("""The members of a federation, their keys and certificates.
 
-The list in the coordinator's folder is what the coordinator lets in, from its next start on: nobody else, and nobody
-who was removed."""),
+The coordinator admits the nodes that its folder lists, from its next start on, and no others."""),
 )
 SERVERS = ("coordinator", "shuffler", "curator")
 FOLDER = typer.Argument(..., help="The coordinator's folder.", show_default=False)
 
 
 @nodes_app.command(
-    "list", help=flowing("Show who is let in, who was removed, and until when the certificates are valid.")
+    "list", help=flowing("Show which nodes are admitted or removed, and how long the certificates are valid.")
 )
 def list_nodes(folder: Path = FOLDER) -> None:
-    """Show who is let in."""
+    """Show which nodes are admitted."""
     from tacit.federation.certificates import read_validity
     from tacit.federation.members import members, removed_members
     from tacit.federation.settings import read_peers
@@ -198,7 +197,7 @@ def list_nodes(folder: Path = FOLDER) -> None:
 
 
 @nodes_app.command(
-    help=flowing("""Let a node in, under the name of its file.
+    help=flowing("""Admit a node, under the name of its file.
 
 Example: tacit federation nodes add hub north.pub --identity north.id""")
 )
@@ -207,15 +206,15 @@ def add(
     public: Path = typer.Argument(..., help="The node's .pub file.", show_default=False),
     identity: Path | None = typer.Option(None, help="The node's .id file; its line goes into the folder's peers.toml."),
 ) -> None:
-    """Let a node in."""
+    """Admit a node."""
     from tacit.federation.members import add_member
 
     member = add_member(folder, public, identity)
-    _say(f"{member.name} is let in {_when(folder)}; its key is {member.fingerprint}")
+    _say(f"{member.name} is admitted {_when(folder)}; its key is {member.fingerprint}")
 
 
 @nodes_app.command(
-    help=flowing("""Let a node in no more. Its key is kept in nodes/removed, and is not let in again.
+    help=flowing("""Remove a node. Its key is kept in nodes/removed, and is not admitted again.
 
 Example: tacit federation nodes remove hub north""")
 )
@@ -223,11 +222,11 @@ def remove(
     folder: Path = FOLDER,
     name: str = typer.Argument(..., help="The node's name.", show_default=False),
 ) -> None:
-    """Let a node in no more."""
+    """Remove a node."""
     from tacit.federation.members import remove_member
 
     member = remove_member(folder, name)
-    _say(f"{member.name} is not let in any more {_when(folder)}")
+    _say(f"{member.name} is not admitted any more {_when(folder)}")
     _say(f"a shuffler or a curator has a list of its own: its operator takes {member.name} out of its file")
 
 
@@ -235,11 +234,11 @@ def remove(
     help=flowing("""Renew certificates or a key.
 
 In a coordinator's, a shuffler's or a curator's folder: its certificate, for the same key and names; with --authority
-that of the authority before, which all nodes then need a copy of before the old one expires. It needs authority.key.
+first the authority's own, which all nodes then need a copy of before the old one expires. It needs authority.key.
 
 In a node's folder: a new key, whose .pub file goes to the coordinator. The old key is kept beside it.
 
-With --key, at the coordinator: take a node's new key in place of its old one.""")
+With --key, at the coordinator: replace a node's old key by its new one.""")
 )
 def renew(
     folder: Path = typer.Argument(..., help="A coordinator's, a service's or a node's folder.", show_default=False),
@@ -253,22 +252,22 @@ def renew(
 
     if key is not None:
         member = add_member(folder, key, renewed=True)
-        _say(f"{member.name} is let in with its new key {_when(folder)}: {member.fingerprint}")
+        _say(f"{member.name} is admitted with its new key {_when(folder)}: {member.fingerprint}")
         return
     if (folder / "node.toml").is_file():
         link = read_node_file(folder / "node.toml").link
         if link is None or authority:
-            raise InvalidInput(f"{folder}: a node renews the key that its section [link] names, and nothing else")
+            raise InvalidInput(f"{folder}: a node's folder has only the key of its section [link] to renew")
         public = renew_node_key(link.key)
         _say(f"made a new key. Send {public} to the coordinator, who takes it with `tacit federation nodes renew`")
-        _say(f"until then the coordinator knows the old key only, which is in {link.key.with_suffix('.key.old')}")
+        _say(f"until then the coordinator admits the old key only, which is in {link.key.with_suffix('.key.old')}")
         return
     servers = [name for name in SERVERS if (folder / f"{name}.pem").is_file()]
     if not servers:
         raise InvalidInput(f"{folder}: neither a coordinator's, a service's nor a node's folder")
     if authority:
         _renewed(renew_authority(folder))
-        _say("give everybody who has a copy of authority.pem the new one; the old one is good until it expires")
+        _say("give everybody who has a copy of authority.pem the new one; the old one is valid until it expires")
     for name in servers:
         _renewed(renew_server_certificate(folder, name))
     _say("start it again to use the new certificate")
@@ -280,7 +279,7 @@ def _renewed(file: Path) -> None:
     found = read_validity(file)
     console.print(Text.assemble(("renewed", "bold"), f"  {file}, valid until {found.ends:%Y-%m-%d}"), soft_wrap=True)
     if (trouble := found.trouble()) is not None:
-        _warn(f"{trouble}: no longer than its authority; renew that, too, with --authority")
+        _warn(f"{trouble}, as its authority does; renew that, too, with --authority")
 
 
 def _authority(name: str) -> str:
@@ -306,11 +305,11 @@ def approve(
     job: str | None = typer.Argument(None, help="The job's id, or the beginning of it; all jobs if left out."),
     decline: bool = typer.Option(False, "--decline", help="Decline the job; a job that was approved, too."),
 ) -> None:
-    """List the jobs that were asked for, or approve or decline one of them.
+    """List the jobs that sent requests, or approve or decline one of them.
 
-    With approval = true in its policy a node answers no job before a person has approved it. What is approved is one
-    run, method, mechanism and purpose, at up to the price that is shown for one answer; how many answers there may be
-    is for the policy's limits to say. Whoever asked is answered when the question comes again.
+    With approval = true in its policy a node answers no job before a person has approved it. An approval is for one
+    run, method, mechanism and purpose, at up to the cost per answer that is shown; the policy's limits decide how many
+    answers there may be. The job gets its answer when it asks again.
 
     Example: tacit federation approve here/node.toml, then tacit federation approve here/node.toml 3f2a
     """
@@ -327,7 +326,7 @@ def approve(
         for each in approvals.jobs()
     ]
     if not rows:
-        console.print("no job was asked for")
+        console.print("no job has sent a request")
         return
     columns = ("job", "state", "asked at", "method", "purpose", "mechanism", "one answer", "run")
     show_rows(columns, rows, folding=("purpose", "mechanism", "run"))

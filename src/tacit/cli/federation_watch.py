@@ -1,4 +1,4 @@
-"""A job from outside: start its SuperLink, let nodes in, submit it, and watch it to its end."""
+"""Run a job: start its SuperLink, admit nodes, submit it, and watch it to its end."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ APP = Path(__file__).parent / "flower_app"
 LOCK = "coordinator.lock"
 START = 300.0
 _PAUSE = 0.3
-# Seconds between two looks of a node at its coordinator.
+# Seconds between two checks of a node on its coordinator.
 _LOOK = 600.0
 
 
 @contextmanager
 def linked(processes: Processes, keys: Path, state: Path, host: str, port: int) -> Iterator[Control]:
-    """A SuperLink that answers and lets in the nodes that the folder lists, under their files' names, and no others.
+    """A running SuperLink that admits the nodes that the folder lists, under their files' names, and no others.
 
-    There is one to a folder: a second one is refused before it touches anything.
+    A folder has one: a second one is refused before it changes anything.
     """
     from tacit.federation.flower.link import Control
     from tacit.federation.flower.processes import link_command
     from tacit.federation.members import members
 
-    with only_process(keys / LOCK, f"a coordinator runs in {keys} already; only one can"):
-        # What nodes said is in there, for as long as Flower keeps it.
+    with only_process(keys / LOCK, f"a coordinator is running in {keys} already; only one can"):
+        # Contains the nodes' responses for as long as Flower keeps them.
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         log_to(state / "coordinator.log")
         listed = members(keys)
@@ -62,7 +62,7 @@ def linked(processes: Processes, keys: Path, state: Path, host: str, port: int) 
             _log.info("let in: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "nobody")
             for name in gone:
                 renewed = any(each.name == name for each in listed)
-                _say(f"{f'an old key of {name}' if renewed else name} is not listed any more, and is not let in")
+                _say(f"{f'an old key of {name}' if renewed else name} is not listed any more, and is not admitted")
             yield control
         finally:
             control.close()
@@ -76,7 +76,7 @@ def running(folder: Path) -> bool:
 
 
 def require_valid(files: Iterable[Path], then: str) -> None:
-    """Refuse to start with a certificate that nobody trusts: connections would fail, and not say why."""
+    """Refuse to start with an invalid certificate: connections would fail without a reason."""
     from tacit.federation.certificates import read_validity
 
     for found in map(read_validity, files):
@@ -85,14 +85,14 @@ def require_valid(files: Iterable[Path], then: str) -> None:
 
 
 def reminded_coordinator(files: Sequence[Path]) -> Reminder:
-    """What a coordinator's operator is told once per day: which of its certificates expire, or have."""
+    """Remind a coordinator's operator once per day of certificates that expire, or have expired."""
     from tacit.federation.certificates import expiry_warnings
 
     return Reminder(lambda: expiry_warnings(files), _say)
 
 
 def reminded_node(link: Link, file: Path) -> Reminder:
-    """What a node's operator is told once per day, here and in its log: expiry, trust, reachability, the clock."""
+    """Remind a node's operator once per day, on screen and in its log: expiry, trust, reachability, clock."""
     from tacit.federation.certificates import expiry_warnings
     from tacit.federation.collector.client import clock_trouble, reach
 
@@ -133,7 +133,7 @@ def submitted(control: Control, job: Path) -> int:
 
 
 def progress_of(job: FederationJob) -> dict[str, Any] | None:
-    """How far a job is, as it says itself; nothing before it began."""
+    """The progress that a job reports; None before it began."""
     out = Path(job.out)
     file = out.with_name(f"{out.name}.journal") / "progress.json"
     try:
@@ -150,7 +150,7 @@ def watched(
     since: float,
     patience: float = START,
 ) -> str:
-    """Show a job's progress until it is done; its last words. A job that failed or died is an error in words."""
+    """Show a job's progress until it is done, and return its last status. A job that failed or died raises an error."""
     began = time.monotonic()
     while True:
         found = progress_of(job)
@@ -161,11 +161,11 @@ def watched(
             if found["state"] == "failed":
                 raise TacitError(str(found["message"]))
             if not exists(int(found["process"])):
-                raise TacitError(_died(processes, "the coordinator's process died"))
+                raise TacitError(_died(processes, "the coordinator's process ended unexpectedly"))
         elif time.monotonic() - began > patience:
             raise TacitError(_died(processes, "the run did not begin"))
         if not processes.alive("link"):
-            raise TacitError(_died(processes, "the SuperLink died"))
+            raise TacitError(_died(processes, "the SuperLink ended unexpectedly"))
         time.sleep(_PAUSE)
 
 
@@ -179,4 +179,4 @@ def _written(job: FederationJob) -> float:
 
 def _died(processes: Processes, what: str) -> str:
     log = last_lines(processes.logs / "link.log")
-    return f"{what}. Start it again: it goes on where it was, and nobody pays twice. The end of its log:\n{log}"
+    return f"{what}. Start it again to resume, and nobody pays twice. The end of its log:\n{log}"

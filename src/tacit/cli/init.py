@@ -1,4 +1,4 @@
-"""``tacit init``: look at the user's files by their names and public contents, and write a recipe for them."""
+"""``tacit init``: read the column names of both files and the public contents, and write a recipe for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.core.errors import InvalidInput, listed, nearest
 
 __all__ = ["init_command"]
 
-# Names that columns which say whose a record is, and which holder has it, usually have.
+# Usual names of columns that identify the person of a record, and its holder.
 _PERSON = re.compile(
     r"(person|patient|user|subject|customer|client|member|employee|student)(_?(id|number|no|nr))?$|(uid|mrn|ssn|id)$",
     re.IGNORECASE,
@@ -26,12 +26,12 @@ _HOLDER = re.compile(
 )
 _HEAD = """A recipe for tacit. Check it without spending anything: tacit run {name} --dry-run
 Then run it: tacit run {name}
-A key is an option of 'tacit distill' without its dashes. What stands behind # is a remark, or left out."""
+A key is an option of 'tacit distill' without its dashes. What follows a # is a comment, or a key that is left out."""
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """What two files are to each other: whose columns match, and which only the private one has."""
+    """Two files compared: which columns match, and which only the private one has."""
 
     private: Path
     public: Path
@@ -48,10 +48,10 @@ def init_command(
     label: str | None = typer.Option(None, help="The label column; guessed if only the private file has it."),
     out: Path = typer.Option(Path("recipe.toml"), help="The recipe to write; must not exist."),
 ) -> None:
-    """Look at your files, and write a recipe for them with comments.
+    """Look at your files, and write a commented recipe for them.
 
-    Of the private file only the names of its columns are looked at. What kind of data it is comes from the public one.
-    Nothing is spent.
+    Of the private file only the column names are read. The kind of data is recognized from the public one. Nothing is
+    spent.
 
     Example: tacit init records.csv samples.csv
 
@@ -74,14 +74,16 @@ def init_command(
     notes = {
         "label": f"Only the private file has: {listed([*filter(None, (found.label, *found.others))])}.",
         "data_kind": f"The public file looks like {lines[0]}.",
-        "classes": "Which classes there are must be public knowledge. Left out, they are read off the private labels, "
-        "and the privacy statement says so: better to list them.",
-        "unit": "This column looks as if it says whose a record is; remove the line to protect single records."
+        "classes": "The list of classes must be public knowledge. If left out, it is read from the private labels, and "
+        "the privacy statement says so: better list them.",
+        "unit": "This column seems to identify persons; remove the line to protect single records."
         if found.person
         else "Where a person may have several records, name the column.",
     }
     if found.holder is not None:
-        notes["method"] = f"The column {found.holder!r} may say who holds a record: see --method privatekt or fedmd."
+        notes["method"] = (
+            f"The column {found.holder!r} may name the holder of a record: see --method privatekt or fedmd."
+        )
     written = absolute(replace(recipe, out=Path("tacit-run")), Path.cwd())
     content = recipe_text(
         replace(written, out=out.absolute().parent / "tacit-run"), out.absolute().parent, _HEAD.format(name=out), notes
@@ -101,7 +103,7 @@ def init_command(
 
 
 def _compare(first: Path, second: Path, label: str | None) -> _Compared:
-    """Which file is the private one: that with columns which the other has not."""
+    """Which file is the private one: the one with additional columns."""
     if first.is_dir() and second.is_dir():
         return _Compared(first, second)
     columns = [_columns(each) for each in (first, second)]
@@ -121,15 +123,15 @@ def _compare(first: Path, second: Path, label: str | None) -> _Compared:
         raise InvalidInput(f"no column {listed([label])!r} that only {listed([str(private)])} has{meant}")
     if not extra:
         raise InvalidInput(
-            f"{listed([str(private)])}: has no column beside the public ones; the private file needs a label column"
+            f"{listed([str(private)])}: has no column besides the public ones; the private file needs a label column"
         )
     person = next((name for name in extra if _PERSON.match(name) and name != label), None)
     holder = next((name for name in extra if _HOLDER.match(name) and name != label), None)
-    # What is left, the last of them: labels stand at the end more often than not.
+    # Otherwise the last one left: labels are usually at the end.
     rest = [name for name in extra if name not in (person, holder)]
     chosen = label or (rest[-1] if rest else None)
     if chosen is None:
-        raise InvalidInput(f"say which of {listed(extra)} is the label: --label")
+        raise InvalidInput(f"name the label column with --label; it may be {listed(extra)}")
     others = tuple(name for name in extra if name != chosen)
     unknown = [name for name in others if name not in (person, holder)]
     if label is None and unknown:

@@ -1,4 +1,4 @@
-"""What is looked at before a run spends anything: its two files, the account, and with ``--dry-run`` all the rest."""
+"""What is checked before a run spends anything: its two files, the account, and with ``--dry-run`` all the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["RunInputs", "inputs_digest", "read_inputs", "rehearse", "require_acc
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What the two files hold: samples as they were found, labels, owners, and the names of the classes."""
+    """The content of the two files: samples, labels, owners, and the names of the classes."""
 
     private: Frame | Table | ImageFiles
     public: Frame | Table | ImageFiles
@@ -51,11 +51,11 @@ def read_inputs(
     public_label: str | None = None,
     mixed: bool = False,
 ) -> RunInputs:
-    """What the private and the public file hold, with the same columns, and the names of the classes.
+    """Read the private and the public file, which must have the same columns, and the names of the classes.
 
-    ``owner`` is the private file's column that says whose a record is. Every label must be one of the classes, which
-    are read off the labels where they are not declared. Where all public cells are numbers, and the table is not said
-    to be ``mixed``, private ones must be, too.
+    ``owner`` is the private file's column that identifies a record's person or holder. Every label must be one of the
+    classes, which are read from the labels where they are not declared. Where all public cells are numbers, and the
+    table is not declared ``mixed``, private ones must be, too.
     """
     from tacit.core.samples import match_names
     from tacit.datasets.frame import Frame
@@ -66,7 +66,7 @@ def read_inputs(
     opened = read_data(public, public_label)
     found = read_data(private, label, owner, labeled=True)
     if found.labels is None:
-        raise InvalidInput(f"{private}: say which column or array has the labels: --label")
+        raise InvalidInput(f"{private}: name the column or array of the labels with --label")
     if isinstance(opened, Frame) and label is not None and label in opened.columns:
         raise InvalidInput(
             f"{public}: has the label column {label!r}; remove it, public samples are unlabeled. FedMD pretrains on "
@@ -95,7 +95,7 @@ def _samples(found: Frame | Table | ImageFiles) -> Any:  # noqa: ANN401
 
 
 def inputs_digest(data: Frame | Table | ImageFiles) -> str:
-    """A name for what a file holds: it changes with any of its columns, values, labels or persons.
+    """A digest of a file's content: it changes with any of its columns, values, labels or persons.
 
     >>> from tacit.datasets.table import Table
     >>> first, other = (Table("a.csv", ("x",), np.array([[value]])) for value in (1.0, 2.0))
@@ -117,13 +117,13 @@ def inputs_digest(data: Frame | Table | ImageFiles) -> str:
     for array in (*arrays, data.labels, data.persons):
         if array is not None:
             content.update(f"{array.dtype}{array.shape}".encode())
-            # Text is kept as objects; its bytes are those of its words.
+            # Text is an array of objects; its digest is over the characters.
             content.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
     return content.hexdigest()
 
 
 class _Enough(Exception):
-    """The plan is made and the account can pay it: here the real run would begin to pay."""
+    """Raised when the plan is made and the account can pay for it: here the real run would begin to pay."""
 
 
 def require_account(
@@ -135,13 +135,13 @@ def require_account(
     epsilon: float | None,
     resuming: bool,
 ) -> None:
-    """Refuse an account that is not there, counts for another unit or cannot pay, where one account pays for all."""
+    """Refuse an account that is missing, protects a different unit or cannot pay, where one account pays for all."""
     if METHODS[method].holders_pay:
         return
     if ledger is None and account is not None:
         raise InvalidInput("an account needs a ledger: give the ledger's file too, with --ledger")
     if ledger is not None and account is None:
-        raise InvalidInput("say which account of the ledger pays: give --account")
+        raise InvalidInput("name the account that pays with --account")
     if ledger is None or account is None:
         return
     if not ledger.is_file():
@@ -184,7 +184,7 @@ def rehearse(
             observer=Observer(stop, lambda doing: console.print(f"[dim]{doing}[/dim]"), data=show_data),
             **{**common, "ledger": ledger if there else None, "account": common["account"] if there else None},
         )  # fmt: skip
-    # How many records there are may be private, and this stream may be handed on.
+    # The number of records may be private, and this stream may be shared.
     columns = getattr(inputs.public, "columns", None)
     matching = "" if columns is None else f", {len(columns)} feature columns match"
     _say("files", f"both can be read: {len(public)} public samples{matching}")
@@ -195,11 +195,11 @@ def rehearse(
         from tacit.ledger import opened
 
         with opened(ledger) as book:
-            _say("account", f"{account} can pay: it has {book.balance(account).in_words}")
+            _say("account", f"{account} can pay; it has {book.balance(account).in_words}")
     elif ledger is not None:
         _say("account", f"accounts of the holders are opened in {ledger} by the run; their budgets were not looked at")
     else:
-        _say("account", "none: the run has a budget of its own, which no later run knows of")
+        _say("account", "none: the budget is for this run only, and later runs do not count it")
     console.print("[bold green]dry run[/bold green]    nothing was spent, and nothing was written")
 
 

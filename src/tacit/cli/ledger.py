@@ -1,4 +1,4 @@
-"""``tacit ledger``: open a holder's accounts, see what they have paid, and check that nothing was altered."""
+"""``tacit ledger``: open a holder's accounts, show their payments, and check that no entry was altered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ledger_app = typer.Typer(
     help="""Budgets that survive runs: accounts that pay for releases, up to a ceiling that no job can raise.
 
 An operator writes a policy and opens a ledger with it; jobs name the ledger and an account. Each release is paid for \
-before it is drawn. A retried request gets the release it paid for and pays nothing.""",
+before it is drawn. A repeated request gets the release that it paid for, and pays nothing.""",
 )
 
 LEDGER = typer.Argument(..., help="The ledger file.", show_default=False)
@@ -43,12 +43,12 @@ A policy file looks like this:
 
 \b
 {escape(POLICY_EXAMPLE)}
-Write every account, each time. What changes is appended to the ledger and shown. A ceiling may be changed here and \
+Always list every account. Changes are appended to the ledger and shown. A ceiling may be changed here and \
 nowhere else; unit and adjacency are fixed by an account's first payment. With delta above 0 and rule adaptive an \
 account's ceiling can be lowered but not raised after its first payment: open a new account instead.
 
 Keep the ledger where only the operator may write: whoever can write the file can replace it. Its head is kept in the \
-state folder (TACIT_STATE, by default ~/.local/state/tacit), so that an older copy that was put back is noticed. A \
+state folder (TACIT_STATE, by default ~/.local/state/tacit), so that a restored older copy is detected. A \
 ledger of an earlier format is verified and converted.
 
 Example: tacit ledger open site.ledger --policy policy.toml""",
@@ -104,8 +104,8 @@ def show_ledger(
 
 This finds what was changed in the file, cut off its end, or damaged. Whoever can write the file could also make a \
 whole new one or put back an old copy; only a digest kept elsewhere finds that. Every receipt carries one, and so does \
-the last line of an export: give it with --head, and the ledger must still contain it. A copy that is whole but not \
-the one that was last used here is told as such, with exit code 1.
+the last line of an export: give it with --head, and the ledger must still contain it. A copy that is intact but \
+not the one last used here is reported, with exit code 1.
 
 Example: tacit ledger verify site.ledger --head DIGEST""",
 )
@@ -132,19 +132,19 @@ def verify_ledger(
 
 @ledger_app.command(
     "accept",
-    help="""Go on with a ledger that was put back, copied or forked, after a person has looked at it.
+    help="""Continue with a ledger that was restored, copied or forked, after a person has checked it.
 
 After each payment the ledger's head is also written into the state folder (TACIT_STATE, by default \
 ~/.local/state/tacit). A ledger that does not contain that head is refused: budget may have been spent that this file \
-does not know of. Find the newest copy: show and verify read every copy and say what it is. If this is the one to go \
-on with, stop the jobs, accept it, and lower its ceilings with tacit ledger open by what the lost payments may have \
+does not know of. Find the newest copy: show and verify read every copy and say which one it is. To continue with \
+this one, stop the jobs, accept it, and lower its ceilings with tacit ledger open by what the lost payments may have \
 been; the decision, its reason and what was found become an entry of the ledger.
 
 Example: tacit ledger accept site.ledger --reason "disk replaced, copy of last night\"""",
 )
 def accept_ledger(
     ledger: Path = LEDGER,
-    reason: str = typer.Option(..., "--reason", help="Why this copy is the one to go on with.", show_default=False),
+    reason: str = typer.Option(..., "--reason", help="Why the ledger continues with this copy.", show_default=False),
 ) -> None:
     """Record a person's decision in the ledger."""
     console.print(Text.assemble(("accepted", "bold"), f"  {_decision(accept_head(ledger, reason))}"), soft_wrap=True)
@@ -178,12 +178,12 @@ def _decision(entry: Entry) -> str:
 
 
 def _show_doubt(book: SqliteLedger) -> bool:
-    """Say of a copy that it cannot pay, and why."""
+    """Report that a copy cannot pay, and why."""
     doubt = book.doubt()
     if doubt is not None:
         line = (
-            f"  not the ledger that was last used here, so jobs are refused: {doubt}. If it is the one to go on with, "
-            f"decide it with `tacit ledger accept {book.path}`"
+            f"  not the ledger that was last used here, so jobs are refused: {doubt}. To continue with it, use `tacit "
+            f"ledger accept {book.path}`"
         )
         console.print(Text.assemble(("copy", "bold yellow"), line), soft_wrap=True)
     return doubt is not None
@@ -191,7 +191,7 @@ def _show_doubt(book: SqliteLedger) -> bool:
 
 def _show_changes(changes: list[Change]) -> None:
     if not changes:
-        console.print("the policy is in force already; nothing changed")
+        console.print("the policy is already in force; nothing changed")
     for account, before, after in changes:
         if before is None:
             line = Text.assemble(("opened", "bold"), f"   {account}: {after}")

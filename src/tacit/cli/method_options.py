@@ -25,13 +25,13 @@ from tacit.methods.registry import AUTO, METHODS, method_named
 
 __all__ = ["Flag", "flag_value", "flags", "read_options", "renamed_flags", "with_options"]
 
-# Where a context keeps the method that help is asked of.
+# The context's key for the method whose help is shown.
 _METHOD = "tacit.method"
 
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """One option of one or more methods: where it belongs, and of what kind it is on a command line."""
+    """One option of one or more methods: the field it sets, and its type on the command line."""
 
     about: OptionField
     hint: Any
@@ -55,10 +55,10 @@ class Flag:
         return str | None if self.about.default is None else str
 
     def read(self, given: Any) -> Any:  # noqa: ANN401
-        """The value that text stands for: numbers with commas between them, a shape, or a model for each name."""
+        """Parse text: comma-separated numbers, a shape, or one model per name."""
         kinds = _kinds(self.hint)
         if not isinstance(given, str):
-            # A buffer of 0 rounds, as people type it, forgets nothing.
+            # A buffer of 0 rounds keeps all.
             return None if given == 0 and self.name == "buffer" else given
         if self.name == "shape":
             return _shape(given)
@@ -74,7 +74,7 @@ class Flag:
         if Fraction in kinds:
             return _numbers(given, self.name, Fraction)[0]
         if len(kinds) == 1 and kinds <= {int, float}:
-            # Another method's option of the same name takes several, so that it came as text.
+            # Another method's option of the same name takes several values, so it came as text.
             several = _numbers(given, self.name, *kinds)
             return several[0] if len(several) == 1 else several
         return Path(given) if Path in kinds else given
@@ -98,7 +98,7 @@ def flags(options: type[Options]) -> dict[str, Flag]:
 
 
 def read_options(method: str, given: Mapping[str, Any], more: Mapping[str, Any]) -> Options:
-    """The method's options from what was typed; ``more`` are objects that no text stands for."""
+    """The method's options from what was typed; ``more`` are objects that text cannot express."""
     options = METHODS[method].load_options()
     plain: dict[str, Any] = dict(more)
     nested: dict[str, dict[str, Any]] = {}
@@ -129,7 +129,8 @@ def renamed_flags() -> dict[str, str]:
 def with_options(own: Sequence[inspect.Parameter], methods: Mapping[str, tuple[str, ...]]) -> Any:  # noqa: ANN401
     """A command with these parameters of its own, and beside them every method's options.
 
-    ``methods`` says of an own parameter to which methods it means something. Help shows the options of one method.
+    ``methods`` lists, for each of the command's own parameters, the methods that use it. Help shows one method's
+    options.
     """
     known = {each.name for each in own}
     owners: dict[str, tuple[str, ...]] = {name: each for name, each in methods.items() if each}
@@ -143,12 +144,12 @@ def with_options(own: Sequence[inspect.Parameter], methods: Mapping[str, tuple[s
     parameters = list(own)
     for name, flag in every.items():
         default = flag.about.default
-        # A switch that is off needs no second name to turn it off.
+        # A switch that is off by default needs no --no- form.
         names = ["--" + name.replace("_", "-")] if default is False else []
         parameters.append(_parameter(name, typer.Option(default, *names, help=flag.about.help), flag.kind))
     switches = {each.name for each in parameters if each.annotation is bool}
     for name, new in renamed_flags().items():
-        # A switch takes no value, under its old name neither.
+        # A switch takes no value, nor does its old name.
         kind, default = (bool, False) if new in switches else (str | None, None)
         parameters.append(_parameter(name, typer.Option(default, "--" + name.replace("_", "-"), hidden=True), kind))
 
@@ -163,10 +164,10 @@ def with_options(own: Sequence[inspect.Parameter], methods: Mapping[str, tuple[s
 
 
 def _method_command(owners: Mapping[str, tuple[str, ...]]) -> type[TyperCommand]:
-    """A command whose help shows what every method takes and what the named one does, wherever it is named."""
+    """A command whose help shows the common options and those of the method that is named, wherever it is named."""
 
     class MethodCommand(TyperCommand):
-        """Knows of which method help is asked for."""
+        """Remembers the method whose help is asked for."""
 
         def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
             """Remember the method that was typed, before or after --help."""
@@ -174,7 +175,7 @@ def _method_command(owners: Mapping[str, tuple[str, ...]]) -> type[TyperCommand]
             return super().parse_args(ctx, args)
 
         def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            """Help of one method, with its own words and defaults."""
+            """Help for one method, with its own texts and defaults."""
             method = method_named(ctx.meta.get(_METHOD, AUTO)).name
             own = flags(METHODS[method].load_options())
             shown = []
@@ -207,7 +208,7 @@ def _typed_method(args: Sequence[str]) -> str:
 
 
 def flag_value(flag: Flag, value: Any, where: str) -> Any:  # noqa: ANN401
-    """What a file says of an option, as the command line would have given it.
+    """An option's value in a file, as the command line would have given it.
 
     >>> from tacit.methods.rknn.options import ReverseKNN
     >>> known = flags(ReverseKNN)
@@ -252,7 +253,7 @@ def _kinds(hint: Any) -> set[Any]:  # noqa: ANN401
         for each in typing.get_args(hint):
             found |= _kinds(each)
         found.discard(type(None))
-        # A union that a Number is part of was flattened.
+        # A union with Number in it was flattened.
         return {Fraction} | (found & {Sequence}) if Fraction in found and int in found else found
     if isinstance(origin, type) and issubclass(origin, Sequence) and origin is not str:
         inner: set[Any] = set()
@@ -267,7 +268,7 @@ def _numbers(text: str, option: str, kind: Any) -> list[Any]:  # noqa: ANN401
         return [kind(each.strip()) for each in text.split(",")]
     except (ValueError, ZeroDivisionError):
         flag = "--" + option.replace("_", "-")
-        raise InvalidInput(f"{flag} must be numbers with commas between them, got {text!r}") from None
+        raise InvalidInput(f"{flag} must be comma-separated numbers, got {text!r}") from None
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -277,7 +278,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _models(text: str) -> list[str] | dict[str, str] | None:
-    """Kinds of models in turn, or one for each holder by its name."""
+    """Kinds of models in turn, or one per holder by its name."""
     if text == "auto":
         return None
     given = [each.strip() for each in text.split(",")]

@@ -1,4 +1,4 @@
-"""``tacit plan``: what to expect of every method before a single record is looked at."""
+"""``tacit plan``: forecasts for every method before any record is read."""
 
 from __future__ import annotations
 
@@ -26,34 +26,38 @@ _PICTURES = (".png", ".svg")
 
 
 def plan_command(
-    records: int = typer.Option(..., min=1, help="How many private records will vote; with persons, how many persons."),
-    classes: str = typer.Option(..., help="How many classes there are, or their names: a,b,c."),
+    records: int = typer.Option(
+        ..., min=1, help="Number of private records; where persons are protected, number of persons."
+    ),
+    classes: str = typer.Option(..., help="Number of classes, or their names: a,b,c."),
     epsilon: float = typer.Option(1.0, help="The privacy budget."),
-    delta: float | None = typer.Option(None, help="The failure probability; every method has its own if left out."),
+    delta: float | None = typer.Option(None, help="The failure probability; each method's default if left out."),
     public: Path | None = typer.Option(
-        None, help="Your public samples, as for 'tacit distill': forecasts rest on them."
+        None, help="Your public samples, as for 'tacit distill': forecasts are based on them."
     ),
     public_label: str | None = typer.Option(
-        None, help="A column of the public file with the labels of some rows: makes forecasts narrow. 100 will do."
+        None, help="A column of the public file with the labels of some rows: narrows the forecast. 100 labels suffice."
     ),
     method: list[str] = typer.Option([], help="Only this method; may be given several times. All if left out."),
-    accuracy: float | None = typer.Option(None, help="Say which epsilon reaches this share of right labels: 0.9."),
-    holders: int = typer.Option(10, min=1, help="How many hold records, where a method has several."),
+    accuracy: float | None = typer.Option(
+        None, help="Find the epsilon that reaches this fraction of right labels: 0.9."
+    ),
+    holders: int = typer.Option(10, min=1, help="Number of holders, for methods with several."),
     chart: Path | None = typer.Option(None, help="Draw accuracy over epsilon: a new .png or .svg file."),
     as_json: bool = typer.Option(False, "--json", help="Print the forecast as JSON, for programs."),
-    queries: int | None = typer.Option(None, min=1, help="rknn: how many questions; a few are compared if left out."),
-    neighbors: int = typer.Option(1, min=1, help="rknn: how many queries a record votes for (k)."),
-    per_person: int = typer.Option(1, min=1, help="Records of one person that are used, at most."),
+    queries: int | None = typer.Option(None, min=1, help="rknn: number of queries; several are compared if left out."),
+    neighbors: int = typer.Option(1, min=1, help="rknn: number of queries that one record votes for (k)."),
+    per_person: int = typer.Option(1, min=1, help="The most records used per person."),
     purity: float | None = typer.Option(
-        None, help="The share of a query's voters that agree, if you know it; 0.9 without public samples."
+        None, help="Purity: the fraction of a query's voters that agree, if you know it; 0.9 without public samples."
     ),
 ) -> None:
-    """Say how many labels will be right, from public figures alone.
+    """Forecast how many labels will be right, from public figures alone.
 
-    No record is read and nothing is spent. With --public every method is compared: the expected share of right labels
-    with an interval that holds nine times of ten, the best queries and neighbors, messages and time. How far labels
-    follow the public samples' structure is a guess with wide bounds unless some of them are labeled (--public-label).
-    Where persons are protected, give their number as --records.
+    No record is read and nothing is spent. With --public every method is compared: the expected fraction of right
+    labels with a 90 % interval, the best numbers of queries and neighbors, messages and time. How far labels follow the
+    public samples' structure is a guess with wide bounds unless some of them are labeled (--public-label). Where
+    persons are protected, give their number as --records.
 
     Example: tacit plan --records 20000 --classes 5 --epsilon 0.5
 
@@ -65,7 +69,7 @@ def plan_command(
     if public is None and public_label is not None:
         raise InvalidInput("--public-label names a column of the public file: give --public, too")
     if public is not None and purity is not None and public_label is not None:
-        raise InvalidInput("--purity and --public-label both say how far labels agree: leave one out")
+        raise InvalidInput("--purity and --public-label both set how far labels agree: leave one out")
     if public is None and not as_json:
         _votes(records, len(names), epsilon, queries, neighbors, per_person, 0.9 if purity is None else purity)
         if accuracy is None and chart is None and delta is None and not method:
@@ -158,7 +162,7 @@ def _bars(here: list[Prospect]) -> None:
 
 
 def _sparks(found: Forecast) -> None:
-    """Expected accuracy over a range of ε, a column each."""
+    """Expected accuracy over a range of ε, one line per method."""
     if not found.curves:
         return
     width = max(len(name) for name, _ in found.curves)
@@ -182,7 +186,7 @@ def _draw(found: Forecast, file: Path) -> None:
         if (known := dict(points))
     }
     if not curves:
-        raise InvalidInput("there is nothing to draw: no method can be forecast")
+        raise InvalidInput("no chart to draw: no method can be forecast")
     panel = Panel("Expected before spending", "epsilon", "labels right, %", places, curves, log_across=True)
     draw_chart(Chart(file.stem, "", [panel]), file)
     console.print(Text.assemble(("written", "bold"), f"    {file}"), soft_wrap=True)
@@ -199,7 +203,7 @@ def _require_chart(file: Path) -> None:
 
 
 def _classes(text: str) -> list[str]:
-    """The names of the classes, or as many as a number says.
+    """The names of the classes, or made-up ones for a number.
 
     >>> _classes("3"), _classes("ill,well")
     (['0', '1', '2'], ['ill', 'well'])
@@ -216,7 +220,7 @@ def _classes(text: str) -> list[str]:
 def _votes(
     records: int, classes: int, epsilon: float, queries: int | None, neighbors: int, per_person: int, purity: float
 ) -> None:
-    """What votes need, without a file: the least share of labels if queries were voted on evenly."""
+    """Forecast of votes without a file: the least fraction of right labels if queries get equal numbers of votes."""
     from fractions import Fraction
 
     from tacit.core.guarantee import Unit
@@ -244,11 +248,11 @@ def _votes(
     console.print(table)
     if per_person > 1:
         console.print(
-            f"Persons of {per_person} records share the budget: each record is as noisy as at a "
-            f"{per_person}th of epsilon = {epsilon:g}."
+            f"The {per_person} records of a person share the budget: each is as noisy as at epsilon = {epsilon:g} / "
+            f"{per_person}."
         )
     console.print(expected.in_words)
     console.print(
-        f"That {purity:.0%} of a query's voters agree is a guess (--purity). Nothing was read, so nothing is known "
-        "about your data: where voters agree less, fewer labels are right. With --public FILE it is estimated."
+        f"The purity of {purity:.0%} (how many of a query's voters agree) is an assumption (--purity). No file was "
+        "read: where voters agree less, fewer labels are right. With --public FILE it is estimated."
     )

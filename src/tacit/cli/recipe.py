@@ -1,7 +1,7 @@
-"""A run as one file: all that ``tacit distill`` can be told, read from TOML and written back with every default.
+"""A run as one file: all options of ``tacit distill``, read from TOML and written back with every default.
 
-The settings stand here once: the command line's options, the recipe's keys and their comments are generated from them.
-Paths in a recipe are relative to the recipe's own folder.
+The settings are declared here once: the command line's options, the recipe's keys and their comments are generated from
+them. Paths in a recipe are relative to the recipe's own folder.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["SECTIONS", "Recipe", "absolute", "from_fields", "read_recipe", "reci
 # In the order of the file; "" stands before the first title.
 SECTIONS = {
     "": "",
-    "data": "What is read. A private value never leaves this machine but through the mechanism.",
-    "privacy": "What may be spent, and whom it protects.",
-    "holders": "Who holds the records, where several do.",
-    "payment": "A ledger that pays: its budget survives runs, and a run that was killed goes on.",
+    "data": "What is read. Private values leave this machine through the mechanism only.",
+    "privacy": "The budget, and whom it protects.",
+    "holders": "The holders of the records, where there are several.",
+    "payment": "The ledger that pays: its budget survives runs, and a killed run can be resumed.",
     "options": "",
 }
 _OPTIONS = "options"
@@ -41,14 +41,14 @@ _PREFIXED = re.compile(r"(?P<format>[a-z0-9]+):(?P<file>[^/\\].*|/.*)")
 
 
 def setting(default: Any, section: str, help: str, methods: tuple[str, ...] = (), example: str = "") -> Any:  # noqa: ANN401
-    """A field of a recipe: its section, its help, the methods that it means something to, and an example."""
+    """A field of a recipe: its section, its help, the methods that use it, and an example."""
     about = {"section": section, "help": help, "methods": methods, "example": example}
     return field(metadata=about) if default is ... else field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a run can be told. ``options`` are those of the method that were given, as its flags take them."""
+    """All settings of a run. ``options`` are the method's options that were given, as its flags take them."""
 
     private: Path = setting(
         ...,
@@ -68,12 +68,12 @@ class Recipe:
     data_kind: str | None = setting(
         None,
         "data",
-        "What the data is: images, text, mixed, table, embedding. Recognized from the public file if left out.",
+        "Kind of data: images, text, mixed, table, embedding. Recognized from the public file if left out.",
         example='"mixed"',
     )
-    text: list[str] = setting((), "data", "A column of texts; may be given several times.")
+    text: list[str] = setting((), "data", "A text column; may be given several times.")
     category: list[str] = setting(
-        (), "data", "A column of categories, if it looks like numbers; may be given several times."
+        (), "data", "A categorical column that looks like numbers; may be given several times."
     )
     method: str = setting(
         AUTO, "", f"One of {', '.join(METHODS)}; auto plans by the data. '--method NAME --help' lists its options."
@@ -90,35 +90,38 @@ class Recipe:
     classes: str | None = setting(
         None,
         "data",
-        "The classes, which must be public: a,b,c or a .txt or .json file. Read off the labels if left out.",
+        "The classes, which must be public: a,b,c or a .txt or .json file. Read from the private labels if left out.",
         example='["ill", "well"]',
     )
     unit: str | None = setting(
-        None, "privacy", "Column that says whose record it is; protects persons, not records.", example='"patient"'
+        None,
+        "privacy",
+        "Column that identifies the person of a record; protects persons instead of records.",
+        example='"patient"',
     )
-    per_person: int = setting(1, "privacy", "With --unit: records used of a person, at most.")
+    per_person: int = setting(1, "privacy", "With --unit: the most records used per person.")
     holder: str | None = setting(
-        None, "holders", "Column that says which holder has the record.", _HOLDERS, example='"clinic"'
+        None, "holders", "Column that names the holder of a record.", _HOLDERS, example='"clinic"'
     )
     holders: int | None = setting(
         None, "holders", "Split the records among N simulated holders.", _HOLDERS, example="10"
     )
     alpha: float | None = setting(
-        None, "holders", "With --holders: divide classes by Dirichlet draws.", _HOLDERS, example="0.5"
+        None, "holders", "With --holders: a Dirichlet partition by class with this alpha.", _HOLDERS, example="0.5"
     )
-    by_class: bool = setting(False, "holders", "With --holders: each has one class, or two.", _HOLDERS)
+    by_class: bool = setting(False, "holders", "With --holders: one class per holder, or two.", _HOLDERS)
     trust: str | None = setting(
         None,
         "privacy",
-        "Who may see what: central (a curator), or local or shuffle: one record per holder. Left out: the method's.",
+        "Trust model: central (a curator), or local or shuffle (one record per holder). The method's own if left out.",
         example='"central"',
     )
     adjacency: str = setting("replace-one", "privacy", "replace-one, or add-remove (then give --queries).")
     ledger: Path | None = setting(
         None,
         "payment",
-        "A ledger file that pays, opened with 'tacit ledger open'. Where every holder pays: a file or a folder with "
-        "one ledger per holder, made where there is none.",
+        "A ledger file that pays, opened with 'tacit ledger open'. Where every holder pays: a file, or a folder with "
+        "one ledger per holder; created if it does not exist.",
         example='"budget.ledger"',
     )
     account: str | None = setting(
@@ -128,12 +131,12 @@ class Recipe:
         example='"research"',
     )
     public_label: str | None = setting(
-        None, "data", "A label column of the public file; it pretrains the models.", ("fedmd",), example='"topic"'
+        None, "data", "A label column of the public file, to pretrain the models.", ("fedmd",), example='"topic"'
     )
     save_holder_models: bool = setting(
         False,
         "holders",
-        "Write each holder's own model as well. It was trained on records in the clear: NO guarantee covers it.",
+        "Write each holder's own model as well. It was trained on records without noise: NO guarantee covers it.",
         ("fedmd",),
     )
     seed: int | None = setting(None, "", "Replayable noise: a simulation, without a guarantee.", example="0")
@@ -142,7 +145,7 @@ class Recipe:
 
     @property
     def chosen(self) -> str:
-        """The method that runs: what ``auto`` stands for where options of votes are given."""
+        """The method that runs: ``auto`` resolved, where options of votes are given."""
         return method_named(automatic(self.options) if self.method == AUTO else self.method).name
 
     @classmethod
@@ -221,7 +224,7 @@ def from_fields(found: Mapping[str, Any], where: str) -> Recipe:
 
 
 def absolute(recipe: Recipe, home: Path) -> Recipe:
-    """The recipe with every path as it is found from where ``home`` is."""
+    """The recipe with every path made absolute, from ``home``."""
     moved: dict[str, Any] = {
         name: Path(_moved(str(value), lambda each: os.path.normpath(home / each)))
         for name in ("private", "public", "ledger", "out")
@@ -236,7 +239,7 @@ def absolute(recipe: Recipe, home: Path) -> Recipe:
 def recipe_text(recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] | None = None) -> str:
     """The recipe as TOML with comments: what is set, every default, and what could be set, for its method.
 
-    Paths are written relative to ``home``, where the file will be. ``notes`` are said beside a key.
+    Paths are written relative to ``home``, where the file will be. ``notes`` are comments on a key.
     """
     lines, notes, method = [f"# {line}" for line in head.splitlines()], notes or {}, recipe.chosen
     for section, about in SECTIONS.items():
@@ -244,7 +247,7 @@ def recipe_text(recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] 
         if not body:
             continue
         if section:
-            title = about or f"What the method {method} can be told."
+            title = about or f"Options of the method {method}."
             lines += ["", f"[{section}]", f"# {title}"]
         lines += body
     return "\n".join(lines) + "\n"
@@ -292,13 +295,13 @@ def _toml(value: Any) -> str:  # noqa: ANN401
 
 
 def _require_key(where: str, key: str, section: str) -> None:
-    """Refuse a key that is none, or that stands in another section."""
+    """Refuse a key that is unknown, or that belongs to another section."""
     known = {name: each.metadata["section"] for name, each in Recipe.settings().items()}
     place = f"[{section}]" if section else "the file's head"
     if key in known:
         if known[key] != section:
             right = f"[{known[key]}]" if known[key] else "the file's head"
-            raise InvalidInput(f"{where}: {key} stands in {place}, and belongs to {right}")
+            raise InvalidInput(f"{where}: {key} is in {place}, but belongs to {right}")
         return
     close = nearest(key, [*known, *(SECTIONS if not section else ())])
     meant = f"; did you mean {close!r}?" if close else f"; {place} has {_keys(section)}"

@@ -1,4 +1,4 @@
-"""``tacit report``: a run or a ledger as one page for a person, and the run's statement for programs and registries."""
+"""``tacit report``: a run or a ledger as one HTML page, and the run's statement for programs and registries."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def report_command(
         None, help="The page to write; report.html in the run folder, or LEDGER.html, if left out."
     ),
     test: Path | None = typer.Option(
-        None, help="Samples with known labels: confusion and reliability of the student. Computed in the clear."
+        None, help="Samples with known labels: confusion and reliability of the student. Computed without noise."
     ),
     label: str | None = typer.Option(None, help="With --test: the column with the true labels."),
-    ledger: Path | None = typer.Option(None, help="The ledger that paid: what its accounts have left, too."),
-    statement: Path | None = typer.Option(None, help="Write the statement for programs, too: .json."),
-    nist: Path | None = typer.Option(None, help="Write answers to the questions of NIST SP 800-226, too: .md."),
+    ledger: Path | None = typer.Option(None, help="The ledger that paid: also show what its accounts have left."),
+    statement: Path | None = typer.Option(None, help="Also write the statement for programs: .json."),
+    nist: Path | None = typer.Option(None, help="Also write answers to the questions of NIST SP 800-226: .md."),
     registry: Path | None = typer.Option(
-        None, help="Write an entry for the public registry of deployments, too: .json; a draft to be filled in."
+        None, help="Also write an entry for the public registry of deployments: .json; a draft to be completed."
     ),
 ) -> None:
-    """Write a run or a ledger as one page for a person, the privacy statement first.
+    """Write a run or a ledger as one HTML page, the privacy statement first.
 
-    The page opens offline, asks nothing of any other place, and carries its statement as JSON. All that is in a run's
-    page was released, so that it may be published with the run; figures of --test are marked, for they are computed in
-    the clear. A ledger's page is for its operator.
+    The page opens offline, loads nothing from the network, and contains its statement as JSON. A run's page has
+    released values only, so that it may be published with the run; figures of --test are marked, since they are
+    computed without noise. A ledger's page is for its operator.
 
     Example: tacit report first-run
 
@@ -109,7 +109,7 @@ def _is_ledger(place: Path) -> bool:
 
 
 def _page(default: Path, out: Path | None) -> Path:
-    """Where the page goes: beside what it is about it may be written again, elsewhere it must be new."""
+    """The page's path: the default one may be overwritten, any other must be new."""
     if out is not None:
         _new(out, ".html")
     return default if out is None else out
@@ -141,7 +141,7 @@ def _as_json(content: dict[str, Any]) -> str:
 
 
 def _measured(record: Record, test: Path, label: str | None) -> Measured:
-    """What samples with known labels say of the student."""
+    """The student's performance on samples with known labels."""
     from tacit.report.measured import measure
     from tacit.runs.run import load
 
@@ -150,5 +150,5 @@ def _measured(record: Record, test: Path, label: str | None) -> Measured:
         raise InvalidInput(f"{listed([str(test)])}: name the column with the true labels by --label")
     finished = load(record.folder)
     if finished.labels.ndim == 2:
-        raise InvalidInput("a test part is measured where samples have one label each, and this run has sets of labels")
+        raise InvalidInput("--test needs samples with one label each, and this run has sets of labels")
     return measure(finished.student, samples, truth.tolist(), finished.classes, test.name[:80])

@@ -1,4 +1,4 @@
-"""What is made sure of before a run is paid for: a place to write it, and a name under which it can be taken up."""
+"""What is checked before a run is paid for: its folder can be written, and a name under which it can be resumed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _UNKEYED, _FORMAT = 2, 3
 
 
 def require_place(out: Path) -> None:
-    """Refuse an output folder that exists or cannot be made: the way to it is made, and removed again.
+    """Refuse an output folder that exists or cannot be created: its parents are created, and removed again.
 
-    What runs that were killed left beside it is removed.
+    Leftovers of killed runs beside it are removed.
 
     >>> require_place(Path("/dev/null/run"))
     Traceback (most recent call last):
@@ -58,13 +58,12 @@ def require_place(out: Path) -> None:
 
 
 class RunRequest:
-    """The name of a request, kept beside the run folder from before it is paid for until the run is written.
+    """The name of a request, stored beside the run folder from before it is paid for until the run is written.
 
-    A run that was interrupted finds it again and takes up the same request, so that nothing is paid twice. The
-    file also holds digests of all that decides the labels: an old request is never taken up for other records. Their
-    key is the request's own and lies in the user's state folder: the file alone confirms no guess of a record.
-    It is locked while a run is at work on it, and it stays on this machine. The recipe in it is what 'tacit resume'
-    runs again.
+    An interrupted run finds it again and resumes the same request, so that nothing is paid twice. The file also holds
+    keyed digests of all inputs that determine the labels: an old request is never resumed for other records. The key is
+    in the user's state folder: the file alone confirms no guess of a record. It is locked while a run uses it, and it
+    stays on this machine. The recipe in it is what 'tacit resume' runs again.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class RunRequest:
         self._take_up()
 
     def begin(self) -> None:
-        """Write the name down, whole or not at all: from here on the request may be paid for."""
+        """Write the name, atomically: from here on the request may be paid for."""
         if self._lock is not None:
             return
         with suppress(TacitError):
@@ -117,7 +116,7 @@ class RunRequest:
             raise TacitError(f"{self.file}: cannot be written ({error.strerror}); nothing was charged") from None
 
     def done(self) -> None:
-        """Forget the request: its run is written, or it was never paid for."""
+        """Remove the request: its run is written, or it was never paid for."""
         if self._lock is not None:
             with suppress(FileNotFoundError):
                 self.file.unlink()
@@ -125,13 +124,13 @@ class RunRequest:
                 _key_file(self.name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def paid(self) -> bool | None:
-        """Whether the request was paid for; nothing where the ledger cannot be asked.
+        """Whether the request was paid for; None where the ledger cannot be read.
 
         A folder holds the ledgers of several parties, each with accounts of its own; without an account, all are asked.
         """
@@ -141,7 +140,7 @@ class RunRequest:
             return None
 
     def _requests(self) -> list[str]:
-        """The requests that the ledgers know payments of."""
+        """The requests that the ledgers have payments for."""
         from tacit.ledger import opened
 
         if self._ledger is None or not self._ledger.exists():
@@ -158,18 +157,18 @@ class RunRequest:
         return request == self.name or request.startswith((f"{self.name}-", f"{self.name} "))
 
     def abandon(self) -> str:
-        """Forget the request if it was not paid for, and say in words what became of it."""
+        """Remove the request if it was not paid for, and return a sentence about its state."""
         match self.paid():
             case False:
                 self.done()
                 if len(self._requests()) > self._before:
-                    # What is bought once and for all, as a party's subset, has a name of its own and not the run's.
+                    # One-time payments, such as for a party's subset, have their own request name and not the run's.
                     return "What was bought is kept in the ledger: the same command again does not pay for it twice."
                 return "Nothing was paid."
             case True:
                 return (
                     f"The request is paid and kept in {self.file}: run the same command again, or 'tacit resume "
-                    f"{self.file.with_suffix('')}', and it goes on from there and pays nothing twice."
+                    f"{self.file.with_suffix('')}', and it resumes from there and pays nothing twice."
                 )
             case _:
                 if self._lock is None:
@@ -180,7 +179,7 @@ class RunRequest:
                 )
 
     def _take_up(self) -> None:
-        """Go on with the request of a run that was interrupted here, if there is one and it is the same run."""
+        """Resume the request of a run that was interrupted here, if there is one and it is the same run."""
         try:
             descriptor = os.open(self.file, os.O_RDWR)
         except FileNotFoundError:
@@ -194,7 +193,7 @@ class RunRequest:
                 raise self._busy()
             content = self._read(descriptor)
             if not content["durable"]:
-                # Left by a run without a ledger that was killed: there is nothing in it to go on with.
+                # Left by a killed run without a ledger: nothing can be resumed.
                 self.file.unlink(missing_ok=True)
                 os.close(descriptor)
                 return
@@ -212,7 +211,7 @@ class RunRequest:
         console.print(f"[bold]resuming[/bold]   request {self.name} of an interrupted run")
 
     def _digests(self, key: bytes | None) -> dict[str, str]:
-        """What decides the labels, each in a digest under this key; requests of format 2 had none."""
+        """The inputs that determine the labels, as digests under this key; requests of format 2 had no key."""
         made = (
             (name, hashlib.sha256(value.encode()) if key is None else hmac.new(key, value.encode(), hashlib.sha256))
             for name, value in self._inputs.items()
@@ -220,7 +219,7 @@ class RunRequest:
         return {name: digest.hexdigest()[:32] for name, digest in made}
 
     def _new_key(self) -> bytes:
-        """A key of this request alone, kept where nobody but its user looks."""
+        """A key for this request, stored where only its user can read it."""
         key, place = secrets.token_bytes(32), _key_file(self.name)
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(place, key, private=True)
@@ -247,7 +246,7 @@ class RunRequest:
         )
 
     def _busy(self) -> InvalidInput:
-        return InvalidInput(f"{self.file}: another run with this --out is at work; choose another --out")
+        return InvalidInput(f"{self.file}: another run with this --out is running; choose another --out")
 
 
 def _key_file(request: str) -> Path:
@@ -257,7 +256,7 @@ def _key_file(request: str) -> Path:
 
 
 def unfinished(out: Path) -> Mapping[str, Any]:
-    """The recipe of the run that was cut off here: what ``tacit resume`` runs again.
+    """The recipe of the interrupted run: what ``tacit resume`` runs again.
 
     >>> unfinished(Path("no-such-run"))
     Traceback (most recent call last):
@@ -266,7 +265,7 @@ def unfinished(out: Path) -> Mapping[str, Any]:
     """
     file, shown = out.with_name(f"{out.name}.request"), listed([str(out)])
     if os.path.lexists(out):
-        raise InvalidInput(f"{shown}: exists, so its run is finished or something else is there; see 'tacit show'")
+        raise InvalidInput(f"{shown}: exists already: its run is finished, or it is another file; see 'tacit show'")
     try:
         content = _content(file.read_bytes())
     except FileNotFoundError:
@@ -276,16 +275,14 @@ def unfinished(out: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise InvalidInput(f"{listed([str(file)])}: cannot be read ({error.strerror})") from None
     if content is None or not isinstance(content.get("recipe"), dict):
-        raise InvalidInput(f"{listed([str(file)])}: has no recipe in it; run the command again as it was")
+        raise InvalidInput(f"{listed([str(file)])}: contains no recipe; run the original command again")
     if not content["durable"]:
-        raise InvalidInput(
-            f"{shown}: had no ledger, so nothing of it was kept and there is nothing to go on with; run it anew"
-        )
+        raise InvalidInput(f"{shown}: the run had no ledger, so nothing was stored to resume from; start a new run")
     return dict(content["recipe"])
 
 
 def _content(read: bytes) -> dict[str, Any] | None:
-    """What a request file says, if it is whole."""
+    """The content of a request file, or None if it is damaged."""
     try:
         content = json.loads(read)
         whole = content["format"] in (_UNKEYED, _FORMAT) and isinstance(content["durable"], bool)
@@ -298,7 +295,7 @@ def _content(read: bytes) -> dict[str, Any] | None:
 def requested(
     out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str], recipe: Mapping[str, Any]
 ) -> Iterator[RunRequest]:
-    """The request of a run; where the run ends early, what became of the request is said."""
+    """The request of a run; where the run ends early, the state of the request is reported."""
     request = RunRequest(out, ledger, account, inputs, recipe)
     try:
         yield request
@@ -320,5 +317,5 @@ def requested(
 
 
 def _say(message: str) -> None:
-    # To the other stream: what is piped onwards is the report of a run that was made.
+    # To stderr: stdout has the report of a finished run.
     Console(stderr=True, soft_wrap=True).print(message, markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""``tacit show``, ``predict`` and ``export``: what a saved run is, says, and becomes elsewhere."""
+"""``tacit show``, ``predict`` and ``export``: describe, use and export a saved run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show_command(
     run: Path = _RUN,
     as_json: bool = typer.Option(False, "--json", help="Print the run's statement as JSON, for programs."),
 ) -> None:
-    """Say what a saved run is: what was labeled, by what, and what is guaranteed.
+    """Describe a saved run: what was labeled, by which method, and what is guaranteed.
 
     The claim is checked against the run's receipts first. Nothing is spent and the student is not loaded.
 
@@ -51,18 +51,18 @@ def show_command(
 def predict_command(
     run: Path = _RUN,
     file: Path = typer.Argument(
-        ..., help="Samples with the columns that the student learned from.", show_default=False
+        ..., help="Samples with the columns that the student was trained on.", show_default=False
     ),
     out: Path = typer.Option(..., help="The table to write, .csv or .parquet; must not exist."),
-    probabilities: bool = typer.Option(False, "--probabilities", help="Write how likely each class is, too."),
+    probabilities: bool = typer.Option(False, "--probabilities", help="Also write the probability of each class."),
     label: str | None = typer.Option(
-        None, help="A column with the true labels: it is left out, and compared on your screen."
+        None, help="A column with the true labels: it is not a feature, and the accuracy is printed."
     ),
 ) -> None:
-    """Let a saved student label the samples of a file.
+    """Label the samples of a file with a saved student.
 
-    The file is read as the public one was; its columns are matched by name and differing ones are refused. Nothing is
-    spent: the student is a release. The file's rows are not part of it, and keep whatever protection they had.
+    The file is read as the public one was; its columns are matched by name, and other columns are refused. Nothing is
+    spent: the student is a release. The guarantee does not cover the file's rows.
 
     Example: tacit predict first-run new.csv --out labels.csv --probabilities
     """
@@ -75,7 +75,7 @@ def predict_command(
     finished = _loaded(record)
     student: Any = finished.student
     if probabilities and not hasattr(student, "predict_proba"):
-        raise InvalidInput("this student knows no probabilities: leave out --probabilities")
+        raise InvalidInput("this student has no probabilities: leave out --probabilities")
     found = student.predict(samples)
     chances = _chances(finished, samples) if probabilities else None
     simulation = bool(record.claim.simulation)
@@ -83,9 +83,9 @@ def predict_command(
     console.print(Text.assemble(("written", "bold"), f"    {out}: {len(found)} predictions"), soft_wrap=True)
     if truth is not None:
         right = sum(str(one) == str(other) for one, other in zip(found.tolist(), truth.tolist(), strict=True))
-        console.print(f"{right / len(found):.1%} right; computed from the file in the clear, for your eyes")
+        console.print(f"{right / len(found):.1%} right; computed from the file without noise, for you only")
     if simulation:
-        warn_user("the student learned from a simulation, whose noise anyone can replay: no guarantee covers it")
+        warn_user("the student was trained in a simulation, whose noise anyone can replay: no guarantee covers it")
 
 
 def export_command(
@@ -97,12 +97,12 @@ def export_command(
     labels: Path | None = typer.Option(None, help="Write the labels of the public samples: .csv or .parquet."),
     mlflow: str | None = typer.Option(None, help="Log the run to this MLflow experiment, with its privacy statement."),
     check: Path | None = typer.Option(
-        None, help="With --onnx: samples on which the model must say what the student says."
+        None, help="With --onnx: samples on which the model must predict the same as the student."
     ),
 ) -> None:
-    """Take a student, or the labels, elsewhere.
+    """Export a student or the labels to other formats.
 
-    The student comes with a model card that carries the guarantee, what it does not cover, the columns and the classes.
+    A model card with the guarantee, what it does not cover, the columns and the classes is written beside the student.
 
     Example: tacit export first-run --onnx --out model --check new.csv
 
@@ -115,7 +115,9 @@ def export_command(
     if len(kinds) > 1:
         raise InvalidInput(f"--{kinds[0]} and --{kinds[1]} are two formats: choose one, and export again")
     if not kinds and labels is None and mlflow is None:
-        raise InvalidInput("say what to export: --onnx, --skops or --safetensors with --out, or --labels, or --mlflow")
+        raise InvalidInput(
+            "choose what to export: --onnx, --skops or --safetensors with --out, or --labels, or --mlflow"
+        )
     if bool(kinds) != (out is not None):
         raise InvalidInput(
             "a student is exported with a format and a folder: --onnx, --skops or --safetensors, and --out"
@@ -185,12 +187,12 @@ def _as_onnx(record: Record, said: dict[str, Any], check: Path | None) -> bytes:
             f"{same:.1%} of {len(labels)} labels are the student's; probabilities differ by at most {apart:.1g}"
         )
         if same < 1 or apart > _CLOSE:
-            raise InvalidInput("the ONNX model does not say what the student says; nothing was written")
+            raise InvalidInput("the ONNX model's predictions differ from the student's; nothing was written")
     return model
 
 
 def found_record(folder: Path) -> Record:
-    """The run's record; another name is suggested where there is no such run."""
+    """The run's record; the nearest name is suggested where there is no such run."""
     from tacit.runs.folders import read_record
 
     try:
@@ -214,9 +216,8 @@ def _loaded(record: Record) -> Run:
 
 
 def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
-    """The file's samples, if they are of the kind that the student learned from, and their labels where they are named.
-
-    An encoder, where the run has one, looks at the columns itself.
+    """The file's samples, if they are of the kind that the student was trained on, and their labels if a column is
+    named. An encoder, where the run has one, checks the columns itself.
     """
     from tacit.core.samples import match_names
     from tacit.datasets.table import Table
@@ -235,12 +236,12 @@ def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDA
     elif columns is not None and record.encoder is None and len(columns) != wanted:
         raise InvalidInput(f"{shown}: has {len(columns)} features, the run's samples have {wanted}")
     elif names is not None and placed:
-        warn_user("the file has no column names and the run does: columns are matched by place")
+        warn_user("the file has no column names and the run does: columns are matched by position")
     return found.frame if isinstance(found, Table) else found, found.labels
 
 
 def _numbers(run: Run, samples: Any) -> Any:  # noqa: ANN401
-    """The rows of numbers that the student itself sees."""
+    """The rows of numbers that are the student's input."""
     import numpy as np
 
     from tacit.core.samples import in_order

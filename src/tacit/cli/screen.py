@@ -1,4 +1,4 @@
-"""What commands print: the plan, the guarantee, progress, and warnings, never at the cost of the run."""
+"""What commands print: the plan, the guarantee, progress and warnings. Failed output never stops a run."""
 
 from __future__ import annotations
 
@@ -31,8 +31,17 @@ if TYPE_CHECKING:
     from tacit.runs.run import Run
 
 __all__ = [
-    "console", "counting", "flowing", "show_claim", "show_data", "show_plan", "show_rows", "tolerate_broken_pipe",
-    "transliterate", "warnings_aloud", "write_run",
+    "console",
+    "counting",
+    "flowing",
+    "printed_warnings",
+    "show_claim",
+    "show_data",
+    "show_plan",
+    "show_rows",
+    "tolerate_broken_pipe",
+    "transliterate",
+    "write_run",
 ]  # fmt: skip
 
 console = Console()
@@ -41,7 +50,7 @@ SPELLED = {
     "ε": "epsilon", "δ": "delta", "α": "alpha", "σ": "sigma", "≤": "<=", "≥": ">=", "±": "+-", "−": "-", "–": "-",
     "—": "-", "…": "...", "×": "x", "·": "*", "é": "e", "’": "'", "“": '"', "”": '"', "│": "|", "─": "-",
 }  # fmt: skip
-# What a table has between two columns and around them all, and the least that a column is folded to.
+# Padding between columns and around a table, and the least width of a wrapped column.
 _GAP, EDGES, FOLDED = 3, 2, 10
 
 
@@ -55,7 +64,7 @@ def flowing(text: str) -> str:
 
 
 def transliterate() -> None:
-    """Let output that a terminal's encoding cannot show be spelled out, never end the program."""
+    """Transliterate characters that the terminal's encoding cannot show, instead of failing."""
     codecs.register_error("tacit-spelled", _spelled)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -69,7 +78,7 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
 
 
 def show_data(lines: Sequence[str]) -> None:
-    """Print what kind of data the public samples were taken for, and what is done with it."""
+    """Print the kind of data that was recognized in the public samples, and how it is encoded."""
     first, *more = lines
     console.print(Text.assemble(("data", "bold"), f"       {first}"))
     for line in more:
@@ -77,13 +86,13 @@ def show_data(lines: Sequence[str]) -> None:
 
 
 def show_plan(plan: Any) -> None:  # noqa: ANN401
-    """Print the choices that were made before any record was looked at."""
+    """Print the choices that were made before any record was read."""
     for title, said in plan.lines:
         console.print(Text.assemble((title, "bold"), f"{'':{max(1, 11 - len(title))}}{said}"))
 
 
 def show_claim(claim: Any) -> None:  # noqa: ANN401
-    """Print the privacy statement in a box, red where it is a simulation or none, yellow where it promises little."""
+    """Print the privacy statement in a box, red for a simulation or no guarantee, yellow for a weak one."""
     title, style = "NO GUARANTEE", "red"
     if isinstance(claim, Guarantee):
         title, style = "privacy statement", "yellow" if claim.weak else "green"
@@ -94,7 +103,7 @@ def show_claim(claim: Any) -> None:  # noqa: ANN401
 
 @contextmanager
 def counting(records: int, what: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar that is told how many records are done; it disappears when the work is."""
+    """A progress bar over records; it disappears when the work is done."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=records)
@@ -133,9 +142,8 @@ def write_run(
     holder_models: bool = False,
     recipe: str | None = None,
 ) -> None:
-    """Write the run folder, all or nothing, with its recipe, and a picture of the queries where one can be drawn.
-
-    What is written has been paid for, so no failure of the picture may keep it from being written.
+    """Write the run folder, all or nothing, with its recipe, and a plot of the queries where one can be drawn. The run
+    has been paid for, so a failure of the plot never prevents writing it.
     """
     from tacit.report.charts import draw_queries
     from tacit.runs.folders import new_folder
@@ -152,7 +160,7 @@ def write_run(
             picture.unlink(missing_ok=True)
             why = str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"
             console.print(
-                Text.assemble(("warning:", "yellow"), f" the picture of the queries could not be drawn: {why}"),
+                Text.assemble(("warning:", "yellow"), f" the plot of the queries could not be drawn: {why}"),
                 soft_wrap=True,
             )
     for each in lost:
@@ -162,17 +170,17 @@ def write_run(
 
 
 @contextmanager
-def warnings_aloud() -> Iterator[None]:
+def printed_warnings() -> Iterator[None]:
     """Print Tacit's own warnings as they come, each time, in yellow; leave those of others as they are.
 
-    They go to the error stream, with the errors: a warning may say what only the operator may know, and what is on the
-    other stream is the report of a run, which may be kept in a file and handed on.
+    They go to stderr, with the errors: a warning may contain what only the operator may know, and stdout has the report
+    of a run, which may be redirected to a file and shared.
     """
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:  # noqa: ANN401
         if issubclass(category, TacitWarning):
-            # Where nobody can read it, the run goes on.
+            # A broken pipe does not stop the run.
             with suppress(OSError):
                 Console(stderr=True).print(f"[yellow]warning:[/yellow] {escape(str(message))}.", soft_wrap=True)
         else:
@@ -186,9 +194,9 @@ def warnings_aloud() -> Iterator[None]:
 
 @contextmanager
 def tolerate_broken_pipe() -> Iterator[None]:
-    """Go on where nobody listens: a closed pipe or a full disk behind the screen must not end a run that is paid for.
+    """Continue after failed output: a closed pipe or a full disk behind stdout must not end a run that is paid for.
 
-    A closed pipe is how ``head`` says that it has seen enough; every other failure is told once the work is done.
+    A closed pipe is normal, as with ``head``; every other failure is reported once the work is done.
     """
     screen = Screen(sys.stdout)
     with redirect_stdout(screen):
@@ -199,14 +207,14 @@ def tolerate_broken_pipe() -> Iterator[None]:
 
 
 class Screen:
-    """A text stream that falls silent at the first failure to write, and remembers it."""
+    """A text stream that stops writing at the first failure, and remembers it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.failed: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write, or pass over it."""
+        """Write, or drop the text after a failure."""
         if self.failed is None:
             try:
                 return self._stream.write(text)
@@ -215,7 +223,7 @@ class Screen:
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or pass over it."""
+        """Flush, or do nothing after a failure."""
         if self.failed is None:
             try:
                 self._stream.flush()
@@ -227,7 +235,7 @@ class Screen:
 
     def _fall_silent(self, error: OSError) -> None:
         self.failed = error
-        # What is still buffered is flushed when Python exits, and would fail there once more.
+        # Buffered output is flushed when Python exits, and would fail there again.
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())

@@ -16,12 +16,12 @@ __all__ = ["ui_command"]
 
 def ui_command(
     folder: Path = typer.Argument(Path(), help="The folder with runs and ledgers.", show_default="this one"),
-    port: int = typer.Option(0, min=0, max=65535, help="The port on this machine; 0 takes one that is free."),
+    port: int = typer.Option(0, min=0, max=65535, help="The port on this machine; 0 for a free one."),
 ) -> None:
-    """Show runs, jobs as they go on, ledgers and a form to plan in your browser.
+    """Show runs, running jobs, ledgers and a planning form in your browser.
 
-    It listens on this machine alone and only reads. The address that it prints has a random token: who has the address
-    sees the folder's runs and ledgers, anyone else sees nothing. Stop it with Ctrl-C.
+    It listens on this machine only, and changes nothing. The address that it prints has a random token: only who has
+    the address sees the folder's runs and ledgers. Stop it with Ctrl-C.
 
     Example: tacit ui runs
     """
@@ -41,5 +41,5 @@ def ui_command(
     with opened:
         address = f"http://{HOST}:{opened.getsockname()[1]}/?token={token}"
         console.print(Text.assemble(("open", "bold"), f"       {address}"), soft_wrap=True)
-        console.print(f"[dim]shows {folder.absolute().name or '/'}/ to this machine alone; Ctrl-C ends it[/dim]")
+        console.print(f"[dim]shows {folder.absolute().name or '/'}/ to this machine only; Ctrl-C ends it[/dim]")
         serve_view(folder.absolute(), opened, token)

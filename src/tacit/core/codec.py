@@ -157,13 +157,13 @@ def unpacked_numbers(payload: bytes, bits: int, count: int) -> NDArray[np.uint64
     >>> unpacked_numbers(bytes.fromhex("21ff"), 4, 3)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: the bits behind the last number must be zero
+    tacit.core.errors.InvalidInput: the bits after the last number must be zero
     """
     if len(payload) != packed_bytes(count, bits):
         raise InvalidInput(f"{count} numbers of {bits} bits take {packed_bytes(count, bits)} bytes, got {len(payload)}")
     spare = -count * bits % 8
     if spare and payload[-1] >> (8 - spare):
-        raise InvalidInput("the bits behind the last number must be zero")
+        raise InvalidInput("the bits after the last number must be zero")
     source, places = np.frombuffer(payload, dtype=np.uint8), np.arange(bits, dtype=np.uint64)
     numbers = np.empty(count, dtype=np.uint64)
     for start in range(0, count, PART):
@@ -190,7 +190,7 @@ def decode_strict(payload: bytes, most: int, what: str) -> StrictReader:
         raise InvalidInput(f"the {what} must be at most {most} bytes, got {len(payload)}")
     # The size of the head stands in bytes 6 to 14; a head is expanded to objects many times its size.
     if int.from_bytes(payload[6:14], "little") > min(LARGEST_HEAD, len(payload)):
-        raise InvalidInput(f"the {what} has a head that is too large")
+        raise InvalidInput(f"the {what} has a header that is too large")
     value = decode(payload)
     # One value has one form: two messages that differ in their bytes differ in what they say.
     if encode(value) != payload:
@@ -233,7 +233,7 @@ class StrictReader:
     def done(self) -> None:
         """Nothing may be left over."""
         if self._left:
-            raise InvalidInput(f"the {self.what} has a field that is not known")
+            raise InvalidInput(f"the {self.what} has an unknown field")
 
     def take(self, name: str) -> Any:  # noqa: ANN401
         """The field as it is, which must be there."""

@@ -43,7 +43,7 @@ TRUST_IN_WORDS = {
 # statement that said so exactly where they are would tell who is among the records.
 PUBLIC_DATA = (
     "assumed to contain no private record and not to be chosen by looking at one; the features of a record that is "
-    "among the public samples as well are not protected"
+    "also among the public samples are not protected"
 )
 ONE_PLACE = (
     "this process saw all records: it played every holder in one place, so whoever ran it was trusted with them; the "
@@ -117,7 +117,10 @@ def weakness(epsilon: Fraction, unit: Unit) -> str | None:
     """
     whom = "one holder" if unit.holder else "one record" if unit.column is None else "one person"
     if epsilon >= _NOTHING:
-        return f"epsilon = {decimal(epsilon)} is practically no protection: what is released may tell all about {whom}"
+        return (
+            f"epsilon = {decimal(epsilon)} is practically no protection: what is released may reveal everything about "
+            f"{whom}"
+        )
     if epsilon >= WEAK:
         factor = math.exp(epsilon)
         digit = 10 ** math.floor(math.log10(factor))

@@ -22,7 +22,7 @@ __all__ = ["OptionField", "Options", "build", "check", "describe", "option", "to
 
 
 class Options(Protocol):
-    """What a method can be told: a frozen dataclass whose fields are made by ``option``."""
+    """A method's options: a frozen dataclass whose fields are made by ``option``."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     # Fields that had another name, so that an error can say the new one.

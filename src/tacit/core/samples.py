@@ -148,7 +148,7 @@ def image_shape(samples: NDArray[Any], shape: tuple[int, ...] | None = None) -> 
         elif 3 * color * color == size:
             shape = (color, color, 3)
         else:
-            raise InvalidInput(f"{size} features are no square image; say its shape (height, width, channels)")
+            raise InvalidInput(f"{size} features are not a square image; give its shape (height, width, channels)")
     if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != size:
         raise InvalidInput(
             f"shape must be (height, width) or (height, width, channels) with {size} values, got {shape}"

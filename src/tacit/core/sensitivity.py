@@ -46,10 +46,10 @@ class Sensitivity:
         """The distances that are too long, in words, empty when everything is covered.
 
         >>> Sensitivity(l1=4, linf=1).excess(Sensitivity(l1=2))
-        ['l1 moves by 4, tolerated is 2']
+        ['l1 changes by 4, and the mechanism allows 2']
         """
         return [
-            f"{field.name} moves by {getattr(self, field.name):g}, tolerated is {limit:g}"
+            f"{field.name} changes by {getattr(self, field.name):g}, and the mechanism allows {limit:g}"
             for field in fields(self)
             if getattr(self, field.name) > (limit := getattr(tolerated, field.name))
         ]

@@ -272,7 +272,7 @@ def spend_from_json(value: dict[str, Any]) -> Spend:
                     raise InvalidInput("a subsampled spend holds a gaussian one")
                 replace_one = value.get("replace_one", False)
                 if not isinstance(replace_one, bool):
-                    raise InvalidInput("a subsampled spend says with true or false whether a record is replaced")
+                    raise InvalidInput("a subsampled spend needs true or false for whether a record is replaced")
                 return Subsampled(value["rate"], inner, replace_one)
             case "repeated":
                 return Repeated(spend_from_json(value["spend"]), value["count"])

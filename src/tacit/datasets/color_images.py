@@ -43,7 +43,7 @@ def read_cifar10(path: str | Path) -> tuple[NDArray[np.uint8], Integers]:
     content = np.fromfile(path, dtype=np.uint8)
     if not content.size or content.size % CIFAR10_RECORD:
         raise InvalidInput(
-            f"{path}: {content.size} bytes are no whole number of records of {CIFAR10_RECORD} bytes; "
+            f"{path}: {content.size} bytes are not a multiple of the record size, {CIFAR10_RECORD} bytes; "
             "is it the binary version?"
         )
     records = content.reshape(-1, CIFAR10_RECORD)
@@ -105,7 +105,9 @@ def read_cifar100(folder: str | Path, part: str = "train") -> Cifar100:
         raise InvalidInput(f"{folder}: no file {file.name}")
     content = np.fromfile(file, dtype=np.uint8)
     if not content.size or content.size % CIFAR100_RECORD:
-        raise InvalidInput(f"{file}: {content.size} bytes are no whole number of records of {CIFAR100_RECORD} bytes")
+        raise InvalidInput(
+            f"{file}: {content.size} bytes are not a multiple of the record size, {CIFAR100_RECORD} bytes"
+        )
     records = content.reshape(-1, CIFAR100_RECORD)
     coarse, fine = records[:, 0].astype(np.int64), records[:, 1].astype(np.int64)
     if coarse.max() >= 20 or fine.max() >= 100:

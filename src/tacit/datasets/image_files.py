@@ -58,15 +58,15 @@ def image_files(folder: Path, labeled: bool) -> ImageFiles:
         if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith(".") and file.is_file()
     )
     if not files:
-        raise InvalidInput(f"{folder}: no images in it; {', '.join(sorted(IMAGE_SUFFIXES))} files are read")
+        raise InvalidInput(f"{folder}: contains no images; {', '.join(sorted(IMAGE_SUFFIXES))} files are read")
     if not labeled:
         return ImageFiles(files, None, str(folder))
     parts = [file.relative_to(folder).parts for file in files]
     if any(len(part) < 2 for part in parts):
-        raise InvalidInput(f"{folder}: images lie beside the folders; private images need a folder for each class")
+        raise InvalidInput(f"{folder}: images are beside the folders; private images need one folder per class")
     labels = np.array([part[0] for part in parts])
     if len(set(labels.tolist())) < 2:
-        raise InvalidInput(f"{folder}: one folder only; private images need a folder for each of at least two classes")
+        raise InvalidInput(f"{folder}: only one folder; private images need one folder per class, at least two")
     return ImageFiles(files, labels, str(folder))
 
 
@@ -93,7 +93,7 @@ def common_shape(files: Sequence[Path]) -> ImageShape:
     for file in files:
         image = _opened(file)
         if image is None:
-            raise InvalidInput(f"{file}: cannot be read as an image; remove it, or replace it by a whole one")
+            raise InvalidInput(f"{file}: cannot be read as an image; remove or replace it")
         sizes.append(image.size)
         gray = gray and image.mode in ("1", "L", "I", "I;16", "F", "LA")
     width, height = (float(np.median(side)) for side in zip(*sizes, strict=True))

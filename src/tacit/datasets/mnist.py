@@ -43,13 +43,13 @@ def read_idx(path: str | Path, dimensions: int | None = None) -> NDArray[Any]:
     path = Path(path)
     content = _content(path)
     if len(content) < 4 or content[:2] != b"\x00\x00" or content[2] not in IDX_TYPES:
-        raise InvalidInput(f"{path}: not an idx file: it does not begin as one")
+        raise InvalidInput(f"{path}: not an idx file: its first bytes are wrong")
     dtype, sides = np.dtype(IDX_TYPES[content[2]]), content[3]
     if dimensions is not None and sides != dimensions:
         raise InvalidInput(f"{path}: an array of {sides} dimensions, {dimensions} were expected (images or labels?)")
     start = 4 + 4 * sides
     if len(content) < start:
-        raise InvalidInput(f"{path}: the file ends inside its head")
+        raise InvalidInput(f"{path}: the file ends inside its header")
     shape = struct.unpack(f">{sides}I", content[4:start])
     size = math.prod(shape) * dtype.itemsize
     if len(content) - start != size:

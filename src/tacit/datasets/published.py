@@ -115,7 +115,7 @@ def write_split(letters: str, file: Path) -> None:
     text = "\n".join(lines) + "\n"
     if file.exists():
         if file.read_text(encoding="ascii") != text:
-            raise InvalidInput(f"{file}: holds another split of this data set; published splits never change")
+            raise InvalidInput(f"{file}: contains another split of this data set; published splits never change")
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="ascii")
@@ -186,7 +186,7 @@ def _users(file: Path) -> list[tuple[str, Floats, Integers]]:
                 f"{who} must have 'x', rows of numbers, and 'y', labels that are whole numbers"
             ) from None
         if len(rows) != size or marks.shape != (size,):
-            raise InvalidInput(f"{who} has {len(rows)} samples, {len(marks)} labels, {size} announced")
+            raise InvalidInput(f"{who} has {len(rows)} samples and {len(marks)} labels, and declares {size}")
         if size and (rows.ndim != 2 or not np.isfinite(rows).all()):
             raise InvalidInput(f"{who} must have samples that are rows of finite numbers")
         if size:

@@ -94,7 +94,7 @@ def labeled_samples(
     """
     if isinstance(values, tuple | list) and len(values) == 2:
         if label is not None:
-            raise InvalidInput("label names a column of the private table; a pair (X, y) has its labels beside it")
+            raise InvalidInput("label names a column of a private table; a pair (X, y) has its labels in y")
         samples, _, persons, holders = _apart(samples_of(values[0], "private samples"), None, person, holder)
         return samples, values[1], persons, holders
     if isinstance(values, str | Path):
@@ -114,13 +114,13 @@ def labeled_samples(
     if not is_frame(values):
         raise InvalidInput("private must be a pair (X, y): samples and their labels")
     if label is None:
-        raise InvalidInput("private is a table: say which of its columns is the label, with label")
+        raise InvalidInput("private is a table: name its label column with label=")
     return _apart(frame_of(values, "private samples"), label, person, holder)
 
 
 def _required(labels: NDArray[Any] | None, source: str) -> NDArray[Any]:
     if labels is None:
-        raise InvalidInput(f"{source}: say which column or array has the labels: label")
+        raise InvalidInput(f"{source}: name the column or array of the labels with label=")
     return labels
 
 
@@ -132,7 +132,7 @@ def _apart(
     if not any(names):
         return samples, None, None, None
     if not isinstance(samples, Frame):
-        raise InvalidInput("a column is named, and the private samples have no columns")
+        raise InvalidInput("a column is named, but the private samples have no columns")
     rest, label, (person, holder) = samples.apart(*names)
     return rest, _values(label), _values(person), _values(holder)
 
@@ -149,5 +149,5 @@ def _owned(
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
     """The owners that an array or a published set has, as persons or as holders."""
     if (person or holder) and found is None:
-        raise InvalidInput("a column is named that says whose a record is, and the private samples have no columns")
+        raise InvalidInput("a person or holder column is named, but the private samples have no columns")
     return (found if person else None), (found if holder else None)

@@ -74,7 +74,7 @@ def require_finite(table: Table) -> Table:
     if not len(table.samples):
         raise InvalidInput(f"{table.source}: the file has no rows")
     if not table.columns:
-        raise InvalidInput(f"{table.source}: no feature columns are left beside the label")
+        raise InvalidInput(f"{table.source}: no feature columns are left besides the label")
     flat = table.samples.reshape(len(table.samples), -1)
     # A comparison with nan is false, so this finds what is missing, too.
     bad = np.argwhere(~(np.abs(flat) <= LARGEST))
@@ -123,9 +123,9 @@ def read_classes(text: str) -> list[str]:
 def check_classes(classes: Sequence[Any]) -> list[Any]:
     """The classes, if there are at least two and all differ."""
     if len(set(classes)) < len(classes):
-        raise InvalidInput("the list of classes names one class twice")
+        raise InvalidInput("a class is listed twice in classes")
     if len(classes) < 2:
-        raise InvalidInput("at least two classes are needed; declare them all, also those that no record has")
+        raise InvalidInput("at least two classes are needed; list them all, including those that no record has")
     return list(classes)
 
 
@@ -173,7 +173,7 @@ def class_indices(
     if len(unseen):
         row = int(unseen[0])
         raise InvalidInput(
-            f"{source}: row {row_number(rows, row)}{where}: the label is none of the classes "
+            f"{source}: row {row_number(rows, row)}{where}: the label is not one of the classes "
             f"({listed([str(name) for name in names])})"
         )
     return indices

@@ -36,8 +36,8 @@ SEPARATORS = ",;\t"
 # A cell that is more likely a number, a date or a missing value than the name of a column.
 VALUE = re.compile(r"[\"'<>=~]*[-+−]?[.,]?\d|(n/?an?|null|none|inf|-inf|missing|unknown|[?.*–—-]+)$", re.IGNORECASE)
 ADVICE = (
-    ". Features must be numbers: turn text into numbers by a rule that was made without looking at private records, "
-    "in both files alike, or leave the column out"
+    ". Features must be numbers: turn text into numbers by a rule that does not depend on private records, the same in "
+    "both files, or leave the column out"
 )
 HINT = "; features must be numbers"
 
@@ -192,7 +192,7 @@ def _check_header(path: Path, header: list[str], label: str | None, person: str 
             # Where the header is missing, the first row is a record, and no name to be shown.
             if any(map(VALUE.match, header)):
                 raise InvalidInput(
-                    f"{path}: no column {name!r}; the first row seems to hold values, and must name the columns"
+                    f"{path}: no column {name!r}; the first row must name the columns, and seems to contain values"
                 )
             close = nearest(name, header)
             meant = f"; is {close!r} meant?" if close else ""
@@ -250,7 +250,7 @@ def _object(path: Path, row: int, line: str) -> dict[str, Any]:
     except (json.JSONDecodeError, RecursionError):
         raise InvalidInput(f"{path}: row {row} is not JSON; write one object per line") from None
     if not isinstance(found, dict):
-        raise InvalidInput(f"{path}: row {row} is not an object with a key for each column")
+        raise InvalidInput(f"{path}: row {row} is not an object with one key per column")
     for name, value in found.items():
         if isinstance(value, dict | list):
             raise InvalidInput(f"{path}: row {row}, column {name!r}: a list or an object; give each value its own key")

@@ -89,7 +89,7 @@ def read_npy(path: Path, label: str | None, person: str | None) -> Table:
 
 def _load_npy(path: Path) -> NDArray[Any]:
     if path.suffix.lower() != ".npy" or not path.is_file():
-        raise InvalidInput(f"{path}: no such .npy file; an array's labels are in another one, which is named")
+        raise InvalidInput(f"{path}: no such .npy file; name the file that contains the labels")
     try:
         found: NDArray[Any] = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -101,7 +101,7 @@ def _table(
     path: Path, what: str, values: NDArray[Any], labels: NDArray[Any] | None, persons: NDArray[Any] | None
 ) -> Table:
     if values.dtype.kind not in "fiub":
-        raise InvalidInput(f"{path}: {what} must hold numbers, it is {values.dtype}{values.shape}")
+        raise InvalidInput(f"{path}: {what} must be numbers, it is {values.dtype}{values.shape}")
     rows = values.astype(np.float64)
     side = pixel_side(rows) if rows.ndim == 2 else None
     shaped = rows if side is None else rows.reshape(len(rows), side, side)
@@ -142,8 +142,8 @@ def _samples_array(path: Path, heads: _Heads, label: str | None, person: str | N
     if len(found) == 1:
         return found[0]
     raise InvalidInput(
-        f"{path}: no array 'X'; the arrays are {_listed(heads)}. Name the one with the samples behind a colon, "
-        f"as in {path.name}:{found[0] if found else 'images'}"
+        f"{path}: no array 'X'; the arrays are {_listed(heads)}. Name the array of the samples after a colon, as in "
+        f"{path.name}:{found[0] if found else 'images'}"
     )
 
 
@@ -155,8 +155,8 @@ def _check_array(path: Path, heads: _Heads, name: str | None) -> None:
     shape, dtype = heads[name]
     if dtype.hasobject:
         raise InvalidInput(
-            f"{path}: not an npz file of plain arrays: {name!r} holds Python objects, and reading those could run any "
-            f"code. Save it as text or numbers, for example {name}.astype(str)"
+            f"{path}: not an npz file of plain arrays: {name!r} contains Python objects, and reading those could run "
+            f"any code. Save it as text or numbers, for example {name}.astype(str)"
         )
     if not shape or (name == "X" and len(shape) < 2):
         raise InvalidInput(f"{path}: array {name!r} must have one row per sample; it is {dtype}{shape}")
@@ -170,7 +170,7 @@ def _column(path: Path, name: str, values: NDArray[Any], length: int) -> NDArray
         )
     column = values.reshape(length)
     if column.dtype.kind not in "fiubUS":
-        raise InvalidInput(f"{path}: array {name!r} must hold numbers or text, it is {column.dtype}")
+        raise InvalidInput(f"{path}: array {name!r} must be numbers or text, it is {column.dtype}")
     if column.dtype.kind == "f" and np.isnan(column).any():
         row = int(np.flatnonzero(np.isnan(column))[0])
         raise InvalidInput(f"{path}: row {row}, array {name!r}: the value is missing (nan); remove the row")
@@ -209,7 +209,7 @@ def read_data(
         if path.is_dir():
             if label is not None or person is not None:
                 raise InvalidInput(
-                    f"{path}: a folder, not a file with columns; of images, the folders' names are the classes"
+                    f"{path}: a folder, not a file with columns; for images, the folder names are the classes"
                 )
             return image_files(path, labeled)
         if not path.is_file():
@@ -250,7 +250,7 @@ def read_table(path: str | Path, label: str | None = None, person: str | None = 
     """
     found = read_data(path, label, person)
     if isinstance(found, ImageFiles):
-        raise InvalidInput(f"{found.source}: images, where a table of numbers is needed")
+        raise InvalidInput(f"{found.source}: contains images, but a table of numbers is needed")
     return found.numbers() if isinstance(found, Frame) else require_finite(found)
 
 

@@ -151,7 +151,7 @@ def recognize(
     if not (public.shape[0] if getattr(public, "shape", ()) else len(public)):
         raise InvalidInput("the public part is empty")
     if (text or categories) and not isinstance(public, Frame):
-        raise InvalidInput("text and categories name columns, and the public samples have none")
+        raise InvalidInput("text and categories name columns, but the public samples have none")
     if isinstance(public, ImageFiles):
         return Recognized(_only("images", kind, "image files"), ImageEncoder.fit(public))
     if sparse.issparse(public):
@@ -167,10 +167,10 @@ def recognize(
         raise InvalidInput(f"public samples must be numbers, one row per sample; got {rows.dtype}{rows.shape}")
     if kind == "mixed":
         if rows.ndim > 2:
-            raise InvalidInput("the public samples are images; they are no mixed table")
+            raise InvalidInput("the public samples are images, not a mixed table")
         return Recognized("mixed", TableEncoder.fit(frame_of(rows, "public samples")))
     if kind == "text":
-        raise InvalidInput("the public samples are numbers and no texts")
+        raise InvalidInput("the public samples are numbers, not texts")
     if kind == "images":
         image_shape(rows)
     return Recognized(kind or _kind_of_numbers(rows))

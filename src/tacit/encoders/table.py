@@ -74,7 +74,7 @@ class TableEncoder:
             else:
                 columns += found
         if not columns and not texts:
-            raise InvalidInput("the public samples have no column that tells rows apart")
+            raise InvalidInput("the public samples have no column that varies")
         named = tuple(name for name in public.columns if name in texts)
         return cls(tuple(columns), named, TextEncoder.fit(public.take(named)) if named else None, left_out)
 

@@ -139,7 +139,7 @@ class TextEncoder:
             except ValueError:
                 continue
         else:
-            raise InvalidInput("the public texts have no words in them")
+            raise InvalidInput("the public texts contain no words")
         words = tuple(sorted(word for word in counter.vocabulary_ if len(word) <= LONGEST_WORD))
         counts = CountVectorizer(vocabulary=words, dtype=np.float64).transform(texts)
         having = np.bincount(counts.indices, minlength=len(words))

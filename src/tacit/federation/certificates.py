@@ -72,7 +72,7 @@ class Validity:
         """What is or will soon be wrong with it, in words."""
         now = now or _now()
         if self.expired(now):
-            return f"{self.file}: expired on {self.ends:%Y-%m-%d}, so nobody trusts it any more"
+            return f"{self.file}: expired on {self.ends:%Y-%m-%d}, so it is not trusted any more"
         if self.early(now):
             return (
                 f"{self.file}: is valid from {self.begins:%Y-%m-%d %H:%M} UTC on; the clock says {now:%Y-%m-%d %H:%M}"

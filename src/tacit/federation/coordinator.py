@@ -72,7 +72,7 @@ def implausible(
     if mechanism.noise_reach(1, holders, FAILURE) is None:
         return None
     if not isinstance(table, np.ndarray) or table.shape != ask.table_shape:
-        return "it is no table of the shape that was asked for"
+        return "it is not a table of the shape that was asked for"
     cells = table.size
     reach = math.ceil(mechanism.noise_reach(cells, holders, FAILURE / 2))
     found = int(table.sum(dtype=object))
@@ -142,8 +142,8 @@ class RoundStatus:
         """End the run in words where too few answered; what was paid is kept at the nodes."""
         if len(self.answered) < at_least:
             raise TooFewParticipants(
-                f"{self.in_words}. At least {at_least} were needed. Start the run again when more nodes are there: "
-                "what was answered is kept, and nobody pays twice"
+                f"{self.in_words}. At least {at_least} were needed. Start the run again when more nodes are connected: "
+                "answers are stored, and nobody pays twice"
             )
 
 
@@ -158,7 +158,8 @@ class NodeHeads:
     >>> heads.take("north", [Receipt("north", "r-2", "labels", Pure(1), "system", 6, "cd" * 8)])
     Traceback (most recent call last):
         ...
-    tacit.core.errors.StaleLedger: its ledger went back: it showed entry 7 before this question, and now entry 6 ...
+    tacit.core.errors.StaleLedger: its ledger was rolled back: it showed entry 7 before this question, and now entry 6
+    ...
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -192,7 +193,7 @@ class NodeHeads:
             floor = self._floors.get(receipt.request, {}).get(name, 0)
             if receipt.sequence <= floor:
                 raise StaleLedger(
-                    f"its ledger went back: it showed entry {floor} before this question, and now entry "
+                    f"its ledger was rolled back: it showed entry {floor} before this question, and now entry "
                     f"{receipt.sequence} pays for it. {self._advice(name)}"
                 )
             if (name, receipt.sequence) in self._places:
@@ -207,7 +208,7 @@ class NodeHeads:
         place = (
             ""
             if self._file is None
-            else f"; where a new ledger was begun on purpose, take its lines out of {self._file}"
+            else f"; if a new ledger was started on purpose, remove its lines from {self._file}"
         )
         return f"It may spend more than its ceiling: ask the operator of {name}{place}"
 
@@ -239,8 +240,8 @@ class NodeHeads:
                     self._note(found["node"], found["request"], int(found["sequence"]), found["digest"])
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InvalidInput(
-                f"{file}: damaged; it is what this coordinator remembers of the nodes' ledgers. Restore it, or "
-                "move it away to begin anew"
+                f"{file}: damaged; it is this coordinator's memory of the nodes' ledgers. Restore it, or move it away "
+                "to start anew"
             ) from error
         if lines[-1]:
             # A line that a crash cut off was not counted on yet.
@@ -284,7 +285,8 @@ class Journal:
         found = _read_kept(file, ("run", "recipe"))
         if found["recipe"] != recipe:
             raise InvalidInput(
-                f"{folder}: holds the rounds of another run. Start that one again as it was, or choose another folder"
+                f"{folder}: contains the rounds of another run. Start that run again unchanged, or choose another "
+                "folder"
             )
         return cls(folder, str(found["run"]))
 
@@ -304,8 +306,8 @@ class Journal:
             write_file(file, encode({"question": np.frombuffer(question, dtype=np.uint8)}))
         elif _read_kept(file, ("question",))["question"].tobytes() != question:
             raise InvalidInput(
-                f"{file}: round {number + 1} was begun with another question, so its answers would not fit. The "
-                "public data or a student came out differently; restore them, or start a new run in another folder"
+                f"{file}: round {number + 1} was started with another question, so its answers would not fit. The "
+                "public data or a student changed; restore them, or start a new run in another folder"
             )
 
     def keep(self, number: int, answers: Kept) -> None:
@@ -335,7 +337,7 @@ def _read_kept(file: Path, fields: Sequence[str]) -> dict[str, Any]:
     try:
         found = decode(file.read_bytes())
     except InvalidInput:
-        raise InvalidInput(f"{file}: damaged; the run cannot go on from here. Choose another folder") from None
+        raise InvalidInput(f"{file}: damaged; the run cannot be resumed. Choose another folder") from None
     if not isinstance(found, dict) or sorted(found) != sorted(fields):
         raise InvalidInput(f"{file}: not the journal of a run")
     return found

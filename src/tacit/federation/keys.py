@@ -74,7 +74,7 @@ def shared_secret(secret: bytes, public: bytes) -> bytes:
         return _ready(secret).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         # A point of small order would make the agreement known to all.
-        raise InvalidInput("not a public key that can be agreed with") from None
+        raise InvalidInput("not a valid public key for key agreement") from None
 
 
 def stream(key: bytes, cells: int) -> NDArray[np.uint64]:
@@ -121,7 +121,7 @@ def seal(public: bytes, content: bytes, context: str) -> bytes:
     try:
         shared = fresh.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise InvalidInput("not a public key that can be sealed for") from None
+        raise InvalidInput("not a valid public key for encryption") from None
     return own + boxed(derived(shared, "seal", context, own, public), content, context.encode())
 
 

@@ -86,12 +86,12 @@ def add_member(folder: Path, public: Path, identity: Path | None = None, renewed
     _require_folder(folder)
     name, key = public.stem, read_key(public)
     if not re.fullmatch(NODE_NAME, name):
-        raise InvalidInput(f"{public}: a node is called as its file; {name!r} is not a name")
+        raise InvalidInput(f"{public}: a node has the name of its file, and {name!r} is not a valid name")
     here = {each.name: each for each in members(folder)}
     known = {each.fingerprint: each for each in removed_members(folder)}
     if fingerprint(key) in known:
         raise InvalidInput(
-            f"{public}: this key was removed on {known[fingerprint(key)].since}, and a removed key is not let in "
+            f"{public}: this key was removed on {known[fingerprint(key)].since}, and a removed key is not admitted "
             "again. The node makes a new one with `tacit federation nodes renew`"
         )
     if (twin := next((each for each in here.values() if each.fingerprint == fingerprint(key)), None)) is not None:
@@ -158,7 +158,7 @@ def _peers(folder: Path) -> dict[str, bytes]:
 def _one_identity(file: Path, name: str) -> dict[str, bytes]:
     found = read_peers(file)
     if list(found) != [name]:
-        raise InvalidInput(f"{file}: must have the identity of {name} and nothing else")
+        raise InvalidInput(f"{file}: must contain the identity of {name} only")
     return found
 
 

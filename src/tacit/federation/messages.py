@@ -65,16 +65,16 @@ _IN_WORDS = {
     RefusalReason.METHOD: "its policy does not allow this method",
     RefusalReason.MECHANISM: "its policy does not allow this mechanism",
     RefusalReason.PURPOSE: "its policy does not allow this purpose",
-    RefusalReason.PARTICIPANTS: "its policy asks for more participants",
-    RefusalReason.CLASSES: "it knows other classes",
+    RefusalReason.PARTICIPANTS: "its policy requires more participants",
+    RefusalReason.CLASSES: "its classes are different",
     RefusalReason.CONFLICT: "the request was used for another question before",
-    RefusalReason.QUESTION: "the question is not understood, or does not fit what this node has",
-    RefusalReason.FAILED: "the node failed; its operator finds why in its log",
-    RefusalReason.DELTA: "its account has too small a δ for this question, whatever it has left",
-    RefusalReason.SIZE: "the question or what would be handed in is larger than is taken",
-    RefusalReason.COLLECTOR: "the shuffler or curator that it trusts is not reached, not trusted or did not take it",
-    RefusalReason.TRUST: "its policy does not rely on this many honest others, or wants a larger share of the noise",
-    RefusalReason.LIMIT: "its policy allows no more for one question, this purpose or this day",
+    RefusalReason.QUESTION: "the question is not valid, or does not fit this node's records",
+    RefusalReason.FAILED: "the node failed; the reason is in its operator's log",
+    RefusalReason.DELTA: "its account's δ is too small for this question, whatever is left",
+    RefusalReason.SIZE: "the question or its submission is larger than the limit",
+    RefusalReason.COLLECTOR: "the shuffler or curator cannot be reached, is not trusted, or refused the submission",
+    RefusalReason.TRUST: "its policy allows fewer honest others to rely on, or requires a larger share of the noise",
+    RefusalReason.LIMIT: "its policy's limit for one question, this purpose or this day is reached",
     RefusalReason.COLUMNS: "its records have other columns than the public samples",
     RefusalReason.APPROVAL: "a person at this node has not approved this job; ask again later",
 }
@@ -175,15 +175,15 @@ def read_response(payload: bytes) -> Response:
     >>> read_response(b"TACIT1 and something else")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: the reply is of a form that is not known
+    tacit.core.errors.InvalidInput: the reply has an unknown form
     """
     if not isinstance(payload, bytes) or len(payload) > LARGEST_REQUEST:
         raise InvalidInput(f"the reply must be at most {LARGEST_REQUEST} bytes")
     form, request_digest, said = payload[:1], payload[1 : 1 + DIGEST_BYTES], payload[1 + DIGEST_BYTES :]
     if form not in (bytes([GIVEN]), bytes([REFUSED])) or len(request_digest) < DIGEST_BYTES:
-        raise InvalidInput("the reply is of a form that is not known")
+        raise InvalidInput("the reply has an unknown form")
     if form == bytes([GIVEN]):
         return Response(request_digest, said)
     if len(said) != 1 or said[0] >= len(_WORDS):
-        raise InvalidInput("the reply refuses for no reason that is known")
+        raise InvalidInput("the reply refuses with an unknown reason")
     return Response(request_digest, _WORDS[said[0]])

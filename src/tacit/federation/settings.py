@@ -124,9 +124,9 @@ def _placed(found: Settings, home: Path) -> Settings:
 
 NODE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"
 NODE_EXAMPLE = """\
-name = "north"                      # how the coordinator calls this node
+name = "north"                      # this node's name at the coordinator
 data = "records.csv"                # labeled private records: .csv or .npz
-label = "diagnosis"                 # or ["ill", "well"]: a column of zeros and ones for each class, for sets of labels
+label = "diagnosis"                 # or ["ill", "well"]: one column of zeros and ones per class, for sets of labels
 classes = ["ill", "well"]           # public knowledge, in the same order everywhere
 features = ["age", "dose"]          # optional: the feature columns, which are matched by name
 policy = "policy.toml"              # ceiling, methods, mechanisms, purposes, participants
@@ -135,7 +135,7 @@ account = "north"
 pace = 1.0                          # answers leave at multiples of this many seconds after the question
 model = "logistic"                  # the local model, for methods that train one
 public = "samples.csv"              # optional: the public samples, for methods that need them here
-identity = "north.identity"         # optional, for masked sums: signs what this node says to the others
+identity = "north.identity"         # optional, for masked sums: signs this node's messages to the others
 peers = "peers.toml"                # optional, for masked sums: the identities of all nodes, from their operators
 
 [shuffler]                          # optional: the shuffler that this node trusts to mix, from its own operator
@@ -326,11 +326,11 @@ host = "0.0.0.0"
 port = 9300
 certificate = "shuffler.pem"   # signed by the federation's authority
 key = "shuffler.key"
-state = "shuffler.db"          # what is handed in is kept here until it is collected
-largest = 67108864             # bytes of a message; what is larger is not read
+state = "shuffler.db"          # submissions are stored here until they are collected
+largest = 67108864             # the most bytes of a message; larger ones are not read
 coordinator = "<64 hexadecimal digits: the coordinator's public identity>"
 
-[nodes]                        # the public identity of every node that may hand in
+[nodes]                        # the public identity of every node that may submit
 north = "<64 hexadecimal digits>"
 """
 

@@ -104,7 +104,7 @@ def _memory(rest: str, policy: Policy | None) -> Ledger:
     from tacit.ledger.memory import MemoryLedger
 
     if policy is None or rest:
-        raise InvalidInput("a ledger in memory is memory: alone, and needs a policy: it has no accounts yet")
+        raise InvalidInput("memory: takes no path, and needs a policy, since it has no accounts yet")
     return MemoryLedger(policy)
 
 
@@ -112,7 +112,7 @@ def _unlimited(rest: str, policy: Policy | None) -> Ledger:
     from tacit.ledger.memory import UnlimitedLedger
 
     if policy is not None or rest:
-        raise InvalidInput("a ledger without ceilings is unlimited: alone, and has no policy")
+        raise InvalidInput("unlimited: takes no path and no policy, since it has no ceilings")
     return UnlimitedLedger()
 
 

@@ -115,14 +115,14 @@ class Standing:
             return
         delta = self.ceiling.delta
         if excess.epsilon == math.inf:
-            reach = f"no accountant bounds what it would have paid at delta {decimal(delta)}"
+            reach = f"no accountant bounds its total at delta {decimal(delta)}"
         else:
             reach = f"it would reach epsilon {decimal(excess.epsilon)} by {excess.accountant}"
         advice = "Ask for less (a smaller epsilon or more noise)"
         if excess.epsilon == math.inf and delta == 0:
             advice = (
-                "The account's delta is 0, and no amount of this noise is worth that: ask with delta 0 for a mechanism "
-                "that is pure (permute-and-flip, laplace)"
+                "The account's delta is 0, and this noise always needs a delta above 0: ask with delta 0 for a pure "
+                "mechanism (permute-and-flip, laplace)"
             )
         raise BudgetExceeded(
             f"account {self.account!r} cannot pay: {reach}. It has {self.balance.in_words}. Nothing was charged and "
@@ -299,8 +299,8 @@ it to 1.25. Nothing was charged.
         today = [each for each in before if each.day >= day]
         if self.questions is not None and sum(each.count for each in today) >= self.questions:
             raise LimitExceeded(
-                f"the policy allows {self.questions} question{'' if self.questions == 1 else 's'} a day, and as many "
-                f"were paid for on {day} (UTC). Nothing was charged."
+                f"the policy allows {self.questions} question{'' if self.questions == 1 else 's'} per day, and this "
+                f"many were paid for on {day} (UTC). Nothing was charged."
             )
         if self.day is not None:
             self._require(self.day, "a day", today, spend, delta)
@@ -313,7 +313,7 @@ it to 1.25. Nothing was charged.
             running = running.plus(each.spend, each.count)
         after = Tally(0, running).excess(spend, ceiling)
         if after is not None:
-            reach = "beyond every bound" if after.epsilon == float("inf") else f"to {decimal(after.epsilon)}"
+            reach = "beyond any bound" if after.epsilon == float("inf") else f"to {decimal(after.epsilon)}"
             raise LimitExceeded(
                 f"the policy allows epsilon {decimal(ceiling.epsilon)} at delta {decimal(ceiling.delta)} for {what}, "
                 f"and this question would bring it {reach}. Nothing was charged."

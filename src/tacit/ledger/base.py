@@ -119,7 +119,7 @@ class LedgerBase(ABC):
 
     def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
         """Store what the payment bought, and return what is stored: the first one wins, always."""
-        with self._transaction(True, "The payment stands and nothing was kept or released."):
+        with self._transaction(True, "The payment stands, and nothing was stored or released."):
             first = self._release(self._paid_with(receipt))
             if first is None:
                 first = bytes(payload)
@@ -165,8 +165,8 @@ class LedgerBase(ABC):
         with self._transaction(True, "The policy was not changed."):
             if missing := [account for account in self._names() if account not in named]:
                 raise InvalidInput(
-                    f"the policy leaves out account {missing[0]!r}, which this ledger holds. Write every account; "
-                    "one that shall spend no more gets an epsilon below what it has spent."
+                    f"the policy leaves out account {missing[0]!r}, which this ledger contains. List every account; to "
+                    "stop an account, give it an epsilon below what it has spent."
                 )
             for account, ceiling in named.items():
                 before = self._account(account)

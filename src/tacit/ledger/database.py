@@ -207,7 +207,7 @@ def last(connection: sqlite3.Connection) -> tuple[int, str]:
     entry = next(read(connection, "ORDER BY sequence DESC LIMIT 1"), None)
     if (count, digest) != ((0, ORIGIN) if entry is None else (entry.sequence, entry.digest)):
         raise DamagedLedger(
-            "the ledger's last entry is not the one its head record names: it was cut or added to by hand. "
+            "the ledger's last entry is not the one its head record names: entries were removed or added by hand. "
             f"Nothing was written. {RESTORE}"
         )
     if entry is not None:
@@ -224,7 +224,7 @@ def newest(connection: sqlite3.Connection, account: str) -> Entry | None:
     ).fetchone()
     entry = None if indexed is None else _at(connection, indexed[0])
     if noted != (None if entry is None else (entry.sequence, entry.digest)):
-        raise DamagedLedger(f"the ledger does not agree with itself on the last entry of an account. {RESTORE}")
+        raise DamagedLedger(f"the ledger is inconsistent on the last entry of an account. {RESTORE}")
     return entry
 
 
@@ -235,7 +235,7 @@ def twice(
     select = "SELECT sequence FROM entries INDEXED BY"
     one, other = (connection.execute(f"{select} {index} WHERE {where}", values).fetchone() for index in indexes)
     if one != other:
-        raise DamagedLedger(f"two indexes of the ledger do not agree. {RESTORE}")
+        raise DamagedLedger(f"two indexes of the ledger disagree. {RESTORE}")
     return None if one is None else _at(connection, one[0])
 
 
@@ -273,7 +273,7 @@ def explained(path: Path, outcome: str) -> Iterator[None]:
             "SQLITE_CANTOPEN": f"it cannot be opened; it must be a readable file in a writable folder. {outcome}",
             "SQLITE_NOTADB": f"it is not a ledger (not an SQLite database). {outcome}",
             "SQLITE_CORRUPT": f"the file is damaged. {outcome} {RESTORE}",
-            "SQLITE_IOERR": f"the disk did not take or give the data ({name}). Whether the last step was written is "
+            "SQLITE_IOERR": f"the disk failed to read or write ({name}). Whether the last step was written is "
             "not known; send the same request again, it is paid at most once.",
         }
         # Extended names add a suffix: SQLITE_BUSY_SNAPSHOT, SQLITE_IOERR_FSYNC.

@@ -191,7 +191,7 @@ def replayed(entry: Entry, wanted: dict[str, Any]) -> Receipt:
     if changed := [name for name, value in wanted.items() if first[name] != value]:
         differences = ", ".join(f"{name} was {first[name]!r} and is now {wanted[name]!r}" for name in changed)
         raise RequestConflict(
-            f"request {wanted['request']!r} of account {wanted['account']!r} was paid for something else: "
+            f"request {wanted['request']!r} of account {wanted['account']!r} was paid for a different question: "
             f"{differences}. Nothing was charged. Use a new request id for a new question."
         )
     return receipt_of(entry)

@@ -54,7 +54,7 @@ def state_folder() -> Path:
         return Path.home() / ".local" / "state" / "tacit"
     except RuntimeError:
         raise InvalidInput(
-            f"this user has no home folder to keep the heads of ledgers in; name a folder with {VARIABLE}"
+            f"this user has no home folder for the heads of ledgers; name a folder with {VARIABLE}"
         ) from None
 
 
@@ -126,8 +126,8 @@ class Heads:
             if head is not None and os.path.realpath(head.path) == place:
                 raise StaleLedger(
                     f"there was a ledger at {path}, last used at {head.at} with {_counted(head.sequence)}, and it is "
-                    "gone: a new one would give back what it has spent. Nothing was created. Put its newest copy back; "
-                    f"if accounts are to begin anew here, that is for a person to decide: remove {file}."
+                    "gone: a new one would give back what it has spent. Nothing was created. Restore its newest copy; "
+                    f"if a person decides that the accounts start anew here, remove {file}."
                 )
 
     def remember(self, head: Head, replace: bool = False) -> None:
@@ -211,7 +211,7 @@ class HeadMemory:
             return None
         last = f"it was last used as {head.path} at {head.at} with {_counted(head.sequence)}"
         if count < head.sequence:
-            return f"it has {_counted(count)}; {last}: an older copy was put back", head
+            return f"it has {_counted(count)}; {last}: an older copy was restored", head
         entry = next(database.read(self._connection, "WHERE sequence = ?", (head.sequence,)), None)
         if entry is None or entry.digest != head.digest:
             return f"{last}, and entry {head.sequence} was another one: two copies of it were used", head
@@ -237,8 +237,8 @@ class HeadMemory:
         if found is not None:
             raise StaleLedger(
                 f"the ledger {self._path} is not the one that was last used here: {found[0]}. Nothing was charged. "
-                f"Budget may have been spent that this file does not know of. Find the newest copy; if this is the one "
-                f"to go on with, decide it with `tacit ledger accept {self._path}`, which is recorded in the ledger."
+                f"Budget may have been spent that this file does not know of. Find the newest copy; to continue with "
+                f"this one, use `tacit ledger accept {self._path}`, which is recorded in the ledger."
             )
 
     def remember(self, replace: bool = False) -> None:

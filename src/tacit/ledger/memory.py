@@ -98,7 +98,7 @@ class UnlimitedLedger(MemoryLedger):
         return self._standings.get(account) or _Unlimited(account, Ceiling(10**9), place=1)
 
     def _paid_before(self, account: str) -> list[Paid]:
-        raise InvalidInput("a ledger without a ceiling keeps no other limits either")
+        raise InvalidInput("a ledger without a ceiling has no other limits either")
 
 
 class _Unlimited(Standing):

@@ -76,12 +76,12 @@ def parse_rules(text: str) -> Rules:
     >>> parse_rules(POLICY_EXAMPLE)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: the policy has no section [allow]: a node answers only what its policy names
+    tacit.core.errors.InvalidInput: the policy has no section [allow]: a node answers only what its policy lists
     """
     policy = parsed(text)
     allowed = policy.allow
     if allowed is None:
-        raise InvalidInput("the policy has no section [allow]: a node answers only what its policy names")
+        raise InvalidInput("the policy has no section [allow]: a node answers only what its policy lists")
     purposes = tuple(allowed.purposes)
     return Rules(
         methods=tuple(allowed.methods),

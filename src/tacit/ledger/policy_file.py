@@ -32,7 +32,7 @@ unit = { column = "patient", records = 3 }
 """
 
 RULES_EXAMPLE = """\
-[allow]                       # what a node of a federation answers; nothing else
+[allow]                       # what a node of a federation answers; all else is refused
 methods = ["rknn"]            # rknn, class_sums, privatekt, fedmd, pate, private_knn, noisy_sgd
 mechanisms = ["DiscreteLaplaceNoise"]
 purposes = ["reverse k-NN labels"]
@@ -40,12 +40,12 @@ participants = 3              # at least this many nodes take part
 # honest_others = 2           # a guarantee rests on at most this many other honest nodes or clients
 # noise_share = 0.25          # this node itself adds at least this share of the noise that a guarantee counts
 # approval = true             # a person approves each job before its first answer: `tacit federation approve`
-# representations = ["ranks"] # read these of other installed packages too; Tacit's own need no mention
+# representations = ["ranks"] # also read these from other installed packages; Tacit's own are always read
 
-# [limits]                    # how much of the ceiling may go at once; what is left out has no limit
-# question = { epsilon = 0.5 }                 # delta: the account's own, where none is said
+# [limits]                    # how much of the ceiling may be spent at once; what is left out has no limit
+# question = { epsilon = 0.5 }                 # delta: the account's own, if left out
 # purpose = { epsilon = 1.0, delta = 1e-6 }    # each purpose above, with all its rounds
-# day = { epsilon = 0.5, questions = 10 }      # a day of UTC
+# day = { epsilon = 0.5, questions = 10 }      # per day (UTC)
 """
 METHOD_NAMES = ("class_sums", "fedmd", "noisy_sgd", "pate", "private_knn", "privatekt", "rknn")
 # Purposes are free text, and these are what Tacit's own coordinators write.
@@ -182,7 +182,7 @@ def _purpose(value: str) -> str:
     if any(covered(value, known) for known in KNOWN_PURPOSES):
         return value
     if slip := nearest(value, KNOWN_PURPOSES, ALIKE):
-        raise ValueError(f"{value!r} is not what a coordinator writes; did you mean {slip!r}?")
+        raise ValueError(f"{value!r} is not a purpose that a coordinator writes; did you mean {slip!r}?")
     return value
 
 
@@ -239,7 +239,7 @@ class _Limits(BaseModel):
     def limits(self, purposes: tuple[str, ...]) -> PolicyLimits:
         day = self.day or _Day()
         if day.epsilon is None and day.delta is not None:
-            raise InvalidInput("the policy is not valid. limits.day.delta: bounds nothing without an epsilon")
+            raise InvalidInput("the policy is not valid. limits.day.delta: has no effect without an epsilon")
         return PolicyLimits(
             question=None if self.question is None else self.question.bound(),
             purpose=None if self.purpose is None else self.purpose.bound(),

@@ -113,7 +113,7 @@ class SqliteLedger(LedgerBase):
         return [str(each) for each in verify(self.path)]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._connection.close()
 
     @contextmanager
@@ -189,7 +189,7 @@ class SqliteLedger(LedgerBase):
             entry.content["salt"], entry.payload
         ):
             raise DamagedLedger(
-                f"the release kept for request {paid.content['request']!r} was altered after it was written. "
+                f"the release stored for request {paid.content['request']!r} was altered after it was written. "
                 "Run `tacit ledger verify` and restore the ledger from a copy that verifies."
             )
         return entry.payload

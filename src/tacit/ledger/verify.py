@@ -58,7 +58,7 @@ def verify(path: str | Path, head: str | None = None) -> list[Problem]:
     >>> verify(path)
     []
     >>> print(*verify(path, head="0" * 64))
-    the digest 000000... is not in this ledger: it was cut, rewritten or put back from an old copy
+    the digest 000000... is not in this ledger: it was cut, rewritten or restored from an old copy
     """
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise InvalidInput(f"head must be 64 hexadecimal digits in lower case, got {head!r}")
@@ -136,7 +136,7 @@ def _rows(connection: sqlite3.Connection, head: str | None, meaning: _Meaning) -
             if entry.previous != last:
                 yield Problem(entry.sequence, "it does not follow the entry before it")
             if entry.digest != entry_digest(entry.previous, entry.sequence, entry.kind, entry.body):
-                yield Problem(entry.sequence, "its content is not what its digest says: it was edited")
+                yield Problem(entry.sequence, "its content does not match its digest: it was edited")
             elif wrong := meaning.wrong(entry):
                 yield Problem(entry.sequence, wrong)
             sequence, last = entry.sequence, entry.digest
@@ -147,7 +147,7 @@ def _rows(connection: sqlite3.Connection, head: str | None, meaning: _Meaning) -
     if head is not None and not known:
         yield Problem(
             None,
-            f"the digest {head[:6]}... is not in this ledger: it was cut, rewritten or put back from an old copy",
+            f"the digest {head[:6]}... is not in this ledger: it was cut, rewritten or restored from an old copy",
         )
 
 
@@ -234,7 +234,7 @@ class _Meaning:
                     return None
                 case EntryKind.RELEASE:
                     if content["sha256"] != payload_digest(content["salt"], entry.payload or b""):
-                        return "its payload is not what its digest says: it was edited"
+                        return "its payload does not match its digest: it was edited"
                     return self._release(content["payment"])
                 case _:
                     return f"its kind {entry.kind!r} is unknown"
@@ -261,9 +261,9 @@ class _Meaning:
         """Take in an account's state as it must be after an entry, and compare it with the one that is written."""
         self._accounts[standing.account] = standing
         if self._stateless:
-            return "it carries a state, which its format has not" if "state" in content else None
+            return "it has a state, which its format does not have" if "state" in content else None
         if not agree(content["state"], json.loads(canonical(standing.to_json()))):
-            return "the state of its account is not what the entries before it and its own add up to"
+            return "the state of its account is not the sum of the entries up to it"
         return None
 
     def _release(self, paid: int) -> str | None:

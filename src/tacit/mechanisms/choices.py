@@ -44,8 +44,8 @@ __all__ = [
     "VOTE_SHARES",
     "Door",
     "Kinds",
-    "crowd_door",
     "label_door",
+    "one_record_door",
     "prediction_door",
     "table_door",
     "wrapped",
@@ -147,8 +147,8 @@ def table_door(name: str, choices: Kinds, shares: Kinds = VOTE_SHARES) -> Door:
     )
 
 
-def crowd_door(name: str) -> Door:
-    """A crowd whose clients randomize for themselves, with or without a shuffler."""
+def one_record_door(name: str) -> Door:
+    """One-record holders that randomize their own answers, with or without a shuffler."""
     return Door(
         name,
         (*LOCAL, SealedMessages, Shuffled),

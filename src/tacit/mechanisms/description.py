@@ -194,14 +194,14 @@ class Described:
 
         law = self.noise_law
         if law is None:
-            raise InvalidInput(f"{type(self).__name__} says nothing of how sure its labels are")
+            raise InvalidInput(f"{type(self).__name__} does not say how certain its labels are")
         return gap_needed(law.kind, classes, error) * law.scale
 
     def answer_form(self, rows: int, columns: int, limit: int) -> AnswerForm:
-        """What comes of a table of counts of that shape, none beyond ``limit``, or of a crowd of at most that many."""
+        """What comes of a table of counts of that shape, none beyond ``limit``, or of at most that many clients."""
         if self.releases == "counts" and self.noise_law is not None:
             return self.noise_law.counts(rows, columns, limit)
-        raise InvalidInput(f"{type(self).__name__} gives no answer that leaves its holder by itself")
+        raise InvalidInput(f"{type(self).__name__} gives no answer that leaves its holder on its own")
 
     def noise_reach(self, cells: int, holders: int, failure: float) -> float | None:
         """What the noises of ``cells`` counts together go beyond with at most this probability; None without noise."""
@@ -242,6 +242,6 @@ messages would not hide a vote as promised. Nothing was revealed; ask again when
     """
     if participants < quorum:
         raise TooFewParticipants(
-            f"{participants} clients took part and at least {quorum} must: with fewer the shuffled messages would not "
-            "hide a vote as promised. Nothing was revealed; ask again when more clients can answer"
+            f"{participants} clients took part, and at least {quorum} are needed: with fewer the shuffled messages "
+            "would not hide a vote as claimed. Nothing was revealed; ask again when more clients can answer"
         )

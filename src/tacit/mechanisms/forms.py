@@ -2,8 +2,8 @@
 
 The coordinator knows the question, so nothing of an answer's form travels: not its type, not its shape, not its
 range. Packing checks first, so what cannot be an answer is not sent; reading gives an answer or ``InvalidInput``.
-The range is partly the asker's to choose, so a number beyond it is sent as the nearest one within it: to refuse would
-be an answer of another kind.
+The range is partly the coordinator's to choose, so a number beyond it is sent as the nearest one within it: to refuse
+would be an answer of another kind.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Numbers:
         if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != len(self.shape):
             raise InvalidInput(f"the answer must be an array of 64-bit whole numbers with {len(self.shape)} axes")
         if value.shape != self.shape:
-            raise InvalidInput("the answer has another shape than what was asked for")
+            raise InvalidInput("the answer has a different shape than the question asks for")
         if value.size and not (value.min() >= self.low and value.max() <= self.high):
             raise InvalidInput(f"the answer must be whole numbers from {self.low} to {self.high}")
 
@@ -107,7 +107,7 @@ class Flags:
     def require(self, value: Any) -> None:  # noqa: ANN401
         """Refuse anything else."""
         if not isinstance(value, np.ndarray) or value.dtype != np.bool_ or value.shape != (self.count,):
-            raise InvalidInput(f"the answer must be {self.count} times true or false")
+            raise InvalidInput(f"the answer must be {self.count} true or false values")
 
     def pack(self, value: Any) -> bytes:  # noqa: ANN401
         """A bit each."""
@@ -161,7 +161,7 @@ class MessageCode(Protocol):
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of a crowd: at most that many, exactly that many, or where None is said any number."""
+    """Messages of many clients: at most ``most``, exactly that many, or any number where it is None."""
 
     code: MessageCode
     most: int | None
@@ -175,7 +175,7 @@ class Messages:
             raise InvalidInput(f"the answer must have {self.most} messages")
         code = self.code
         if value.dtype != code.dtype or value.shape[1:] != code.shape or not code.valid(value).all():
-            raise InvalidInput("the answer must be messages such as the mechanism makes")
+            raise InvalidInput("the answer must be messages of the mechanism")
 
     def pack(self, value: Any) -> bytes:  # noqa: ANN401
         """One message behind the other."""

@@ -110,10 +110,10 @@ def outside() -> Mapping[str, type[Described]]:
 def _offered(entry: EntryPoint, before: Mapping[str, type[Described]]) -> type[Described]:
     kind = entry.load()
     if not isinstance(kind, type) or not issubclass(kind, Described) or not is_dataclass(kind):
-        raise InvalidInput("it is no frozen dataclass that describes itself")
+        raise InvalidInput("it is not a frozen dataclass that describes itself")
     taken = {*before, *(each.name for each in OWN), *(each.__name__ for each in OWN)}
     if kind.name != entry.name or entry.name in taken:
-        raise InvalidInput("its name is taken, or is not the entry point's")
+        raise InvalidInput("its name is taken, or is not that of the entry point")
     if kind.parameters is None or not all(isinstance(each, Parameter | Inner) for each in kind.parameters.values()):
         raise InvalidInput("its parameters are not described")
     return kind
@@ -195,7 +195,7 @@ def _written(value: Any, known: Mapping[str, type[Any]]) -> dict[str, Any]:  # n
     kind = type(value)
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or known.get(name) is not kind:
-        raise InvalidInput(f"{kind.__name__} cannot travel as a mechanism here; what can is {', '.join(known)}")
+        raise InvalidInput(f"{kind.__name__} cannot be sent as a mechanism here; these can: {', '.join(known)}")
     written: dict[str, Any] = {"kind": name}
     for part, how in kind.parameters.items():
         own = getattr(value, part)
@@ -218,7 +218,7 @@ def _read(fields: StrictReader, known: Mapping[str, type[Any]]) -> Any:  # noqa:
     except (ArithmeticError, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise
-        raise InvalidInput(f"the {fields.what} has numbers that no such mechanism can have") from None
+        raise InvalidInput(f"the {fields.what} has parameters that no such mechanism can have") from None
     if issubclass(kind, Described) and kind not in OWN:
         _require_closed_spend(made)
     return made
@@ -231,4 +231,4 @@ def _require_closed_spend(mechanism: Any) -> None:  # noqa: ANN401
     except Exception:
         closed = False
     if not closed:
-        raise InvalidInput(f"{type(mechanism).__name__} does not spend what accountants know")
+        raise InvalidInput(f"{type(mechanism).__name__} has no spend that the accountants know")

@@ -86,7 +86,7 @@ class EncodedCache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise InvalidInput(f"{folder}: no place for a cache ({error.strerror})") from None
+            raise InvalidInput(f"{folder}: the cache folder cannot be made ({error.strerror})") from None
 
     def encode(self, representation: Representation, samples: NDArray[Any]) -> Floats:
         """The samples' encoding: read if it is there and whole, else computed and kept."""

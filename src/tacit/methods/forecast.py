@@ -81,12 +81,12 @@ class Evidence:
 
     @property
     def basis(self) -> str:
-        """What it rests on, in words."""
+        """What it depends on, in words."""
         if self.stated is not None:
-            return f"on your word that {self.stated:.0%} of a query's voters agree"
+            return f"on your purity: {self.stated:.0%} of a query's voters agree"
         if self.labeled:
-            return f"on {self.labeled} labeled public sample{'s' * (self.labeled != 1)} and how the others lie"
-        return "on how the public samples lie alone, which says little about labels"
+            return f"on {self.labeled} labeled public sample{'s' * (self.labeled != 1)} and the structure of the others"
+        return "on the structure of the public samples alone, which says little about labels"
 
     @property
     def common(self) -> float:

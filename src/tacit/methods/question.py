@@ -146,7 +146,7 @@ class TableQuestion(Question, Protocol):
 
 
 def mechanism_form(mechanism: Any, rows: int, columns: int, limit: int) -> AnswerForm:  # noqa: ANN401
-    """What a mechanism makes of a table of counts, none of them beyond ``limit``, or of a crowd of this many.
+    """What a mechanism makes of a table of counts, none of them beyond ``limit``, or of this many clients.
 
     >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> mechanism_form(PermuteAndFlip(1, 2), rows=2, columns=3, limit=9)
@@ -215,7 +215,7 @@ def read_samples(fields: StrictReader) -> NDArray[Any]:
     """Public samples, rows of numbers or images."""
     found = fields.array("samples", SAMPLE_TYPES)
     if not 2 <= found.ndim <= 4 or not found.size:
-        raise InvalidInput(f"the {fields.what}'s samples must be one row or image a sample")
+        raise InvalidInput(f"the {fields.what}'s samples must be one row or image per sample")
     return found
 
 

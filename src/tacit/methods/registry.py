@@ -197,7 +197,7 @@ def method_of(sent: Any) -> Method:  # noqa: ANN401
     """
     found = find_method(getattr(type(sent), "method", ""))
     if found is None or type(sent) not in found.kinds:
-        raise InvalidInput(f"a {type(sent).__name__} is no question of a known method")
+        raise InvalidInput(f"a {type(sent).__name__} is not a question of a known method")
     return found
 
 
@@ -255,5 +255,5 @@ def chosen_method(method: str | Options, given: Mapping[str, Any]) -> tuple[Meth
             f"got {method!r}"
         )
     if given:
-        raise InvalidInput(f"{', '.join(given)}: give the options in the method object, not beside it")
+        raise InvalidInput(f"{', '.join(given)}: give the options in the method object")
     return known, method

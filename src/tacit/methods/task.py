@@ -25,7 +25,7 @@ from tacit.students.weighted import fit_hard, fit_soft, takes_weights
 from tacit.students.wrapped import with_encoder, with_names
 
 __all__ = [
-    "SITES",
+    "NODE_HOLDERS",
     "Account",
     "Announcement",
     "HolderModels",
@@ -38,7 +38,8 @@ __all__ = [
     "untrained",
 ]
 
-SITES = ("sites", "records")
+# Who is a holder in a federation: a node with all its records, or each of its records.
+NODE_HOLDERS = ("nodes", "records")
 
 
 def untrained(student: Any) -> Any:  # noqa: ANN401
@@ -99,13 +100,13 @@ def taught(
         trained = fit_hard(student, samples, labels, weights) if soft is None else fit_soft(student, samples, *soft)
     except Exception as error:
         warn_user(
-            f"{type(student).__name__} could not be trained ({type(error).__name__}: {error}). The labels are "
-            "kept; the student always says the commonest of them"
+            f"{type(student).__name__} could not be trained ({type(error).__name__}: {error}). The labels are kept; "
+            "the student always predicts the most frequent one"
         )
         return DummyClassifier(strategy="most_frequent").fit(samples, labels)
     if isinstance(trained, DummyClassifier) and not isinstance(student, DummyClassifier):
         warn_user(
-            f"all labels came out the same ({labels[0]}), so there was nothing to learn: the student always says it"
+            f"all labels are the same ({labels[0]}), so there was nothing to learn: the student always predicts it"
         )
     return trained
 
@@ -114,23 +115,25 @@ def taught(
 class Nodes:
     """A federation as an exchange: how questions reach the nodes, and what is publicly known of them.
 
-    ``records`` is how many there are in all. ``holders`` are ``sites`` with many records each, which add noise to
-    their own counts, or ``records``: devices with one record each, whose messages are randomized one by one.
-    ``surviving`` is the fraction of nodes that must answer, ``honest`` the fraction of those that must be honest;
-    ``deliver`` takes the last consensus of FedMD to the nodes and says who heard it.
+    ``records`` is how many there are in all. ``holders`` are ``nodes`` with many records each, which add noise to their
+    own counts, or ``records``: one-record holders, whose messages are randomized one by one. ``surviving`` is the
+    fraction of nodes that must answer, ``honest`` the fraction of those that must be honest; ``deliver`` takes the last
+    consensus of FedMD to the nodes and says who heard it.
     """
 
     exchange: Exchange[Any, Any]
     nodes: int
     records: int
-    holders: str = "sites"
+    holders: str = "nodes"
     surviving: Fraction = TWO_THIRDS
     honest: Fraction = TWO_THIRDS
     deliver: Callable[[Any, str], Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
-        if self.holders not in SITES:
-            raise InvalidInput(f"holders must be one of {', '.join(SITES)}, got {self.holders!r}")
+        if self.holders == "sites":
+            raise InvalidInput("holders='sites' is called holders='nodes' now")
+        if self.holders not in NODE_HOLDERS:
+            raise InvalidInput(f"holders must be one of {', '.join(NODE_HOLDERS)}, got {self.holders!r}")
 
 
 @dataclass(frozen=True)
@@ -247,7 +250,7 @@ class HolderModels:
 
     def _measured(self) -> NDArray[np.float64]:
         if self.accuracies is None:
-            raise InvalidInput("nothing was measured: give a test set")
+            raise InvalidInput("there are no measurements: give a test set")
         return self.accuracies
 
 

@@ -94,8 +94,8 @@ class Gate:
             kept = self._ledger.store_release(receipt, self._drawn(value, empty, mechanism))
         if kept == _NOTHING:
             raise ToleranceExceeded(
-                f"{type(mechanism).__name__} cannot work on this statistic: it is made for another shape or range. "
-                "The payment stands and nothing was released."
+                f"{type(mechanism).__name__} cannot work on this statistic: it is for another shape or range. The "
+                "payment stands, and nothing was released."
             )
         return Release(decode(kept), (receipt,))
 
@@ -109,11 +109,11 @@ class Gate:
             )
         if mechanism.max_sensitivity == ANYTHING and sensitivity != ANYTHING:
             raise ToleranceExceeded(
-                f"{name} randomizes what one client holds, and this statistic is of many records: its price would be "
+                f"{name} randomizes what one client holds, and this statistic is of many records: its spend would be "
                 "that of one of them. Nothing was charged. Choose a mechanism that states a sensitivity."
             )
         if mechanism.spend == FREE:
-            raise ToleranceExceeded(f"{name} claims to cost nothing; nothing private is free")
+            raise ToleranceExceeded(f"{name} claims a spend of 0, but every private release has a cost")
 
     def _drawn(self, value: Private[_In], empty: Callable[[], _In], mechanism: Mechanism[_In, Any]) -> bytes:
         """One draw, of the empty statistic where that of the records cannot be had."""

@@ -1,6 +1,6 @@
 """A method's side at a node: which steps each of its questions is answered in, and how.
 
-A step decides who sees what. Noise in shares protects nobody without masks, and a message that hides in a crowd
+A step decides who sees what. Noise in shares protects nobody without masks, and a message that hides among others'
 nobody without a shuffler, so each goes through its own step only, and none through the plain one. A method declares
 its steps and the mechanisms of each with its holders; what is not declared is refused.
 """

@@ -2,7 +2,7 @@
 
 ``Private`` wraps a value so that printing, logging, pickling, iterating or comparing it either shows nothing or
 raises. Code works on the value with ``map``, which only notes down what is to be done: nothing is computed, and so
-nothing can fail, before the gate has paid and reveals the result. An asker who could see a computation on records
+nothing can fail, before the gate has paid and reveals the result. A coordinator who could see a computation on records
 fail, or not fail, before anything was charged would read them for nothing.
 This guards against mistakes, not against malice: Python cannot hide a value from code in the same process.
 """
@@ -84,7 +84,7 @@ class Private(Generic[_T]):
         return "<private>"
 
     def _refuse(self, act: str) -> NoReturn:
-        raise TypeError(f"a private value cannot be {act}; work on it with map, release it through the gate")
+        raise TypeError(f"a private value cannot be {act}; transform it with map, release it through the gate")
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         self._refuse("pickled or copied")
@@ -279,13 +279,13 @@ def require_usable(records: Private[Records], classes: int) -> None:
     def check(parts: list[Records]) -> None:
         own = parts[0]
         if not len(own.labels):
-            raise InvalidInput("there are no records: a holder without any has nothing to answer from")
+            raise InvalidInput("there are no records: a holder needs at least one")
         flat = own.samples.reshape(len(own.samples), -1)
         if flat.dtype.kind not in "fiub":
             raise InvalidInput(f"records must be numbers, got {flat.dtype}")
         if flat.dtype.kind == "f" and len(bad := np.flatnonzero(~np.isfinite(flat).all(axis=1))):
             raise InvalidInput(f"record {bad[0]} has a value that is not a finite number")
         if own.labels.ndim == 1 and len(bad := np.flatnonzero((own.labels < 0) | (own.labels >= classes))):
-            raise InvalidInput(f"record {bad[0]} has a label that is none of the {classes} classes")
+            raise InvalidInput(f"record {bad[0]} has a label that is not one of the {classes} classes")
 
     inspect([records], check)

@@ -104,7 +104,7 @@ def spent_section(record: Record, book: Book | None) -> str:
         shown += pair(
             svg.steps([spent for _, spent in running], ceiling, "payments", "ε spent"),
             table(("after payment", "ε spent"), rows),
-            "What this run had spent after each payment.",
+            "Total spent by this run after each payment.",
         )
     others = ""
     if len(paid) > 1:

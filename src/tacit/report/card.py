@@ -96,8 +96,8 @@ from tacit.encoders.kinds import read_encoder
 rows = read_encoder(Path("{encoder}")).encode(samples)  # samples as they were given to the run
 """
 NOT_COVERED = (
-    "What is true of people in general: what the records teach about everyone, the student knows and applies to those "
-    "who were never in them.",
+    "What is true of people in general: the student learns general patterns from the records, and applies them to "
+    "people who were never in them.",
     "The public samples, the list of classes, and the names of the columns.",
     "Other releases about the same records: each adds to the cost of this one.",
     "What is done with the predictions: a prediction about a person is information about that person.",

@@ -254,9 +254,9 @@ def _doubts(run: Run) -> str:
         return ""
     count = int((certain < DOUBTFUL).sum())
     if count == 0:
-        return f"no query is doubtful: none is held less than {DOUBTFUL:.0%} likely on average"
+        return f"no query is doubtful: all have a mean probability of at least {DOUBTFUL:.0%}"
     verb, whose = ("query is", "its") if count == 1 else ("queries are", "their")
-    return f"{count} {verb} doubtful: {whose} public samples are held less than {DOUBTFUL:.0%} likely on average"
+    return f"{count} {verb} doubtful: {whose} public samples have a mean probability below {DOUBTFUL:.0%}"
 
 
 def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: ANN401

@@ -19,10 +19,10 @@ FILL_IN = "To be filled in"
 _MODELS = {"central": "Central", "local": "Local", "shuffle": "Shuffle", "masked": "Central"}
 _SAMPLING = (
     "Noise is drawn by exact integer samplers from the operating system's cryptographic generator; floating point "
-    "filters and never decides, so that no low-order bit of a number tells about a record."
+    "filters and never decides, so that no low-order bit of a number depends on a record."
 )
 _PAID_FIRST = (
-    "Every release goes through one gate that pays a ledger first; a retried request gets the release that it paid "
+    "Every release goes through one gate that charges a ledger first; a repeated request gets the release that it paid "
     "for. The claim is computed from the receipts and checked against them whenever the run is read."
 )
 
@@ -59,8 +59,8 @@ def nist_answers(said: dict[str, Any]) -> str:
              "Nothing from the records. Choices were made from public figures: the number of records under replace-one "
              f"adjacency, the classes, and public samples, which are {claim['public_data']}."),
             ("Was anything tuned on the records?",
-             "Not by this run. Earlier tries on the same records add their cost."),
-            ("What weakens the guarantee?", "; ".join(claim["caveats"]) or "Nothing that this run knows of."),
+             "Not by this run. Earlier runs on the same records add their cost."),
+            ("What weakens the guarantee?", "; ".join(claim["caveats"]) or "Nothing known to this run."),
         ]),
         ("Utility and bias", [
             ("How useful is the result?", _metrics(said)),
@@ -72,7 +72,7 @@ def nist_answers(said: dict[str, Any]) -> str:
             ("How is the noise sampled?", _SAMPLING),
             ("How is the accounting enforced?", _PAID_FIRST),
             ("Are there side channels?",
-             "Errors and refusals do not depend on a record. How long a run takes may, so it is not written down; who "
+             "Errors and refusals do not depend on a record. The duration of a run may, so it is not recorded; whoever "
              "can time the process must be trusted."),
             ("How was the implementation tested?",
              "Exact laws on small domains, frozen draws, audits, and single-line mutants that tests must find; see the "
@@ -171,7 +171,7 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
 def _claim(said: dict[str, Any]) -> dict[str, Any]:
     if said["simulation"] or not said["differential_privacy"]:
         why = "is a simulation" if said["simulation"] else "has no guarantee of differential privacy"
-        raise InvalidInput(f"this run {why}: there is nothing to answer or to register")
+        raise InvalidInput(f"this run {why}: it has no guarantee to report or register")
     claim: dict[str, Any] = said["guarantee"]
     return claim
 

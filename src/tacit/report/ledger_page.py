@@ -62,15 +62,15 @@ def ledger_page(book: Book) -> str:
     )
     header = (
         f"<p class='kind'>Tacit ledger report</p><h1>{escape(book.name)}</h1>"
-        "<p>What may be spent on private records, what was spent, and what is left. For the operator: purposes and "
-        "names of requests are in it.</p>"
+        "<p>What may be spent on private records, what was spent, and what is left. For the operator: it contains "
+        "purposes and names of requests.</p>"
         + doubt
         + cards(
             [
                 ("Accounts", str(len(book.balances)), "each with a ceiling that no job can raise"),
                 ("Payments", f"{payments:,}", "each before anything was drawn"),
                 ("Entries", f"{book.entries:,}", "in a chain of digests"),
-                ("Head", book.digest[:12], "keep it elsewhere: it proves all before it"),
+                ("Head", book.digest[:12], "store it elsewhere: it authenticates all entries before it"),
             ]
         )
     )

@@ -22,7 +22,7 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Measured:
-    """What a test part says of a student; ``bins`` are (how likely it held it, how often it was right, samples)."""
+    """What a test part says of a student; ``bins`` are (how likely it held it, fraction that is right, samples)."""
 
     source: str
     classes: tuple[str, ...]
@@ -48,7 +48,7 @@ class Measured:
 
     @property
     def calibration_error(self) -> float | None:
-        """The mean distance between how likely it was held and how often it was right; None without probabilities."""
+        """The mean distance between how likely it was held and fraction that is right; None without probabilities."""
         if not self.bins:
             return None
         return sum(count * abs(likely - right) for likely, right, count in self.bins) / self.samples

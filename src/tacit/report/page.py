@@ -34,24 +34,24 @@ WOULD = "None of this holds here: it is what the same run would have with system
 _DOUBT = 0.5
 # What a choice is about, for who reads it the first time.
 _ABOUT = {
-    "method": "how labels are asked for",
+    "method": "the method that asks for labels",
     "trust": "who may see what",
-    "chosen": "what the default decided for, by the public data",
-    "mechanism": "what the noise is added by",
+    "chosen": "what the default chose, from public data",
+    "mechanism": "the mechanism that adds noise",
     "why": "the reason for the mechanism",
     "noise": "the law of the noise on each released number",
-    "queries": "questions that were asked, each about a group of public samples",
-    "rounds": "what was asked in each round",
-    "neighbors": "for how many queries each record votes",
-    "representation": "how samples are compared; learned from public samples",
-    "student": "the model that learned from the labels",
-    "public_samples": "how many were labeled",
+    "queries": "number of queries, each about a group of public samples",
+    "rounds": "the queries of each round",
+    "neighbors": "number of queries that each record votes for",
+    "representation": "how samples are compared; fitted on public samples",
+    "student": "the model that was trained on the labels",
+    "public_samples": "number of labeled samples",
     "features": "numbers per sample",
-    "data_kind": "what the public samples were taken for",
+    "data_kind": "the kind of data that was recognized",
     "encoding": "how columns became numbers",
     "randomness": "where the noise came from",
-    "teachers": "models that voted, each on records of its own",
-    "components": "directions that were added up per class",
+    "teachers": "number of models that voted, each trained on its own records",
+    "components": "number of directions that were summed per class",
 }
 
 
@@ -81,9 +81,9 @@ def report_page(record: Record, measured: Measured | None = None, book: Book | N
         ("made", "Made with", _made(said)),
     ]
     header = (
-        f"<p class='kind'>Tacit run report</p><h1>{escape(title)}What this run tells about private records</h1>"
+        f"<p class='kind'>Tacit run report</p><h1>{escape(title)}What this run reveals about private records</h1>"
         f"<p>{said['public_samples']:,} public samples were labeled by <b>{escape(str(said['method']))}</b>, and a "
-        f"student learned from them. {_audience(record, said, measured)}</p>{_facts(record, said)}"
+        f"student was trained on them. {_audience(record, said, measured)}</p>{_facts(record, said)}"
     )
     return document(f"{title}Tacit run report", header, [each for each in parts if each[2]], said)
 
@@ -92,7 +92,7 @@ def _audience(record: Record, said: dict[str, Any], measured: Measured | None) -
     if said["simulation"] or not said["differential_privacy"]:
         return "<b>It protects nobody: do not publish this page, nor the run.</b>"
     noted = "not private" in record.written["metrics"]
-    run = "run.json may not: it holds figures that were computed without noise"
+    run = "run.json may not: it contains figures that were computed without noise"
     if measured is not None:
         page = "Publish this page only if the test samples are public: its test figures were computed without noise."
         return f"{page} As for the run, {run}." if noted else page
@@ -135,7 +135,7 @@ def _privacy(record: Record, said: dict[str, Any]) -> str:
     delta = (
         "δ is 0: this holds always."
         if claim.delta == 0
-        else f"δ = {float(claim.delta):g} is the probability with which this bound may fail altogether."
+        else f"δ = {float(claim.delta):g} is the probability that this bound fails altogether."
     )
     said_plainly = [
         ("Who is protected", claim.unit.in_words),
@@ -160,10 +160,10 @@ def _privacy(record: Record, said: dict[str, Any]) -> str:
         f"{escape(_whom(claim))}, all that this run publishes can multiply the odds of that belief by at most "
         f"e<sup>ε</sup> = {_factor(epsilon)}. {escape(delta)}</p>"
         + pair(
-            chart, table(("held likely before", "likely after, at most"), rows),
-            "How far a guess can move at most: on the dashed line nothing is learned.",
+            chart, table(("likely before", "likely after, at most"), rows),
+            "How far a belief can change at most: on the dashed line nothing is learned.",
         )
-        + "<h3>What it rests on</h3>" + bullets(caveats)
+        + "<h3>What it depends on</h3>" + bullets(caveats)
         + "<h3>What it does not protect</h3>" + bullets(NOT_COVERED)
     )  # fmt: skip
 
@@ -203,12 +203,12 @@ def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
     elif "certainty" in arrays:
         sure = arrays["certainty"]
         how = (
-            "as the student holds it, which may be sure of a wrong label that it learned: labels alone were released, "
-            "which buys more of them for the same ε"
+            "as the student predicts it, which may be sure of a wrong label that it learned: only labels were "
+            "released, which allows more of them for the same ε"
         )
     else:
         return (
-            "<p>Labels alone were released, without probabilities: that buys more of them for the same ε. Soft labels "
+            "<p>Only labels were released, without probabilities: that allows more of them for the same ε. Soft labels "
             "(<code>labels=soft</code>) come with probabilities.</p>"
         )
     edges = np.linspace(0, 1, 11)
@@ -230,20 +230,20 @@ def _tested(found: Measured) -> str:
     rows = [(name, count, f"{recall:.1%}", f"{precision:.1%}") for name, count, recall, precision in found.by_class()]
     counts = table(("true class", "samples", "found", "right when said"), rows[:_MOST_ROWS])
     body = (
-        f"<p class='warning'>These figures come from {found.samples:,} samples of {escape(found.source)} in the clear. "
-        "No guarantee covers those samples: publish the figures only if the samples are public.</p>"
+        f"<p class='warning'>These figures come from {found.samples:,} samples of {escape(found.source)} without "
+        "noise. No guarantee covers those samples: publish the figures only if the samples are public.</p>"
         f"<p><b>{found.accuracy:.1%}</b> are right, give or take {found.margin:.1%} (two standard errors).</p>"
-        + pair(svg.matrix(found.confusion, found.classes), counts, "A row per true class; red is confused.")
+        + pair(svg.matrix(found.confusion, found.classes), counts, "One row per true class; confusions are red.")
     )
     error = found.calibration_error
     if error is None:
-        return body + "<p>This student knows no probabilities, so there is no reliability diagram.</p>"
+        return body + "<p>This student has no probabilities, so there is no reliability diagram.</p>"
     bins = [(f"{likely:.1%}", f"{right:.1%}", count) for likely, right, count in found.bins]
     return (
-        body + f"<h3>Is it as sure as it is right?</h3><p>The two are {error:.1%} apart on average.</p>"
+        body + f"<h3>Is it calibrated?</h3><p>Confidence and accuracy are {error:.1%} apart on average.</p>"
         + pair(
             svg.reliability(found.bins), table(("held likely", "right", "samples"), bins),
-            "Reliability: below the dashed line the student is surer than it is right, above it less sure.",
+            "Reliability diagram: below the dashed line the student is overconfident, above it underconfident.",
         )
     )  # fmt: skip
 
@@ -300,8 +300,8 @@ def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     noise = recipe.get("noise")
     law = f"The noise on each of them: {short(noise)}." if noise else "The spends below give the scale of their noise."
     return (
-        f"<p>These {name} were released with noise in them, so some are below 0 or too large; the true ones are in no "
-        f"file. {escape(law)}{part}</p>" + table(heads[: wide + 1], rows)
+        f"<p>These {name} were released with noise, so some are below 0 or too large; the true ones are in no file. "
+        f"{escape(law)}{part}</p>" + table(heads[: wide + 1], rows)
     )
 
 
@@ -316,6 +316,6 @@ def _measured(metrics: dict[str, Any]) -> str:
 
 def _made(said: dict[str, Any]) -> str:
     return table(("package", "version"), list(said["versions"].items())) + (
-        "<p>How long the run took is not written down: it depends on the records. A ledger has the time of each "
+        "<p>The duration of the run is not recorded: it depends on the records. A ledger has the time of each "
         "payment.</p>"
     )

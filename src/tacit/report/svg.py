@@ -124,7 +124,7 @@ def reliability(bins: Sequence[tuple[float, float, int]]) -> str:
             f"<line class='gap' x1='{x:.1f}' x2='{x:.1f}' y1='{_y(likely):.1f}' y2='{y:.1f}'/>"
             f"<circle class='dot' cx='{x:.1f}' cy='{y:.1f}' r='{radius:.1f}'/>"
         )
-    axes = _square_axes("how likely the student held it", "how often it was right")
+    axes = _square_axes("the student's confidence", "fraction that is right")
     return _svg(_SIDE, _SIDE, "reliability diagram", "".join(drawn) + axes)
 
 
@@ -153,8 +153,8 @@ def matrix(table: Sequence[Sequence[int]], names: Sequence[str]) -> str:
         drawn.append(_text(aside - 8, 26 + row * cell + cell / 2 + 3, _short(names[row], 14), "end"))
         drawn.append(_text(aside + row * cell + cell / 2, 18, _short(names[row], max(2, int(cell / 7))), "middle"))
     high = 26 + size * cell
-    drawn.append(_text(aside + size * cell / 2, high + 18, "what the student said", "middle", "axis"))
-    return _svg(aside + size * cell + 4, high + 26, "confusion matrix, a row per true class", "".join(drawn))
+    drawn.append(_text(aside + size * cell / 2, high + 18, "predicted class", "middle", "axis"))
+    return _svg(aside + size * cell + 4, high + 26, "confusion matrix, one row per true class", "".join(drawn))
 
 
 def share(spent: float, ceiling: float) -> str:

@@ -61,7 +61,7 @@ class Deskewed:
         images = as_images(public, fitted)
         dark, bright = float(images.min()), float(images.max())
         if not dark < bright:
-            raise InvalidInput("the public images are all of one value: there is no ink to stand upright")
+            raise InvalidInput("the public images are all of one value: there is nothing to deskew")
         return cls(fitted, dark, bright)
 
     fields = parameters

@@ -122,7 +122,7 @@ def neighbor_graph(public: NDArray[Any], neighbors: int = 10) -> Any:  # noqa: A
     if not 1 <= neighbors < len(rows):
         raise InvalidInput(
             f"the neighbor graph links each public sample with {neighbors} others, and there are {len(rows)} in all: "
-            "bring more, or do without the graph"
+            "use more samples, or no graph"
         )
     own = np.repeat(np.arange(len(rows)), neighbors + 1)
     other = nearest_queries(rows, rows, neighbors + 1).ravel()

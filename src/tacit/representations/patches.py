@@ -84,7 +84,7 @@ class PatchDictionary:
         images = as_images(public, fitted)
         dark, bright = float(images.min()), float(images.max())
         if not dark < bright:
-            raise InvalidInput("the public images are all of one value: their patches show nothing")
+            raise InvalidInput("the public images are all of one value: their patches are all equal")
         random = np.random.default_rng(seed)
         drawn = _even(_drawn(images, patch, dark, bright, random))
         mean = drawn.mean(axis=0)

@@ -105,7 +105,7 @@ def representation_fields(representation: Representation) -> dict[str, Any]:
     name = getattr(made, "name", None)
     if not isinstance(name, str) or CLASSES.get(name) is not made:
         raise InvalidInput(
-            f"{made.__name__} cannot travel to a holder: it is not among {', '.join(CLASSES)}. Choose one of these"
+            f"{made.__name__} cannot be sent to a holder: it is not among {', '.join(CLASSES)}. Choose one of these"
         )
     described: Any = representation
     return {"kind": name, **described.fields()}
@@ -198,7 +198,7 @@ def suggest_representation(public: NDArray[Any]) -> str:
     rows = public.reshape(len(public), -1).astype(np.float64)
     spreads = rows.std(axis=0)
     if not spreads.any():
-        raise InvalidInput("the public samples are all alike: there is nothing to tell them apart by")
+        raise InvalidInput("the public samples are all equal")
     # Relative to the largest, so that squares neither overflow nor vanish.
     shares = (spreads / spreads.max()) ** 2
     # How many features of equal spread would make distances as these do.

@@ -21,7 +21,7 @@ from tacit.students.registry import tensor_head
 __all__ = ["FeatureStudent", "LinearStudent", "StudentFeatures", "StudentOdds", "require_travelling"]
 
 _BATCH = 1024
-TRAVELLING = "choose the student logistic, map or a network, or vote_space same"
+SENDABLE_STUDENTS = "choose the student logistic, map or a network, or vote_space same"
 LARGEST_STUDENT = 64 * 2**20
 # What a network looks at; its first layer has some hundred weights for each of these.
 WIDEST_STUDENT, _MOST_CLASSES = 2**18, 10_000
@@ -61,7 +61,7 @@ class StudentFeatures:
 
     def __post_init__(self) -> None:
         if not hasattr(self.student, "features"):
-            raise InvalidInput(f"{type(self.student).__name__} shows no features: vote in another representation")
+            raise InvalidInput(f"{type(self.student).__name__} has no features: vote in another representation")
 
     def fields(self) -> dict[str, Any]:
         """The student as plain tensors, which only networks known by name are saved as."""
@@ -69,7 +69,7 @@ class StudentFeatures:
             return {"student": bytes_to_array(network_bytes(self.student))}
         except InvalidInput:
             raise InvalidInput(
-                f"{type(self.student).__name__} cannot travel to a holder: only networks known by name can"
+                f"{type(self.student).__name__} cannot be sent to a holder: only networks known by name can"
             ) from None
 
     @classmethod
@@ -121,7 +121,7 @@ class StudentOdds:
     def __post_init__(self) -> None:
         if not hasattr(self.student, "predict_proba"):
             raise InvalidInput(
-                f"{type(self.student).__name__} gives no probabilities, so no student can guide a second iteration"
+                f"{type(self.student).__name__} has no probabilities, so it cannot guide a second iteration"
             )
 
     @property
@@ -192,7 +192,7 @@ choose the student logistic, map or a network, or vote_space same
     steps = [each for _, each in student.steps] if isinstance(student, Pipeline) else [student]
     if [type(each) for each in steps if type(each) not in (NeighborMap, StandardScaler)] != [LogisticRegression]:
         name = type(steps[-1]).__name__
-        raise InvalidInput(f"later votes at nodes cannot be cast as a {name} sees samples: {TRAVELLING}")
+        raise InvalidInput(f"later votes at nodes cannot be cast in the feature space of a {name}: {SENDABLE_STUDENTS}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +220,9 @@ class LinearStudent:
         steps = [each for _, each in student.steps] if isinstance(student, Pipeline) else [student]
         kinds = [type(each) for each in steps]
         if kinds not in ([LogisticRegression], [StandardScaler, LogisticRegression]):
-            raise InvalidInput(f"StudentOdds cannot travel to a holder with a {type(steps[-1]).__name__}: {TRAVELLING}")
+            raise InvalidInput(
+                f"StudentOdds cannot be sent to a holder with a {type(steps[-1]).__name__}: {SENDABLE_STUDENTS}"
+            )
         weights, offsets = steps[-1].coef_, steps[-1].intercept_
         if len(weights) == 1:
             # Of two classes one has the score 0.

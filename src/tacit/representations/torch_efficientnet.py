@@ -73,7 +73,7 @@ class ImageNetFeatures:
         images = as_images(public, fitted)
         dark, bright = float(images.min()), float(images.max())
         if not dark < bright:
-            raise InvalidInput("the public images are all of one value: there is nothing to see in them")
+            raise InvalidInput("the public images are all of one value: they have no features")
         return cls(fitted, dark, bright, size)
 
     def fields(self) -> dict[str, Any]:

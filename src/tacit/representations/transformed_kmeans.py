@@ -57,7 +57,7 @@ class Changes:
             shape = np.array([[1, 0, 0], [lean, 1 / stretch, 0], [0, 0, 1]])
             found.append(rotation @ shape)
         if not found:
-            raise InvalidInput("every kind of change needs at least one amount; 0 (or a stretch of 1) for none")
+            raise InvalidInput("every kind of transformation needs at least one amount; 0 (or a stretch of 1) for none")
         return np.array(found)
 
 
@@ -98,7 +98,7 @@ class TransformedShares:
         images = as_images(public, fitted)
         dark, bright = float(images.min()), float(images.max())
         if not dark < bright:
-            raise InvalidInput("the public images are all of one value: there is nothing to cluster")
+            raise InvalidInput("the public images are all of one value: they have no clusters")
         require_groups(images, groups)
         levels = _levels(images, dark, bright)
         search = _Search(levels, fitted, changes or Changes(), np.random.default_rng(seed))

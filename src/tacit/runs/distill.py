@@ -82,8 +82,8 @@ def distill(
 
     ``holders`` is how many simulated holders the records are divided among, a ``Partition``, or one owner per record;
     ``private`` may also be a list or mapping of every holder's (X, y). ``trust`` says who may see what: ``central`` for
-    a curator, ``local`` or ``shuffle`` for a crowd. With ``exchange`` nodes answer, no record is here, and ``private``
-    is None.
+    a curator, ``local`` or ``shuffle`` for one-record holders. With ``exchange`` nodes answer, no record is here, and
+    ``private`` is None.
 
     A ``ledger`` and ``account`` pay; left out, the run has a budget of its own. How a run is named, kept to go on
     later and watched is said in ``control=tacit.RunControl(request, checkpoint, observer)``, or by the same names
@@ -102,7 +102,7 @@ def distill(
     chosen, settings = chosen_method(method, options)
     delta, observer = chosen.delta if delta is None else delta, control.observer or Observer()
     if control.checkpoint is not None and ledger is None and seed is None and exchange is None:
-        raise InvalidInput("a run that may go on later needs a ledger file, or its payments would be forgotten")
+        raise InvalidInput("a run that can be resumed needs a ledger file, or its payments would be lost")
     decides = (chosen.name, to_recipe(settings), epsilon, delta, seed)
     kept = Checkpoint.open(control.checkpoint, decides, control.request)
     if exchange is not None:
@@ -124,7 +124,7 @@ def distill(
         with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
             release = _asked(job, lambda: job.exchange(payers), kept, observer)
     if not release.receipts:
-        raise InvalidInput("nobody answered, so there is nothing to learn from")
+        raise InvalidInput("nobody answered, so no student can be trained")
     observer.stage("training the student")
     claims = _claims(job, task, release.receipts, payers, classes is None)
     return _finished(chosen.name, job, task, given.recognized, given.raw[1], features, release, claims)
@@ -139,7 +139,7 @@ def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[st
     if given is None:
         return kind(**flat)
     for field in flat:
-        raise InvalidInput(f"{beside[field]} is given beside {name}: give it in tacit.{kind.__name__} alone")
+        raise InvalidInput(f"{beside[field]} is given besides {name}: give it in tacit.{kind.__name__} alone")
     return given
 
 
@@ -256,4 +256,4 @@ def _require_nothing_here(*given: object) -> None:
     names = ("private", "persons", "ledger", "account", "test", "seed")
     for name, value in zip(names, given, strict=True):
         if value is not None:
-            raise InvalidInput(f"over nodes there is no {name} here: each node has its own; leave it out")
+            raise InvalidInput(f"leave out {name}: over nodes each node has its own")

@@ -35,7 +35,9 @@ __all__ = ["PrivateDistiller"]
 # Metadata of ``fit`` that a pipeline or a search passes on without being asked to: without it no fit makes sense.
 PASSED_ON = {"public": True, "persons": True, "holders": True}
 TAKEN = ("fit", "predict", "predict_proba", "score")
-SCORED = "their scores, and what is chosen by them, come from held-out records in the clear and are covered by nothing"
+SCORED = (
+    "their scores, and what is chosen by them, come from held-out records without noise and are covered by no guarantee"
+)
 
 
 def _options() -> dict[str, str]:
@@ -141,11 +143,9 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise InvalidInput("PrivateDistiller requires y to be passed, but the target y is None")
         if public is None:
-            raise InvalidInput(
-                "fit needs public samples, which get the labels that teach the student: fit(X, y, public=...)"
-            )
+            raise InvalidInput("fit needs public samples, whose labels train the student: fit(X, y, public=...)")
         if self.ledger is not None and not isinstance(self.ledger, str | Path):
-            raise InvalidInput("ledger must be the place of one, so that clones pay from the same account")
+            raise InvalidInput("ledger must be the path of a ledger, so that clones pay from the same account")
         for samples, what in ((X, "X"), (public, "public")):
             _plain_array(samples, what)
         y = _classes_of(y)
@@ -208,7 +208,7 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         each = "its part" if price is None else f"epsilon = {decimal(price)}"
         fits, left = _fits(), ""
         if fits is not None and price is not None:
-            left = f"; its {fits} fits cost epsilon = {decimal(fits * price)} in all, added up"
+            left = f"; its {fits} fits cost epsilon = {decimal(fits * price)} in total"
         if self.account is not None:
             with opened(self.ledger) as book:
                 left += f"; {self.account[:80]} has {book.balance(self.account).in_words}"

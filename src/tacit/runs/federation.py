@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.files import write_file
@@ -35,11 +35,11 @@ method = "rknn"
 public = "samples.csv"              # unlabeled public samples: .csv or .npz
 classes = ["ill", "well"]           # the same list, in the same order, at every node
 epsilon = 1.0                       # what each node spends
-records = 1000                      # how many records all nodes have, as far as the public knows
-nodes = 4                           # how many are waited for
-at_least = 3                        # how many must answer
+records = 1000                      # the public number of records at all nodes together
+nodes = 4                           # the number of nodes to wait for
+at_least = 3                        # the number of nodes that must answer
 deadline = 300                      # seconds for a round
-grace = 30                          # seconds for the others once enough have answered
+grace = 30                          # seconds to wait for the others once enough have answered
 out = "run"                         # the folder that is written
 """
 _NEEDS = {
@@ -65,7 +65,7 @@ class FederationJob(BaseModel):
     deadline: Annotated[float, Field(gt=0)] = 300.0
     grace: Annotated[float, Field(ge=0)] = 30.0
     patience: Annotated[float, Field(ge=0)] = 300.0
-    holders: Literal["sites", "records"] = "sites"
+    holders: Literal["nodes", "records"] = "nodes"
     trust: Literal["local", "masked", "shuffle", "central"] = "local"
     peers: str | None = None
     service: str | None = None
@@ -77,6 +77,13 @@ class FederationJob(BaseModel):
     records_per_person: Annotated[int, Field(ge=1)] = 1
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
     out: str
+
+    @field_validator("holders", mode="before")
+    @classmethod
+    def _current_name(cls, value: object) -> object:
+        if value == "sites":
+            raise ValueError("'sites' is called 'nodes' now")
+        return value
 
     @property
     def options(self) -> Options:
@@ -127,7 +134,7 @@ def _check_method(job: FederationJob) -> None:
     if job.trust not in method_named(job.method).over_nodes:
         raise InvalidInput(f"{job.method} does not go with {job.trust} trust")
     if job.epsilon is None and getattr(options, "round_epsilon", None) is None:
-        raise InvalidInput("epsilon is missing: say what each node spends")
+        raise InvalidInput("epsilon is missing: it is what each node spends")
     if getattr(options, "robust", None) is not None:
         require_robust(options.robust, Trust(job.trust), job.holders)
 

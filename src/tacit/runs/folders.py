@@ -244,11 +244,11 @@ def _check_claims(
 ) -> None:
     """Refuse claims of more privacy than the receipts paid for."""
     if not receipts:
-        raise InvalidInput(f"{file}: has no receipts, so nothing supports its guarantee")
+        raise InvalidInput(f"{file}: has no receipts to support its guarantee")
     numbers = {"delta": claim.delta} | ({"epsilon": claim.epsilon} if isinstance(claim, Guarantee) else {})
     for name, number in numbers.items():
         if written[name] != decimal(number):
-            raise InvalidInput(f"{file}: says {name} is {written[name]} and also {number}; it was edited")
+            raise InvalidInput(f"{file}: states {name} both as {written[name]} and as {number}; it was edited")
     paid = by_account(receipts)
     if set(paid) != set(claims):
         raise InvalidInput(f"{file}: the accounts that paid are not those with a guarantee; it was edited")

@@ -150,8 +150,8 @@ def _told(given: Any, samples: Any, found: Recognized) -> Any:  # noqa: ANN401
     encoded = _encoded(given, samples, found, "private samples")
     if found.encoder is not None and (said := found.encoder.unread(samples)):
         warn_user(
-            f"private samples: {listed(said)}. What cannot be read counts as missing, an unknown level as one of the "
-            "others. Only you are told: nothing that is written or sent says it"
+            f"private samples: {listed(said)}. What cannot be read counts as missing, an unknown level as other. This "
+            "message is for you only: nothing that is written or sent contains it"
         )
     return encoded
 
@@ -189,7 +189,7 @@ def matched(private: Any, public: Any) -> tuple[Any, Any, tuple[str, ...] | None
     if (given is None) != (names is None) and not numbered(given or names or ()):
         warn_user(
             f"the {'public' if names is None else 'private'} samples have no column names and the others do: columns "
-            "are matched by place. Make sure that they are in the same order"
+            "are matched by position. Make sure that they are in the same order"
         )
     return (in_order(private[0], names, "private samples", "the public ones"), private[1]), public, names
 
@@ -295,7 +295,7 @@ def class_names(classes: Iterable[Any]) -> NDArray[Any]:
         raise InvalidInput(f"classes must be a plain list of the classes, got an array of shape {names.shape}")
     found = plain(_without_gaps(names, "classes"))
     if len(set(found.tolist())) < len(found):
-        raise InvalidInput("the list of classes names one class twice")
+        raise InvalidInput("a class is listed twice in classes")
     return found
 
 
@@ -346,8 +346,8 @@ def warn_of_copies(private: Iterable[Any], public: Any) -> None:  # noqa: ANN401
     if copies:
         what = "row is an exact copy of a private one" if copies == 1 else "rows are exact copies of private ones"
         warn_user(
-            f"{copies} public {what}. What is in the public data is not protected; remove what is not public anyway. "
-            "Only you are told: nothing that is written or sent says it"
+            f"{copies} public {what}. Public data is not protected; remove what is not public. This message is for you "
+            "only: nothing that is written or sent contains it"
         )
 
 

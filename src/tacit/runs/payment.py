@@ -60,7 +60,7 @@ def paying(
     if ledger is None and account is not None and not several:
         raise InvalidInput("an account needs a ledger: give the ledger's file too")
     if ledger is not None and account is None and not several:
-        raise InvalidInput("say which account of the ledger pays")
+        raise InvalidInput("name the account of the ledger that pays")
     if ledger is not None:
         if not isinstance(ledger, str | Path) and not callable(getattr(ledger, "charge", None)):
             raise InvalidInput(f"ledger must be a ledger or the name of its file, got {ledger!r}")
@@ -155,7 +155,7 @@ def _require_unit(book: Ledger, name: str, unit: Unit, adjacency: str) -> None:
     protected = book.privacy_unit(name)
     if protected != (unit, adjacency):
         raise InvalidInput(
-            f"account {name!r} counts for {protected[0].in_words} under {protected[1]}, this run protects "
+            f"account {name!r} protects {protected[0].in_words} under {protected[1]}, this run protects "
             f"{unit.in_words} under {adjacency}; ask for what the account protects"
         )
 
@@ -172,17 +172,16 @@ def file_name(account: str) -> str:
 
 
 CLASSES_READ = (
-    "the list of classes was read off the private labels, so that a class exists is not protected; "
-    "declare the classes to remove this"
+    "the list of classes was read from the private labels, so the existence of a class is not protected; declare the "
+    "classes to avoid this"
 )
 SEVERAL_NODES = (
-    "it holds for what one node has: where the same record or person is at several nodes, what each of them spends "
-    "adds up"
+    "it holds for the records of one node: where the same record or person is at several nodes, their costs add up"
 )
 
 NODES_BOUND_PERSONS = (
-    "it holds for persons at nodes whose own accounts protect such persons and count as many records of each: what a "
-    "node's account protects is not sent"
+    "it holds for persons at nodes whose own accounts protect such persons with as many records each: what a node's "
+    "account protects is not sent"
 )
 
 

@@ -28,7 +28,7 @@ STAGES = (
     "trying settings on public samples with made-up labels",
     "solving for the noise",
     "adding up gradients",
-    "calling records and counting their votes",
+    "sampling records and counting their votes",
     "choosing queries and noise",
     "training by Opacus",
     "training the teachers and counting their votes",

@@ -27,8 +27,8 @@ from tacit.students.wrapped import Refitted, for_images, with_encoder, with_name
 __all__ = ["Run", "load"]
 
 HOLDERS_OWN = (
-    "the models in holders/ were trained on the holders' records in the clear; no guarantee covers them. Hand each to "
-    "its own holder, and to nobody else"
+    "the models in holders/ were trained on the holders' records without noise; no guarantee covers them. Give each to "
+    "its own holder only"
 )
 
 

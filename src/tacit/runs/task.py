@@ -60,7 +60,7 @@ class Partition:
         if self.way == "even":
             return split_evenly(len(labels), self.holders, seed, persons=persons)
         if persons is not None or labels.ndim != 1:
-            raise InvalidInput(f"records of persons, or with sets of labels, are not divided by {self.way}")
+            raise InvalidInput(f"records of persons, or with sets of labels, are not partitioned by {self.way}")
         if self.way == "class":
             return split_by_class(labels, self.holders, seed)
         split = split_by_dirichlet(labels, self.holders, self.alpha, seed)
@@ -231,10 +231,10 @@ def read_nodes_task(nodes: Nodes, given: GivenData, terms: Terms) -> tuple[Task,
     if given.recognized.encoder is not None:
         raise InvalidInput(
             f"the public samples are {KINDS[given.recognized.kind]}: nodes take tables of numbers and arrays of "
-            "images. Encode the samples by a public rule, at every node alike, or run without nodes"
+            "images. Encode the samples by the same public rule at every node, or run without nodes"
         )
     if terms.classes is None:
-        raise InvalidInput("classes must be given: nobody here sees the labels to read them off")
+        raise InvalidInput("classes must be given: the coordinator does not see the labels")
     task = Task(
         **terms.read(),
         public=rows(given.public, "public"),
@@ -317,9 +317,9 @@ def _pair(private: Any, expected: bool) -> tuple[NDArray[Any], NDArray[Any], boo
 
 def _unit(unit: Unit | None, owned: NDArray[Any] | None) -> Unit:
     if unit is not None and unit.column is not None and owned is None:
-        raise InvalidInput("the unit is a person: say in persons whose each record is")
+        raise InvalidInput("the unit is a person: give persons, the person of each record")
     if owned is not None and unit is not None and unit.column is None:
-        raise InvalidInput("persons are given, and the unit is not a person: give unit=Unit.person(column, records)")
+        raise InvalidInput("persons are given, but the unit is not a person: give unit=Unit.person(column, records)")
     return unit or (Unit() if owned is None else Unit.person("person", 1))
 
 

@@ -242,7 +242,7 @@ def _load_skops(path: Path, outside: bool) -> Any:  # noqa: ANN401
     except Exception as error:
         # A damaged or hostile archive can fail anywhere inside the reader.
         raise InvalidInput(f"{path}: not a student that can be read ({type(error).__name__}: {error})") from error
-    raise InvalidInput(f"{path}: refused, because reading it would build types that are not known: {strange}")
+    raise InvalidInput(f"{path}: refused, because reading it would build unknown types: {strange}")
 
 
 def _strange(types: list[str], outside: bool = True) -> list[str]:

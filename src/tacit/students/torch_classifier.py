@@ -236,7 +236,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.checkpoint is None:
             return None, ""
         if not isinstance(self.network, str):
-            raise InvalidInput("only networks known by name can be checkpointed: another's state cannot be told apart")
+            raise InvalidInput(
+                "only networks known by name can be checkpointed: the state of others cannot be identified"
+            )
         content = hashlib.sha256(json.dumps([self.network, repr(schedule), self.held_back, self.shape_]).encode())
         for tensor in (lesson.samples, lesson.targets, lesson.weights):
             content.update(tensor.contiguous().numpy().tobytes())

@@ -77,7 +77,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
         samples = np.asarray(X)
         height, width, channels = image_shape(samples, self.shape)
         if len(samples) < 4:
-            raise InvalidInput(f"at least 4 public images are needed to be told apart, got {len(samples)}")
+            raise InvalidInput(f"at least 4 public images are needed, got {len(samples)}")
         images = np.moveaxis(as_images(samples, (height, width, channels)), 3, 1)
         tensor = torch.as_tensor(np.ascontiguousarray(images, dtype=np.float32))
         with torch.random.fork_rng(devices=[]):
@@ -140,7 +140,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
         if not 0 < self.temperature <= 10:
             raise InvalidInput(f"temperature must be above 0 and at most 10, got {self.temperature}")
         if self.augmentation == "none":
-            raise InvalidInput("augmentation must change images: equal copies teach nothing")
+            raise InvalidInput("augmentation must change images: equal copies cannot be contrasted")
         return TrainingSchedule(
             epochs=self.epochs,
             batch=self.batch,

@@ -109,7 +109,7 @@ def job_states(found: FoundFiles) -> list[JobState]:
                 JobState(
                     name.removesuffix(PROGRESS), f"tacit distill, {str(said['method'])[:40]}",
                     "running" if alive else "stopped",
-                    told if alive else "its process is gone; the same command again goes on where it can",
+                    told if alive else "its process ended; run the same command again to resume",
                     over / rounds if rounds else None,
                 )
             )  # fmt: skip

@@ -25,7 +25,7 @@ CLAIMS = {"differential privacy": "good", "simulation": "bad", "no guarantee": "
 def overview_page(watched: WatchedFolder, found: FoundFiles) -> str:
     """Everything in the folder on one page; jobs are brought up to date by a small script."""
     parts = [
-        _part("jobs", "At work", f"<div id='jobs-list'>{jobs_list(job_states(found))}</div>"),
+        _part("jobs", "Running", f"<div id='jobs-list'>{jobs_list(job_states(found))}</div>"),
         _part("runs", f"Runs ({len(found.runs)})", _runs(watched, found)),
         _part("ledgers", f"Ledgers ({len(found.ledgers)})", _ledgers(watched, found)),
     ]
@@ -46,7 +46,7 @@ def jobs_list(states: Sequence[JobState]) -> str:
     True
     """
     if not states:
-        return "<p class='empty'>No job is at work. <code>tacit distill</code> shows up here while it runs.</p>"
+        return "<p class='empty'>No job is running. <code>tacit distill</code> is shown here while it runs.</p>"
     shown = []
     for each in states:
         bar = (
@@ -72,7 +72,7 @@ def plan_page(given: Mapping[str, str]) -> str:
     )
     form = f"<form method='get' action='/plan'>{fields}<button type='submit'>Plan</button></form>"
     about = "<p>From public figures alone: nothing is read and nothing is spent.</p>"
-    return _page("Plan", "what to expect before anything is spent", "plan", about + form + _forecast(given))
+    return _page("Plan", "forecast before anything is spent", "plan", about + form + _forecast(given))
 
 
 def _forecast(given: Mapping[str, str]) -> str:
@@ -92,7 +92,7 @@ def _forecast(given: Mapping[str, str]) -> str:
     return (
         "<h2>What to expect</h2>"
         + pair(chart, table(("queries", "votes each", "queries right", "samples right"), rows),
-               "The least share of public samples to get the right label, by the number of queries.")
+               "The least fraction of public samples with the right label, by the number of queries.")
         + f"<p>{escape(best.in_words)}</p>"
     )  # fmt: skip
 
@@ -157,7 +157,7 @@ def _federations(watched: WatchedFolder, found: FoundFiles) -> str:
     for name, folder in found.coordinators.items():
         nodes = watched.nodes(folder)
         jobs = [each for each in job_states(found) if each.kind == "federation" and _inside(each.name, name)]
-        said = "; ".join(f"{each.name}: {each.state}, {each.doing}" for each in jobs) or "no job began here"
+        said = "; ".join(f"{each.name}: {each.state}, {each.doing}" for each in jobs) or "no job has started here"
         rows.append((name, len(nodes), ", ".join(nodes[:20]) or "none is listed yet", said))
     return table(("coordinator", "nodes", "let in", "jobs"), rows)
 

@@ -12,10 +12,10 @@ __all__ = ["FIELDS", "planned_accuracy"]
 
 # What is asked: a name, what it is, an example, and between what it must be.
 FIELDS = (
-    ("records", "private records that vote", "20000", (1, 10**9)),
+    ("records", "number of private records", "20000", (1, 10**9)),
     ("classes", "classes", "5", (2, 10**4)),
     ("epsilon", "privacy budget ε", "0.5", (1e-6, 1000)),
-    ("purity", "share of a query's voters that agree: a guess", "0.9", (0.01, 1)),
+    ("purity", "purity: fraction of a query's voters that agree, an assumption", "0.9", (0.01, 1)),
 )
 # How many records vote on a query.
 _VOTES = (25, 50, 100, 400)

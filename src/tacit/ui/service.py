@@ -44,7 +44,7 @@ _OWN = (
     "base-uri 'none'; frame-ancestors 'none'"
 )
 _REPORT = f"{POLICY}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-_GONE = "There is no such thing in this folder any more."
+_GONE = "This folder does not contain it any more."
 Handler = Callable[[Request], Response]
 
 
@@ -159,7 +159,7 @@ def _run(watched: WatchedFolder, name: str) -> Response:
     try:
         page = report_page(read_record(place))
     except (TacitError, OSError):
-        return _own(message_page("Run", "This run cannot be read: see what tacit show says of it."), 500)
+        return _own(message_page("Run", "This run cannot be read: see tacit show."), 500)
     return HTMLResponse(page, headers={"Content-Security-Policy": _REPORT})
 
 

@@ -26,7 +26,7 @@ from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import SealedMessages, SingleMessage, from_pieces, to_pieces
-from tacit.methods.rknn.holder import VoteCrowd
+from tacit.methods.rknn.holder import OneRecordHolders
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
@@ -157,7 +157,7 @@ def test_what_belongs_to_another_batch_is_refused():
 def test_a_node_refuses_a_batch_that_would_hide_its_clients_less():
     plan = PLANS[4]
     weak = Batch(**{name: getattr(batch_of(plan), name) for name in Batch.__dataclass_fields__} | {"minimum": 29})
-    with pytest.raises(InvalidInput, match="at least 30 must be in it"):
+    with pytest.raises(InvalidInput, match="needs at least 30"):
         sealed_messages(plan, weak, "ada", 10)
     with pytest.raises(InvalidInput, match="does not expect"):
         sealed_messages(plan, batch_of(plan), "eve", 10)
@@ -180,7 +180,7 @@ def test_an_honest_flood_always_fits():
 def crowd(records=10):
     gate = Gate(MemoryLedger({"ada": Ceiling(10, "1e-2")}), "ada")
     samples = np.tile([[0.0], [9.0]], (records // 2, 1))
-    return VoteCrowd([Private(Records(samples, np.arange(records) % 3))], gate), gate
+    return OneRecordHolders([Private(Records(samples, np.arange(records) % 3))], gate), gate
 
 
 def test_a_crowd_pays_seals_and_replays():
@@ -235,7 +235,7 @@ def test_a_batch_without_room_for_every_draw_is_refused_by_its_numbers(plan, wro
     batch = batch_of(plan, block=1)
     sealed_messages(plan, batch, "ada", 10)
     ((name, change),) = wrong.items()
-    with pytest.raises(InvalidInput, match="its noise fits whatever"):
+    with pytest.raises(InvalidInput, match="any noise fits"):
         sealed_messages(plan, replace(batch, **{name: getattr(batch, name) + change}), "ada", 10)
     with pytest.raises(InvalidInput, match="this one needs"):
         sealed_messages(plan, batch, "ada", 11)

@@ -173,7 +173,7 @@ def test_sensitivities_are_those_of_the_methods():
     assert table_shape(teachers) == (5, 2)
     with pytest.raises(InvalidInput, match="whole holder"):
         ASK.sensitivity(Unit.whole_holder(), replaced)
-    with pytest.raises(InvalidInput, match="every record in one place"):
+    with pytest.raises(InvalidInput, match="all records in one place"):
         replace(ASK, voting_rule="max-min").sensitivity(Unit(), replaced)
     with pytest.raises(InvalidInput, match="not answered by a table"):
         table_shape(LabelAsk(np.zeros((1, 2)), None, None, (), "p", "r"))

@@ -244,7 +244,7 @@ def test_what_goes_wrong_is_told_to_the_operator_without_what_it_was_about(servi
         stranger.sendall(b"nonsense\r\n\r\n")
         stranger.recv(1000)
     (record,) = caplog.records
-    assert record.name == "tacit.post"
+    assert record.name == "tacit.collector"
     assert "ValueError at" in record.getMessage()
     assert "HIV" not in caplog.text
     assert "127.0.0.1" not in caplog.text

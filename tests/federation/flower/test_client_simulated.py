@@ -63,9 +63,9 @@ def ask():
     return asked[0]
 
 
-@pytest.mark.parametrize("holders", ["sites", "records"])
+@pytest.mark.parametrize("holders", ["nodes", "records"])
 def test_the_same_simulation_through_the_local_loop_and_through_flower(holders):
-    count = 4 if holders == "sites" else 60
+    count = 4 if holders == "nodes" else 60
     more = {"holders": holders, "nodes": count, "records": count if holders == "records" else 1000, "queries": 12}
     made = nodes(count, records=more["records"])
     here = federated(local_exchange(made), **more)
@@ -244,7 +244,7 @@ def test_too_few_end_the_run_in_words():
 
 def test_nobody_pays_where_too_few_are_there():
     there = nodes(2)
-    with pytest.raises(TooFewParticipants, match=r"2 nodes are there .* at least 3 .* nobody paid"):
+    with pytest.raises(TooFewParticipants, match=r"2 nodes are connected .* at least 3 .* nobody paid"):
         federated(exchange_over(there))
     assert [node.ledger.balance(node.account).payments for node in there] == [0, 0]
 
@@ -286,7 +286,7 @@ def test_a_coordinator_killed_in_a_round_gets_what_was_paid_for(tmp_path):
 def test_a_question_that_came_out_differently_is_not_asked_under_the_old_name(tmp_path):
     journal = Journal.open(tmp_path, "a recipe")
     federated(exchange_over(nodes(4), journal=journal))
-    with pytest.raises(InvalidInput, match="round 1 was begun with another question"):
+    with pytest.raises(InvalidInput, match="round 1 was started with another question"):
         federated(exchange_over(nodes(4), journal=journal), queries=11)
 
 
@@ -295,5 +295,7 @@ def test_a_node_whose_ledger_was_put_back_is_dropped_and_named(ask):
     heads = NodeHeads()
     exchange_over(nodes(4, seed=None), heads=heads)(ask)
     again = exchange_over(nodes(4, seed=None), heads=heads, terms=dataclasses.replace(TERMS, at_least=4))
-    with pytest.raises(TooFewParticipants, match=r"sent an answer that is not taken \(its ledger (went back|forked)"):
+    with pytest.raises(
+        TooFewParticipants, match=r"sent an answer that is not accepted \(its ledger (was rolled back|forked)"
+    ):
         again(dataclasses.replace(ask, request="another request"))

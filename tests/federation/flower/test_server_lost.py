@@ -66,7 +66,7 @@ def test_a_later_round_waits_until_enough_are_there(clock):
     clock.now = 5
     assert len(post.present()) == 3
     assert clock.now > 60
-    with pytest.raises(TooFewParticipants, match="1 nodes are there after 100 seconds"):
+    with pytest.raises(TooFewParticipants, match="1 nodes are connected after 100 seconds"):
         post_over(lambda: 1).present()
 
 

@@ -143,7 +143,7 @@ def test_a_round_that_was_begun_with_another_question_is_not_mixed_up(kind, tmp_
     run = kind(tmp_path)
     drive(run.exchange(Dying(run.nodes)), run.ask)
     other = dataclasses.replace(run.ask, queries=run.ask.queries + 1)
-    with pytest.raises(InvalidInput, match="round 1 was begun with another question"):
+    with pytest.raises(InvalidInput, match="round 1 was started with another question"):
         drive(run.exchange(Dying(run.nodes)), other)
     assert payments(run.nodes) == [ROUNDS] * COUNT
 

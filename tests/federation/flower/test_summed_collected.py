@@ -123,7 +123,7 @@ def test_a_trusted_curator_labels_best(hall):
     run, exchange = hall.run("central")
     assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.7
     assert (str(run.guarantee.trust), run.guarantee.epsilon) == ("central", 1)
-    assert exchange.said == ["the curator added up the tables of 5 nodes"]
+    assert exchange.said == ["the curator summed the tables of 5 nodes"]
     assert len(run.receipts) == COUNT + 1
     assert hall.payments() == [1] * COUNT
 
@@ -233,5 +233,5 @@ def test_nodes_whose_ledgers_were_put_back_do_not_count(hall):
     hall.nodes = [
         dataclasses.replace(node, ledger=MemoryLedger({node.account: Ceiling(1, "1e-5")})) for node in hall.nodes
     ]
-    with pytest.raises(TooFewParticipants, match=r"not taken \(its ledger (went back|forked)"):
+    with pytest.raises(TooFewParticipants, match=r"not accepted \(its ledger (was rolled back|forked)"):
         hall.run("central", request="another", heads=heads)

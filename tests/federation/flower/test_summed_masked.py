@@ -144,14 +144,16 @@ def test_nodes_whose_ledgers_were_put_back_are_not_in_the_sum():
     masked(Dropping(there), peers, heads=heads)
     # The same names with the ledgers that they had before their first payment.
     there, peers = masking_nodes(COUNT, seed=None)
-    with pytest.raises(TooFewParticipants, match=r"not taken \(its ledger (went back|forked).*Nothing was revealed"):
+    with pytest.raises(
+        TooFewParticipants, match=r"not accepted \(its ledger (was rolled back|forked).*Nothing was revealed"
+    ):
         masked(Dropping(there), peers, request="another", heads=heads)
 
 
 def test_a_node_takes_no_part_with_strangers():
     there, peers = masking_nodes(COUNT)
     sybil = peers | {"site 5": SigningIdentity.new().public}
-    with pytest.raises(TooFewParticipants, match="refused: the question is not understood"):
+    with pytest.raises(TooFewParticipants, match="refused: the question is not valid"):
         masked(Dropping(there), sybil)
     assert [node.ledger.balance(node.account).payments for node in there] == [0] * COUNT
 

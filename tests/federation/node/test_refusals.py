@@ -88,7 +88,7 @@ def node():
         ),
         (
             {"rules": dataclasses.replace(RULES, participants=5)}, {},
-            RefusalReason.PARTICIPANTS, "4 take part, allowed from 5",
+            RefusalReason.PARTICIPANTS, "4 take part, and the policy requires 5",
         ),
         ({"classes": ("ill", "well")}, {}, RefusalReason.CLASSES, "here 'ill', 'well'"),
         (
@@ -258,7 +258,7 @@ def turned_away(status, payload="", ahead=0.0):
     [
         (400, "400 seconds ahead of theirs; at most 5 are tolerated"),
         (-4000, "4000 seconds behind theirs; at most 300 are tolerated"),
-        (0, "it does not take its signature"),
+        (0, "it rejects the signature"),
     ],
 )
 def test_a_wrong_clock_is_named_as_that(ahead, words, caplog):
@@ -287,4 +287,4 @@ def test_an_unregistered_key_is_named_as_that(caplog, monkeypatch):
     caplog.clear()
     with pytest.raises(httpx.HTTPStatusError):
         taken_up(turned_away(412, json.dumps(busy)))()
-    assert "still counts on the process that was here before" in caplog.text
+    assert "still expects the previous process" in caplog.text

@@ -63,7 +63,7 @@ def test_below_the_threshold_nothing_is_shown(step):
     nodes = parties(6)
     session = session_of(nodes)
     drops = dict.fromkeys(sorted(nodes)[:3], step)
-    with pytest.raises(TooFewParticipants, match=r"3 of 6 nodes.*at least 4 must\. Nothing was revealed"):
+    with pytest.raises(TooFewParticipants, match=r"3 of 6 nodes.*at least 4 are needed\. Nothing was revealed"):
         summed(nodes, session, drops)
 
 
@@ -162,7 +162,7 @@ def test_wrong_tables_are_refused():
         with pytest.raises(InvalidInput):
             server.accept_message(state, "node-0", wrong)
     taken = server.accept_message(state, "node-0", honest)
-    with pytest.raises(InvalidInput, match="the first one stands"):
+    with pytest.raises(InvalidInput, match="the first one counts"):
         server.accept_message(taken, "node-0", broken(honest, paid=np.append(inner[:-1], inner[-1] ^ 1)))
     with pytest.raises(InvalidInput, match="does not take part"):
         server.accept_message(state, "stranger", honest)

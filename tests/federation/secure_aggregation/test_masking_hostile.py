@@ -39,7 +39,7 @@ def test_a_server_that_asks_for_both_secrets_is_refused():
     assert set(decode(first)["names"]) == set(names)
     for other in ("node-1", "node-2"):
         story = write_question([name for name in names if name != other], [other], session)
-        with pytest.raises(InvalidInput, match="is over, and it was about something else"):
+        with pytest.raises(InvalidInput, match="is over, and had a different content"):
             ada.step("unmask", story)
     assert ada.step("unmask", inbox["node-0"]) == first
 
@@ -54,7 +54,7 @@ def test_two_stories_to_different_holders_reveal_neither_secret():
     for name in names[4:]:
         state = server.accept_message(state, name, nodes[name].step("unmask", lie))
     state, _ = server.close(state)
-    with pytest.raises(TooFewParticipants, match="true share"):
+    with pytest.raises(TooFewParticipants, match="correct share"):
         server.result(state, "votes", (CELLS,))
 
 
@@ -63,7 +63,7 @@ def test_two_stories_to_different_holders_reveal_neither_secret():
     [
         (["node-0", "node-1"], ["node-2", "node-3"], "only 2 nodes are in the sum"),
         (["node-1", "node-2", "node-3"], ["node-0"], "this node's own table"),
-        (["node-0", "node-1", "node-2"], [], "just those who sent their shares"),
+        (["node-0", "node-1", "node-2"], [], "exactly the nodes that sent their shares"),
         (["node-0", "node-1", "node-9"], ["node-2", "node-3"], "does not take part"),
     ],
 )
@@ -257,4 +257,4 @@ def test_two_questions_at_once_are_not_both_answered(folder, tmp_path, monkeypat
     with ThreadPoolExecutor(2) as pool:
         said = list(pool.map(told, stories))
     assert sum(isinstance(each, bytes) for each in said) == 1
-    assert sum("it was about something else" in each for each in said if isinstance(each, str)) == 1
+    assert sum("had a different content" in each for each in said if isinstance(each, str)) == 1

@@ -176,7 +176,7 @@ def over_nodes(case, private, public, epsilon, *, funds, seed, folder, request, 
     grid = InProcessGrid(app, contexts(HOLDERS, SITES))
     journal = None if folder is None else Journal.open(folder / "journal", "a recipe")
     more = dict(case.more)
-    holders = more.pop("holders", "sites")
+    holders = more.pop("holders", "nodes")
     exchange: Any
     if more.get("trust") == "masked":
         exchange = FlowerMasked(grid, request, TERMS, peers, journal)
@@ -256,7 +256,7 @@ def _over_nodes() -> list[Adapter]:
         return tacit.FedMD(variant=variant, rounds=2, queries=20)
 
     return [
-        Adapter("rknn sites, federated", rknn(), **nodes, **gaussian),
+        Adapter("rknn nodes, federated", rknn(), **nodes, **gaussian),
         Adapter("rknn soft, federated", rknn(labels="soft"), **nodes, **gaussian),
         Adapter("rknn proportions, federated", rknn(labels="proportions"), **nodes, **gaussian),
         Adapter("rknn two iterations, federated", rknn(iterations=2), payments=2, **nodes),

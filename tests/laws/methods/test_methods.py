@@ -169,7 +169,7 @@ def test_classes_that_were_read_off_the_labels_are_admitted_or_asked_for(method)
         said = str(method.run(PRIVATE, PUBLIC, classes=None, seed=1).guarantee)
     except InvalidInput as error:
         said = str(error)
-    assert re.search("the list of classes was read off the private labels|classes must be (a list|given)", said)
+    assert re.search("the list of classes was read from the private labels|classes must be (a list|given)", said)
     assert "read off" not in str(seeded(method.name).guarantee)
 
 

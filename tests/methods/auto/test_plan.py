@@ -55,7 +55,7 @@ def test_with_delta_the_questions_never_cost_more_than_the_budget(epsilon, digit
 
 def test_a_budget_that_is_all_delta_is_not_divided_and_the_reason_is_said():
     whole = task(PRIVATE, PUBLIC, epsilon=Fraction(1, 10**5), delta=Fraction(1, 100))
-    with pytest.raises(InvalidInput, match="too small beside delta"):
+    with pytest.raises(InvalidInput, match="too small relative to delta"):
         divided_task(whole, [Fraction(1, 5), Fraction(4, 5)])
 
 
@@ -99,7 +99,7 @@ def test_one_question_gets_all_and_keeps_its_name():
 def test_every_choice_is_said_with_its_reason():
     titles = [title for title, _ in plan_auto(task(PRIVATE, PUBLIC, kind="images"), "auto").lines]
     assert titles[:3] == ["seen by", "asking", "budget"]
-    assert dict(plan_auto(task(PRIVATE, PUBLIC, kind="images"), "sums").lines)["asking"] == "sums only, as was said"
+    assert dict(plan_auto(task(PRIVATE, PUBLIC, kind="images"), "sums").lines)["asking"] == "sums only, as requested"
     assert "class sums" in dict(plan_auto(task(PRIVATE, PUBLIC), "auto").lines)["asking"]
 
 

@@ -204,7 +204,7 @@ def test_noise_that_was_made_for_less_is_refused_and_nothing_is_charged():
         assert ledger.balance("site").payments == 0
     persons = Records(rows.samples, rows.labels, np.array(["p"] * 4))
     one, ledger = holder(persons, unit=Unit.person("patient", 2))
-    with pytest.raises(ToleranceExceeded, match="l2_squared moves by 1600, tolerated is 400"):
+    with pytest.raises(ToleranceExceeded, match="l2_squared changes by 1600, and the mechanism allows 400"):
         one.answer(asked(RoundedGaussianNoise(40, 400)))
 
 
@@ -247,7 +247,7 @@ def test_a_crowd_is_told_what_to_use_instead(trust):
     with pytest.raises(InvalidInput, match=f"class sums have no {trust} mechanism.*method rknn"):
         tacit.distill(PRIVATE, PUBLIC, 1, method="class_sums", trust=trust, classes=CLASSES)
     devices = Nodes(None, 10, 10, holders="records")
-    with pytest.raises(InvalidInput, match="which sites have"):
+    with pytest.raises(InvalidInput, match="which need many records per node"):
         prepare(task(nodes=devices), ClassSums())
 
 

@@ -115,7 +115,7 @@ def test_the_sheet_owns_the_number_of_answers(make):
     # A loop that asks one sample more than the noise was made for is refused, and nothing is charged.
     cohort, ledger = make.cohort([Ceiling(100)])
     for samples in (make.samples, make.samples[:1]):
-        with pytest.raises(InvalidInput, match="noise is for 2 answers"):
+        with pytest.raises(InvalidInput, match="mechanism is for 2 answers"):
             cohort.answer(make.ask(answers=2, samples=samples))
     assert ledger.balance("h0").payments == 0
 
@@ -130,7 +130,7 @@ def test_bad_sheets_are_named(arguments, named):
 
 
 def test_bad_answers_are_refused():
-    with pytest.raises(InvalidInput, match="sheets must have 2 answers"):
+    with pytest.raises(InvalidInput, match="answers must be rows of 2 answers"):
         RandomizedLabels(3, 2, 1).shares(np.zeros((0, 2), dtype=np.int64))
     with pytest.raises(InvalidInput, match="messages must name cells"):
         RandomizedLabels(3, 2, 1).shares(np.array([[0, 3]]))
@@ -177,7 +177,7 @@ def test_mechanisms_and_classes_that_are_not_known_are_refused(make):
 
     with pytest.raises(InvalidInput, match="through Cheap; it knows RandomizedLabels"):
         make.holder().answer(replace(make.ask(), mechanism=Cheap(3, 3, 6)))
-    with pytest.raises(InvalidInput, match="the sheet has 4 classes"):
+    with pytest.raises(InvalidInput, match="the mechanism has 4 classes"):
         make.holder().answer(make.ask(classes=4))
 
 
@@ -224,7 +224,7 @@ def test_holders_without_usable_records_are_refused(make, labels, named):
 
 
 def test_holders_that_train_together_share_a_learner(make):
-    with pytest.raises(InvalidInput, match="same learner"):
+    with pytest.raises(InvalidInput, match="same local model"):
         LabelCohort([make.holder(), make.holder(learner=type(make.learner)())])
     with pytest.raises(InvalidInput, match="at least one holder"):
         LabelCohort([])

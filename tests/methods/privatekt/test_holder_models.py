@@ -226,7 +226,7 @@ def test_any_classifier_with_probabilities_may_be_global(soft):
         (Perceptron(), None, "no predict_proba"),
         (LogisticRegression(), "perceptron", "start from a global network"),
         ("perceptron", "linear", "local must be 'perceptron' too"),
-        ("auto", 3, "no classifier"),
+        ("auto", 3, "not a classifier"),
         ("oracle", None, "unknown network"),
     ],
 )
@@ -236,5 +236,5 @@ def test_models_that_do_not_fit_are_named(model, local, named):
 
 
 def test_local_classifiers_need_to_classify():
-    with pytest.raises(InvalidInput, match="is no classifier"):
+    with pytest.raises(InvalidInput, match="is not a classifier"):
         ClassifierLocal(object(), 3)

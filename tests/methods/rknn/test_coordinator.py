@@ -16,7 +16,7 @@ from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.choice import choose
 from tacit.methods.rknn.choice import choose_mechanism
 from tacit.methods.rknn.coordinator import Round, VoteCoordinator
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.queries import Clusters, cluster, margins, suggest_queries
 from tacit.methods.rknn.reading import LabelReader
 from tacit.methods.rknn.wire import VoteAsk
@@ -128,7 +128,7 @@ def test_add_remove_needs_half_the_noise():
 def test_a_mechanism_of_somebody_else_is_refused():
     with pytest.raises(InvalidInput, match="does not answer through Free"):
         holder().answer(ask(Free()))
-    with pytest.raises(ToleranceExceeded, match="nothing private is free"):
+    with pytest.raises(ToleranceExceeded, match="every private release has a cost"):
         Gate(MemoryLedger({"a": Ceiling(1)}), "a").release(Private(1), lambda: 0, Sensitivity(), Free(), "labels", "r")
 
 
@@ -208,7 +208,7 @@ def test_a_crowds_messages_decode_to_the_votes(neighbors):
         if alternative.name == "discrete Laplace":
             continue  # its noise never vanishes altogether
         gate = Gate(MemoryLedger({"each": Ceiling(40)}), "each", SeededRandomness(2))
-        crowd = VoteCrowd([Private(Records(PARTS.private_samples, LABELS))], gate)
+        crowd = OneRecordHolders([Private(Records(PARTS.private_samples, LABELS))], gate)
         released = crowd.answer(ask(alternative.mechanism, neighbors=neighbors))
         counts = alternative.mechanism.decode(released.value).counts.reshape(30, 10)
         assert abs(counts - exact).max() < 40, alternative.name
@@ -217,9 +217,9 @@ def test_a_crowds_messages_decode_to_the_votes(neighbors):
 def test_a_crowd_is_of_one_record_holders():
     gate = Gate(MemoryLedger({"a": Ceiling(1, unit=Unit.person("patient", 2))}), "a")
     with pytest.raises(InvalidInput, match="one record"):
-        VoteCrowd([Private(Records(PARTS.private_samples, LABELS))], gate)
+        OneRecordHolders([Private(Records(PARTS.private_samples, LABELS))], gate)
     with pytest.raises(InvalidInput, match="at least one holder"):
-        VoteCrowd([], gate)
+        OneRecordHolders([], gate)
 
 
 def test_margins_lie_between_a_border_and_a_center():
@@ -298,7 +298,7 @@ def test_a_view_that_cannot_be_named_is_computed_and_not_kept(tmp_path):
 
 def test_a_cache_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match="file: no place for a cache"):
+    with pytest.raises(InvalidInput, match="file: the cache folder cannot be made"):
         tacit.distill(
             (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1, private_cache=tmp_path / "file"
         )

@@ -15,7 +15,7 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.vote_shape import VoteShape
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder, filled_sets
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder, filled_sets
 from tacit.methods.rknn.multilabel import SetCountReader, SetMessageReader, label_chances
 from tacit.methods.rknn.posterior import Noise
 from tacit.methods.rknn.queries import cluster
@@ -72,7 +72,7 @@ def test_the_voters_are_paid_for_too(adjacency, needed):
     records = [Private(Records(SAMPLES, SETS))]
     enough = DiscreteLaplaceNoise.for_epsilon(1, needed)
     assert VoteHolder(records, gate(ceiling)).answer(ask(enough)).value.shape == (12, 4)
-    with pytest.raises(ToleranceExceeded, match=f"l1 moves by {needed}"):
+    with pytest.raises(ToleranceExceeded, match=f"l1 changes by {needed}"):
         VoteHolder(records, gate(ceiling)).answer(ask(DiscreteLaplaceNoise.for_epsilon(1, needed - 1)))
 
 
@@ -94,7 +94,7 @@ def test_whether_a_set_is_larger_than_allowed_cannot_be_found_out_for_nothing():
     """Of a larger set the first labels vote; a refusal would have answered, without noise and unpaid."""
     cut = SETS & (np.cumsum(SETS, axis=1) <= 2)
     assert (cut != SETS).any()
-    for side, mechanism in ((VoteHolder, EXACT), (VoteCrowd, choose(12 * 5, 2, 1).mechanism)):
+    for side, mechanism in ((VoteHolder, EXACT), (OneRecordHolders, choose(12 * 5, 2, 1).mechanism)):
         said = [
             side([Private(Records(SAMPLES, sets))], gate()).answer(ask(mechanism, labels=2)) for sets in (SETS, cut)
         ]
@@ -111,7 +111,7 @@ def test_records_without_sets_of_these_classes_are_refused_without_a_word():
         with pytest.raises(InvalidInput, match="nothing was charged"):
             VoteHolder([Private(records)], gate()).answer(question)
     with pytest.raises(InvalidInput, match="nothing was charged"):
-        VoteCrowd([Private(Records(SAMPLES, SETS))], gate()).answer(ask(choose(36, 1, 1).mechanism, labels=None))
+        OneRecordHolders([Private(Records(SAMPLES, SETS))], gate()).answer(ask(choose(36, 1, 1).mechanism, labels=None))
 
 
 def test_records_take_class_indices_or_a_table_of_bool():
@@ -145,7 +145,7 @@ def test_a_crowd_fills_its_sets_up_and_its_messages_decode_to_the_counts(neighbo
     """At a huge ε the decoded counts are nearly the exact ones, whatever the mechanism."""
     exact = expected(neighbors)
     for mechanism in crowd_mechanisms(neighbors, 40):
-        crowd = VoteCrowd([Private(Records(SAMPLES, SETS))], gate())
+        crowd = OneRecordHolders([Private(Records(SAMPLES, SETS))], gate())
         messages = crowd.answer(ask(mechanism, neighbors)).value
         counts = mechanism.decode(messages).counts.reshape(12, 6)
         spread = 6 * np.sqrt(1000 * max(mechanism.variance_zero, mechanism.variance_one))
@@ -196,5 +196,5 @@ def test_the_votes_of_a_crowd_tell_its_voters():
 
 
 def test_counts_without_voters_are_refused():
-    with pytest.raises(InvalidInput, match="one number of voters a row"):
+    with pytest.raises(InvalidInput, match="one number of voters per row"):
         label_chances(np.zeros((3, 2)), np.zeros(2), Noise("laplace", 1), Noise("laplace", 1))

@@ -19,7 +19,7 @@ from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder, made_up_cells
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder, made_up_cells
 from tacit.methods.rknn.queries import cluster
 from tacit.methods.rknn.voting_rules import (
     PUBLISHED,
@@ -187,7 +187,7 @@ def test_a_record_that_is_not_numbers_is_an_empty_vote_and_paid_as_any_other():
     ]
     assert np.array_equal(*votes)
     # In a crowd it sends a message like everybody, which says nothing.
-    crowd = VoteCrowd([Private(Records(samples, LABELS))], gate())
+    crowd = OneRecordHolders([Private(Records(samples, LABELS))], gate())
     assert len(crowd.answer(ask(SubsetSelection(300, 1, 1), query_offsets=OFFSETS)).value) == len(LABELS)
 
 
@@ -211,7 +211,7 @@ def test_a_record_that_an_encoder_fails_on_takes_no_other_record_with_it():
 def test_empty_votes_of_a_crowd_are_not_all_alike():
     """Who cannot vote sends what others might: a fixed cell would say of a record that it is empty."""
     nobody = np.full((60, QUERIES.shape[1]), np.nan)
-    crowd = VoteCrowd([Private(Records(nobody, np.zeros(60, dtype=np.int64)))], gate())
+    crowd = OneRecordHolders([Private(Records(nobody, np.zeros(60, dtype=np.int64)))], gate())
     cells = crowd.answer(ask(GeneralizedRandomizedResponse(300, 1, 200))).value
     assert len(np.unique(cells)) > 30
 
@@ -219,7 +219,7 @@ def test_empty_votes_of_a_crowd_are_not_all_alike():
 def test_a_crowd_that_is_too_small_for_its_price_is_refused_before_payment():
     ledger = MemoryLedger({"a": Ceiling(10**12, "1e-3")})
     few = [Private(Records(SAMPLES[:999], LABELS[:999]))]
-    crowd = VoteCrowd(few, Gate(ledger, "a", SeededRandomness(3)))
+    crowd = OneRecordHolders(few, Gate(ledger, "a", SeededRandomness(3)))
     with pytest.raises(TooFewParticipants, match="999 clients took part"):
         crowd.answer(
             ask(Shuffled(SingleMessage(GeneralizedRandomizedResponse(300, 1, 1), 1000, "1e-6"), participants=1000))
@@ -278,7 +278,7 @@ def test_our_own_encoders_give_away_what_they_were_fitted_on(name):
 def test_a_holder_does_not_confirm_a_guess_at_its_records():
     """To refuse an encoder that says it was fitted on them would be an answer without noise, as often as asked."""
     parts = [Private(Records(SAMPLES[rows], LABELS[rows])) for rows in split_evenly(1000, 3)]
-    for side, mechanism in (VoteHolder, EXACT), (VoteCrowd, SubsetSelection(300, 1, 1)):
+    for side, mechanism in (VoteHolder, EXACT), (OneRecordHolders, SubsetSelection(300, 1, 1)):
         said = [
             side(parts, gate()).answer(ask(mechanism, representation=Remembering(guess))).value
             for guess in (SAMPLES, PUBLIC)
@@ -290,7 +290,7 @@ def test_an_account_that_protects_a_whole_holder_is_not_spent_on_votes():
     """All votes of a holder may change with it; those of one record are two."""
     parts = [Private(Records(SAMPLES, LABELS))]
     whole = Gate(MemoryLedger({"a": Ceiling(10**12, unit=Unit.whole_holder())}), "a", SeededRandomness(3))
-    for side in (VoteHolder, VoteCrowd):
+    for side in (VoteHolder, OneRecordHolders):
         with pytest.raises(InvalidInput, match="a whole holder"):
             side(parts, whole)
 
@@ -309,7 +309,7 @@ def test_an_account_that_protects_a_whole_holder_is_not_spent_on_votes():
 def test_a_crowd_refuses_a_mechanism_for_other_cells_before_it_looks(mechanism):
     """It would fail where some record has a cell beyond them, and the failure would be an answer without noise."""
     ledger = MemoryLedger({"a": Ceiling(10**12, "1e-3")})
-    crowd = VoteCrowd([Private(Records(SAMPLES, LABELS))], Gate(ledger, "a", SeededRandomness(3)))
+    crowd = OneRecordHolders([Private(Records(SAMPLES, LABELS))], Gate(ledger, "a", SeededRandomness(3)))
     with pytest.raises(InvalidInput, match="is not made for 1 of 30 queries"):
         crowd.answer(ask(mechanism))
     assert ledger.balance("a").payments == 0

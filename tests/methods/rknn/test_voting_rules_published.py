@@ -11,7 +11,7 @@ from tacit.core.guarantee import Adjacency
 from tacit.core.sensitivity import vote_sensitivity
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.subset_selection import SubsetSelection
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.voting_rules import (
     PUBLISHED,
     published_sensitivity,
@@ -141,12 +141,12 @@ def test_published_rules_are_charged_for_all_records_and_drown():
     for rule in PUBLISHED:
         assert answer(EXACT, voting_rule=rule).sum() == 20
         assert answer(enough, Ceiling(1), rule).shape == (3, 2)
-        with pytest.raises(ToleranceExceeded, match="l1 moves by 40"):
+        with pytest.raises(ToleranceExceeded, match="l1 changes by 40"):
             answer(DiscreteLaplaceNoise.for_epsilon(1, 2), Ceiling(1), rule)
-        with pytest.raises(InvalidInput, match="only replace-one"):
+        with pytest.raises(InvalidInput, match="public only under replace-one"):
             answer(enough, Ceiling(1, adjacency=Adjacency.ADD_REMOVE), rule)
-    crowd = VoteCrowd([Private(Records(samples, labels))], gate())
-    with pytest.raises(InvalidInput, match="a crowd has none"):
+    crowd = OneRecordHolders([Private(Records(samples, labels))], gate())
+    with pytest.raises(InvalidInput, match="one-record holders each have their own"):
         crowd.answer(ask(SubsetSelection(6, 1, 1), queries, names=("0", "1"), voting_rule="harmonic"))
 
 
@@ -156,7 +156,7 @@ def test_published_rules_are_charged_for_all_records_and_drown():
         (np.ones((3, 2)), 1, "fair", "rule must be one of"),
         (np.ones((3, 2)), 3, "max-min", "neighbors must be in"),
         (np.zeros((3, 2)), 1, "max-min", "above 0 and finite"),
-        (np.ones((2, 3)), 1, "max-min", "a record for each"),
+        (np.ones((2, 3)), 1, "max-min", "one record for each"),
         (np.ones((600, 2)), 1, "harmonic", "at most 1000 pairs"),
     ],
 )

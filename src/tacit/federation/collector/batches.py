@@ -102,14 +102,16 @@ def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node
     if node not in batch.nodes:
         raise InvalidInput("the batch does not expect this node")
     if batch.minimum < inner.quorum:
-        raise InvalidInput(f"the batch is mixed from {batch.minimum} clients on; at least {inner.quorum} must be in it")
+        raise InvalidInput(
+            f"the batch is mixed with {batch.minimum} clients or more, and needs at least {inner.quorum}"
+        )
     if batch.size != OVERHEAD + 1 + inner.code.size:
-        raise InvalidInput("the batch has boxes of another size than these messages need")
+        raise InvalidInput("the batch's boxes have another size than these messages need")
     room = batch.blocks(most_messages(inner, clients))
     if clients > batch.largest or room > batch.most or batch.each != (inner.messages_each or 0):
         raise InvalidInput(
-            f"the batch has room for {batch.most} messages of {batch.largest} clients at a node; this one needs {room} "
-            f"for {clients}, so that its noise fits whatever it comes to"
+            f"the batch has room for {batch.most} messages of {batch.largest} clients per node; this one needs {room} "
+            f"for {clients}, so that any noise fits"
         )
 
     def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
@@ -117,7 +119,7 @@ def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node
         count = max(batch.block, batch.blocks(len(pieces)))
         if count > batch.most:
             # Never for as many clients as were said; others would be seen not to fit.
-            raise InvalidInput(f"the batch has room for {batch.most} messages of a node")
+            raise InvalidInput(f"the batch has room for {batch.most} messages per node")
         full = b"".join(seal(batch.key, FULL + piece, batch.digest) for piece in pieces)
         rows = np.frombuffer(full, dtype=np.uint8).reshape(-1, batch.size)
         filled = np.concatenate([rows, empty_boxes(batch, count - len(pieces))])
@@ -256,11 +258,11 @@ def sealed_table(ask: TableQuestion, batch: Batch, node: str, curator: bytes) ->
     The key in the batch comes from the coordinator, who must not be able to read the table.
     """
     if batch.key != curator:
-        raise InvalidInput("the batch is sealed for another key than that of the curator this node trusts")
+        raise InvalidInput("the batch is for another key than that of the curator this node trusts")
     if node not in batch.nodes or batch.ask != ask_to_bytes(ask):
         raise InvalidInput("the batch does not expect this node, or is about another question")
     if batch.size != OVERHEAD + table_bytes(table_shape(ask)):
-        raise InvalidInput("the batch has boxes of another size than this table needs")
+        raise InvalidInput("the batch's boxes have another size than this table needs")
 
     def boxed(content: bytes) -> NDArray[np.uint8]:
         return np.frombuffer(seal(batch.key, content, batch.digest), dtype=np.uint8)[None]

@@ -62,7 +62,7 @@ class Address:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port is None:
             raise InvalidInput(f"an address must be like https://host:port, got {self.url!r}")
         if parts.scheme == "http" and not on_loopback(parts.hostname):
-            raise InvalidInput(f"{self.url}: without TLS only loopback is called")
+            raise InvalidInput(f"{self.url}: without TLS only loopback addresses are allowed")
 
 
 def open_batch(address: Address, identity: SigningIdentity, batch: Batch) -> None:
@@ -92,7 +92,7 @@ def read_status(address: Address) -> dict[str, Any]:
     try:
         counts: dict[str, Any] = json.loads(content)
     except ValueError:
-        raise Unreachable(f"{address.url} is not such a service") from None
+        raise Unreachable(f"{address.url} is not a Tacit service") from None
     return counts
 
 
@@ -140,7 +140,7 @@ def _said(address: Address, client: httpx.Client, method: str, path: str, payloa
         for piece in response.iter_raw():
             content += piece
             if len(content) > LARGEST_BATCH + _SLACK:
-                raise Unreachable(f"{address.url} answers with more than a batch can come to")
+                raise Unreachable(f"{address.url} answers with more than the largest batch has")
     if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         raise SubmissionRefused(SubmissionRefusal.OVERSIZED)
     if response.status_code != httpx.codes.OK:
@@ -188,7 +188,7 @@ def reach(address: str, authority: Path | None, timeout: float = 10.0) -> Reache
     except ssl.SSLCertVerificationError as error:
         return Reached(f"{address}: {why_untrusted(error)}")
     except ssl.SSLError as error:
-        return Reached(f"{address}: does not speak TLS as it should ({error.reason or error})")
+        return Reached(f"{address}: does not use TLS correctly ({error.reason or error})")
     except (OSError, http.client.HTTPException) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Reached(f"{address}: cannot be reached ({said})", trusted, validity)

@@ -71,16 +71,16 @@ class Curator:
         honest node's table is ever above the limits.
         """
         if batch.key != self.key:
-            raise InvalidInput("the batch is sealed for another key than the curator's")
+            raise InvalidInput("the batch is for another key than the curator's")
         ask: TableQuestion = read_ask(batch.ask)
         shape = table_shape(ask)
         if ask.request != batch.request:
             raise InvalidInput("the batch and its question have different requests")
         if batch.size != OVERHEAD + table_bytes(shape):
-            raise InvalidInput("the batch has boxes of another size than a table of its question needs")
+            raise InvalidInput("the batch's boxes have another size than a table of its question needs")
         if batch.largest > self._records:
             raise InvalidInput(
-                f"the batch is for nodes with up to {batch.largest} records; this curator adds up tables of nodes with "
+                f"the batch is for nodes with up to {batch.largest} records; this curator accepts tables of nodes with "
                 f"up to {self._records}. Its operator can change node_records"
             )
         if self._purposes and not any(covered(ask.purpose, each) for each in self._purposes):
@@ -93,7 +93,9 @@ class Curator:
         """The release of one batch."""
         ask = self.check(batch)
         if len(submissions) < batch.minimum:
-            raise TooFewParticipants(f"{len(submissions)} tables came and at least {batch.minimum} must")
+            raise TooFewParticipants(
+                f"{len(submissions)} tables were submitted, and at least {batch.minimum} are needed"
+            )
         release = self._gate.release(
             Private(submissions).map(partial(self._sum, batch, ask)),
             lambda: np.zeros(table_shape(ask), dtype=np.int64),
@@ -125,7 +127,7 @@ class Curator:
                 total += read_sealed_table(content, shape, *limits, signed=is_signed(ask))
         if closed:
             # Who sealed for another key or batch did so whatever its records are. Still only the operator hears of it.
-            _log.warning("%d of %d tables could not be opened and count nothing", closed, len(submissions))
+            _log.warning("%d of %d tables could not be decrypted and are not counted", closed, len(submissions))
         return total
 
 

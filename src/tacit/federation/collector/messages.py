@@ -67,7 +67,7 @@ class Batch:
         if list(self.nodes) != sorted(set(self.nodes)) or not 1 <= len(self.nodes) <= _MOST_NODES:
             raise InvalidInput(f"nodes must be from 1 to {_MOST_NODES} different names, sorted")
         if self.minimum < 2:
-            raise InvalidInput(f"minimum must be at least 2, got {self.minimum}: one hides in nobody")
+            raise InvalidInput(f"minimum must be at least 2, got {self.minimum}: one alone is not hidden")
         if self.block < 1 or self.most < 1 or self.most % self.block:
             raise InvalidInput(f"most must be a multiple of the block {self.block}, got {self.most}")
         if not self.size >= 1 or self.size * self.most > LARGEST_PIECE:
@@ -175,7 +175,7 @@ class SubmissionRefusal(StrEnum):
     UNKNOWN = "unknown sender"
     FORGED = "forged"
     FOREIGN = "no such batch"
-    UNEXPECTED = "not for this sender to send"
+    UNEXPECTED = "not allowed for this sender"
     CONFLICT = "another was sent before"
     CLOSED = "batch is closed"
     WAITING = "too few so far"

@@ -45,7 +45,7 @@ __all__ = [
     "CONNECTIONS", "PER_ADDRESS", "Connection", "Connections", "Service", "make_service", "serve",
 ]  # fmt: skip
 
-_log = logging.getLogger("tacit.post")
+_log = logging.getLogger("tacit.collector")
 
 # Connections at a time, in all and of one address.
 CONNECTIONS, PER_ADDRESS = 64, 16
@@ -109,9 +109,9 @@ class Connections:
         """The new connection, if there is room or can be made; nothing where all others are at work."""
         made = Connection(accepted, _origin(place[0]), self._seconds)
         for origin, most in ((made.origin, self._each), (None, self._total)):
-            crowd = {key: each for key, each in self._here.items() if origin in (None, each.origin)}
-            if len(crowd) >= most:
-                oldest = next((key for key, each in crowd.items() if each.stranger), None)
+            here = {key: each for key, each in self._here.items() if origin in (None, each.origin)}
+            if len(here) >= most:
+                oldest = next((key for key, each in here.items() if each.stranger), None)
                 if oldest is None:
                     return None
                 self._here.pop(oldest).cut()

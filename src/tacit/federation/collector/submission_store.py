@@ -33,7 +33,7 @@ from tacit.federation.collector.messages import (
 
 __all__ = ["COORDINATOR", "LENGTH", "SubmissionOutcome", "SubmissionStore"]
 
-_log = logging.getLogger("tacit.post")
+_log = logging.getLogger("tacit.collector")
 
 COORDINATOR = "coordinator"
 # Bytes of the number in an announcement.
@@ -102,11 +102,11 @@ class SubmissionStore:
             except SubmissionRefused as refused:
                 if refused.reason is not SubmissionRefusal.WAITING:
                     # Of strangers there would be no end.
-                    _log.warning("%s of %s was not taken: %s", message.kind, message.node, refused.reason)
+                    _log.warning("%s of %s was not accepted: %s", message.kind, message.node, refused.reason)
                 raise
             except sqlite3.Error as error:
                 # Nothing was acknowledged: whoever sent it is told, and sends it again when there is room.
-                _log.error("%s of %s could not be written down: %s", message.kind, message.node, error)
+                _log.error("%s of %s could not be stored: %s", message.kind, message.node, error)
                 raise SubmissionRefused(SubmissionRefusal.FAILED) from None
         except SubmissionRefused as refused:
             if refused.reason is not SubmissionRefusal.WAITING:
@@ -130,7 +130,7 @@ class SubmissionStore:
                     raise SubmissionRefused(SubmissionRefusal.UNEXPECTED)
                 most = batch.limit
             if not 1 <= length <= most + SLACK:
-                _log.warning("%s asked to send %d bytes; at most %d are taken", message.node, length, most + SLACK)
+                _log.warning("%s announced %d bytes; at most %d are accepted", message.node, length, most + SLACK)
                 raise SubmissionRefused(SubmissionRefusal.OVERSIZED)
             return encode({"allowed": length}), length
         except SubmissionRefused as refused:

@@ -86,7 +86,7 @@ def telling_strangers(activate: Callable[..., Any]) -> Callable[..., Any]:
             which = fingerprint(bytes_to_public_key(request.public_key))
             raise FlowerError(
                 ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED,
-                f"a node was not let in: {UNREGISTERED}, or was removed: {which}",
+                f"a node was not admitted: {UNREGISTERED}, or was removed: {which}",
                 public_details=UNREGISTERED,
             )
         return activate(request=request, state=state)
@@ -147,7 +147,7 @@ class Control:
         for key, node in known.items():
             if key in wanted and wanted[key].name != node.name:
                 raise InvalidInput(
-                    f"{wanted[key].file}: this key was let in as {node.name!r}, and a key keeps its name. Name the "
+                    f"{wanted[key].file}: this key was admitted as {node.name!r}, and a key keeps its name. Name the "
                     "file as before, or let the node make a new key with `tacit federation nodes renew`"
                 )
         gone = [node for key, node in known.items() if key not in wanted]
@@ -162,8 +162,8 @@ class Control:
                 if found is None or found.code != ApiErrorCode.PUBLIC_KEY_ALREADY_IN_USE:
                     raise TacitError(f"{each.file}: the SuperLink does not register it ({error})") from None
                 raise InvalidInput(
-                    f"{each.file}: this key was removed before, and a removed key is not let in again. The node makes "
-                    "a new one with `tacit federation nodes renew`"
+                    f"{each.file}: this key was removed before, and a removed key is not admitted again. The node "
+                    "makes a new one with `tacit federation nodes renew`"
                 ) from None
         return [each.name for _, each in new], [node.name for node in gone]
 

@@ -25,7 +25,7 @@ _STRANGER = (
     "it does not know this node's key, or has removed it. Its operator adds the node's .pub file with "
     "`tacit federation nodes add` and starts the coordinator again"
 )
-STILL_HERE = "it still counts on the process that was here before; asking again"
+STILL_HERE = "it still expects the previous process of this node; trying again"
 
 
 def taken_up(activate: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,16 +46,14 @@ def taken_up(activate: Callable[..., Any]) -> Callable[..., Any]:
                 found = FlowerError.from_json(error.response.text)
                 if error.response.status_code == httpx.codes.UNAUTHORIZED:
                     clock = clock_trouble(seconds_ahead(error.response.headers.get("Date")))
-                    _log.error(
-                        "the coordinator does not let this node in: %s", clock or "it does not take its signature"
-                    )
+                    _log.error("the coordinator does not admit this node: %s", clock or "it rejects the signature")
                     raise
                 if found is None or found.code != ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
                     raise
                 unknown = found.public_details is not None and UNREGISTERED in found.public_details
                 words = _STRANGER if unknown else STILL_HERE
                 if words != said:
-                    _log.warning("the coordinator does not let this node in: %s", words)
+                    _log.warning("the coordinator does not admit this node: %s", words)
                     said = words
                 if time.monotonic() >= end:
                     raise

@@ -69,7 +69,7 @@ class FlowerTransport:
         self._begun = True
         if len(nodes) < policy.at_least:
             raise TooFewParticipants(
-                f"{len(nodes)} nodes are there after {self._policy.patience:g} seconds, and at least "
+                f"{len(nodes)} nodes are connected after {self._policy.patience:g} seconds, and at least "
                 f"{self._policy.at_least} are needed; nobody was asked and nobody paid"
             )
         return nodes
@@ -107,7 +107,7 @@ class FlowerTransport:
             except InvalidInput as error:
                 status.dropped[name] = f"sent an answer that is malformed ({error})"
             except StaleLedger as error:
-                status.dropped[name] = f"sent an answer that is not taken ({error})"
+                status.dropped[name] = f"sent an answer that is not accepted ({error})"
 
         status.step = next(iter(requests.values())).step if requests else status.step
         self.tell(status)
@@ -131,7 +131,7 @@ class FlowerTransport:
                 if node not in names:
                     node = whose.get(question, node)
                 if node not in silent:
-                    status.ignore("twice, or from nobody who was asked")
+                    status.ignore("repeated, or not from a node that was asked")
                     continue
                 silent.discard(node)
                 heard(names[node], _payload(reply))
@@ -183,7 +183,7 @@ def payload_of(message: Message) -> bytes:
         raise InvalidInput("the message has no content")
     content = message.content
     if list(content) != [_RECORD] or list(content[_RECORD]) != [FIELD]:
-        raise InvalidInput("the message has other records than a request")
+        raise InvalidInput("the message is not a request")
     payload = content[_RECORD][FIELD]
     if not isinstance(payload, bytes):
         raise InvalidInput("the message's request is not bytes")
@@ -274,7 +274,7 @@ class FlowerExchange:
 
         def take(name: str, content: bytes) -> None:
             if content:
-                raise InvalidInput("the node said something where nothing was asked")
+                raise InvalidInput("the node answered where no answer was asked for")
             status.answered.append(name)
 
         notice = Request(self._run, status.number, len(nodes), ask_to_bytes(told), "learn", request.encode())

@@ -96,8 +96,8 @@ class FlowerCollected:
         if output is None:
             self._journal.forget(status.number)
             raise TooFewParticipants(
-                f"{status.in_words}, and that is fewer than the guarantee was planned for. Nothing was let out; start "
-                "the run again when more nodes are there"
+                f"{status.in_words}, fewer than the guarantee was planned for. Nothing was released; start the run "
+                "again when more nodes are connected"
             )
         words = zip(kept.names, kept.releases, strict=True)
         return [self._read(output, batch, ask, secret, [_paid(each, name, ask) for name, each in words])]
@@ -146,7 +146,7 @@ class FlowerCollected:
             self.said.append(mixed.in_words)
             return gather(receipts).map(lambda _: mixed)
         release, nodes = read_curated(output, batch, ask)
-        self.said.append(f"the curator added up the tables of {nodes} nodes")
+        self.said.append(f"the curator summed the tables of {nodes} nodes")
         return gather([release, *receipts]).map(lambda values: values[0])
 
     def _batch(self, number: int, ask: Any, names: tuple[str, ...], secret: bytes) -> Batch:  # noqa: ANN401
@@ -159,7 +159,7 @@ class FlowerCollected:
                 )
             else:
                 if self._collector.key is None:
-                    raise InvalidInput("a curator's public key is needed: nodes seal their tables for it")
+                    raise InvalidInput("a curator's public key is needed: nodes encrypt their tables for it")
                 batch = plan_tables(
                     ask, self._run, number, names, self._collector.key, self._policy.at_least, self._policy.records
                 )
@@ -184,8 +184,8 @@ class FlowerCollected:
             except Unreachable as error:
                 if time.monotonic() >= end:
                     raise Unreachable(
-                        f"{error}. It was called for {self._policy.deadline:g} seconds. What was handed in is kept "
-                        "there; start the run again when it is back, and nobody pays twice"
+                        f"{error}. It was tried for {self._policy.deadline:g} seconds. Submissions are stored there; "
+                        "start the run again when it is back, and nobody pays twice"
                     ) from None
                 time.sleep(_PAUSE)
 
@@ -194,7 +194,7 @@ def _paid(content: bytes, name: str, ask: Any) -> Release[None]:  # noqa: ANN401
     """A node's word that it paid and handed in, for the batch in the request that it replies to."""
     receipt, left = read_receipt(content, name, Price.of(ask))
     if left:
-        raise InvalidInput("the node said more than that it has handed in")
+        raise InvalidInput("the node sent more than the confirmation of its submission")
     return restored(None, [receipt.to_json()])
 
 
@@ -260,9 +260,9 @@ class FlowerMasked:
         why = implausible(ask, table, self._policy.records, len(nodes), self._policy.all_records)
         if why is not None:
             raise TacitError(
-                f"the masked sum cannot be right: {why}. At least one of {', '.join(nodes)} sent something else than "
+                f"the masked sum cannot be right: {why}. At least one of {', '.join(nodes)} sent something other than "
                 "its votes; under masks nobody can see which. The sum is not used, and what was paid for it is spent. "
-                "Find out at the nodes, and ask again without the one that it was"
+                "Ask the nodes' operators, and run again without the faulty node"
             )
         return table
 
@@ -303,7 +303,7 @@ class FlowerMasked:
         if len(state.came[step]) < state.session.plan.threshold:
             raise TooFewParticipants(
                 f"{status.in_words}. The step {step!r} of the masked sum needs {state.session.plan.threshold} nodes. "
-                "Nothing was revealed; start the run again when more nodes are there"
+                "Nothing was revealed; start the run again when more nodes are connected"
             )
         return state
 

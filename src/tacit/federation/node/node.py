@@ -95,7 +95,7 @@ class Node:
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.ledger.durable:
-            raise InvalidInput("a node with a seed is a simulation, which must not spend from a ledger that lasts")
+            raise InvalidInput("a node with a seed is a simulation, which must not spend from a persistent ledger")
 
     def answer(self, ask: Question) -> Release[Any]:
         """The release, paid for by this node's own account; else ``Refused`` with the reason."""
@@ -117,7 +117,7 @@ class Node:
         except RequestConflict as error:
             raise Refused(RefusalReason.CONFLICT, str(error)) from None
         except LedgerError:
-            # A full disk or a damaged file is nothing that the asker could ask differently.
+            # A full disk or a damaged file is nothing that the coordinator could ask differently.
             raise
         except TacitError as error:
             raise Refused(RefusalReason.QUESTION, str(error)) from None
@@ -126,7 +126,7 @@ class Node:
         """Take note of what the last round of a run came to; the rounds before come with the next question."""
         method = method_of(told)
         if type(told) not in method.notices:
-            raise InvalidInput("the request tells nothing that a node can learn from")
+            raise InvalidInput("the request contains no consensus to train on")
         if method.name not in self.rules.methods:
             raise Refused(RefusalReason.METHOD)
         learn = node_side(method).learn
@@ -149,7 +149,9 @@ class Node:
         request: Request | None = None
         try:
             if len(payload) > LARGEST_REQUEST:
-                raise Refused(RefusalReason.SIZE, f"{len(payload)} bytes came, at most {LARGEST_REQUEST} are read")
+                raise Refused(
+                    RefusalReason.SIZE, f"the request has {len(payload)} bytes, the limit is {LARGEST_REQUEST}"
+                )
             request = read_node_request(payload)
             asked = replace(
                 self, participants=request.participants, run=request.run, records=self._in_order(request.features)
@@ -162,7 +164,7 @@ class Node:
                     return Response(request_digest, asked._collected(request))
                 case "learn":
                     if len(request.content) > LONGEST_REQUEST:
-                        raise InvalidInput("the request names another one with too long a name")
+                        raise InvalidInput("the name of the request is too long")
                     asked.conclude(request.content.decode("utf-8", "replace"), self._read(request))
                     return Response(request_digest, b"")
                 case _:
@@ -230,7 +232,7 @@ class Node:
         """
         method = method_of(ask)
         if type(ask) not in method.questions:
-            raise InvalidInput(f"a {type(ask).__name__} is told and not asked")
+            raise InvalidInput(f"a {type(ask).__name__} has no answer")
         if method.name not in self.rules.methods:
             raise Refused(RefusalReason.METHOD)
         if mechanism_name(ask) not in self.rules.mechanisms:
@@ -243,7 +245,8 @@ class Node:
             raise Refused(RefusalReason.PURPOSE)
         if participants is not None and participants < self.rules.participants:
             raise Refused(
-                RefusalReason.PARTICIPANTS, f"{participants} take part, allowed from {self.rules.participants} on"
+                RefusalReason.PARTICIPANTS,
+                f"{participants} take part, and the policy requires {self.rules.participants}",
             )
         if ask.class_names is not None and ask.class_names != self.classes:
             raise Refused(RefusalReason.CLASSES)
@@ -262,7 +265,7 @@ class Node:
             raise Refused(
                 RefusalReason.TRUST,
                 f"the guarantee rests on {relied.others} honest others and a share {relied.share} of this node's own "
-                f"noise; the policy allows {most} others and wants a share of {least}",
+                f"noise; the policy allows {most} others and requires a share of {least}",
             )
 
     def _check_approval(self, ask: Question) -> None:
@@ -342,7 +345,7 @@ def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
         raise InvalidInput(f"{file.data}: row {row}: a class's column must be 0 or 1")
     kept = [place for place, name in enumerate(table.columns) if name not in file.classes]
     if not kept:
-        raise InvalidInput(f"{file.data}: no feature columns are left beside the labels")
+        raise InvalidInput(f"{file.data}: no feature columns are left besides the labels")
     columns = tuple(table.columns[place] for place in kept)
     return replace(table, columns=columns, samples=np.ascontiguousarray(table.samples[:, kept])), marked.astype(bool)
 

@@ -6,7 +6,7 @@ Before it answers, a node looks up the method's side there and the doors of the 
 with each method's holders; what is not declared is refused.
 
 The word follows from the question, the ledger and the node's set-up, never from a record. The log has what was asked
-and what is allowed, cut short where the asker chose the words.
+and what is allowed, cut short where the coordinator chose the words.
 
 Approvals are noted when asked for and decided on the command line. A job is a run with one method, mechanism and
 purpose at one price. Each is a file of its own in the node's folder that is written once, as pending, and then only its
@@ -147,7 +147,7 @@ def _asked_and_allowed(reason: RefusalReason, request: Request | None, rules: Ru
         case RefusalReason.PURPOSE:
             return f"asked {_cut(ask.purpose)}, allowed {_listed(rules.purposes)}"
         case RefusalReason.PARTICIPANTS:
-            return f"asked with {request.participants}, allowed from {rules.participants} on"
+            return f"asked with {request.participants} participants, the policy requires {rules.participants}"
         case RefusalReason.CLASSES:
             return f"asked {_listed(ask.class_names or ())}, here {_listed(classes)}"
     return ""
@@ -252,7 +252,7 @@ class Approvals:
         most, _ = purposes.most_common(1)[0]
         oldest = next(each for each in waiting if each.purpose.partition(",")[0] == most)
         (self.folder / f"{oldest.id}.json").unlink(missing_ok=True)
-        _log.warning("%d jobs wait for approval: job %s is forgotten for a newer one", MOST_PENDING, oldest.id)
+        _log.warning("%d jobs wait for approval: job %s is dropped for a newer one", MOST_PENDING, oldest.id)
 
     def jobs(self) -> list[ApprovalRequest]:
         """All jobs that were asked for, the oldest first."""
@@ -268,7 +268,7 @@ class Approvals:
         if len(found) != 1:
             known = ", ".join(each.id for each in jobs[:10]) or "none"
             what = "several jobs begin with" if found else "there is no job"
-            raise InvalidInput(f"{what} {name!r}; those that were asked for are {known}")
+            raise InvalidInput(f"{what} {name!r}; the jobs are {known}")
         decided = replace(found[0], state=state)
         self._write(decided)
         return decided
@@ -288,5 +288,5 @@ def _read_request(file: Path) -> ApprovalRequest:
         if job.state not in (PENDING, APPROVED, DECLINED) or job.id != file.stem:
             raise ValueError("it was changed")
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"{file}: cannot be read as a job that was asked for ({error}); remove it") from None
+        raise InvalidInput(f"{file}: cannot be read as a job ({error}); remove it") from None
     return job

@@ -213,12 +213,12 @@ def _said(
         if kept is not None:
             state = ClientState.read(kept)
             if state.session != session:
-                raise InvalidInput("this round was begun with another session")
+                raise InvalidInput("this round was started with another session")
             return state.said["keys"]
         state, said = announce(session, name, masking.identity)
     else:
         if kept is None:
-            raise InvalidInput("this round was not begun here")
+            raise InvalidInput("this round was not started here")
         state = ClientState.read(kept)
         match request.step:
             case "shares":

@@ -166,7 +166,9 @@ def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
         read_boxes(state.heard["input"], session),
     )
     if state.node not in survivors or {*survivors, *dropped} != {state.node, *boxes}:
-        raise InvalidInput("the question must be about just those who sent their shares, and this node's own table")
+        raise InvalidInput(
+            "the question must be about exactly the nodes that sent their shares, and this node's own table"
+        )
     openings = {}
     for name in (*survivors, *dropped):
         content = state.own
@@ -188,9 +190,9 @@ def _mask(state: ClientState, inbox: bytes) -> tuple[NDArray[np.uint64], str]:
     peers = read_roster(state.heard["shares"], session, seen=True)
     node, boxes = read_boxes(inbox, session)
     if node != state.node or state.node in boxes or not set(boxes) <= set(peers):
-        raise InvalidInput("the boxes must be for this node, from others who announced keys")
+        raise InvalidInput("the encrypted shares must be for this node, from others that announced keys")
     if len(boxes) + 1 < session.plan.threshold:
-        raise InvalidInput(f"only {len(boxes) + 1} nodes sent shares; at least {session.plan.threshold} must")
+        raise InvalidInput(f"only {len(boxes) + 1} nodes sent shares; at least {session.plan.threshold} are needed")
     mask = own_stream(state.seed, session, state.node)
     for name in boxes:
         mask = mask + pair_stream(state.masking, session, state.node, peers[name])
@@ -215,7 +217,7 @@ def _again(state: ClientState, step: str, payload: bytes) -> bytes | None:
     """What was said to the same message before; nothing for the next step, and an error for any other."""
     if step in state.said:
         if state.heard[step] != payload:
-            raise InvalidInput(f"this session's step {step!r} is over, and it was about something else")
+            raise InvalidInput(f"this session's step {step!r} is over, and had a different content")
         return state.said[step]
     if _STEPS[len(state.said)] != step:
         raise InvalidInput(f"the step {step!r} comes after {_STEPS[len(state.said)]!r}")

@@ -99,11 +99,11 @@ def accept_message(state: ServerState, sender: str, payload: bytes) -> ServerSta
         raise InvalidInput("the session is over")
     earlier = {"shares": "keys", "input": "shares", "unmask": "input"}.get(state.step)
     if earlier is not None and sender not in state.came[earlier]:
-        raise InvalidInput(f"the sender was not there for {earlier!r} and has dropped out")
+        raise InvalidInput(f"the sender missed the step {earlier!r} and has dropped out")
     CHECKS[state.step](state, sender, payload)
     first = state.came[state.step].get(sender)
     if first is not None and first != payload:
-        raise InvalidInput("the sender has sent another message for this step; the first one stands")
+        raise InvalidInput("the sender has sent another message for this step; the first one counts")
     of_step = {**state.came[state.step], sender: payload}
     return replace(state, came={**state.came, state.step: of_step})
 
@@ -146,8 +146,8 @@ def close(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
     session, here = state.session, state.came.get(state.step, {})
     if len(here) < session.plan.threshold:
         raise TooFewParticipants(
-            f"{len(here)} of {len(session.nodes)} nodes got through the step {state.step!r} of the masked sum, and at "
-            f"least {session.plan.threshold} must. Nothing was revealed; ask again when more nodes can answer"
+            f"{len(here)} of {len(session.nodes)} nodes completed the step {state.step!r} of the masked sum, and at "
+            f"least {session.plan.threshold} are needed. Nothing was revealed; ask again when more nodes can answer"
         )
     match state.step:
         case "keys":
@@ -248,8 +248,8 @@ class _Secrets:
                 self._weights = {chosen: self._weights[chosen]}
                 return secret
         raise TooFewParticipants(
-            "too few holders gave a true share of a secret that the masked sum needs. Nothing was revealed; ask again "
-            "without the holders that give wrong ones"
+            "too few holders sent a correct share of a secret that the masked sum needs. Nothing was revealed; ask "
+            "again without the holders that send wrong ones"
         )
 
     def _choices(self, givers: list[str]) -> Iterator[tuple[str, ...]]:

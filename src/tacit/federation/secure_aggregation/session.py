@@ -217,7 +217,7 @@ def read_question(payload: bytes, session: Session) -> tuple[list[str], list[str
     dropped = _names(fields, len(session.nodes), "dropped")
     fields.done()
     if set(survivors) & set(dropped):
-        raise InvalidInput("the question asks for both secrets of one node; that would show its table")
+        raise InvalidInput("the question asks for both secrets of one node; that would reveal its table")
     for name in (*survivors, *dropped):
         _known(name, session)
     _require_enough(len(survivors), session, "are in the sum")
@@ -244,7 +244,7 @@ def _of_session(payload: bytes, session: Session, what: str, most: int | None = 
 def _names(fields: StrictReader, most: int, name: str = "names") -> tuple[str, ...]:
     names = fields.texts(name, most)
     if list(names) != sorted(set(names)):
-        raise InvalidInput(f"the {fields.what}'s {name} must be sorted, and each be there once")
+        raise InvalidInput(f"the {fields.what}'s {name} must be sorted and unique")
     return names
 
 
@@ -278,4 +278,4 @@ def _known(node: str, session: Session) -> str:
 
 def _require_enough(count: int, session: Session, what: str) -> None:
     if count < session.plan.threshold:
-        raise InvalidInput(f"only {count} nodes {what}; at least {session.plan.threshold} must")
+        raise InvalidInput(f"only {count} nodes {what}; at least {session.plan.threshold} are needed")

@@ -88,10 +88,10 @@ def client_cells(rows: NDArray[Any], cells: int, ones: int) -> Integers:
         raise InvalidInput(f"cells must have one row per client and ones = {ones} columns, got shape {rows.shape}")
     if rows.size and (rows.min() < 0 or rows.max() >= cells):
         # Which ones they are is the clients' own.
-        raise InvalidInput(f"cells must be in [0, {cells - 1}], and a client has another")
+        raise InvalidInput(f"cells must be in [0, {cells - 1}], and a client has one outside")
     ordered = np.sort(rows.astype(np.int64), axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
-        raise InvalidInput(f"cells of one client must be {ones} different ones, got one twice")
+        raise InvalidInput(f"cells of one client must be {ones} different ones, and one is repeated")
     return ordered
 
 

@@ -335,7 +335,7 @@ class RandomizedLabels(Described):
         """The randomized answers of one holder; any other number of labels than planned is refused."""
         labels = np.asarray(value)
         if labels.shape != (self.answers,):
-            raise InvalidInput(f"this sheet has room for {self.answers} answers, got labels of shape {labels.shape}")
+            raise InvalidInput(f"this mechanism is for {self.answers} answers, got labels of shape {labels.shape}")
         filled: Integers = self.fill(labels[None], randomness)[0]
         return filled
 
@@ -353,7 +353,7 @@ class RandomizedLabels(Described):
         """
         sheets = np.asarray(sheets)
         if sheets.ndim != 2 or sheets.shape[1] != self.answers or not len(sheets):
-            raise InvalidInput(f"sheets must have {self.answers} answers in each of some rows, got {sheets.shape}")
+            raise InvalidInput(f"answers must be rows of {self.answers} answers, got shape {sheets.shape}")
         found = [self.response.decode(column.astype(np.int64)) for column in sheets.T]
         counts, variances = np.array([each.counts for each in found]), np.array([each.variances for each in found])
         return counts / len(sheets), variances / len(sheets) ** 2

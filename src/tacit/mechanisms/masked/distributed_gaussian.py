@@ -72,8 +72,8 @@ def require_shares(holders: int, threshold: int, honest: int, most: int) -> None
         raise InvalidInput(f"honest must be between 1 and the threshold {threshold}, got {honest}")
     if threshold + honest <= holders:
         raise InvalidInput(
-            f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, a "
-            "server and its friends could learn both secrets of one holder by telling two stories"
+            f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, a server "
+            "and colluding holders could learn both secrets of one holder by asking two groups differently"
         )
     if not 1 <= most <= _LARGEST_COUNT:
         raise InvalidInput(f"most must be between 1 and 2^40, got {most}")
@@ -214,7 +214,8 @@ class DistributedGaussian(Described):
         if not SMALLEST_SHARE <= share <= LARGEST:
             raise InvalidInput(
                 f"a holder's share of the noise must have a deviation from {SMALLEST_SHARE} to 1e12, got "
-                f"{float(share):g}: sums of smaller ones hide less than it seems. Use a finer grid, or fewer holders"
+                f"{float(share):g}: sums of smaller ones hide less than the total suggests. Use a finer grid, or fewer "
+                "holders"
             )
         if squared_shift < 1 or cells < 1:
             raise InvalidInput(f"squared_shift and cells must be at least 1, got {squared_shift} and {cells}")
@@ -288,8 +289,8 @@ class DistributedGaussian(Described):
         """Who is trusted with what."""
         return (
             f"No party is trusted alone. Sums are shown of at least {self.threshold} of {self.holders} holders, and of "
-            f"those at least {self.honest} must be honest: they add their noise and keep their keys to themselves. "
-            f"The coordinator may work together with up to {self.threshold - self.honest} others."
+            f"those at least {self.honest} must be honest: they add their noise and keep their keys secret. The "
+            f"coordinator may collude with up to {self.threshold - self.honest} others."
         )
 
     def variance(self, survivors: int) -> float:

@@ -147,8 +147,8 @@ class DistributedLaplace(Described):
         """Who is trusted with what."""
         return (
             f"No party is trusted alone. Sums are shown of at least {self.threshold} of {self.holders} holders, and of "
-            f"those at least {self.honest} must be honest: they add their noise and keep their keys to themselves. "
-            f"The coordinator may work together with up to {self.threshold - self.honest} others."
+            f"those at least {self.honest} must be honest: they add their noise and keep their keys secret. The "
+            f"coordinator may collude with up to {self.threshold - self.honest} others."
         )
 
     def variance(self, survivors: int) -> float:

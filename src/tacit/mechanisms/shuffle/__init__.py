@@ -1,1 +1,1 @@
-"""Mechanisms that trust a shuffler: one message each, hidden in a crowd, or many with noise shares."""
+"""Mechanisms that trust a shuffler: one message per client, hidden among others, or many with shares of the noise."""

@@ -47,7 +47,7 @@ LEAST_NOISE = Fraction(1, 10)
 
 def _affordable(flood: NegativeBinomial) -> None:
     if flood.shape / flood.epsilon > LARGEST_FLOOD:
-        raise InvalidInput(f"the flood must have a mean of at most {LARGEST_FLOOD} messages per cell")
+        raise InvalidInput(f"the noise must have a mean of at most {LARGEST_FLOOD} messages per cell")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class MultiMessageNoise(Described):
         if not 0 < exact(share, "share") <= 1:
             raise InvalidInput(f"share must be in (0, 1], got {share}")
         if flood.shape < 1:
-            raise InvalidInput(f"flood must have a shape of at least 1, got {float(flood.shape):g}")
+            raise InvalidInput(f"the noise must have a shape of at least 1, got {float(flood.shape):g}")
         object.__setattr__(self, "cells", int(cells))
         object.__setattr__(self, "ones", int(ones))
         object.__setattr__(self, "participants", int(participants))
@@ -149,8 +149,8 @@ class MultiMessageNoise(Described):
     def in_words(self) -> str:
         """Who is trusted with what."""
         return (
-            f"A shuffler is trusted to mix the messages of at least {self.quorum} honest clients. Should it fail, a "
-            "client's votes are in the clear for whoever sees its messages: they are hidden by the others' alone."
+            f"A shuffler is trusted to mix the messages of at least {self.quorum} honest clients. If it fails, whoever "
+            "sees a client's messages sees its votes: only the others' messages hide them."
         )
 
     @property
@@ -244,7 +244,7 @@ class MultiMessageNoise(Described):
         ordered = np.sort(rows, axis=1)
         if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
             raise InvalidInput(
-                "votes must name a cell at most once per client: the spend is for cells that move by one"
+                "votes must name a cell at most once per client: the spend is for cells that change by one"
             )
         return rows
 

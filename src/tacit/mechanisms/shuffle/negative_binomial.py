@@ -226,7 +226,7 @@ def cell_delta(epsilon_noise: Number, epsilon_margin: Number, shape: Number, eps
     noise, margin = positive(epsilon_noise, "epsilon_noise"), positive(epsilon_margin, "epsilon_margin")
     flood, size = positive(epsilon_flood, "epsilon_flood"), exact(shape, "shape")
     if size != 0 and size < 1:
-        raise InvalidInput(f"shape of the flood must be at least 1, got {shape}")
+        raise InvalidInput(f"the shape of the noise must be at least 1, got {shape}")
     return _cell_delta(noise, margin, size, flood)
 
 

@@ -91,7 +91,7 @@ class Blanket:
         if not 0 < self.likely <= self.total / 2 * (1 + 1e-12):
             raise InvalidInput(f"likely must be above 0 and at most half of the total {self.total}, got {self.likely}")
         if not self.likely * (math.exp(self.local_epsilon) - 1) + self.total <= 1 + 1e-9:
-            raise InvalidInput(f"likely and total are those of no mechanism: {self}")
+            raise InvalidInput(f"likely and total belong to no mechanism: {self}")
 
     def epsilon(self, messages: int, delta: float) -> float:
         """The smallest ε at which this many shuffled messages are (ε, δ)-DP by this bound; never above ε₀."""

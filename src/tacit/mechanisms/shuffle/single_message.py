@@ -183,7 +183,7 @@ class SingleMessage(Described):
         """Who is trusted with what."""
         return (
             f"A shuffler is trusted to mix the messages of at least {self.quorum} clients ({self.amplified.bound}). "
-            f"Should it fail, each message alone is still differentially private with "
+            f"If it fails, each message alone is still differentially private with "
             f"epsilon = {float(self.mechanism.epsilon):.6g}."
         )
 
@@ -282,9 +282,9 @@ class Shuffled(Described):
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
-    >>> crowd = Shuffled(plan_noise_messages(1, 1e-6, cells=4, participants=1000), participants=1000)
-    >>> messages = crowd.sample(np.full((1000, 1), 2), SeededRandomness(1))
-    >>> bool(abs(crowd.decode(messages).counts - [0, 0, 1000, 0]).max() < 30)
+    >>> shuffled = Shuffled(plan_noise_messages(1, 1e-6, cells=4, participants=1000), participants=1000)
+    >>> messages = shuffled.sample(np.full((1000, 1), 2), SeededRandomness(1))
+    >>> bool(abs(shuffled.decode(messages).counts - [0, 0, 1000, 0]).max() < 30)
     True
     """
 

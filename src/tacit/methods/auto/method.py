@@ -55,7 +55,7 @@ def prepare(task: Task, options: Auto) -> Job:
     task.observer.stage("choosing what to ask")
     plan = plan_auto(task, options.releases)
     if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
-        return _votes(task, options, "a part of the budget buys no votes that can be told from noise")
+        return _votes(task, options, "with a part of the budget votes cannot be distinguished from noise")
     # All that the public samples can be refused for is found out before anything is paid.
     return AutoJob(task, options, plan, AutoTeaching(task, plan).choose(()))
 

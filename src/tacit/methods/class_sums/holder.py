@@ -58,7 +58,7 @@ class SumHolder:
         for part in self._records:
             schema = schema_of(part)
             if schema.sets is not None:
-                raise InvalidInput("records carry sets of labels, and class sums take one label; nothing was charged")
+                raise InvalidInput("records have sets of labels, and class sums take one label; nothing was charged")
             require_encodable(ask.representation, schema.blank, ask.components)
         sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
         sums = combine(self._records, partial(self._added, ask))

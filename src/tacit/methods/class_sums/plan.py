@@ -85,16 +85,19 @@ class SumPlan:
 
 
 def trusted_with_sums(task: Task, has: str, hidden: str, tables: str) -> Trust:
-    """Who is trusted where records are added up: a curator here, and over nodes sites with many records each."""
+    """Who is trusted where records are added up: a curator here, or nodes with many records each."""
     if task.nodes is None:
         if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
             raise InvalidInput(
-                f"{has} no {task.trust} mechanism: noise that hides one record's whole {hidden} drowns it. "
-                "Use method rknn for a crowd, or trust central; over nodes masked sums need no trusted curator"
+                f"{has} no {task.trust} mechanism: noise that hides one record's whole {hidden} is far larger than it. "
+                "Use method rknn for one-record holders, or trust central; over nodes masked sums need no trusted "
+                "curator"
             )
         return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
-    if task.nodes.holders != "sites":
-        raise InvalidInput(f"{tables} are tables, which sites have; for devices with one record each use method rknn")
+    if task.nodes.holders != "nodes":
+        raise InvalidInput(
+            f"{tables} are tables, which need many records per node; for one-record holders use method rknn"
+        )
     return task.trusting(Trust.LOCAL, Trust.MASKED, Trust.CENTRAL, default=Trust.MASKED)
 
 
@@ -105,12 +108,12 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     replace = task.adjacency is Adjacency.REPLACE_ONE
     classes = len(task.classes)
     if options.components is None and not replace:
-        raise InvalidInput("say how many components: under add-remove the number of records is private, so we cannot")
+        raise InvalidInput("give components: under add-remove the number of records is private")
     norm, count, centered = added_as(task, options.count_weight)
     name, base = sum_representation(options.representation, task.public, classes)
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
-        raise InvalidInput("the public samples are all alike: there is nothing to tell them apart by")
+        raise InvalidInput("the public samples are all equal")
     most = min(_MOST if options.components is None else options.components, *encoded.shape)
     fitted = PrincipalComponents.fit(encoded, most, whitening=options.whitening)
     points = fitted.encode(encoded).astype(np.float64)
@@ -124,9 +127,7 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     fitted = PrincipalComponents(fitted.mean, fitted.directions[:most])
     length = float(np.quantile(lengths(points[:, :most], norm), _WITHIN))
     if not length > 0:
-        raise InvalidInput(
-            "a quarter of the public samples is equal to their mean: there is nothing to tell them apart by"
-        )
+        raise InvalidInput("a quarter of the public samples is equal to their mean: they vary too little")
     parts = (fitted,) if isinstance(base, Identity) else (base, fitted)
     ask = SumAsk(
         representation=Chained(parts, content_digest(row_digests(task.public))),
@@ -279,8 +280,8 @@ def _doubts(task: Task, kept: float | None) -> tuple[str, ...]:
     doubts = [weakness(task.budget, task.unit)]
     if kept is not None and kept < _WORTHWHILE:
         doubts.append(
-            f"most of what is learned will be noise: it leaves {kept:.0%} of what the components could tell. Bring "
-            "more records, or spend a larger epsilon"
+            f"most of what is learned will be noise: {kept:.0%} of the components' signal is left. Use more records or "
+            "a larger epsilon"
         )
     if task.delta * task.units >= 1:
         doubts.append(large_delta(task.unit))

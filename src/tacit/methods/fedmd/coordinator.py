@@ -73,7 +73,7 @@ def evidence(answer: NDArray[Any], mechanism: Any) -> NDArray[np.float64]:  # no
     # Responses to each label speak for themselves, counts by the law of their noise.
     speaks = mechanism if mechanism.statistic == "labels" else mechanism.noise_law
     if speaks is None:
-        raise InvalidInput(f"nothing is known of what {type(mechanism).__name__} makes of labels")
+        raise InvalidInput(f"{type(mechanism).__name__} does not describe how it randomizes labels")
     found: NDArray[np.float64] = speaks.evidence(answer)
     return found
 
@@ -115,7 +115,7 @@ def average(tables: Sequence[NDArray[np.float64]], weights: Weights = "equal") -
     [[0.75, 0.25]]
     """
     if not tables:
-        raise InvalidInput("no party answered; there is nothing to agree on")
+        raise InvalidInput("no party answered, so there is no consensus")
     require_weights(weights, len(tables))
     if isinstance(weights, str):
         shares = np.ones(len(tables)) if weights == "equal" else agreement(tables)
@@ -239,7 +239,7 @@ class PredictCoordinator:
     def fold(self, state: RoundState, answers: Sequence[Release[Any]]) -> RoundState:
         """Average the answers of all parties that gave one."""
         if not answers:
-            raise InvalidInput("no party answered; there is nothing to agree on")
+            raise InvalidInput("no party answered, so there is no consensus")
         agreed = gather(answers).map(lambda values: (self._agree(state.rounds, values),))
         earlier = [] if state.history is None else [state.history]
         history = gather([*earlier, agreed]).map(lambda parts: tuple(each for part in parts for each in part))
@@ -335,7 +335,7 @@ class ConsensusVoteCoordinator:
     def fold(self, state: RoundState, answers: Sequence[Release[Any]]) -> RoundState:
         """Add up the votes of all parties."""
         if not answers:
-            raise InvalidInput("no party answered; there is nothing to agree on")
+            raise InvalidInput("no party answered, so there is no consensus")
         return replace(state, rounds=1, history=gather(answers).map(self._agree))
 
     def result(self, state: RoundState) -> Release[Consensus]:

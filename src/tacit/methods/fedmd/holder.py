@@ -61,7 +61,9 @@ class SubsetParty:
         self, records: Private[Records], sample: SubsetSample | StratifiedSample, gate: Gate, study: Study
     ) -> None:
         if gate.unit != Unit() or gate.adjacency is not Adjacency.REPLACE_ONE:
-            raise InvalidInput("sampling records is stable for one record under replace-one; the account protects else")
+            raise InvalidInput(
+                "sampling records is stable for one record under replace-one; the account protects a different unit"
+            )
         # The owner chose the sample for these records; a mistake is the owner's to read, before anything is paid.
         inspect([records], lambda own: _columns(own[0], sample))
         schema = schema_of(records)
@@ -190,7 +192,7 @@ def answer_at_node(ask: PredictAsk | PartyVoteAsk, context: NodeContext) -> Rele
     if ask.classes != len(context.classes):
         raise InvalidInput(f"the question is about {ask.classes} classes, this node knows {len(context.classes)}")
     if room is None:
-        raise InvalidInput("this node has no public samples to take part in FedMD with")
+        raise InvalidInput("this node has no public samples, which FedMD needs")
     if isinstance(ask, PartyVoteAsk):
         return VotingParty(context.records, context.gate, room.study()).answer(ask)
     return room.answer(ask, RandomizedParty(context.records, context.gate, room.study()).answer)

@@ -279,8 +279,8 @@ class PartyJob:
         places = np.flatnonzero(known >= 0)
         if not len(places):
             warn_user(
-                "the holders agree on nothing: ask about fewer samples in fewer rounds, or spend more. The student "
-                "always says the first class"
+                "the holders have no consensus: ask about fewer samples in fewer rounds, or use a larger epsilon. The "
+                "student always predicts the first class"
             )
         rows = samples[places] if len(places) else samples[:1]
         names = self.task.classes[known[places]] if len(places) else self.task.classes[:1]

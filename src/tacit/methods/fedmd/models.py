@@ -108,7 +108,7 @@ class Study:
         self._require_rows(feedback.rows)
         if feedback.targets.shape != (len(feedback.rows), classes):
             raise InvalidInput(
-                f"what was agreed on must have a row per sample and a column for each of {classes} classes"
+                f"the consensus must have one row per sample and one column for each of {classes} classes"
             )
 
     def _require_rows(self, rows: Integers) -> None:
@@ -201,7 +201,7 @@ class ConsensusStore:
         Nothing is asked and nothing paid for it, so nobody may fill this node's disk with rounds that there were not.
         """
         if feedback.round > self._answered(request):
-            raise InvalidInput("what was agreed on is of a round in which this node took no part")
+            raise InvalidInput("the consensus is of a round in which this node took no part")
         self.keep(request, feedback)
 
 
@@ -318,7 +318,7 @@ def party_models(
                 raise InvalidInput(f"{type(model).__name__} does not take sample_weight in fit; choose another model")
             made = Refitted(model, classes)
         else:
-            raise InvalidInput(f"{type(model).__name__} is no classifier: it needs fit and predict")
+            raise InvalidInput(f"{type(model).__name__} is not a classifier: it needs fit and predict")
         if labels is not None:
             made.pretrain(public, labels, label_classes, epochs)
         prototypes.append(made)

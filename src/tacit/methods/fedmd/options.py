@@ -1,4 +1,4 @@
-"""What FedMD can be told."""
+"""Options of FedMD."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ VARIANTS = {
 # How labels may be randomized, the usual one first.
 RESPONSES = ("subset-selection", "generalized-response")
 USUAL_QUERIES = 5000
-# What a federation of different models is made of when nothing else is said, one after another.
+# The default model kinds of a federation, assigned to the holders in turn.
 MIXED = ("two-convolutions", "three-convolutions", "perceptron", "two-wide-convolutions", "forest")
-# The same for tables, where a convolution has nothing to look at.
+# The same for tables, which need no convolution.
 FOR_TABLES = ("perceptron", "forest", "logistic")
 
 
@@ -36,8 +36,8 @@ class FedMD:
     """FedMD: holders with models of different kinds learn from each other's predictions on public samples.
 
     Each holder trains on its own records; then in each of ``rounds`` rounds the holders predict ``queries`` public
-    samples, a coordinator averages, and each holder digests the consensus and revisits its records. ``kind`` says
-    what is sent of a prediction: ``argmax``, ``softmax`` or ``logits``.
+    samples, a coordinator averages, and each holder trains on the consensus and then on its own records again. ``kind``
+    says which part of a prediction is sent: ``argmax``, ``softmax`` or ``logits``.
 
     Variants: ``rknn``, the default, releases reverse k-NN votes instead of predictions, ``response`` randomizes
     labels, ``ldp`` adds noise to predictions; these three keep every holder within a total of (ε, δ). ``nfdp`` trains
@@ -52,28 +52,32 @@ class FedMD:
                           choices=tuple(VARIANTS))  # fmt: skip
     models: Sequence[Any] | Mapping[str, Any] | None = option(
         None,
-        "Kinds of models, which the holders get in turn: perceptron,forest; or each holder's own by its name: "
+        "Kinds of models, assigned to the holders in turn: perceptron,forest; or one per holder by its name: "
         "north=forest,south=perceptron. Chosen by the kind of samples if left out.",
     )
-    rounds: int = option(20, "How many rounds the holders learn from each other.", least=1)
+    rounds: int = option(20, "Number of rounds in which the holders learn from each other.", least=1)
     queries: int | None = option(
-        None, "Public samples that a round is about; 5,000 or all of them if left out.", least=1
+        None, "Public samples predicted per round; 5,000, or all if there are fewer, if left out.", least=1
     )
-    kind: str = option("argmax", "What is sent of a prediction: argmax, softmax or logits.")
-    weights: Weights = option("equal", "equal, agreement, or a number for every holder: 1,2,1.")
+    kind: str = option("argmax", "Which form of a prediction is sent: argmax, softmax or logits.")
+    weights: Weights = option(
+        "equal", "How the coordinator weights the holders: equal, agreement, or one number per holder: 1,2,1."
+    )
     subset: int | None = option(None, "nfdp: records that a holder trains on (k).")
     replacement: bool = option(True, "nfdp: draw the subset with replacement.")
     per_class: bool = option(False, "nfdp: draw the subset per class.")
     mechanism: str = option("subset-selection", "response: how labels are randomized.", choices=("auto", *RESPONSES))
-    vote_queries: int | None = option(None, "rknn: how many queries are voted on; from public figures if left out.")
+    vote_queries: int | None = option(
+        None, "rknn: number of queries that are voted on; chosen from public figures if left out."
+    )
     representation: str | Representation = option("auto", "rknn: as for the method rknn.")
     schedule: Schedule = option(Schedule(), "Epochs of training.", typed=False)
     pretrain: int = option(5, "Epochs of pretraining on labeled public samples, where there are any.", least=0)
     public_labels: ArrayLike | None = option(None, "Labels of the public samples, of any classes.", typed=False)
-    student: Any = option("logistic", "The coordinator's own student, which learns what the holders agreed on.")
+    student: Any = option("logistic", "The coordinator's own student, which is trained on the consensus.")
 
     def queries_of(self, public: int) -> int:
-        """How many of this many public samples a round is about.
+        """How many of the public samples are predicted in one round.
 
         >>> FedMD().queries_of(700), FedMD(queries=40).queries_of(700)
         (700, 40)

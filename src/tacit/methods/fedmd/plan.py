@@ -156,12 +156,12 @@ OPTIONS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "weights": ("equal", _PREDICTING),
 }
 MODEL_STAYS = (
-    "the holders' own models were trained on their records in the clear and are not covered, nor is what was measured "
-    "of them, such as accuracies; they stay with the holders, and what is covered is everything a holder sent"
+    "the holders' own models were trained on their records without noise and are not covered, nor are measurements of "
+    "them, such as accuracies; they stay with the holders, and what is covered is everything a holder sent"
 )
 DIVIDED_BY_LABEL = (
-    "it holds for the records that each made-up holder was given: they were divided by their labels, so that one other "
-    "label would have moved the records of others from holder to holder"
+    "it holds for the records that each simulated holder was given: they were partitioned by their labels, so that one "
+    "changed label would have moved the records of others from holder to holder"
 )
 # A subset costs δ alone, but a ceiling has an ε; this one buys nothing else.
 NO_EPSILON = Fraction(1, 10**6)
@@ -181,7 +181,7 @@ def check_options(options: FedMD, epsilon: Fraction | None, delta: Fraction) -> 
     for name, value in given.items():
         usual, owners = OPTIONS[name]
         if options.variant not in owners and not (value is usual or value == usual):
-            raise InvalidInput(f"{name} does nothing in variant {options.variant}: it is for {', '.join(owners)}")
+            raise InvalidInput(f"{name} has no effect in variant {options.variant}: it is for {', '.join(owners)}")
     if epsilon is None and options.variant in OPTIONS["epsilon"][1]:
         raise InvalidInput(f"variant {options.variant} needs epsilon, the total that a holder may spend")
 
@@ -195,7 +195,7 @@ def subset_sample(
     SubsetSample(size=1, population=1, replacement=False)
     """
     if size is None:
-        raise InvalidInput("subset must say how many records per party trains on (k)")
+        raise InvalidInput("subset must be the number of records that each party trains on (k)")
     if not per_class:
         return SubsetSample(size, len(labels), replacement)
     counts = np.bincount(labels)

@@ -168,7 +168,7 @@ class GradientCoordinator:
     def fold(self, state: DescentState, answers: Sequence[Release[Any]]) -> DescentState:
         """Add up the answers, and move."""
         if not answers:
-            raise InvalidInput("no holder answered; there is nothing to learn from")
+            raise InvalidInput("no holder answered, so no student can be trained")
         table = gather(answers).map(self._added)
         gradient = mean_gradient(table.value, self.records, self.question.length)
         moved = self.descent.stepped(self._weights(state), gradient)

@@ -32,5 +32,5 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
     accuracy = evidence.common + (most - evidence.common) * math.sqrt(kept)
     seconds = 2.0 + 4e-9 * options.steps * task.units * rows.shape[1] * evidence.classes
     deviation = _UNLIKE + _SHAKEN * (1 - kept) * (most - 1 / evidence.classes)
-    said = f"{options.steps} steps in {rows.shape[1]} components; {kept:.0%} of what was made up was learned"
+    said = f"{options.steps} steps in {rows.shape[1]} components; {kept:.0%} right on made-up labels"
     return Expected(accuracy, deviation, options.steps, None, options.steps, seconds, said)

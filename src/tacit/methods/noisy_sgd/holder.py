@@ -65,7 +65,7 @@ class GradientHolder:
         for part in self._records:
             schema = schema_of(part)
             if schema.sets is not None:
-                raise InvalidInput("records carry sets of labels, and noisy SGD takes one label; nothing was charged")
+                raise InvalidInput("records have sets of labels, and noisy SGD takes one label; nothing was charged")
             require_encodable(ask.representation, schema.blank, ask.components)
         sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
         return self._gate.release(
@@ -103,7 +103,9 @@ class TrainingHolder:
 
     def __init__(self, records: Sequence[Private[Records]], gate: Gate) -> None:
         if gate.adjacency is not Adjacency.ADD_REMOVE or gate.unit.holder or gate.unit.records != 1:
-            raise InvalidInput("Poisson samples are accounted for one record that comes or goes; nothing was charged")
+            raise InvalidInput(
+                "Poisson samples are accounted for one record that is added or removed; nothing was charged"
+            )
         require_owned(records, gate.unit)
         self._records = list(records)
         self._gate = gate

@@ -146,12 +146,12 @@ class GradientJob:
 def prepare_hidden(task: Task, options: NoisySGD) -> Job:
     """The job of training two layers by Opacus: one release, in one process."""
     if task.nodes is not None:
-        raise InvalidInput("model hidden is trained in one process: its noise is none that a node should answer with")
+        raise InvalidInput("model hidden is trained in one process: a node must not answer with its noise")
     task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
     if task.adjacency is not Adjacency.ADD_REMOVE or options.records is None:
         raise InvalidInput(
-            "model hidden is trained on Poisson samples, which are accounted for add-remove: say adjacency add-remove, "
-            "and about how many there are (records); under add-remove the number of records is private"
+            "model hidden is trained on Poisson samples, which are accounted for add-remove: give adjacency add-remove "
+            "and the approximate number of records (records); under add-remove it is private"
         )
     if task.delta == 0 or task.unit.records != 1:
         raise InvalidInput("model hidden needs a delta above 0, for example 1e-6, and one record per person")

@@ -1,4 +1,4 @@
-"""What noisy SGD can be told."""
+"""Options of noisy SGD."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class NoisySGD:
 
     ``linear`` is a softmax regression on the public ``representation``. All records take part in each of a few steps;
     a step asks for the sum of their clipped gradients, in whole numbers with exact integer noise. Settings that are
-    left out are tried on public samples with made-up labels. ``hidden`` has two layers on the representation and is
-    trained by Opacus on Poisson samples, in one process, with a delta and under add-remove: its noise is
-    floating-point and from no cryptographic generator, and the guarantee says so.
+    left out are tuned on public samples with made-up labels. ``hidden`` has two layers on the representation and is
+    trained by Opacus on Poisson samples, in one process, with a delta and under add-remove: its noise is floating-point
+    and from no cryptographic generator, and the guarantee says so.
     """
 
     name: ClassVar[str] = "noisy_sgd"
@@ -41,23 +41,29 @@ class NoisySGD:
     components: int | None = option(
         None, "Principal components of the public samples that the model sees; fewer for a smaller epsilon.", least=1
     )
-    whitening: float = option(
-        0.25, "How far the components' spreads are evened out: 0 not at all, 0.5 wholly.", most=0.5
+    whitening: float = option(0.25, "How far the components are whitened: 0 not at all, 0.5 fully.", most=0.5)
+    steps: int = option(
+        8, "Gradient steps of the linear model; each is one question to all records.", least=1, most=10_000
     )
-    steps: int = option(8, "Steps of the linear model, each a question to all records.", least=1, most=10_000)
-    rate: float | None = option(None, "How far a step goes, in steps of a regression without noise.", least=0.001)
+    rate: float | None = option(
+        None, "Learning rate, as a multiple of the step of a regression without noise.", least=0.001
+    )
     clip: float | None = option(
-        None, "The longest gradient of a record, in gradients of the largest error.", least=0.001, most=2
+        None, "Clipping norm of a record's gradient; 1 is an error of 1 at the longest features.", least=0.001, most=2
     )
     damping: float | None = option(
-        None, "How much less a step moves along components that hardly vary; 1 is their mean variance.", least=1e-6
+        None,
+        "Preconditioning: damping of steps along components of small variance; 1 is the mean variance.",
+        least=1e-6,
     )
     records: int | None = option(
-        None, "About how many records there are; to be said under add-remove, where that is private.", least=1
+        None, "Approximate number of records; needed under add-remove, where the number is private.", least=1
     )
 
     width: int = option(32, "Units between the layers of hidden.", least=1, most=4096)
-    epochs: int = option(10, "How often hidden is shown every record, in the mean.", least=1, most=10_000)
+    epochs: int = option(
+        10, "Epochs of hidden: the expected number of times each record is used.", least=1, most=10_000
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -84,7 +84,7 @@ def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
     if options.records is None and task.adjacency is not Adjacency.REPLACE_ONE:
         raise InvalidInput(
-            "say about how many there are (records): under add-remove the number of records is private, so we cannot"
+            "give the approximate number of records (records): under add-remove the number of records is private"
         )
     # Of persons it is public how many there are, and each has no more records than the unit.
     records = options.records or task.units * (task.unit.records if task.unit.column is not None else 1)
@@ -137,7 +137,7 @@ def public_points(
     name, base = sum_representation(wanted, task.public, len(task.classes))
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
-        raise InvalidInput("the public samples are all alike: there is nothing to tell them apart by")
+        raise InvalidInput("the public samples are all equal")
     most = min(options.components or MOST, *encoded.shape)
     fitted = PrincipalComponents.fit(encoded, most, whitening=options.whitening)
     return name, base, fitted, fitted.encode(encoded).astype(np.float64)
@@ -188,8 +188,8 @@ def _doubts(task: Task, expected: float) -> tuple[str, ...]:
     doubts = [weakness(task.budget, task.unit)]
     if expected * len(task.classes) < _WORTHWHILE:
         doubts.append(
-            f"most of what is learned will be noise: with made-up labels {expected:.0%} were right. Bring more "
-            "records, or spend a larger epsilon"
+            f"most of what is learned will be noise: with made-up labels {expected:.0%} were right. Use more records "
+            "or a larger epsilon"
         )
     if task.delta * task.units >= 1:
         doubts.append(large_delta(task.unit))

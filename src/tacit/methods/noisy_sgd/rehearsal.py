@@ -70,9 +70,7 @@ def within_one(points: Reals, norm: Norm) -> tuple[Reals, float]:
     far = lengths(points, norm)
     longest = float(np.quantile(far, _WITHIN))
     if not longest > 0:
-        raise InvalidInput(
-            "a quarter of the public samples is equal to their mean: there is nothing to tell them apart by"
-        )
+        raise InvalidInput("a quarter of the public samples is equal to their mean: they vary too little")
     return points / np.maximum(far, longest)[:, None], 1 / longest
 
 

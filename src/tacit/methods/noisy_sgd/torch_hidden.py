@@ -29,7 +29,7 @@ __all__ = ["OPACUS_NOISE", "HiddenTraining", "calibrated_training", "hidden_stud
 
 OPACUS_NOISE = (
     "the noise was drawn by Opacus in floating point, from a generator that is not cryptographic: the claim holds for "
-    "ideal Gaussian noise, and for this noise only as far as it is like that"
+    "ideal Gaussian noise, and for this noise only as far as it approximates that"
 )
 # Records that a step calls in the mean, at most half of them; the longest gradient; and how far a step goes.
 CALLED, CLIP, LEARNING_RATE = 500, 0.5, 2.0

@@ -67,7 +67,7 @@ class TeacherCoordinator:
         if mechanism.releases == "flags":
             raise InvalidInput("a confidence screen says which samples to ask about; it gives no labels")
         if rounds > 1 and choose is None:
-            raise InvalidInput("several rounds need something that chooses what is asked next")
+            raise InvalidInput("several rounds need a rule that chooses the next samples")
         self._ask = TeacherAsk(public, tuple(map(str, names)), mechanism, purpose, request)
         self._screen = screen
         self._answers = len(public) if answers is None else answers
@@ -91,7 +91,7 @@ class TeacherCoordinator:
     def fold(self, state: TeacherState, answers: Sequence[Release[Any]]) -> TeacherState:
         """Which samples passed, or what the teachers say."""
         if not answers:
-            raise InvalidInput("no teacher answered; there is nothing to learn from")
+            raise InvalidInput("no teacher answered, so no student can be trained")
         if self._screen is not None and state.passed is None:
             if len(answers) != 1:
                 raise InvalidInput(f"a screen takes one answer, the curator's; got {len(answers)}")

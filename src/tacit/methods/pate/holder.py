@@ -136,7 +136,7 @@ def rows_per_teacher(records: Records, teachers: int, adjacency: Adjacency, rand
     if adjacency is not Adjacency.REPLACE_ONE:
         taught_by = uniform_below(teachers, units, randomness)
     elif teachers > units:
-        raise InvalidInput(f"there are more teachers, {teachers}, than records or persons to teach them")
+        raise InvalidInput(f"there are more teachers, {teachers}, than records or persons to train them")
     else:
         taught_by = permutations(1, units, randomness)[0] % teachers
     return [np.flatnonzero(taught_by[whose] == teacher) for teacher in range(teachers)]
@@ -147,7 +147,7 @@ def require_whole_persons(parts: list[Records]) -> None:
     owners = [np.unique(each.persons) for each in parts if each.persons is not None]
     together = np.concatenate(owners)
     if len(np.unique(together)) != len(together):
-        raise InvalidInput("the account protects persons, and the records of one are spread over several teachers")
+        raise InvalidInput("the account protects persons, and the records of one are at several teachers")
 
 
 def answer_at_node(ask: TeacherAsk, context: NodeContext) -> Release[Any]:

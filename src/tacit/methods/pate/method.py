@@ -39,7 +39,7 @@ __all__ = ["TeacherJob", "prepare", "vote_noise"]
 RECORDS_PER_TEACHER = 20
 # The screen's noise in units of the answers', as published for handwritten digits: 150 and 40.
 SCREEN = Fraction(15, 4)
-SEVERAL_MODELS = "teachers were trained on records in the clear; they stay with their holders and are not covered"
+SEVERAL_MODELS = "teachers were trained on records without noise; they stay with their holders and are not covered"
 HOLDERS_KNOWN = "which holder has a record or a person is public: one is replaced by another of the same holder"
 
 
@@ -89,27 +89,29 @@ def _require_teachers(task: Task, options: PATE) -> None:
     """Refuse teachers of whom one changed record would change several, or whose number would tell that of records."""
     if task.division not in (None, "even"):
         raise InvalidInput(
-            f"records divided among teachers by {task.division}: one changed label would move records of others from "
-            "teacher to teacher. Divide them evenly, or give the records of each holder"
+            f"records partitioned among teachers by {task.division}: one changed label would move records of others "
+            "from teacher to teacher. Partition them evenly, or give the records of each holder"
         )
     alone = len(task.parts) == 1
     if task.unit.holder and (task.division is not None or alone):
         raise InvalidInput(
-            "a whole holder is protected where each holder is one teacher: give the records of each holder. Records of "
-            "one holder that are divided among teachers change several when the holder does"
+            "a whole holder is protected where each holder is one teacher: give the records of each holder. If the "
+            "records of one holder are partitioned among teachers, a changed holder changes several"
         )
     if task.unit.holder and task.adjacency is not Adjacency.REPLACE_ONE:
-        raise InvalidInput("under add-remove the number of holders is private, and it is that of teachers: replace-one")
+        raise InvalidInput(
+            "under add-remove the number of holders is private, and it is the number of teachers: use replace-one"
+        )
     if options.teachers is not None and not alone:
         raise InvalidInput(f"each of the {len(task.parts)} holders is one teacher: leave out teachers, or holders")
     if task.adjacency is not Adjacency.REPLACE_ONE and options.teachers is None and alone:
-        raise InvalidInput("say how many teachers: under add-remove the number of records is private, so we cannot")
+        raise InvalidInput("give teachers: under add-remove the number of records is private")
 
 
 def _confident(task: Task, options: PATE, queries: int) -> tuple[ConfidentScreen, GNMax]:
     """Confident-GNMax: the screen and the answers, which together stay within (ε, δ)."""
     if task.nodes is not None:
-        raise InvalidInput("over nodes there is no screen: each node is one teacher; leave out threshold")
+        raise InvalidInput("there is no screen over nodes, where each node is one teacher: leave out threshold")
     if task.delta == 0:
         raise InvalidInput("gaussian noise needs delta above 0, for example 1e-6; got 0")
     answers = max(1, queries // 2) if options.answers is None else min(options.answers, queries)
@@ -121,7 +123,7 @@ def _confident(task: Task, options: PATE, queries: int) -> tuple[ConfidentScreen
 def _require_diagnosed(task: Task, mechanism: Any) -> None:  # noqa: ANN401
     """A data-dependent ε is known for votes with Laplace or Gaussian noise, at a δ, and shown where they are."""
     if task.nodes is not None:
-        raise InvalidInput("the diagnostic is for who holds the votes: over nodes nobody here does; leave it out")
+        raise InvalidInput("the diagnostic needs the votes, which the coordinator of nodes does not have; leave it out")
     if task.delta == 0 or mechanism.noise_law is None:
         raise InvalidInput("the diagnostic needs a delta above 0 and laplace or gaussian votes")
 
@@ -199,7 +201,7 @@ class TeacherJob:
         asked = f"{self.recipe['teachers']} teachers vote on {self.recipe['queries']} public samples"
         lines = [("asking", asked), ("mechanism", type(self.mechanism).__name__)]
         if self.screen is not None:
-            said = f"{self.answers} are answered, those before others where {self.screen.threshold} teachers agree"
+            said = f"{self.answers} are answered, first those where {self.screen.threshold} teachers agree"
             lines.append(("screening", said))
         return Announcement(tuple(lines))
 
@@ -242,7 +244,7 @@ class TeacherJob:
         law = self.mechanism.noise_law  # type: ignore[attr-defined]
         found = diagnosed_epsilon(votes, law.kind, law.scale, float(self.task.delta))
         warn_user(
-            f"diagnostic, private and written nowhere: by these votes {len(votes)} answers come to about epsilon = "
+            f"diagnostic, private and not written: by these votes {len(votes)} answers cost about epsilon = "
             f"{found:.3g} at delta = {float(self.task.delta):g}. What is charged and stated does not depend on votes"
         )
 

@@ -1,4 +1,4 @@
-"""What PATE can be told."""
+"""Options of PATE."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class PATE:
     """PATE: teachers trained on disjoint records vote on public samples, and a student learns from noisy votes.
 
     In one process the records of each holder make one teacher, or the records of one holder ``teachers`` of them.
-    Over nodes each node is one teacher. A changed record changes one teacher, who moves two votes per query, so that
-    ``queries`` samples cost as much as 2 · queries cells: ask about few.
+    Over nodes each node is one teacher. A changed record changes one teacher, which changes two counts per query, so
+    that ``queries`` samples cost as much as 2 · queries cells: ask about few.
     """
 
     name: ClassVar[str] = "pate"
     renamed: ClassVar[Mapping[str, str]] = {}
 
     teachers: int | None = option(
-        None, "Teachers that the records of one holder are divided among; one per 20 records if left out.", least=1
+        None, "Number of teachers, where one holder has all records; one per 20 records if left out.", least=1
     )
-    queries: int | None = option(None, "Public samples that are asked about; all if left out.", least=1)
+    queries: int | None = option(None, "Number of public samples that are asked about; all if left out.", least=1)
     mechanism: str = option(
         "auto",
         "auto; permute-and-flip (a report noisy max), laplace (LNMax), gaussian (GNMax, with delta above 0).",
@@ -45,15 +45,15 @@ class PATE:
     teacher: Any = option("logistic", "The teachers' model: logistic, forest, or any classifier with fit and predict.")
     student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")
     robust: str | None = option(
-        None, "Over nodes that send votes one by one: add them up by 'median' or 'trimmed' mean."
+        None, "Over nodes whose votes arrive separately: combine them by 'median' or 'trimmed' mean."
     )
 
     rounds: int = option(
-        1, "Ask in this many rounds: what is asked next is what a student of the earlier answers is least sure of.",
+        1, "Number of rounds: each asks about the samples that a student of the earlier answers is least sure of.",
         least=1,
     )  # fmt: skip
     diagnostic: bool = option(
-        False, "Show the operator what the data-dependent epsilon is; it is private, and written and sent nowhere."
+        False, "Show the operator the data-dependent epsilon; it is private, and neither written nor sent."
     )
 
     def __post_init__(self) -> None:

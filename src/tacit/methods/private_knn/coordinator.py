@@ -63,7 +63,7 @@ class NeighborCoordinator:
     def fold(self, state: NeighborState, answers: Sequence[Release[Any]]) -> NeighborState:
         """Which queries passed, or the votes of all who answered."""
         if not answers:
-            raise InvalidInput("no holder answered; there is nothing to learn from")
+            raise InvalidInput("no holder answered, so no student can be trained")
         if self.screen is not None and state.passed is None:
             if len(answers) != 1:
                 raise InvalidInput(f"a screen takes one answer, the curator's; got {len(answers)}")

@@ -150,9 +150,7 @@ class NeighborHolder:
         for part in self._records:
             schema = schema_of(part)
             if schema.sets is not None:
-                raise InvalidInput(
-                    "records carry sets of labels, and Private k-NN takes one label; nothing was charged"
-                )
+                raise InvalidInput("records have sets of labels, and Private k-NN takes one label; nothing was charged")
             require_encodable(ask.representation, schema.blank, ask.queries.shape[1])
         sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
         voters = combine(self._records, partial(self._gathered, ask))
@@ -189,8 +187,8 @@ def require_priced(ask: NeighborAsk, adjacency: Adjacency) -> None:
     # What holds where a record is replaced holds where one is added or removed as well.
     if adjacency is Adjacency.REPLACE_ONE and not mechanism.replace_one:
         raise ToleranceExceeded(
-            f"{type(mechanism).__name__} states its price for a record that is added or removed, and the account "
-            "protects one that is replaced; nothing was charged"
+            f"{type(mechanism).__name__} is accounted for a record that is added or removed, and the account protects "
+            "one that is replaced; nothing was charged"
         )
 
 

@@ -40,18 +40,18 @@ def _trust(task: Task, options: PrivateKNN) -> Trust:
     if task.nodes is None:
         if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
             raise InvalidInput(
-                f"Private k-NN has no {task.trust} mechanism: who is nearest is decided where all called records are. "
-                "Use method rknn for a crowd, or trust central"
+                f"Private k-NN has no {task.trust} mechanism: the nearest records are found where all sampled records "
+                "are. Use method rknn for one-record holders, or trust central"
             )
         return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
-    if task.nodes.holders != "sites":
-        raise InvalidInput("Private k-NN compares many records in one place: for devices with one each use method rknn")
+    if task.nodes.holders != "nodes":
+        raise InvalidInput("Private k-NN compares many records in one place: for one-record holders use method rknn")
     if options.threshold is not None:
-        raise InvalidInput("over nodes there is no screen: each node's neighbors would pass another one; leave it out")
+        raise InvalidInput("there is no screen over nodes, since each node would screen differently: leave it out")
     if task.trust is Trust.MASKED:
         raise InvalidInput(
-            "Private k-NN draws a sample of the records for every query, and noise in shares has no price for that. "
-            "Use trust local, where each node adds its own noise, or method rknn"
+            "Private k-NN draws a sample of the records for every query, and shares of noise are not accounted for "
+            "that. Use trust local, where each node adds its own noise, or method rknn"
         )
     return task.trusting(Trust.LOCAL, default=Trust.LOCAL)
 
@@ -113,7 +113,7 @@ class NeighborJob:
         holder = NeighborHolder(list(self.task.parts), Gate(*payers[0], self.task.randomness), cache)
 
         def put(ask: Any) -> list[Any]:  # noqa: ANN401
-            self.task.observer.stage("calling records and counting their votes")
+            self.task.observer.stage("sampling records and counting their votes")
             return [holder.answer(ask)]
 
         return put

@@ -1,4 +1,4 @@
-"""What Private k-NN can be told."""
+"""Options of Private k-NN."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["PrivateKNN"]
 
 @dataclass(frozen=True)
 class PrivateKNN:
-    """Private k-NN: for every query a fresh random sample of the records is called, and its nearest vote with noise.
+    """Private k-NN: for every query records are sampled anew, and the nearest of the sample vote with noise.
 
-    Each record is called with probability ``rate``, anew for every query; the ``neighbors`` nearest of those called
+    Each record is sampled with probability ``rate``, anew for every query; the ``neighbors`` nearest sampled records
     vote, Gaussian noise is added, and a student learns from the winners. It needs a delta. With ``threshold`` a noisy
     screen comes first, and ``answers`` of the queries are answered, those whose neighbors agree before others. With
-    ``participations`` every record takes part in its first queries within ``reach`` and pays for no more
-    (add-remove adjacency).
+    ``participations`` every record takes part in its first queries within ``reach`` and pays for no more (add-remove
+    adjacency).
     """
 
     name: ClassVar[str] = "private_knn"
     renamed: ClassVar[Mapping[str, str]] = {}
 
     queries: int | None = option(
-        None, "Public samples that are asked about, spread over all; chosen from public figures if left out.", least=1
+        None, "Number of public samples that are asked about, evenly chosen; from public figures if left out.", least=1
     )
     neighbors: int | None = option(
-        None, "How many of the called records vote, the nearest; chosen from public figures if left out.", least=1
+        None, "How many of the sampled records vote, the nearest (k); chosen from public figures if left out.", least=1
     )
-    rate: float = option(0.15, "The probability with which a record is called to a query.", least=0.0, most=1)
+    rate: float = option(0.15, "The probability that a record is sampled for a query.", least=0.0, most=1)
     threshold: float | None = option(
         None, "Screen first: answer only where this fraction of the neighbors agrees, by a noisy count.",
         least=0.0, most=1,
@@ -46,7 +46,7 @@ class PrivateKNN:
         None, "Individual filter: a record takes part in this many queries at most (add-remove adjacency).", least=1
     )
     reach: float = option(
-        0.1, "With participations: a query reaches records no farther than this fraction of the public samples.",
+        0.1, "With participations: radius of a query, as the fraction of the public samples within it.",
         least=0.0, most=1,
     )  # fmt: skip
     representation: str | Representation = option(
@@ -56,7 +56,7 @@ class PrivateKNN:
     )
     student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")
     private_cache: str | Path | None = option(
-        None, "A folder to keep encodings of the records in, for slow encoders; as private as the records."
+        None, "A folder that caches encodings of the records, for slow encoders; as private as the records."
     )
 
     def __post_init__(self) -> None:

@@ -71,8 +71,8 @@ class NeighborPlan:
             ("mechanism", f"SubsampledGNMax: votes with Gaussian noise of {float(mechanism.sigma):.3g} each"),
             (
                 "asking",
-                f"{len(self.rows)} public samples; each record is called with probability {float(mechanism.rate):g}, "
-                f"the {ask.neighbors} nearest called vote, distances by {self.representation}",
+                f"{len(self.rows)} public samples; each record is sampled with probability {float(mechanism.rate):g}, "
+                f"the {ask.neighbors} nearest sampled records vote, distances by {self.representation}",
             ),
         ]
         if self.coordinator.screen is not None:
@@ -80,11 +80,11 @@ class NeighborPlan:
             said.append(
                 (
                     "screening",
-                    f"{mechanism.queries} are answered, those before others where {screen.threshold} votes agree",
+                    f"{mechanism.queries} are answered, first those where {screen.threshold} votes agree",
                 )
             )
         if mechanism.participations < mechanism.queries:
-            said.append(("filter", f"a record takes part in {mechanism.participations} of them at most"))
+            said.append(("filter", f"a record takes part in at most {mechanism.participations} of them"))
         return tuple(said)
 
 
@@ -96,13 +96,9 @@ def plan_neighbors(task: Task, options: PrivateKNN, trust: Trust) -> NeighborPla
         )
     replace_one = task.adjacency is Adjacency.REPLACE_ONE
     if options.participations is not None and replace_one:
-        raise InvalidInput(
-            "participations count for one record that is added or removed: say adjacency add-remove, or leave them out"
-        )
+        raise InvalidInput("participations are for add-remove adjacency: give adjacency add-remove, or leave them out")
     if not replace_one and (options.queries is None or options.neighbors is None):
-        raise InvalidInput(
-            "say how many queries and neighbors: under add-remove the number of records is private, so we cannot"
-        )
+        raise InvalidInput("give queries and neighbors: under add-remove the number of records is private")
     rate, expected = exact(options.rate, "rate"), _called(task, options)
     neighbors = options.neighbors or max(1, int(_SHARE * expected / len(task.classes)))
     if replace_one and neighbors >= expected:
@@ -144,7 +140,7 @@ def _called(task: Task, options: PrivateKNN) -> float:
 
 def _too_many(neighbors: int, expected: float) -> str:
     return (
-        f"neighbors must be below the {expected:.3g} records that are expected to be called, or all of them vote on "
+        f"neighbors must be below the {expected:.3g} records that are expected to be sampled, or all of them vote on "
         f"every query; got {neighbors}. Choose fewer neighbors or a larger rate"
     )
 

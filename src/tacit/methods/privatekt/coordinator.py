@@ -287,7 +287,7 @@ class LabelCoordinator:
         """The global model, with every receipt that paid for it: what was paid for is taught, however little it is."""
         if not state.answered and state.refused.any():
             raise BudgetExceeded(
-                f"{state.refused.sum()} of {self._holders} holders cannot pay for a round, no one answered"
+                f"{state.refused.sum()} of {self._holders} holders cannot pay for a round, and nobody answered"
             )
 
         def finished(answered: list[Answered]) -> TaughtModel:

@@ -1,4 +1,4 @@
-"""What PrivateKT promises: randomized answers teach as much as fewer true ones."""
+"""Forecast of PrivateKT: randomized answers are worth fewer true labels."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
     worth = answers * (plan.sheet.keeping * certain) ** 2
     return Expected(
         evidence.learned(worth), 0.05, plan.sheet.answers, None, answers, 2.0 + 0.05 * plan.rounds,
-        f"{answers} answers, kept {plan.sheet.keeping:.0%} of the time, teach as much as {worth:.3g} labels",
+        f"{answers} answers, {plan.sheet.keeping:.0%} of them true, are worth {worth:.3g} labels",
     )  # fmt: skip

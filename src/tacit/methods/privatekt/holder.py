@@ -105,7 +105,7 @@ class LabelCohort:
         if not holders:
             raise InvalidInput("a cohort needs at least one holder")
         if any(each.learner is not holders[0].learner for each in holders):
-            raise InvalidInput("holders whose models train together need the same learner")
+            raise InvalidInput("holders whose models are trained together need the same local model")
         self._holders = list(holders)
 
     def answer(self, ask: LabelAsk) -> list[Release[Integers | None]]:
@@ -167,11 +167,11 @@ def require_sheet(ask: LabelAsk, classes: int) -> None:
     LABEL_DOOR.require(ask.mechanism)
     if len(ask.samples) != ask.mechanism.answers:
         raise InvalidInput(
-            f"the noise is for {ask.mechanism.answers} answers and {len(ask.samples)} samples are asked about; "
+            f"the mechanism is for {ask.mechanism.answers} answers, and {len(ask.samples)} samples are asked about; "
             "nothing was charged"
         )
     if ask.mechanism.classes != classes:
-        raise InvalidInput(f"the sheet has {ask.mechanism.classes} classes, this holder's records {classes}")
+        raise InvalidInput(f"the mechanism has {ask.mechanism.classes} classes, this holder's records {classes}")
 
 
 def answer_at_node(ask: LabelAsk, context: NodeContext) -> Release[Integers | None]:
@@ -204,7 +204,7 @@ class ClassifierLocal:
 
     def __init__(self, estimator: Any, classes: int) -> None:  # noqa: ANN401
         if not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
-            raise InvalidInput(f"{type(estimator).__name__} is no classifier: it has no fit or no predict")
+            raise InvalidInput(f"{type(estimator).__name__} is not a classifier: it has no fit or no predict")
         self.estimator = estimator
         self.classes = classes
 
@@ -237,9 +237,7 @@ class ClassifierLearner:
 
     def __init__(self, estimator: Any, names: NDArray[Any]) -> None:  # noqa: ANN401
         if not hasattr(estimator, "predict_proba"):
-            raise InvalidInput(
-                f"{type(estimator).__name__} has no predict_proba: the global model must say how sure it is"
-            )
+            raise InvalidInput(f"{type(estimator).__name__} has no predict_proba, which the global model needs")
         self.estimator = estimator
         self.names = names
 

@@ -34,7 +34,7 @@ def prepare(task: Task, options: PrivateKT) -> Job:
     if not (task.unit.holder or task.unit == Unit()):
         raise InvalidInput("privatekt protects one holder with all its records; leave out the unit")
     if task.adjacency is not Adjacency.REPLACE_ONE:
-        raise InvalidInput("privatekt tells how many holders there are: it protects them under replace-one adjacency")
+        raise InvalidInput("privatekt reveals the number of holders: it protects them under replace-one adjacency")
     holders = len(task.parts) if task.nodes is None else task.nodes.nodes
     plan = plan_transfer(len(task.classes), holders, task.epsilon, task.delta, options)
     model = untrained(options.model) if options.model in CLASSIFIERS else options.model
@@ -128,8 +128,8 @@ class LabelJob:
         """The global model, and what it says of the public samples."""
         if not released.learned:
             warn_user(
-                "the answers contradict each other, so there was nothing to learn: the student always says the "
-                "commonest label. Ask more holders, or spend more in fewer rounds"
+                "the answers are too noisy to learn from: the student always predicts the most frequent label. Ask "
+                "more holders, or use a larger epsilon in fewer rounds"
             )
         chances = self.learner.probabilities(released.model, self.task.public)
         student = self.learner.finished(released.model)

@@ -1,4 +1,4 @@
-"""What PrivateKT can be told."""
+"""Options of PrivateKT."""
 
 from __future__ import annotations
 
@@ -17,26 +17,30 @@ TARGETS = ("hard", "soft", "weighted")
 
 @dataclass(frozen=True)
 class Teaching:
-    """How the global model learns from answers; each of the three helpers can be switched off.
+    """How the global model learns from answers; each of three techniques can be switched off.
 
-    ``importance`` picks uncertain samples rather than any. ``buffer`` is for how many rounds answers are learned
-    again (1 switches it off, None never forgets). ``self_training`` adds public samples of which the model is at
+    ``importance`` picks uncertain samples instead of random ones. ``buffer`` is for how many rounds answers are kept
+    for training (1 switches it off, None keeps all). ``self_training`` adds public samples of which the model is at
     least ``confidence`` sure, its own guess as the label; together they count ``self_weight`` times as much as the
-    answers. ``pool`` bounds how many public samples the model looks at in a round, drawn anew each time.
-    ``warmup_rounds`` is how many rounds of answers are collected before the first lesson: a network that is taught two
-    labels says nothing else any more, and so do the local ones that start from it.
+    answers. ``pool`` limits how many public samples the model scores per round, drawn anew each time.
+    ``warmup_rounds`` is how many rounds of answers are collected before the first training: a network trained on two
+    labels predicts only these from then on, and so do the local ones that start from it.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {"waiting": "warmup_rounds", "trust": "self_weight"}
 
-    importance: bool = option(True, "Ask about samples that the global model is unsure of, rather than any.")
+    importance: bool = option(True, "Ask about samples that the global model is unsure of, instead of random ones.")
     buffer: int | None = option(25, "Rounds of answers kept for training; 0 keeps all.", least=1)
-    self_training: bool = option(True, "Let the global model train itself on what it is sure of.")
-    confidence: float = option(0.9, "How sure the model must be to train itself on a sample.", least=0.0, most=1)
-    self_weight: float = option(1.0, "Weight of its own guesses beside the answers, together.", least=0.0)
+    self_training: bool = option(True, "Self-training: the global model also learns its own confident predictions.")
+    confidence: float = option(
+        0.9, "Self-training: the least confidence of a prediction that is learned.", least=0.0, most=1
+    )
+    self_weight: float = option(
+        1.0, "Self-training: total weight of the model's own predictions relative to the answers.", least=0.0
+    )
     targets: str = option("weighted", "How answers become targets: hard, soft or weighted.", choices=TARGETS)
-    pool: int | None = option(None, "Public samples looked at per round; all if left out.", least=1)
-    warmup_rounds: int = option(5, "Rounds of answers collected before the first lesson.", least=1)
+    pool: int | None = option(None, "Public samples scored per round; all if left out.", least=1)
+    warmup_rounds: int = option(5, "Rounds of answers collected before the first training.", least=1)
 
     def __post_init__(self) -> None:
         check(self)
@@ -44,12 +48,12 @@ class Teaching:
 
 @dataclass(frozen=True)
 class Learning:
-    """How networks learn: steps, batch and learning rate of a lesson, and of local training in a round.
+    """How networks are trained: steps, batch size and learning rate, of the global and of the local training per round.
 
     ``local_layers`` says which layers local training changes: "dense", those after the convolutions, or "all".
-    ``moved`` is how far images are shifted, zoomed and turned in lessons. ``pretext`` is for how many steps the global
-    network learns to tell groups of public samples apart before the first round. ``shape`` is that of
-    flat images, (height, width) or (height, width, channels).
+    ``moved`` is how far images are shifted, zoomed and rotated (augmentation). ``pretext`` is for how many steps the
+    global network learns to classify clusters of public samples before the first round. ``shape`` is that of flat
+    images, (height, width) or (height, width, channels).
     """
 
     steps: int = 20
@@ -68,9 +72,9 @@ class Learning:
 class PrivateKT:
     """PrivateKT: each holder answers a few queries per round by randomized response; a global model learns from them.
 
-    ``epsilon`` of a run is the total of one holder over all rounds it takes part in; ``round_epsilon`` says instead
-    what one round costs it. ``model`` is a network by name (``auto`` suits the samples) or any scikit-learn
-    classifier, ``local`` the holders' own where it is another.
+    ``epsilon`` of a run is the total of one holder over all rounds it takes part in; ``round_epsilon`` fixes the cost
+    of one round instead. ``model`` is a network by name (``auto`` suits the samples) or any scikit-learn classifier,
+    ``local`` the holders' own where it is another.
     """
 
     name: ClassVar[str] = "privatekt"
@@ -81,19 +85,19 @@ class PrivateKT:
         "student": "model",
     }
 
-    rounds: int = option(100, "How many rounds of questions.", least=1)
+    rounds: int = option(100, "Number of rounds.", least=1)
     queries_per_round: int = option(2, "Public samples that a holder labels in one round.", least=1)
     round_epsilon: Number | None = option(None, "What one round costs a holder, instead of a total epsilon.")
     participation: float = option(0.5, "The fraction of the holders asked in each round.", least=0.0, most=1)
     max_participations: int | None = option(
-        None, "The most rounds that one holder takes part in; an equal part of all rounds if left out."
+        None, "The most rounds that one holder takes part in; its equal share of the rounds if left out."
     )
     model: Any = option(
         "auto", "The global model: auto, two-convolutions, three-convolutions, perceptron; logistic, forest."
     )
-    local: Any = option(None, "The holders' own model, where it is another than the global one.", typed=False)
+    local: Any = option(None, "The holders' local model, where it differs from the global one.", typed=False)
     teaching: Teaching = option(Teaching(), "How the global model learns from answers.", typed=False)
-    learning: Learning = option(Learning(), "How networks learn.", typed=False)
+    learning: Learning = option(Learning(), "How networks are trained.", typed=False)
     eval_every: int = option(10, "Rounds between two measurements on the test set, where there is one.", least=1)
 
     def __post_init__(self) -> None:

@@ -35,8 +35,8 @@ class TransferPlan:
         return (
             (
                 "asking",
-                f"{self.rounds} rounds, {self.invited} of {self.holders} holders in each, {self.sheet.answers} "
-                f"samples; nobody more than {self.most} times",
+                f"{self.rounds} rounds, {self.invited} of {self.holders} holders in each, {self.sheet.answers} samples "
+                f"per holder; each holder at most {self.most} times",
             ),
             (
                 "price",
@@ -78,5 +78,5 @@ def plan_transfer(
     elif options.round_epsilon is not None and epsilon is None:
         sheet = RandomizedLabels(classes, answers, options.round_epsilon)
     else:
-        raise InvalidInput("give either epsilon, the total of a holder, or round_epsilon, what one round costs it")
+        raise InvalidInput("give either epsilon, the total of a holder, or round_epsilon, its cost of one round")
     return TransferPlan(sheet, holders, invited, rounds, most, least_total([Repeated(sheet.spend, most)], limit))

@@ -187,7 +187,7 @@ class NetworkLocal:
 
     def _start(self, weights: bytes | None) -> Tensors:
         if weights is None:
-            raise InvalidInput("local networks start from the global weights, and none came")
+            raise InvalidInput("local networks start from the global weights, which are missing")
         return read_weights(weights, self._shapes)
 
     def _trained(self, prepared: Sequence[Prepared], start: Tensors, seed: int) -> Tensors:

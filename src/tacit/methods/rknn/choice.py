@@ -78,9 +78,9 @@ def said(what: str, gap: float) -> str:
     """A reason with the lead that it leads to.
 
     >>> said("labels only", 12.21)
-    'labels only; a label is 99 % certain once it leads by 12.2 votes'
+    'labels only; a label is 99 % certain if it leads by 12.2 votes'
     """
-    return f"{what}; a label is 99 % certain once it leads by {gap:.1f} votes"
+    return f"{what}; a label is 99 % certain if it leads by {gap:.1f} votes"
 
 
 def _choice(kind: type[Any], sensitivity: Sensitivity, classes: int, epsilon: Fraction, delta: Fraction) -> Choice:
@@ -134,8 +134,8 @@ def choose_shuffled(
     for each in candidates if name == "auto" else [name]:
         inner, variance, words = candidates[each](records, cells, neighbors, epsilon, delta)
         gap = _gap(variance, classes)
-        crowd = Shuffled(inner, records)
-        tried.append(Choice(each, crowd, said(words, gap), gap, MessageReader(crowd.decode, classes)))
+        shuffled = Shuffled(inner, records)
+        tried.append(Choice(each, shuffled, said(words, gap), gap, MessageReader(shuffled.decode, classes)))
     return min(tried, key=lambda choice: choice.gap)
 
 
@@ -144,7 +144,7 @@ _Candidate = tuple[MultiMessageNoise | SingleMessage, float, str]
 
 def _many(records: int, cells: int, neighbors: int, epsilon: Fraction, delta: Fraction) -> _Candidate:
     plan = plan_noise_messages(epsilon, delta, cells, records, ones=neighbors)
-    words = f"holders send about {plan.messages:.1f} messages each, whose noise adds up to a curator's"
+    words = f"holders send about {plan.messages:.1f} messages each, whose noise adds up to that of a curator"
     return plan, plan.variance(records), words
 
 

@@ -164,9 +164,11 @@ class VoteCoordinator:
         )
 
     def fold(self, state: VoteState, answers: Sequence[Release[Any]]) -> VoteState:
-        """Label the public samples by the answer, of the curator or of the whole crowd, and move to the next round."""
+        """Label the public samples by the answer, of the curator or of all one-record holders; go to the next round."""
         if len(answers) != 1:
-            raise InvalidInput(f"labeling takes one answer, the curator's or the crowd's; got {len(answers)}")
+            raise InvalidInput(
+                f"labeling takes one answer, the curator's or that of all one-record holders; got {len(answers)}"
+            )
         labeling = answers[0].map(lambda answer: self._label(state, answer))
         told = (*state.answers, labeling)
         if len(told) == len(self._rounds):

@@ -2,7 +2,7 @@
 
 A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be counted. The gate
 pays, and only then are records read. From there nothing is refused: a record that cannot be encoded or compared casts
-an empty vote, or among a crowd a made-up one.
+an empty vote, or for a one-record holder a made-up one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tacit.core.randomness import Randomness, permutations
 from tacit.core.release import Release
 from tacit.core.sensitivity import ANYTHING
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
-from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, crowd_door, table_door
+from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, one_record_door, table_door
 from tacit.mechanisms.description import require_quorum
 from tacit.mechanisms.shuffle.single_message import Shuffled
 from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
@@ -33,13 +33,13 @@ from tacit.private.node_side import NodeContext, NodeSide, table_doors
 from tacit.private.partition import bounded, require_owned
 from tacit.private.records import Private, Records, Schema, combine, public_size, schema_of
 
-__all__ = ["AT_NODE", "CROWD", "LOCAL_MECHANISMS", "VOTES", "VoteCrowd", "VoteHolder"]
+__all__ = ["AT_NODE", "LOCAL_MECHANISMS", "ONE_RECORD", "VOTES", "OneRecordHolders", "VoteHolder"]
 
 # The default adds the same noise to votes as to sums, so that its price does not depend on what it asks.
 _TABLE_MECHANISMS = (*RECORD_VOTES, RoundedGaussianNoise)
 LOCAL_MECHANISMS = LOCAL
 VOTES = table_door("a holder of votes", _TABLE_MECHANISMS)
-CROWD = crowd_door("a crowd")
+ONE_RECORD = one_record_door("a one-record holder")
 
 
 class VoteHolder:
@@ -108,7 +108,7 @@ class VoteHolder:
         )
 
 
-class VoteCrowd:
+class OneRecordHolders:
     """Many holders with one record each, in one process: every record's own answer is randomized.
 
     A record's answer is the set of its cells, (query, label) for its k nearest queries, with sets of labels filled
@@ -128,9 +128,9 @@ class VoteCrowd:
         cache: EncodedCache | None = None,
     ) -> None:
         if not records:
-            raise InvalidInput("a crowd needs at least one holder")
+            raise InvalidInput("at least one holder is needed")
         if gate.unit.records != 1:
-            raise InvalidInput("a holder of a crowd answers for one record; bound persons to one record each")
+            raise InvalidInput("a one-record holder answers for one record; bound persons to one record each")
         require_counted(gate.unit)
         require_owned(records, gate.unit)
         self._records = list(records)
@@ -140,9 +140,11 @@ class VoteCrowd:
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The messages of all holders, paid for."""
-        CROWD.require(ask.mechanism, self._gate.named)
+        ONE_RECORD.require(ask.mechanism, self._gate.named)
         if ask.voting_rule != NEAREST:
-            raise InvalidInput(f"{ask.voting_rule} votes need every record in one place; a crowd has none")
+            raise InvalidInput(
+                f"{ask.voting_rule} votes need all records in one place; one-record holders each have their own"
+            )
         require_domain(ask)
         for part in self._records:
             require_fit(ask, schema_of(part))
@@ -203,7 +205,7 @@ def made_up_cells(ask: VoteAsk, count: int, randomness: Randomness) -> Integers:
 
 
 def require_domain(ask: VoteAsk) -> None:
-    """Refuse a crowd's mechanism that is made for other cells: it would fail on some records and not on others."""
+    """Refuse a local mechanism that is made for other cells: it would fail on some records and not on others."""
     mechanism: Any = ask.mechanism
     queries, columns, labels = len(ask.queries), ask.classes + (ask.labels or 0), ask.labels or 1
     if not mechanism.made_for(queries, columns, ask.neighbors, labels):
@@ -220,9 +222,9 @@ def require_fit(ask: VoteAsk, schema: Schema) -> None:
     """
     if (schema.sets is None) != (ask.labels is None):
         held = "one label each" if schema.sets is None else "sets of labels"
-        raise InvalidInput(f"records carry {held}, and the question is about the other kind; nothing was charged")
+        raise InvalidInput(f"records have {held}, and the question is about the other kind; nothing was charged")
     if schema.sets is not None and schema.sets != ask.classes:
-        raise InvalidInput("records must carry sets of the classes that are asked about; nothing was charged")
+        raise InvalidInput("records must have sets of the classes that are asked about; nothing was charged")
     require_encodable(ask.representation, schema.blank, ask.queries.shape[1])
     Search(ask.queries, ask.neighbors, block_bytes=1, query_offsets=ask.query_offsets)
 
@@ -271,9 +273,9 @@ def sum_tables(tables: list[Integers]) -> Integers:
 
 
 def answer_at_node(ask: VoteAsk, context: NodeContext) -> Release[Any]:
-    """The answer of a node: of its records' votes together, or of each record as a client of a crowd."""
+    """The answer of a node: of its records' votes together, or of each record as a one-record holder."""
     mechanism: Any = ask.mechanism
-    side = VoteCrowd if mechanism.statistic in ("local", "shuffle") else VoteHolder
+    side = OneRecordHolders if mechanism.statistic in ("local", "shuffle") else VoteHolder
     return side([context.records], context.gate).answer(ask)
 
 
@@ -282,8 +284,8 @@ AT_NODE = NodeSide(
     {
         VoteAsk: table_doors(_TABLE_MECHANISMS, "a curator of records' votes")
         | {
-            "answer": Door("a plain answer", (*_TABLE_MECHANISMS, *LOCAL_MECHANISMS), CROWD.inside),
-            "submit": Door("a batch", (*_TABLE_MECHANISMS, Shuffled), CROWD.inside),
+            "answer": Door("a plain answer", (*_TABLE_MECHANISMS, *LOCAL_MECHANISMS), ONE_RECORD.inside),
+            "submit": Door("a batch", (*_TABLE_MECHANISMS, Shuffled), ONE_RECORD.inside),
         }
     },
 )

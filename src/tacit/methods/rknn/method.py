@@ -25,7 +25,7 @@ from tacit.core.rational import whole
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.rknn.coordinator import BALANCED, Labeling, Revision, VoteCoordinator, round_requests
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.multilabel import SetCoordinator, SetLabeling, plan_sets
 from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.rknn.plan import Plan, plan, record_doubts
@@ -101,7 +101,7 @@ class Teacher:
         if hasattr(trained, "features"):
             seen = StudentFeatures(trained)
             if not seen.encode(self.public).any():
-                raise InvalidInput("the student's features are not finite numbers: it did not learn")
+                raise InvalidInput("the student's features are not finite numbers: its training failed")
         if self.vote_space == "student map":
             seen = Chained.fit(self.public, lambda _: seen, spectral_map)
         return Revision(seen, guesses)
@@ -147,7 +147,7 @@ def prepare(task: Task, options: ReverseKNN) -> VoteJob:
     task.check_representation(chosen.fitted)
     if options.labels != "hard" and options.propagation == "graph":
         raise InvalidInput(
-            f"{options.labels} labels are those of a query's own cluster: leave out propagation, or ask for hard labels"
+            f"{options.labels} labels go with propagation by clusters: leave out propagation, or use hard labels"
         )
     if student is None:
         # Where neighbors tell samples apart better than planes do, they serve the student as well.
@@ -213,7 +213,7 @@ def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> VoteJo
 def _require_few_labels(sets: NDArray[Any], most: int | None) -> None:
     """The noise hides as many labels per record as were declared; of a larger set some would be left out unsaid."""
     if most is not None and sets.sum(axis=1).max() > most:
-        raise InvalidInput(f"a private record has more than max_labels = {most} labels; cut the sets down first")
+        raise InvalidInput(f"a private record has more than max_labels = {most} labels; reduce the sets first")
 
 
 @dataclass(frozen=True)
@@ -284,9 +284,9 @@ class VoteJob:
         return [Account(None, ceiling, dict(zip(names, spends, strict=True)))]
 
     def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """All records behind one gate: a curator's, or those of a crowd in one place."""
+        """All records behind one gate: a curator's, or those of one-record holders in one process."""
         self.task.observer.stage("choosing queries among the public samples")
-        side = VoteHolder if self.trust is Trust.CENTRAL else VoteCrowd
+        side = VoteHolder if self.trust is Trust.CENTRAL else OneRecordHolders
         cache = None if self.options.private_cache is None else EncodedCache(self.options.private_cache)
         gate = Gate(*payers[0], self.task.randomness)
         holder = side(list(self.task.parts), gate, self.task.observer.progress, cache)
@@ -306,20 +306,20 @@ class VoteJob:
         return ()
 
 
-def require_robust(rule: str, trust: Trust, holders: str | None = "sites") -> None:
+def require_robust(rule: str, trust: Trust, holders: str | None = "nodes") -> None:
     """Refuse a robust rule where there is nothing to compare: it needs tables that nodes send one by one.
 
     >>> require_robust("median", Trust.MASKED)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: robust goes with local trust and holders sites, which send tables one by one; \
+    tacit.core.errors.InvalidInput: robust needs local trust and holders = nodes, whose tables arrive separately; \
 with masked trust only what all have together is seen
     """
     if rule not in ROBUST:
         raise InvalidInput(f"robust must be one of {', '.join(ROBUST)}, got {rule!r}")
-    if trust is not Trust.LOCAL or holders != "sites":
+    if trust is not Trust.LOCAL or holders != "nodes":
         seen = f"with {trust} trust only what all have together is seen" if trust != Trust.LOCAL else "records do not"
-        raise InvalidInput(f"robust goes with local trust and holders sites, which send tables one by one; {seen}")
+        raise InvalidInput(f"robust needs local trust and holders = nodes, whose tables arrive separately; {seen}")
 
 
 def _pool(trust: Trust, holders: str, robust: str | None) -> Callable[[list[Any]], Any]:
@@ -328,10 +328,10 @@ def _pool(trust: Trust, holders: str, robust: str | None) -> Callable[[list[Any]
         return partial(robustly_added, robust)
     if trust in (Trust.CENTRAL, Trust.SHUFFLE):
         return _only
-    return added if holders == "sites" else put_together
+    return added if holders == "nodes" else put_together
 
 
 def _only(answers: list[Any]) -> Any:  # noqa: ANN401
     if len(answers) != 1:
-        raise InvalidInput(f"one answer was expected, made of all nodes' by who collects them; got {len(answers)}")
+        raise InvalidInput(f"one answer was expected, combined from all nodes' answers; got {len(answers)}")
     return answers[0]

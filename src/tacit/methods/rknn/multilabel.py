@@ -94,7 +94,7 @@ class SetCountReader:
 
 @dataclass(frozen=True)
 class SetMessageReader:
-    """The answer of a crowd, whose records filled their sets up to ``labels`` with made-up labels.
+    """The answer of one-record holders, which filled their sets up to ``labels`` with made-up labels.
 
     Every voter has exactly that many votes in a query, so the votes of a query, divided by it, are its voters.
     """
@@ -129,7 +129,7 @@ def label_chances(counts: NDArray[Any], voters: NDArray[Any], noise: Noise, vote
     """
     if counts.ndim != 2 or voters.shape != counts.shape[:1]:
         raise InvalidInput(
-            f"counts must be a table with one number of voters a row, got {counts.shape}, {voters.shape}"
+            f"counts must be a table with one number of voters per row, got {counts.shape}, {voters.shape}"
         )
     # Even steps of the root: a grid that is fine where a few voters more or less matter.
     most = np.sqrt(max(1.0, float(voters.max()), float(counts.max())))
@@ -214,7 +214,9 @@ class SetCoordinator:
     def fold(self, state: Release[SetLabeling] | None, answers: Sequence[Release[Any]]) -> Release[SetLabeling]:
         """Read the one answer."""
         if len(answers) != 1:
-            raise InvalidInput(f"labeling takes one answer, the curator's or the crowd's; got {len(answers)}")
+            raise InvalidInput(
+                f"labeling takes one answer, the curator's or that of all one-record holders; got {len(answers)}"
+            )
         return answers[0].map(lambda answer: SetLabeling(self._clusters, self._reader(answer).chances))
 
     def result(self, state: Release[SetLabeling] | None) -> Release[SetLabeling]:
@@ -228,7 +230,7 @@ def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetR
     """Every public choice where records have sets of labels, and how answers are read."""
     classes, nodes = len(task.classes), task.nodes
     if options.max_labels is None:
-        raise InvalidInput("max_labels must say how many labels a record may have: it sets the noise, and is public")
+        raise InvalidInput("max_labels must be given, the most labels of one record: it sets the noise, and is public")
     labels, neighbors = whole(options.max_labels, "max_labels"), whole(options.neighbors, "neighbors")
     if labels > classes:
         raise InvalidInput(f"max_labels must be between 1 and the {classes} classes, got {labels}")
@@ -238,10 +240,10 @@ def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetR
         raise InvalidInput("sets of labels are asked about once: leave out iterations and proportions")
     allowed = (Trust.CENTRAL, Trust.LOCAL) if nodes is None else (Trust.CENTRAL, Trust.LOCAL, Trust.MASKED)
     task.trusting(*allowed, default=trust)
-    crowd = trust is Trust.LOCAL and (nodes is None or nodes.holders == "records")
+    one_record = trust is Trust.LOCAL and (nodes is None or nodes.holders == "records")
 
     def chosen(asked: int) -> _Chosen:
-        if crowd:
+        if one_record:
             return _local(task.units, asked, classes, neighbors, labels, task.budget, options.mechanism)
         found = _central(asked, classes, neighbors, labels, task.budget, task.delta, options.mechanism)
         return found if nodes is None or trust is Trust.CENTRAL else _over(found, nodes, trust, task.budget)
@@ -253,7 +255,7 @@ def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetR
     asked = whole(queries, "queries")
     choice = chosen(asked)
     name, fitted = vote_representation(options.representation, task.public, asked)
-    made = Choice(choice.name, choice.mechanism, "every label is decided by itself", choice.deviation, LabelReader())
+    made = Choice(choice.name, choice.mechanism, "every label is decided separately", choice.deviation, LabelReader())
     rounds = (PlannedRound(made, asked, "clusters", False),)
     return Plan(rounds, neighbors, task.unit, task.adjacency, trust, name, fitted, ()), choice.reader
 

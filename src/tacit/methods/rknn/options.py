@@ -1,4 +1,4 @@
-"""What reverse k-NN labeling can be told."""
+"""Options of reverse k-NN labeling."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["ReverseKNN"]
 class ReverseKNN:
     """Reverse k-NN labeling: each record votes for its k nearest queries, and each query's label is released.
 
-    ``labels`` are what is paid for and taught: ``hard`` ones, ``soft`` ones (counts are paid for, and the student gets
-    the odds that each label leads) or ``proportions`` (the same counts; the student gets how the classes share a
-    cluster, which serves where clusters are mixed; in later iterations its guesses say which sample is of which
-    class). Several ``iterations`` split the budget (by ``shares``, or evenly): a student learns from the labels so
-    far, and the next queries lie where it is unsure (``selection``), in its own ``vote_space``. ``propagation`` carries
-    labels from queries to samples, by cluster or over the neighbor graph, and ``label_fraction`` is the fraction of
-    the surest that are taught. Where the public samples fall into one cluster per class, ``one_query_per_class``
-    labels them all at once, which noise disturbs far less. Records with sets of labels need ``max_labels``.
+    ``labels`` are what is released and learned: ``hard`` ones, ``soft`` ones (counts are released, and the student
+    learns the odds that each label leads) or ``proportions`` (the same counts; the student learns the proportions of
+    the classes in a cluster, best where clusters are mixed; in later iterations its predictions decide which sample is
+    of which class). Several ``iterations`` split the budget (by ``shares``, or evenly): a student learns from the
+    labels so far, and the next queries lie where it is unsure (``selection``), in its own ``vote_space``.
+    ``propagation`` assigns the queries' labels to samples, by cluster or over the neighbor graph, and
+    ``label_fraction`` is the fraction of the most certain labels that the student learns. Where the public samples fall
+    into one cluster per class, ``one_query_per_class`` assigns all labels at once, which is far more robust to noise.
+    Records with sets of labels need ``max_labels``.
     """
 
     name: ClassVar[str] = "rknn"
@@ -41,16 +42,16 @@ class ReverseKNN:
 
     labels: str = option(
         "hard",
-        "hard: one label per query. soft: counts are paid for, students get odds. proportions: of the classes in each "
-        "cluster, from the same counts; best where clusters are mixed.",
+        "hard: one label per query. soft: counts are released, the student learns odds. proportions: of the classes in "
+        "each cluster, from the same counts; best where clusters are mixed.",
     )
     mechanism: str = option(
         "auto", "auto, or by name: permute-and-flip (a report noisy max), laplace, gaussian, or a local one."
     )
     queries: int | Sequence[int] | None = option(
-        None, "How many queries, or one number per iteration (300,100); chosen from public figures if left out."
+        None, "Number of queries, or one number per iteration (300,100); chosen from public figures if left out."
     )
-    neighbors: int = option(1, "How many queries a record votes for (k).")
+    neighbors: int = option(1, "Number of queries that one record votes for (k).")
     representation: str | Representation = option(
         "auto",
         "auto; identity, standardized, pca, spectral, umap; for images gradients, handwriting, patches, imagenet, "
@@ -61,36 +62,45 @@ class ReverseKNN:
         "auto", "auto; logistic, map, forest; with torch network, or for images handwriting, photographs."
     )
     iterations: int = option(
-        1, "Ask again, in the vote space of a student that learned from the answers; the budget is split."
+        1,
+        "Number of iterations, which split the budget; later ones vote in a student's feature space.",
     )
     shares: Sequence[Number] | None = option(
-        None, "With iterations: what each one spends of the budget, like 4,6; evenly if left out."
+        None, "With iterations: relative share of the budget per iteration, like 4,6; equal if left out."
     )
     selection: str = option(
         "diverse",
-        "Where later iterations ask: diverse (clusters, finer where the student is unsure), clusters, or the samples "
-        "it is least sure of by entropy or margin.",
+        "How later iterations choose queries: diverse (clusters, finer where the student is unsure), clusters, or the "
+        "samples it is least sure of by entropy or margin.",
     )
     vote_space: str = option(
         "student",
-        "Where later votes are cast: student (its features), 'student map' (a map of them), or same (as before).",
+        "Feature space of later votes: student (its features), 'student map' (a map of them), or same (the first one).",
     )
-    voting_rule: str = option("nearest", "A record votes for the nearest queries, or for balanced ones.")
+    voting_rule: str = option(
+        "nearest",
+        "nearest: a record votes for its nearest queries. balanced: queries get about equal numbers of votes.",
+    )
     one_query_per_class: bool = option(
-        False, "With one query per class: every class is given one query, which noise disturbs less."
+        False, "One query per class: labels are assigned one to one, which is more robust to noise."
     )
-    propagation: str = option("clusters", "Labels go to a query's cluster, or on over the neighbor 'graph'.")
+    propagation: str = option(
+        "clusters", "How labels reach samples: by the query's cluster, or over the neighbor 'graph'."
+    )
     label_fraction: float = option(
-        1.0, "The fraction of the surest labels that are taught; the others abstain.", least=0.0, most=1
+        1.0,
+        "Fraction of the labels, the most certain ones, that the student learns; the others abstain.",
+        least=0.0,
+        most=1,
     )
     max_labels: int | None = option(
-        None, "How many labels a record may have, where records have sets of labels: public, as it sets the noise."
+        None, "The most labels of one record, where records have sets of labels: public, as it sets the noise."
     )
     robust: str | None = option(
-        None, "Over nodes that send tables one by one: add them up by 'median' or 'trimmed' mean."
+        None, "Over nodes whose tables arrive separately: combine them by 'median' or 'trimmed' mean."
     )
     private_cache: str | Path | None = option(
-        None, "A folder to keep encodings of the records in, for slow encoders; as private as the records."
+        None, "A folder that caches encodings of the records, for slow encoders; as private as the records."
     )
 
     def __post_init__(self) -> None:

@@ -102,7 +102,12 @@ class Plan:
         ]
         if len(self.rounds) > 1:
             counts = ", ".join(str(each.queries) for each in self.rounds)
-            said.append(("rounds", f"{len(self.rounds)} share the budget, with {counts} queries; above is the first"))
+            said.append(
+                (
+                    "rounds",
+                    f"{len(self.rounds)} share the budget, with {counts} queries; the lines above are for the first",
+                )
+            )
         return tuple(said)
 
 
@@ -145,21 +150,21 @@ def plan(
     if trust not in supported:
         raise InvalidInput(f"trust must be one of {', '.join(supported)}, got {trust!r}")
     replace = adjacency == Adjacency.REPLACE_ONE
-    crowd = _is_crowd(Trust(trust), nodes)
-    if crowd and (not replace or unit.records != 1):
+    one_record = _one_record_holders(Trust(trust), nodes)
+    if one_record and (not replace or unit.records != 1):
         raise InvalidInput(f"{trust} trust is for holders of one record each, under replace-one adjacency")
     if nodes is not None and trust == Trust.SHUFFLE:
         # What is planned for must come through with the nodes that are lost on the way.
         records = max(2, int(records * exact(nodes.surviving)))
-    pools = nodes is not None and not crowd and trust != Trust.CENTRAL
+    pools = nodes is not None and not one_record and trust != Trust.CENTRAL
 
     def choose(asked: int, share: Fraction, stretch: Fraction = Fraction(1)) -> Choice:
         epsilon_share, delta_share = budget * share * stretch, slack * share
         mechanism = method.mechanism
         try:
-            if crowd and trust == Trust.LOCAL:
+            if one_record and trust == Trust.LOCAL:
                 return choose_local(records, asked, classes, neighbors, epsilon_share, mechanism)
-            if crowd:
+            if one_record:
                 return choose_shuffled(records, asked, classes, neighbors, epsilon_share, delta_share, mechanism)
             sensitivity = table_sensitivity(asked, classes, neighbors, unit, Adjacency(adjacency))
             counts = method.labels != "hard" or method.one_query_per_class or pools
@@ -177,7 +182,7 @@ def plan(
     if method.selection not in tuple(SELECTIONS):
         raise InvalidInput(f"selection must be one of {', '.join(sorted(SELECTIONS))}, got {method.selection!r}")
     if None in given and not replace:
-        raise InvalidInput("say how many queries: under add-remove the number of records is private, so we cannot")
+        raise InvalidInput("give queries: under add-remove the number of records is private")
     # The lead a label needs depends on the number of queries only when almost all of them are neighbors.
     leads = [
         choose(max(2 * neighbors, len(public)) if asked is None else asked, share).gap
@@ -214,12 +219,14 @@ def plan(
     return Plan(rounds, neighbors, unit, Adjacency(adjacency), Trust(trust), name, fitted, doubts)
 
 
-def _is_crowd(trust: Trust, nodes: Nodes | None) -> bool:
+def _one_record_holders(trust: Trust, nodes: Nodes | None) -> bool:
     """Whether every record answers for itself."""
     if trust is Trust.LOCAL:
         return nodes is None or nodes.holders == "records"
     if trust is Trust.MASKED and nodes is not None and nodes.holders == "records":
-        raise InvalidInput("masked sums are of tables, which sites have; records answer one by one")
+        raise InvalidInput(
+            "masked sums are of tables, one per node; with holders = records each record answers by itself"
+        )
     return trust is Trust.SHUFFLE
 
 
@@ -257,10 +264,10 @@ def _summed(mechanism: Any) -> PooledReader:  # noqa: ANN401
 class _MixedDecoder:
     """Estimates from what came out of a shuffler, by how many it came from."""
 
-    crowd: Any
+    shuffled: Any
 
     def __call__(self, mixed: Any) -> Estimates:  # noqa: ANN401
-        estimates: Estimates = mixed.estimates(self.crowd.inner)
+        estimates: Estimates = mixed.estimates(self.shuffled.inner)
         return estimates
 
 
@@ -280,7 +287,7 @@ def record_doubts(chosen: Plan, records: int, delta: Fraction) -> list[str]:
         likely = "most labels will be noise" if gap > HOPELESS * votes else "many labels may be wrong"
         doubts.append(
             f"{likely}: to be 99 % certain a label needs a lead of {gap:.3g} votes, and a query gets "
-            f"{votes:.3g} on average. Bring more records, ask fewer queries, or spend a larger epsilon"
+            f"{votes:.3g} on average. Use more records, fewer queries or a larger epsilon"
         )
     if least_total([each.choice.mechanism.spend for each in chosen.rounds], delta).delta * records >= 1:
         doubts.append(large_delta(chosen.unit))
@@ -313,7 +320,7 @@ def _require_one_to_one(queries: object, classes: int, labels: str, iterations: 
     """Each class has one query only where there are as many queries, asked about once, and counts to compare."""
     if queries != classes or iterations != 1 or labels != "hard":
         raise InvalidInput(
-            f"one_query_per_class gives every class one query: ask {classes} queries in one iteration for hard labels"
+            f"one_query_per_class needs {classes} queries, one per class, in one iteration with hard labels"
         )
 
 

@@ -45,7 +45,7 @@ _LARGE = 1_000_000
 # The membership of a public sample that no query stands for.
 UNASKED = -1
 # How much a sample that the student is sure of counts, beside one it knows nothing of. Records near such samples
-# must have queries of their own to vote for, or they would crowd those that are in doubt.
+# must have queries of their own to vote for, or they would take those of samples that are in doubt.
 _SURE = 0.1
 
 
@@ -217,7 +217,7 @@ def unsureness(probabilities: Reals, kind: str) -> Reals:
     if kind == "margin":
         return 1 - lead(probabilities)
     if kind != "entropy":
-        raise InvalidInput(f"unsureness is measured by entropy or by margin, got {kind!r}")
+        raise InvalidInput(f"uncertainty is measured by entropy or by margin, got {kind!r}")
     logarithm = np.log(np.where(probabilities > 0, probabilities, 1))
     entropy: Reals = -(probabilities * logarithm).sum(axis=1) / np.log(probabilities.shape[1])
     return np.maximum(entropy, 0)

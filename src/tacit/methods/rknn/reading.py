@@ -184,9 +184,7 @@ def robustly_added(rule: str, tables: list[Integers]) -> Pooled:
         raise InvalidInput(f"robust must be one of {', '.join(ROBUST)}, got {rule!r}")
     nodes = len(tables)
     if nodes < _FEWEST:
-        raise InvalidInput(
-            f"a robust sum needs the answers of at least {_FEWEST} nodes, got {nodes}: of two, who is right?"
-        )
+        raise InvalidInput(f"a robust sum needs the answers of at least {_FEWEST} nodes, got {nodes}")
     if len({table.shape for table in tables}) != 1:
         raise InvalidInput("the nodes' answers are of different shapes")
     ordered = np.sort(np.stack(tables), axis=0)

@@ -126,9 +126,11 @@ def published_votes(similarity: NDArray[np.float64], neighbors: int, rule: str) 
     if not (np.isfinite(similarity).all() and (similarity > 0).all()):
         raise InvalidInput("similarities must be above 0 and finite")
     if count * neighbors < size:
-        raise InvalidInput(f"{rule} connections need a record for each of the {size} queries; fewer leave a score of 0")
+        raise InvalidInput(
+            f"{rule} votes need at least one record for each of the {size} queries; with fewer a score is 0"
+        )
     if count * size > MOST_PAIRS:
-        raise InvalidInput(f"{rule} connections are for at most {MOST_PAIRS} pairs of a record and a query")
+        raise InvalidInput(f"{rule} votes are for at most {MOST_PAIRS} pairs of a record and a query")
     # On a common scale the solver's tolerances mean the same for every data set.
     scaled = similarity / similarity.mean()
     chosen = _max_min(scaled, neighbors) if rule == "max-min" else _harmonic(scaled, neighbors)
@@ -237,5 +239,5 @@ def _solve(
         options={"mip_rel_gap": _GAP},
     )
     if result.x is None:
-        raise InvalidInput(f"the connections could not be found: {result.message}")
+        raise InvalidInput(f"the votes could not be computed: {result.message}")
     return result.x[:edges].reshape(shape), float(result.fun)

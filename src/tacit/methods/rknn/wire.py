@@ -26,7 +26,7 @@ def require_counted(unit: Unit) -> None:
     """
     if unit.holder:
         raise InvalidInput(
-            "votes protect records, or persons with a bounded number of them; the account a whole holder"
+            "votes protect records, or persons with a bounded number of them; the account protects a whole holder"
         )
 
 
@@ -64,11 +64,11 @@ class VoteAsk:
     Every record votes with its label for its ``neighbors`` nearest queries in the representation's space.
     ``class_names`` are in the order of the labels' indices; ``space`` is a digest of the public samples as
     the representation encodes them. The answer is what ``mechanism`` makes of the votes: one label per query, noisy
-    counts, or messages of a crowd.
+    counts, or messages of one-record holders.
 
     ``query_offsets``, one per query and public, add their squares to the squared distances and so make votes more even.
     ``labels`` is how many labels a record may have at most, where records carry sets of them; such a record votes
-    with each of its labels. A curator then also counts voters, in one more column; a record of a crowd fills its set
+    with each of its labels. A curator then also counts voters, in one more column; a one-record holder fills its set
     up with made-up labels, of which there are as many as labels at most, so that all have the same size.
     ``voting_rule`` other than the nearest are the published rules, whose true sensitivity is that of all records.
     """
@@ -148,11 +148,11 @@ class VoteAsk:
             return table_sensitivity(len(self.queries), self.classes, self.neighbors, unit, adjacency, self.labels)
         if adjacency != Adjacency.REPLACE_ONE or unit.column is not None:
             raise InvalidInput(
-                f"{self.voting_rule} connections move with the number of records, which only replace-one adjacency "
-                "between single records makes public"
+                f"{self.voting_rule} votes depend on the number of records, which is public only under replace-one "
+                "adjacency for single records"
             )
         if records is None:
-            raise InvalidInput(f"{self.voting_rule} connections need every record in one place, not tables of votes")
+            raise InvalidInput(f"{self.voting_rule} votes need all records in one place, not tables of votes")
         return published_sensitivity(len(self.queries), self.classes, self.neighbors, records())
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int] | None:
@@ -183,7 +183,7 @@ class VoteAsk:
         """The question that such values stand for, checked."""
         queries = asked.read_points(fields, "queries")
         names = fields.texts("names", asked.MOST_CLASSES)
-        # A crowd's sets of labels have a made-up label for each of theirs.
+        # Sets of labels of one-record holders have a made-up label for each of theirs.
         asked.require_small_table(fields, len(queries), 2 * len(names))
         return cls(
             queries=queries,
