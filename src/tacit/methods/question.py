@@ -42,7 +42,7 @@ __all__ = [
     "read_request",
     "read_rows",
     "read_samples",
-    "read_table",
+    "read_table_fields",
     "representation_digest",
     "representation_fields",
     "request_fields",
@@ -216,7 +216,7 @@ def table_fields(question: Any) -> dict[str, Any]:  # noqa: ANN401
     }
 
 
-def read_table(fields: StrictReader, names: tuple[str, ...]) -> dict[str, Any]:
+def read_table_fields(fields: StrictReader, names: tuple[str, ...]) -> dict[str, Any]:
     """The classes, whose names are read first, the space, the mechanism, and what every question ends with."""
     return {
         "class_names": names,

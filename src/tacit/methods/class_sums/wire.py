@@ -300,5 +300,5 @@ class SumAsk:
             norm=read_norm(fields),
             count=fields.integer("count", 0, radius),
             centered=fields.flag("centered"),
-            **asked.read_table(fields, names),
+            **asked.read_table_fields(fields, names),
         )

@@ -178,5 +178,5 @@ class GradientAsk:
             weights=weights,
             radius=fields.integer("radius", 1, LARGEST_GRADIENT),
             norm=read_norm(fields),
-            **asked.read_table(fields, names),
+            **asked.read_table_fields(fields, names),
         )

@@ -135,5 +135,5 @@ class NeighborAsk:
             representation=asked.read_representation(fields.nested("representation")),
             neighbors=fields.integer("neighbors", 1, asked.MOST_RECORDS),
             reach=asked.read_distances(fields, "reach", len(queries)),
-            **asked.read_table(fields, names),
+            **asked.read_table_fields(fields, names),
         )

@@ -190,5 +190,5 @@ class VoteAsk:
             query_offsets=asked.read_distances(fields, "heights", len(queries)),
             labels=None if fields.missing("labels") else fields.integer("labels", 1, asked.MOST_CLASSES),
             voting_rule=fields.one_of("connections", VOTING_RULES),
-            **asked.read_table(fields, names),
+            **asked.read_table_fields(fields, names),
         )
