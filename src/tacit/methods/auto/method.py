@@ -8,20 +8,23 @@ from typing import Any
 
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
+from tacit.core.options import Options
 from tacit.core.release import Release
 from tacit.core.spend import Gaussian, Spend
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import AutoCoordinator, Step
 from tacit.methods.auto.options import Auto
-from tacit.methods.auto.plan import AutoPlan, plan_auto
+from tacit.methods.auto.plan import FIRST_SHARE, AutoPlan, plan_auto
 from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import SMALLEST_DELTA, added_as, sum_mechanism
+from tacit.methods.class_sums.plan import SMALLEST_DELTA, added_as, sum_mechanism, sums_forecast
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.curated import Answering, CuratedJob
+from tacit.methods.forecast import Evidence, Expected
+from tacit.methods.rknn.forecast import votes_forecast
 from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.method import prepare as prepare_votes
 from tacit.methods.rknn.options import ReverseKNN
@@ -29,7 +32,7 @@ from tacit.methods.rknn.wire import table_sensitivity
 from tacit.methods.task import Job, Task, untrained
 from tacit.private.gate import Gate
 
-__all__ = ["prepare", "question_prices"]
+__all__ = ["forecast", "prepare", "question_prices"]
 
 # Kinds that are planned for without a delta, too; rows of numbers of other kinds are voted on.
 PURE_KINDS = ("mixed", "text", "images")
@@ -149,3 +152,16 @@ def _price(task: Task, classes: int) -> Spend:
     ]
     charges: list[Gaussian] = [each.spend for each in mechanisms]
     return min(charges, key=lambda each: each.noise_multiplier)
+
+
+def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
+    """Votes where no plan of its own is made, sums where it is, and for images the better of both."""
+    if elsewhere(task) is not None:
+        return votes_forecast(task, ReverseKNN(), evidence)
+    if task.kind != "images":
+        return sums_forecast(task, ClassSums(whitening=0.0 if task.kind in ("mixed", "table") else 0.25), evidence)
+    later = replace(task, epsilon=task.budget * (1 - FIRST_SHARE))
+    return max(
+        (votes_forecast(later, ReverseKNN(), evidence), sums_forecast(later, ClassSums(), evidence)),
+        key=lambda each: each.accuracy,
+    )

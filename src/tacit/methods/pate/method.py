@@ -16,6 +16,7 @@ from tacit.accounting.pate import diagnosed_epsilon
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput, TacitWarning, warn_user
 from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core.options import Options
 from tacit.core.protocols import Exchange, Integers, Mechanism
 from tacit.core.release import Release
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
@@ -24,6 +25,7 @@ from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.curated import Answering, CuratedJob
+from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
 from tacit.methods.pate.coordinator import TeacherCoordinator, TeacherLabels, teacher_requests
 from tacit.methods.pate.holder import TeacherHolder, rows_per_teacher
 from tacit.methods.pate.options import PATE
@@ -33,8 +35,9 @@ from tacit.methods.task import Announcement, Job, Nodes, Outcome, Task, taught, 
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, combine, inspect, joined
 
-__all__ = ["prepare", "vote_noise"]
+__all__ = ["forecast", "prepare", "vote_noise"]
 
+_FEW = (50, 100, 200, 400)
 RECORDS_PER_TEACHER = 20
 # The screen's noise in units of the answers', as published for handwritten digits: 150 and 40.
 SCREEN = Fraction(15, 4)
@@ -276,3 +279,35 @@ def copied_estimator(teacher: Any) -> Any:  # noqa: ANN401
 
 def _taken(rows: Integers, records: Records) -> Records:
     return records.take(rows)
+
+
+def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
+    """The best of a few numbers of queries, or the number that was given; the student labels the rest."""
+    assert isinstance(options, PATE)
+    classes, records = evidence.classes, task.units * task.unit.records
+    teachers = options.teachers or max(2, records // RECORDS_PER_TEACHER)
+    taught = evidence.learned(records / teachers)
+    tried = []
+    for queries in (options.queries,) if options.queries else sorted({min(each, len(task.public)) for each in _FEW}):
+        key = ("teachers", task.budget, task.delta, options.mechanism, queries)
+        if key not in evidence.found:
+            lead = _lead(vote_noise(task, options, Trust.CENTRAL, queries, queries), classes)
+            evidence.found[key] = noise_unit(lead, classes)
+        noise = evidence.found[key]
+        right, deviation = voted(np.ones(1), taught, teachers, noise, classes)
+        # Teachers err together on hard samples, so labels are no better than what can be learned.
+        right = min(right, evidence.reachable())
+        certain = max(0.0, (right - 1 / classes) / (1 - 1 / classes))
+        student = evidence.learned(queries * certain)
+        asked = queries / len(task.public)
+        tried.append(
+            Expected(asked * right + (1 - asked) * student, 0.02 + deviation / queries**0.5, queries, None, teachers,
+                     1.0 + 0.02 * teachers, f"{teachers} teachers, noise of {noise:.3g} votes")
+        )  # fmt: skip
+    return max(tried, key=lambda each: each.accuracy)
+
+
+def _lead(mechanism: Any, classes: int) -> float:  # noqa: ANN401
+    if hasattr(mechanism, "lead"):
+        return float(mechanism.lead(classes, 0.01))
+    return float(mechanism.sigma) * 4.25 if hasattr(mechanism, "sigma") else 7.33 / float(mechanism.rate)
