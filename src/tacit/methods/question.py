@@ -35,16 +35,20 @@ __all__ = [
     "is_signed",
     "mechanism_fields",
     "mechanism_form",
+    "read_distances",
     "read_mechanism",
     "read_points",
     "read_representation",
     "read_request",
     "read_rows",
     "read_samples",
+    "read_table_fields",
     "representation_digest",
     "representation_fields",
     "request_fields",
+    "require_classes",
     "require_small_table",
+    "table_fields",
     "table_shape",
 ]
 
@@ -203,12 +207,45 @@ def read_request(fields: StrictReader) -> dict[str, str]:
     return {"purpose": fields.text("purpose"), "request": fields.text("request")}
 
 
+def table_fields(question: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What questions about a table of encoded records have in common: classes, space and mechanism."""
+    return {
+        "names": list(question.class_names),
+        "space": question.space,
+        "mechanism": mechanism_fields(question.mechanism),
+    }
+
+
+def read_table_fields(fields: StrictReader, names: tuple[str, ...]) -> dict[str, Any]:
+    """The classes, whose names are read first, the space, the mechanism, and what every question ends with."""
+    return {
+        "class_names": names,
+        "space": fields.text("space"),
+        "mechanism": read_mechanism(fields.nested("mechanism")),
+        **read_request(fields),
+    }
+
+
+def require_classes(names: tuple[str, ...]) -> None:
+    """Refuse a question about fewer than two classes.
+
+    >>> require_classes(("a", "b"))
+    """
+    if len(names) < 2:
+        raise InvalidInput(f"names must list at least 2 classes, got {len(names)}")
+
+
 def read_points(fields: StrictReader, name: str) -> NDArray[Any]:
     """Points in a representation's space, one or more."""
     found = fields.array(name, NARROW, (None, None), -LARGEST_VALUE, LARGEST_VALUE)
     if not found.size or len(found) > MOST_QUERIES:
         raise InvalidInput(f"the {fields.what}'s {name} must be from 1 to {MOST_QUERIES} points")
     return found
+
+
+def read_distances(fields: StrictReader, name: str, queries: int) -> NDArray[Any] | None:
+    """One distance per query, if any are given."""
+    return None if fields.missing(name) else fields.array(name, NARROW, (queries,), 0, LARGEST_VALUE)
 
 
 def read_samples(fields: StrictReader) -> NDArray[Any]:

@@ -120,11 +120,11 @@ def _loaded(place: str) -> Any:  # noqa: ANN401
     return getattr(import_module(module), attribute)
 
 
-def _own(name: str, questions: tuple[type[Question], ...], options: str, forecast: bool = False, **more: Any) -> Method:  # noqa: ANN401
+def _own(name: str, questions: tuple[type[Question], ...], options: str, forecast: str = "plan", **more: Any) -> Method:  # noqa: ANN401
     home = f"tacit.methods.{name}"
     return Method(
         name, questions, f"{home}.holder:AT_NODE", options=f"{home}.options:{options}",
-        prepare=f"{home}.method:prepare", forecast=f"{home}.forecast:forecast" if forecast else "", **more,
+        prepare=f"{home}.method:prepare", forecast=f"{home}.{forecast}:forecast", **more,
     )  # fmt: skip
 
 
@@ -133,22 +133,24 @@ AUTO, DEFAULT = "auto", "rknn"
 METHODS: Mapping[str, Method] = {
     each.name: each
     for each in (
-        _own("rknn", (VoteAsk,), "ReverseKNN", forecast=True, over_nodes=("local", "masked", "shuffle", "central")),
+        _own(
+            "rknn", (VoteAsk,), "ReverseKNN", forecast="forecast", over_nodes=("local", "masked", "shuffle", "central")
+        ),
         Method(
             "auto",
             (),
             "",
             options="tacit.methods.auto.options:Auto",
             prepare="tacit.methods.auto.method:prepare",
-            forecast="tacit.methods.auto.forecast:forecast",
+            forecast="tacit.methods.auto.method:forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
         ),
-        _own("class_sums", (SumAsk,), "ClassSums", forecast=True, over_nodes=("local", "masked", "central")),
-        _own("privatekt", (LabelAsk,), "PrivateKT", forecast=True, delta="1e-5", holders_pay=True),
-        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", forecast=True, notices=(Feedback,), holders_pay=True),
-        _own("pate", (TeacherAsk,), "PATE", forecast=True, over_nodes=("local", "masked")),
-        _own("noisy_sgd", (GradientAsk,), "NoisySGD", forecast=True, over_nodes=("local", "masked", "central")),
-        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast=True),
+        _own("class_sums", (SumAsk,), "ClassSums", over_nodes=("local", "masked", "central")),
+        _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True),
+        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
+        _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("local", "masked")),
+        _own("noisy_sgd", (GradientAsk,), "NoisySGD", over_nodes=("local", "masked", "central")),
+        _own("private_knn", (NeighborAsk,), "PrivateKNN"),
     )
 }
 

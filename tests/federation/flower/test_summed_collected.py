@@ -130,14 +130,18 @@ def test_a_trusted_curator_labels_best(hall):
 
 def test_a_curator_adds_up_sums_that_are_below_zero(tmp_path):
     """With much budget the sums that came through a curator are those of all records, but for the noise."""
+    from tacit.methods.class_sums import method as class_sums_method
     from tacit.methods.class_sums.holder import class_sums
-    from tacit.methods.class_sums.method import SumJob
     from tacit.private.records import inspect
 
     asked = []
-    finish = SumJob.finish
+    fitted = class_sums_method.public_probabilities
     with open_hall(tmp_path, ceiling=200) as hall, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SumJob, "finish", lambda job, sums: asked.append(job.plan.question) or finish(job, sums))
+        patch.setattr(
+            class_sums_method,
+            "public_probabilities",
+            lambda sums, ask, *others: asked.append(ask) or fitted(sums, ask, *others),
+        )
         collector = Collector(hall.addresses["central"], hall.coordinator, public_key(SECRET))
         journal = Journal.open(tmp_path / "journal", "a recipe")
         exchange = FlowerCollected(hall.grid(), journal.run, TERMS, collector, journal)

@@ -17,12 +17,14 @@ from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.release import restored
 from tacit.core.spend import Gaussian, Pure
 from tacit.ledger.memory import MemoryLedger
-from tacit.methods.auto.method import AutoJob, prepare, worth_dividing
+from tacit.methods.auto.coordinator import AutoCoordinator
+from tacit.methods.auto.method import prepare, worth_dividing
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import plan_auto
 from tacit.methods.auto.teaching import AutoTeaching
-from tacit.methods.class_sums.method import SumJob
+from tacit.methods.class_sums.plan import SumPlan
 from tacit.methods.class_sums.wire import SumAsk
+from tacit.methods.curated import CuratedJob
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
 from tacit.wire import ask_to_bytes
@@ -80,9 +82,9 @@ def asked(monkeypatch):
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_asked_follows_from_releases_and_the_price_is_never_below_the_charge(case, asked, monkeypatch):
     prices = {}
-    alone = AutoJob.accounts
+    alone = CuratedJob.accounts
     monkeypatch.setattr(
-        AutoJob, "accounts", lambda self: [each for each in alone(self) if prices.update(each.prices) is None]
+        CuratedJob, "accounts", lambda self: [each for each in alone(self) if prices.update(each.prices) is None]
     )
     run = distilled(case)
     assert [type(each) for each in asked] == CASES[case][2]
@@ -225,7 +227,8 @@ def test_every_question_has_noise_that_its_holder_accepts():
     for kind, answer in (("images", 300), ("images", 0), ("table", 0)):
         given = task(clouds(900, 1), clouds(90, 2)[0], kind=kind)
         plan = dataclasses.replace(plan_auto(given, "auto"), network=False)
-        coordinator = AutoJob(given, Auto(), plan, AutoTeaching(given, plan).choose(())).coordinator
+        teaching = AutoTeaching(given, plan)
+        coordinator = AutoCoordinator(len(plan.tasks), teaching.choose(()), teaching.choose)
         state = coordinator.begin()
         while (ask := coordinator.ask(state)) is not None:
             moves = ask.sensitivity(given.unit, given.adjacency)
@@ -259,7 +262,8 @@ def test_where_the_plan_is_another_methods_it_is_that_one(given, method):
 def test_a_crowd_cannot_be_asked_for_sums_and_is_told_so():
     with pytest.raises(InvalidInput, match="class sums have no local mechanism"):
         distilled("table", trust="local", releases="sums")
-    assert isinstance(prepare(task(clouds(90, 1), clouds(60, 2)[0], delta=Fraction(0)), Auto(releases="sums")), SumJob)
+    job = prepare(task(clouds(90, 1), clouds(60, 2)[0], delta=Fraction(0)), Auto(releases="sums"))
+    assert isinstance(job.plan, SumPlan)
 
 
 def test_a_hopeless_budget_and_public_samples_without_a_difference_are_told_before_anything_is_paid():

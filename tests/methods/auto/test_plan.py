@@ -12,9 +12,7 @@ from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.core.spend import Gaussian, Pure
-from tacit.methods.auto.coordinator import Step
-from tacit.methods.auto.method import AutoJob
-from tacit.methods.auto.options import Auto
+from tacit.methods.auto.method import question_prices
 from tacit.methods.auto.plan import AutoPlan, divided_task, plan_auto
 from tests.methods.auto.given import clouds, task
 
@@ -24,8 +22,7 @@ SHARES = st.integers(2, 4).flatmap(lambda size: st.lists(st.integers(1, 9), min_
 
 def prices(tasks):
     plan = AutoPlan("images", "identity", "identity", False, tuple(tasks), "auto", ())
-    (account,) = AutoJob(tasks[0], Auto(), plan, Step(None, print)).accounts()
-    return list(account.prices.values())
+    return list(question_prices(plan, len(tasks[0].classes)).values())
 
 
 @settings(max_examples=12, deadline=None)

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
-from tacit.core.options import to_recipe
-from tacit.core.protocols import Exchange, Ledger
+from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
+from tacit.core.options import Options
+from tacit.core.release import Release
 from tacit.core.spend import Gaussian, Spend
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
-from tacit.methods.auto.coordinator import AutoCoordinator, Block, Step
+from tacit.methods.auto.coordinator import AutoCoordinator, Step
 from tacit.methods.auto.options import Auto
-from tacit.methods.auto.plan import AutoPlan, plan_auto
+from tacit.methods.auto.plan import FIRST_SHARE, AutoPlan, plan_auto
 from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import SMALLEST_DELTA, added_as, sum_mechanism
+from tacit.methods.class_sums.plan import SMALLEST_DELTA, added_as, sum_mechanism, sums_forecast
 from tacit.methods.class_sums.wire import SumAsk
+from tacit.methods.curated import Answering, CuratedJob
+from tacit.methods.forecast import Evidence, Expected
+from tacit.methods.rknn.forecast import votes_forecast
 from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.method import prepare as prepare_votes
 from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.rknn.wire import table_sensitivity
-from tacit.methods.task import Account, Job, Nodes, Outcome, Task, untrained
+from tacit.methods.task import Job, Task, untrained
 from tacit.private.gate import Gate
 
-__all__ = ["AutoJob", "prepare"]
+__all__ = ["forecast", "prepare", "question_prices"]
 
 # Kinds that are planned for without a delta, too; rows of numbers of other kinds are voted on.
 PURE_KINDS = ("mixed", "text", "images")
@@ -57,12 +59,33 @@ def prepare(task: Task, options: Auto) -> Job:
     if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
         return _votes(task, options, "with a part of the budget votes cannot be distinguished from noise")
     # All that the public samples can be refused for is found out before anything is paid.
-    return AutoJob(task, options, plan, AutoTeaching(task, plan).choose(()))
+    teaching = AutoTeaching(task, plan)
+    first = teaching.choose(())
+    return CuratedJob(
+        task,
+        options,
+        plan,
+        AutoCoordinator(len(plan.tasks), first, teaching.choose),
+        trust=Trust.CENTRAL,
+        prices=question_prices(plan, len(task.classes)),
+        chosen={
+            "kind": plan.kind,
+            "representation": plan.representation,
+            "plan": [f"{title}: {words}" for title, words in plan.lines],
+            "budgets": [float(each.budget) for each in plan.tasks],
+        },
+        stage="",
+        holder=partial(_answering, task),
+        finish=lambda told: teaching.finish(told, options.student),
+        unit=task.unit,
+        doubts=_doubts(task, first),
+    )
 
 
 def _votes(task: Task, options: Auto, reason: str) -> Job:
     task.observer.stage(f"planning reverse k-NN votes: {reason}")
-    return replace(prepare_votes(task, ReverseKNN(student=options.student)), reason=reason)
+    job = prepare_votes(task, ReverseKNN(student=options.student))
+    return replace(job, chosen={**job.chosen, "votes because": reason})
 
 
 def elsewhere(task: Task) -> str | None:
@@ -89,87 +112,32 @@ def worth_dividing(teaching: AutoTeaching) -> bool:
     return bool(first.units * first.unit.records >= CLEAR * lead * PER_CLASS * teaching.classes)
 
 
-@dataclass(frozen=True)
-class AutoJob:
-    """Questions for votes and sums, through one account."""
+def _doubts(task: Task, first: Step) -> tuple[str, ...]:
+    """Reasons to think again."""
+    doubts = [weakness(task.budget, task.unit), *first.doubts]
+    if task.delta * task.units >= 1:
+        doubts.append(large_delta(task.unit))
+    return tuple(dict.fromkeys(each for each in doubts if each is not None))
 
-    task: Task
-    options: Auto
-    plan: AutoPlan
-    first: Step
-    holders_learn: bool = False
 
-    @property
-    def coordinator(self) -> AutoCoordinator:
-        """The side that sees releases only."""
-        return AutoCoordinator(len(self.plan.tasks), self.first, AutoTeaching(self.task, self.plan).choose)
+def _answering(task: Task, gate: Gate) -> Answering:
+    """All records behind one gate, which answer votes and sums."""
+    parts, observer = list(task.parts), task.observer
+    sums, votes = SumHolder(parts, gate, observer.progress), VoteHolder(parts, gate, observer.progress)
 
-    @property
-    def unit(self) -> Unit:
-        """Whose privacy the payments count for."""
-        return self.task.unit
+    def answer(ask: Any) -> Release[Any]:  # noqa: ANN401
+        if isinstance(ask, SumAsk):
+            observer.stage("adding up the records of each class")
+            return sums.answer(ask)
+        observer.stage("counting votes")
+        return votes.answer(ask)
 
-    @property
-    def trust(self) -> Trust:
-        """One curator has all records."""
-        return Trust.CENTRAL
+    return answer
 
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """None beside the numbers."""
-        return ()
 
-    @property
-    def doubts(self) -> Sequence[str]:
-        """Reasons to think again."""
-        doubts = [weakness(self.task.budget, self.task.unit), *self.first.doubts]
-        if self.task.delta * self.task.units >= 1:
-            doubts.append(large_delta(self.task.unit))
-        return tuple(dict.fromkeys(each for each in doubts if each is not None))
-
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        """Every public choice."""
-        return {
-            "options": to_recipe(self.options),
-            "kind": self.plan.kind,
-            "representation": self.plan.representation,
-            "plan": [f"{title}: {words}" for title, words in self.plan.lines],
-            "budgets": [float(each.budget) for each in self.plan.tasks],
-        }
-
-    def accounts(self) -> Sequence[Account]:
-        """One account pays for every question; what each asks may depend on earlier releases, its price does not."""
-        ceiling = Ceiling(self.task.budget, self.task.delta, Rule.PLANNED, self.unit, self.task.adjacency)
-        prices = {each.request: _price(each, len(self.task.classes)) for each in self.plan.tasks}
-        return [Account(None, ceiling, prices)]
-
-    def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """All records behind one gate, which answer votes and sums."""
-        gate, parts = Gate(*payers[0], self.task.randomness), list(self.task.parts)
-        sums = SumHolder(parts, gate, self.task.observer.progress)
-        votes = VoteHolder(parts, gate, self.task.observer.progress)
-
-        def put(ask: Any) -> list[Any]:  # noqa: ANN401
-            if isinstance(ask, SumAsk):
-                self.task.observer.stage("adding up the records of each class")
-                return [sums.answer(ask)]
-            self.task.observer.stage("counting votes")
-            return [votes.answer(ask)]
-
-        return put
-
-    def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """Not reached: over nodes the default is votes."""
-        return nodes.exchange
-
-    def exposures(self) -> Sequence[Any]:
-        """None: the receipts say what holds."""
-        return ()
-
-    def finish(self, told: Sequence[Block]) -> Outcome:
-        """The last student."""
-        return AutoTeaching(self.task, self.plan).finish(told, self.options.student)
+def question_prices(plan: AutoPlan, classes: int) -> dict[str, Spend]:
+    """What each question costs: what it asks may depend on earlier releases, its price does not."""
+    return {each.request: _price(each, classes) for each in plan.tasks}
 
 
 def _price(task: Task, classes: int) -> Spend:
@@ -184,3 +152,16 @@ def _price(task: Task, classes: int) -> Spend:
     ]
     charges: list[Gaussian] = [each.spend for each in mechanisms]
     return min(charges, key=lambda each: each.noise_multiplier)
+
+
+def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
+    """Votes where no plan of its own is made, sums where it is, and for images the better of both."""
+    if elsewhere(task) is not None:
+        return votes_forecast(task, ReverseKNN(), evidence)
+    if task.kind != "images":
+        return sums_forecast(task, ClassSums(whitening=0.0 if task.kind in ("mixed", "table") else 0.25), evidence)
+    later = replace(task, epsilon=task.budget * (1 - FIRST_SHARE))
+    return max(
+        (votes_forecast(later, ReverseKNN(), evidence), sums_forecast(later, ClassSums(), evidence)),
+        key=lambda each: each.accuracy,
+    )

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.core.release import Release
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
 from tacit.methods.class_sums.wire import SumAsk, on_grid
-from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
+from tacit.methods.encoding import EncodedCache, encoded_chunks
+from tacit.methods.held import held, release_table, require_single_labels
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
-from tacit.private.partition import bounded, require_owned
-from tacit.private.records import Private, Records, combine, schema_of
+from tacit.private.partition import bounded
+from tacit.private.records import Private, Records, combine
 
 __all__ = ["AT_NODE", "SUMS", "SumHolder", "class_sums"]
 
@@ -44,10 +44,7 @@ class SumHolder:
         progress: Callable[[int], None] | None = None,
         cache: EncodedCache | None = None,
     ) -> None:
-        if not records:
-            raise InvalidInput("a holder needs at least one set of records")
-        require_owned(records, gate.unit)
-        self._records = list(records)
+        self._records = held(records, gate)
         self._gate = gate
         self._progress = progress
         self._cache = cache
@@ -55,22 +52,9 @@ class SumHolder:
     def answer(self, ask: SumAsk) -> Release[Any]:
         """The mechanism's view of the sums, paid for."""
         SUMS.require(ask.mechanism, self._gate.named)
-        for part in self._records:
-            schema = schema_of(part)
-            if schema.sets is not None:
-                raise InvalidInput("records have sets of labels, and class sums take one label; nothing was charged")
-            require_encodable(ask.representation, schema.blank, ask.components)
-        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
+        require_single_labels(self._records, ask.representation, ask.components, "class sums take")
         sums = combine(self._records, partial(self._added, ask))
-        return self._gate.release(
-            sums,
-            lambda: np.zeros(ask.table_shape, dtype=np.int64),
-            sensitivity,
-            ask.mechanism,
-            ask.purpose,
-            ask.request,
-            ask.question,
-        )
+        return release_table(self._gate, ask, sums)
 
     def _added(self, ask: SumAsk, parts: list[Records]) -> Integers:
         total = np.zeros(ask.table_shape, dtype=np.int64)

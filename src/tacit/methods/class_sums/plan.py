@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core.options import Options
 from tacit.core.protocols import Mechanism, Representation
 from tacit.core.samples import content_digest, row_digests
 from tacit.core.sensitivity import Sensitivity
@@ -21,6 +22,7 @@ from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.wire import LARGEST_RADIUS, Norm, SumAsk, lengths, sum_sensitivity
+from tacit.methods.forecast import Evidence, Expected, of_planes
 from tacit.methods.task import Task
 from tacit.representations.chained import Chained
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
@@ -33,12 +35,18 @@ __all__ = [
     "SumPlan",
     "added_as",
     "counted",
+    "forecast",
     "plan_sums",
     "suggest_components",
     "sum_mechanism",
+    "sums_forecast",
     "trusted_with_sums",
 ]
 
+# From run to run, where the noise matters: about this part of what it takes away.
+_SHAKEN = 0.25
+# How far a regression by its moments is from one that sees every label, as a deviation.
+_UNLIKE = 0.02
 # Grid units in the radius: a coordinate of a hundredth of it still has 40 steps, and 10^8 records fit in 40 bits.
 RADIUS = 2**12
 # A quarter of the public samples are no longer than the radius. The others are shortened to it and keep their
@@ -286,3 +294,40 @@ def _doubts(task: Task, kept: float | None) -> tuple[str, ...]:
     if task.delta * task.units >= 1:
         doubts.append(large_delta(task.unit))
     return tuple(each for each in doubts if each is not None)
+
+
+def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
+    """One question, answered by a curator."""
+    assert isinstance(options, ClassSums)
+    return sums_forecast(task, options, evidence)
+
+
+def sums_forecast(task: Task, options: ClassSums, evidence: Evidence) -> Expected:
+    """What planes reach in the components that are summed, less what this budget's noise hides of them."""
+    key = ("kept", task.budget, task.delta, task.units, options)
+    if key not in evidence.found:
+        ask = plan_sums(task, options, Trust.CENTRAL).question
+        mechanism: Any = ask.mechanism
+        rows = ask.representation.encode(evidence.points).astype(np.float64)
+        noise = (
+            math.sqrt(mechanism.noise_law.variance)
+            / ask.radius
+            / task.units
+            / (evidence.classes if ask.centered else 1)
+        )
+        _, kept = suggest_components(rows, noise, task.units, evidence.classes, ask.norm)
+        evidence.found[key] = rows, kept
+    rows, kept = evidence.found[key]
+    components = rows.shape[1]
+    if evidence.labeled:
+        most = evidence.reachable(rows)
+    else:
+        # How much a few components tell of what all do depends on the labels: nobody knows.
+        part = min(1.0, (components / evidence.classes) ** 0.5)
+        most = evidence.common + (evidence.reachable() - evidence.common) * part ** (1 - evidence.level)
+    accuracy = of_planes(most, evidence.common, kept, evidence.classes)
+    seconds = 1.0 + 2e-9 * task.units * task.public[0].size * components
+    return Expected(
+        accuracy, _UNLIKE + _SHAKEN * (1 - kept) * (most - 1 / evidence.classes), components, None, 1, seconds,
+        f"noise leaves {kept:.0%} of {components} components",
+    )  # fmt: skip

@@ -25,7 +25,19 @@ from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 
-__all__ = ["LARGEST_RADIUS", "MOST_COMPONENTS", "Norm", "SumAsk", "lengths", "longest_l1", "on_grid", "sum_sensitivity"]
+__all__ = [
+    "LARGEST_RADIUS",
+    "MOST_COMPONENTS",
+    "Norm",
+    "SumAsk",
+    "lengths",
+    "longest_l1",
+    "on_grid",
+    "read_norm",
+    "read_scale",
+    "require_grid",
+    "sum_sensitivity",
+]
 
 Norm = Literal["l1", "l2"]
 # Squares of this many coordinates of this size add up to 2^62 at most, and sums of 10^12 records fit in 64 bits.
@@ -45,6 +57,31 @@ def lengths(vectors: NDArray[Any], norm: Norm) -> NDArray[Any]:
     rows = np.ascontiguousarray(vectors)
     found: NDArray[Any] = np.abs(rows).sum(axis=1) if norm == "l1" else np.sqrt((rows * rows).sum(axis=1))
     return found
+
+
+def require_grid(scale: float, norm: str) -> None:
+    """Refuse a grid that whole numbers cannot be on.
+
+    >>> require_grid(1e3, "l2")
+    """
+    if norm not in NORMS:
+        raise InvalidInput(f"norm must be one of {', '.join(NORMS)}, got {norm!r}")
+    if not _SMALLEST_SCALE <= scale <= LARGEST_SCALE:
+        raise InvalidInput(f"scale must be in [{_SMALLEST_SCALE:g}, {LARGEST_SCALE:g}], got {scale!r}")
+
+
+def read_scale(fields: StrictReader) -> float:
+    """Grid units per unit of a feature."""
+    return fields.number("scale", _SMALLEST_SCALE, LARGEST_SCALE)
+
+
+def read_norm(fields: StrictReader) -> Norm:
+    """The norm that bounds a record.
+
+    >>> read_norm(StrictReader({"norm": "l1"}, "question"))
+    'l1'
+    """
+    return "l1" if fields.one_of("norm", NORMS) == "l1" else "l2"
 
 
 def longest_l1(radius: int, components: int, norm: Norm) -> int:
@@ -176,12 +213,8 @@ class SumAsk:
     centered: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.class_names) < 2:
-            raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
-        if self.norm not in NORMS:
-            raise InvalidInput(f"norm must be one of {', '.join(NORMS)}, got {self.norm!r}")
-        if not _SMALLEST_SCALE <= self.scale <= LARGEST_SCALE:
-            raise InvalidInput(f"scale must be in [{_SMALLEST_SCALE:g}, {LARGEST_SCALE:g}], got {self.scale!r}")
+        asked.require_classes(self.class_names)
+        require_grid(self.scale, self.norm)
         if not 1 <= self.radius <= LARGEST_RADIUS or not 0 <= self.count <= self.radius:
             raise InvalidInput(f"radius must be from 1 to {LARGEST_RADIUS}, and count from 0 to the radius")
         if self.centered and self.radius * (self.classes - 1) > LARGEST_RADIUS:
@@ -248,9 +281,7 @@ class SumAsk:
             "norm": self.norm,
             "count": self.count,
             "centered": self.centered,
-            "names": list(self.class_names),
-            "space": self.space,
-            "mechanism": asked.mechanism_fields(self.mechanism),
+            **asked.table_fields(self),
             **asked.request_fields(self),
         }
 
@@ -264,13 +295,10 @@ class SumAsk:
         return cls(
             representation=asked.read_representation(fields.nested("representation")),
             components=components,
-            scale=fields.number("scale", _SMALLEST_SCALE, LARGEST_SCALE),
+            scale=read_scale(fields),
             radius=radius,
-            norm="l1" if fields.one_of("norm", NORMS) == "l1" else "l2",
+            norm=read_norm(fields),
             count=fields.integer("count", 0, radius),
             centered=fields.flag("centered"),
-            class_names=names,
-            space=fields.text("space"),
-            mechanism=asked.read_mechanism(fields.nested("mechanism")),
-            **asked.read_request(fields),
+            **asked.read_table_fields(fields, names),
         )

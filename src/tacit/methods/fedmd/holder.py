@@ -27,6 +27,7 @@ from tacit.mechanisms.choices import PARTY_VOTES, prediction_door, table_door
 from tacit.methods.encoding import encoded_chunks, require_encodable
 from tacit.methods.fedmd.models import ConsensusStore, Study
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
+from tacit.methods.held import release_table
 from tacit.neighbors import vote_counts
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
@@ -161,21 +162,12 @@ class VotingParty:
         """Votes with noise, or one label per query."""
         VOTING.require(ask.mechanism, self._gate.named)
         require_encodable(ask.representation, schema_of(self._records).blank, ask.queries.shape[1])
-        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
 
         def counted(own: Records) -> Integers:
             encoded = encoded_chunks(ask.representation, own.samples)
             return vote_counts(encoded, own.labels, ask.queries, 1, ask.classes)
 
-        return self._gate.release(
-            self._records.map(counted),
-            lambda: np.zeros(ask.table_shape, dtype=np.int64),
-            sensitivity,
-            ask.mechanism,
-            ask.purpose,
-            ask.request,
-            ask.question,
-        )
+        return release_table(self._gate, ask, self._records.map(counted))
 
     def begin(self) -> None:
         """Train on the records; nothing leaves. Voting itself needs no model."""

@@ -21,6 +21,7 @@ from tacit.accounting.compose import total
 from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
+from tacit.core.options import Options
 from tacit.core.protocols import Integers, Representation
 from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, whole
 from tacit.core.spend import Repeated
@@ -32,6 +33,9 @@ from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator
 from tacit.methods.fedmd.options import RESPONSES, FedMD
 from tacit.methods.fedmd.wire import PredictionForm
+from tacit.methods.forecast import Evidence, Expected
+from tacit.methods.rknn.forecast import votes_forecast
+from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.rknn.queries import cluster, suggest_queries
 from tacit.methods.rknn.wire import table_sensitivity
 from tacit.methods.task import Task
@@ -45,6 +49,7 @@ __all__ = [
     "MODEL_STAYS",
     "ceiling_of",
     "check_options",
+    "forecast",
     "gaussian_needed",
     "laplace_needed",
     "party_sample",
@@ -274,3 +279,13 @@ def _fitted(name: str, public: NDArray[Any], queries: int) -> Representation:
             lambda rows: spectral(rows, queries),
         )
     return fit_representation(name, public, queries)[1]
+
+
+def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
+    """The consensus of the variant rknn; the other variants are not forecast."""
+    assert isinstance(options, FedMD)
+    if options.variant != "rknn":
+        raise InvalidInput(f"variant {options.variant} has no forecast; rknn, the default, has one")
+    holders = max(len(task.holders), 1)
+    votes = ReverseKNN(mechanism="laplace", labels="soft", queries=options.vote_queries)
+    return votes_forecast(task, votes, evidence, louder=math.sqrt(holders))

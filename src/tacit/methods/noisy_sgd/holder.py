@@ -20,6 +20,7 @@ from tacit.core.release import Release
 from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, Door, table_door
 from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.methods.held import held, release_table, require_single_labels
 from tacit.methods.noisy_sgd.coordinator import TrainingAsk
 from tacit.methods.noisy_sgd.gradient import gradient_sum
 from tacit.methods.noisy_sgd.torch_hidden import HiddenTraining
@@ -50,10 +51,7 @@ class GradientHolder:
     def __init__(
         self, records: Sequence[Private[Records]], gate: Gate, progress: Callable[[int], None] | None = None
     ) -> None:
-        if not records:
-            raise InvalidInput("a holder needs at least one set of records")
-        require_owned(records, gate.unit)
-        self._records = list(records)
+        self._records = held(records, gate)
         self._gate = gate
         self._progress = progress
         self._seen_by: Any = None
@@ -62,21 +60,8 @@ class GradientHolder:
     def answer(self, ask: GradientAsk) -> Release[Any]:
         """The mechanism's view of the sum of gradients, paid for."""
         GRADIENTS.require(ask.mechanism, self._gate.named)
-        for part in self._records:
-            schema = schema_of(part)
-            if schema.sets is not None:
-                raise InvalidInput("records have sets of labels, and noisy SGD takes one label; nothing was charged")
-            require_encodable(ask.representation, schema.blank, ask.components)
-        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
-        return self._gate.release(
-            self._encoded_by(ask).map(partial(record_gradients, ask)),
-            lambda: np.zeros(ask.table_shape, dtype=np.int64),
-            sensitivity,
-            ask.mechanism,
-            ask.purpose,
-            ask.request,
-            ask.question,
-        )
+        require_single_labels(self._records, ask.representation, ask.components, "noisy SGD takes")
+        return release_table(self._gate, ask, self._encoded_by(ask).map(partial(record_gradients, ask)))
 
     def _encoded_by(self, ask: GradientAsk) -> Private[Encoded]:
         if self._encoded is None or self._seen_by is not ask.representation:

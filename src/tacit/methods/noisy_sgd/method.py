@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit
-from tacit.core.options import to_recipe
-from tacit.core.protocols import Exchange, Ledger
+from tacit.core.guarantee import Adjacency, Trust
 from tacit.core.samples import content_digest, row_digests
 from tacit.methods.auto.coordinator import SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures, regression_student
 from tacit.methods.class_sums.coordinator import LinearOdds
 from tacit.methods.class_sums.plan import trusted_with_sums
+from tacit.methods.curated import CuratedJob, sharers_caveat
 from tacit.methods.noisy_sgd.coordinator import GradientCoordinator, TrainingAsk, TrainingCoordinator, step_requests
 from tacit.methods.noisy_sgd.holder import GradientHolder, TrainingHolder
 from tacit.methods.noisy_sgd.options import NoisySGD
-from tacit.methods.noisy_sgd.plan import GRADIENT_PURPOSE, GradientPlan, plan_gradients, public_points
+from tacit.methods.noisy_sgd.plan import GRADIENT_PURPOSE, plan_gradients, public_points
 from tacit.methods.noisy_sgd.rehearsal import OFFSET, within_one
 from tacit.methods.noisy_sgd.torch_hidden import OPACUS_NOISE, calibrated_training, hidden_student, require_opacus
-from tacit.methods.task import Account, Announcement, Job, Nodes, Outcome, Task
-from tacit.private.gate import Gate
+from tacit.methods.noisy_sgd.wire import GradientAsk
+from tacit.methods.task import Announcement, Job, Outcome, Task
 from tacit.representations.chained import Chained
 from tacit.representations.scaled import Identity, PrincipalComponents
 
-__all__ = ["GradientJob", "HiddenJob", "prepare"]
+__all__ = ["prepare"]
 
 
 # Grid steps in the longest features of a student that has none of its own.
@@ -47,100 +43,47 @@ def prepare(task: Task, options: NoisySGD) -> Job:
     chosen = plan_gradients(task, options, trust)
     task.check_representation(chosen.base)
     task.check_representation(chosen.question.representation)
-    return GradientJob(task, options, chosen)
-
-
-@dataclass(frozen=True)
-class GradientJob:
-    """A question per step, through one account here or one per node."""
-
-    task: Task
-    options: NoisySGD
-    plan: GradientPlan
-    holders_learn: bool = False
-
-    @property
-    def coordinator(self) -> GradientCoordinator:
-        """The side that sees releases only."""
-        return GradientCoordinator(self.plan.question, self.plan.descent, self.plan.steps, self.plan.records)
-
-    @property
-    def unit(self) -> Unit:
-        """Whose privacy the payments count for."""
-        return self.plan.unit
-
-    @property
-    def trust(self) -> Trust:
-        """Who is trusted with what."""
-        return self.plan.trust
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """What the guarantee assumes of the others, where it rests on them."""
-        mechanism: Any = self.plan.question.mechanism
-        return (mechanism.in_words.rstrip("."),) if self.trust is Trust.MASKED else ()
-
-    @property
-    def doubts(self) -> Sequence[str]:
-        """Reasons to think again."""
-        return self.plan.doubts
-
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        """Every public choice."""
-        ask, chosen = self.plan.question, self.plan.setting
-        return {
-            "options": to_recipe(self.options),
+    ask = chosen.question
+    return CuratedJob(
+        task,
+        options,
+        chosen,
+        GradientCoordinator(ask, chosen.descent, chosen.steps, chosen.records),
+        trust=chosen.trust,
+        prices=dict.fromkeys(step_requests(task.request, chosen.steps), ask.mechanism.spend),
+        chosen={
             "mechanism": type(ask.mechanism).__name__,
-            "representation": self.plan.representation,
+            "representation": chosen.representation,
             "components": ask.components,
             "norm": ask.norm,
             "radius": ask.radius,
-            "steps": self.plan.steps,
-            "rate": chosen.rate,
-            "clip": chosen.clip,
-            "damping": chosen.damping,
-        }
+            "steps": chosen.steps,
+            "rate": chosen.setting.rate,
+            "clip": chosen.setting.clip,
+            "damping": chosen.setting.damping,
+        },
+        stage="adding up gradients",
+        holder=lambda gate: GradientHolder(list(task.parts), gate, task.observer.progress).answer,
+        finish=partial(_finished, task, ask),
+        unit=chosen.unit,
+        doubts=chosen.doubts,
+        caveats=sharers_caveat(ask.mechanism, chosen.trust),
+    )
 
-    def accounts(self) -> Sequence[Account]:
-        """One account pays for every step."""
-        ceiling = Ceiling(self.task.budget, self.task.delta, Rule.PLANNED, self.unit, self.task.adjacency)
-        names = step_requests(self.task.request, self.plan.steps)
-        return [Account(None, ceiling, dict.fromkeys(names, self.plan.question.mechanism.spend))]
 
-    def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """All records behind one gate."""
-        gate = Gate(*payers[0], self.task.randomness)
-        holder = GradientHolder(list(self.task.parts), gate, self.task.observer.progress)
-
-        def put(ask: Any) -> list[Any]:  # noqa: ANN401
-            self.task.observer.stage("adding up gradients")
-            return [holder.answer(ask)]
-
-        return put
-
-    def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """The nodes' tables, which the coordinator adds up."""
-        return nodes.exchange
-
-    def exposures(self) -> Sequence[Any]:
-        """None: the receipts say what holds."""
-        return ()
-
-    def finish(self, released: NDArray[np.float64]) -> Outcome:
-        """The trained model as a student, and what it says of the public samples."""
-        task, ask = self.task, self.plan.question
-        features = SumFeatures(ask.representation, ask.scale, ask.length, ask.norm)
-        odds = LinearOdds(released[:-1], OFFSET * released[-1])
-        chances = odds.probabilities(features.points(task.public))
-        student = regression_student([features], odds, task.classes, task.public.shape[1:])
-        return Outcome(
-            student=student,
-            labels=task.classes[chances.argmax(axis=1)],
-            probabilities=chances,
-            arrays={"weights": released},
-            recipe={"student": type(student).__name__},
-        )
+def _finished(task: Task, ask: GradientAsk, released: NDArray[np.float64]) -> Outcome:
+    """The trained model as a student, and what it says of the public samples."""
+    features = SumFeatures(ask.representation, ask.scale, ask.length, ask.norm)
+    odds = LinearOdds(released[:-1], OFFSET * released[-1])
+    chances = odds.probabilities(features.points(task.public))
+    student = regression_student([features], odds, task.classes, task.public.shape[1:])
+    return Outcome(
+        student=student,
+        labels=task.classes[chances.argmax(axis=1)],
+        probabilities=chances,
+        arrays={"weights": released},
+        recipe={"student": type(student).__name__},
+    )
 
 
 def prepare_hidden(task: Task, options: NoisySGD) -> Job:
@@ -168,109 +111,57 @@ def prepare_hidden(task: Task, options: NoisySGD) -> Job:
     ask = TrainingAsk(
         representation, seen.shape[1], training, content_digest(row_digests(seen)), GRADIENT_PURPOSE, task.request
     )
-    return HiddenJob(task, options, ask, name)
+    return CuratedJob(
+        task,
+        options,
+        _announced(ask, name),
+        TrainingCoordinator(ask),
+        trust=Trust.CENTRAL,
+        prices={task.request: training.spend},
+        chosen={
+            "mechanism": type(training).__name__,
+            "representation": name,
+            "components": training.features,
+            "steps": training.steps,
+            "rate": str(training.rate),
+            "noise_multiplier": str(training.noise_multiplier),
+        },
+        stage="training by Opacus",
+        holder=lambda gate: TrainingHolder(list(task.parts), gate).answer,
+        finish=partial(_trained, task, ask),
+        unit=task.unit,
+        doubts=(OPACUS_NOISE,),
+        caveats=(OPACUS_NOISE,),
+    )
 
 
-@dataclass(frozen=True)
-class HiddenJob:
-    """One question for a model that Opacus trains."""
+def _announced(ask: TrainingAsk, representation: str) -> Announcement:
+    """The plan in words."""
+    made = ask.mechanism
+    return Announcement((
+        ("mechanism", f"Opacus: {made.steps} steps, each with {float(made.rate):.0%} of the records and noise "
+         f"{float(made.noise_multiplier):.2f} times the longest gradient"),
+        ("asking", f"two layers on {made.features} components of the public samples by {representation}"),
+        ("mind", OPACUS_NOISE),
+    ))  # fmt: skip
 
-    task: Task
-    options: NoisySGD
-    question: TrainingAsk
-    representation: str
-    holders_learn: bool = False
 
-    @property
-    def plan(self) -> Announcement:
-        """The plan in words."""
-        made = self.question.mechanism
-        return Announcement((
-            ("mechanism", f"Opacus: {made.steps} steps, each with {float(made.rate):.0%} of the records and noise "
-             f"{float(made.noise_multiplier):.2f} times the longest gradient"),
-            ("asking", f"two layers on {made.features} components of the public samples by {self.representation}"),
-            ("mind", OPACUS_NOISE),
-        ))  # fmt: skip
+def _trained(task: Task, ask: TrainingAsk, released: NDArray[np.float32]) -> Outcome:
+    """The trained layers as a student, and what they say of the public samples."""
+    # Its points are on no grid that matters: a length of a million steps.
+    features = SumFeatures(ask.representation, float(STUDENT_STEPS), STUDENT_STEPS, "l2")
+    model = hidden_student(released, ask.mechanism, task.classes)
+    encoder = ReleasedFeatures.of([features], task.public.shape[1:])
+    from sklearn.pipeline import Pipeline
 
-    @property
-    def coordinator(self) -> TrainingCoordinator:
-        """The side that sees releases only."""
-        return TrainingCoordinator(self.question)
-
-    @property
-    def unit(self) -> Unit:
-        """Whose privacy the payment counts for."""
-        return self.task.unit
-
-    @property
-    def trust(self) -> Trust:
-        """Who is trusted with what."""
-        return Trust.CENTRAL
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """That the noise is Opacus' own."""
-        return (OPACUS_NOISE,)
-
-    @property
-    def doubts(self) -> Sequence[str]:
-        """Reasons to think again."""
-        return (OPACUS_NOISE,)
-
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        """Every public choice."""
-        made = self.question.mechanism
-        return {
-            "options": to_recipe(self.options),
-            "mechanism": type(made).__name__,
-            "representation": self.representation,
-            "components": made.features,
-            "steps": made.steps,
-            "rate": str(made.rate),
-            "noise_multiplier": str(made.noise_multiplier),
-        }
-
-    def accounts(self) -> Sequence[Account]:
-        """One account pays once."""
-        ceiling = Ceiling(self.task.budget, self.task.delta, Rule.PLANNED, self.unit, self.task.adjacency)
-        return [Account(None, ceiling, {self.task.request: self.question.mechanism.spend})]
-
-    def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """All records behind one gate."""
-        holder = TrainingHolder(list(self.task.parts), Gate(*payers[0], self.task.randomness))
-
-        def put(ask: Any) -> list[Any]:  # noqa: ANN401
-            self.task.observer.stage("training by Opacus")
-            return [holder.answer(ask)]
-
-        return put
-
-    def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """Never: it is refused before."""
-        raise InvalidInput("model hidden is trained in one process")
-
-    def exposures(self) -> Sequence[Any]:
-        """None: the receipts say what holds."""
-        return ()
-
-    def finish(self, released: NDArray[np.float32]) -> Outcome:
-        """The trained layers as a student, and what they say of the public samples."""
-        task, ask = self.task, self.question
-        # Its points are on no grid that matters: a length of a million steps.
-        features = SumFeatures(ask.representation, float(STUDENT_STEPS), STUDENT_STEPS, "l2")
-        model = hidden_student(released, ask.mechanism, task.classes)
-        encoder = ReleasedFeatures.of([features], task.public.shape[1:])
-        from sklearn.pipeline import Pipeline
-
-        student = Pipeline([("features", encoder), ("layers", model)])
-        chances = student.predict_proba(task.public)
-        labels = np.asarray(student.classes_)[chances.argmax(axis=1)]
-        order = np.argsort(np.argsort(task.classes, kind="stable"), kind="stable")
-        return Outcome(
-            student=student,
-            labels=labels,
-            probabilities=chances[:, order],
-            arrays={"weights": released},
-            recipe={"student": type(model).__name__},
-        )
+    student = Pipeline([("features", encoder), ("layers", model)])
+    chances = student.predict_proba(task.public)
+    labels = np.asarray(student.classes_)[chances.argmax(axis=1)]
+    order = np.argsort(np.argsort(task.classes, kind="stable"), kind="stable")
+    return Outcome(
+        student=student,
+        labels=labels,
+        probabilities=chances[:, order],
+        arrays={"weights": released},
+        recipe={"student": type(model).__name__},
+    )

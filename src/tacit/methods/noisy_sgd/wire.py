@@ -15,13 +15,19 @@ from tacit.core.protocols import Integers, Mechanism, Representation
 from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
-from tacit.methods.class_sums.wire import LARGEST_RADIUS, MOST_COMPONENTS, NORMS, Norm, longest_l1
+from tacit.methods.class_sums.wire import (
+    LARGEST_RADIUS,
+    MOST_COMPONENTS,
+    Norm,
+    longest_l1,
+    read_norm,
+    read_scale,
+    require_grid,
+)
 from tacit.methods.noisy_sgd.gradient import LARGEST_WEIGHT
 
 __all__ = ["LARGEST_GRADIENT", "GradientAsk", "gradient_sensitivity"]
 
-# Grid units per unit of a feature: beyond, squares of what float32 holds are not finite any more.
-SMALLEST_SCALE, LARGEST_SCALE = 1e-30, 1e18
 # Squares of gradients of this length still fit in 64 bits.
 LARGEST_GRADIENT = 2**31
 
@@ -87,12 +93,8 @@ class GradientAsk:
     request: str
 
     def __post_init__(self) -> None:
-        if len(self.class_names) < 2:
-            raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
-        if self.norm not in NORMS:
-            raise InvalidInput(f"norm must be one of {', '.join(NORMS)}, got {self.norm!r}")
-        if not SMALLEST_SCALE <= self.scale <= LARGEST_SCALE:
-            raise InvalidInput(f"scale must be in [{SMALLEST_SCALE:g}, {LARGEST_SCALE:g}], got {self.scale!r}")
+        asked.require_classes(self.class_names)
+        require_grid(self.scale, self.norm)
         if not 1 <= self.length <= LARGEST_RADIUS or not 0 <= self.offset <= self.length:
             raise InvalidInput(f"length must be from 1 to {LARGEST_RADIUS}, and offset from 0 to the length")
         if not 1 <= self.radius <= LARGEST_GRADIENT:
@@ -157,9 +159,7 @@ class GradientAsk:
             "weights": self.weights,
             "radius": self.radius,
             "norm": self.norm,
-            "names": list(self.class_names),
-            "space": self.space,
-            "mechanism": asked.mechanism_fields(self.mechanism),
+            **asked.table_fields(self),
             **asked.request_fields(self),
         }
 
@@ -172,14 +172,11 @@ class GradientAsk:
         length = fields.integer("length", 1, LARGEST_RADIUS)
         return cls(
             representation=asked.read_representation(fields.nested("representation")),
-            scale=fields.number("scale", SMALLEST_SCALE, LARGEST_SCALE),
+            scale=read_scale(fields),
             length=length,
             offset=fields.integer("offset", 0, length),
             weights=weights,
             radius=fields.integer("radius", 1, LARGEST_GRADIENT),
-            norm="l1" if fields.one_of("norm", NORMS) == "l1" else "l2",
-            class_names=names,
-            space=fields.text("space"),
-            mechanism=asked.read_mechanism(fields.nested("mechanism")),
-            **asked.read_request(fields),
+            norm=read_norm(fields),
+            **asked.read_table_fields(fields, names),
         )

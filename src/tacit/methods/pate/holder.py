@@ -19,10 +19,10 @@ from tacit.core.protocols import Integers, Student
 from tacit.core.randomness import Randomness, permutations, uniform_below
 from tacit.core.release import Release
 from tacit.mechanisms.choices import TEACHER_VOTES, table_door
+from tacit.methods.held import held, release_table
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
-from tacit.private.partition import require_owned
 from tacit.private.records import Private, Records, combine, inspect, redact_errors, schema_of
 from tacit.students.weighted import ESTIMATORS
 
@@ -40,13 +40,10 @@ class TeacherHolder:
     """
 
     def __init__(self, records: Sequence[Private[Records]], gate: Gate, teacher: Callable[[], Student]) -> None:
-        if not records:
-            raise InvalidInput("a holder needs at least one teacher's records")
-        require_owned(records, gate.unit)
+        self._records = held(records, gate, "a holder needs at least one teacher's records")
         if gate.unit.column is not None and len(records) > 1:
             # Only who trusts one curator with several teachers gets here, with records that were just loaded.
             inspect(records, require_whole_persons)
-        self._records = list(records)
         self._gate = gate
         self._taught = [each.map(partial(_learned, teacher)) for each in records]
 
@@ -62,17 +59,8 @@ class TeacherHolder:
                 raise InvalidInput(
                     "the question is about samples of another shape than the records; nothing was charged"
                 )
-        sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
         votes = combine([each.map(partial(vote, ask)) for each in self._taught], add_up)
-        return self._gate.release(
-            votes,
-            lambda: np.zeros(ask.table_shape, dtype=np.int64),
-            sensitivity,
-            ask.mechanism,
-            ask.purpose,
-            ask.request,
-            ask.question,
-        )
+        return release_table(self._gate, ask, votes)
 
 
 @redact_errors

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -15,27 +13,31 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import screened_sigma
 from tacit.accounting.pate import diagnosed_epsilon
-from tacit.core.account import Ceiling, Rule
+from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput, TacitWarning, warn_user
 from tacit.core.guarantee import Adjacency, Trust, Unit
-from tacit.core.options import to_recipe
-from tacit.core.protocols import Exchange, Integers, Ledger, Mechanism
+from tacit.core.options import Options
+from tacit.core.protocols import Exchange, Integers, Mechanism
+from tacit.core.release import Release
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.methods.curated import Answering, CuratedJob
+from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
 from tacit.methods.pate.coordinator import TeacherCoordinator, TeacherLabels, teacher_requests
 from tacit.methods.pate.holder import TeacherHolder, rows_per_teacher
 from tacit.methods.pate.options import PATE
 from tacit.methods.rknn.method import require_robust
 from tacit.methods.rknn.reading import pooling, robustly_added
-from tacit.methods.task import Account, Announcement, Job, Nodes, Outcome, Task, taught, untrained
+from tacit.methods.task import Announcement, Job, Nodes, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, combine, inspect, joined
 
-__all__ = ["TeacherJob", "prepare", "vote_noise"]
+__all__ = ["forecast", "prepare", "vote_noise"]
 
+_FEW = (50, 100, 200, 400)
 RECORDS_PER_TEACHER = 20
 # The screen's noise in units of the answers', as published for handwritten digits: 150 and 40.
 SCREEN = Fraction(15, 4)
@@ -56,8 +58,8 @@ def prepare(task: Task, options: PATE) -> Job:
     if nodes is None:
         _require_teachers(task, options)
     asked = task.public if options.queries is None else task.public[: options.queries]
-    student, teacher = untrained(options.student), options.teacher
-    untrained(teacher)
+    student = untrained(options.student)
+    untrained(options.teacher)
     screen, answers = None, len(asked) // options.rounds
     mechanism: Mechanism[Any, Any]
     if options.rounds > 1:
@@ -80,8 +82,35 @@ def prepare(task: Task, options: PATE) -> Job:
     caveats: tuple[str, ...] = (SEVERAL_MODELS,)
     if nodes is None and task.division is None and task.adjacency is Adjacency.REPLACE_ONE:
         caveats += (HOLDERS_KNOWN,)
-    return TeacherJob(
-        task, options, asked, mechanism, coordinator, student, teacher, unit, trust, caveats, screen, answers
+    prices = dict.fromkeys(teacher_requests(task.request, options.rounds), mechanism.spend)
+    if screen is not None:
+        prices[f"{task.request}-screen"] = screen.spend
+    chosen = {
+        "queries": len(asked) if options.rounds == 1 else answers * options.rounds,
+        "mechanism": type(mechanism).__name__,
+        "teachers": teachers_of(task, options),
+    }
+    lines = [
+        ("asking", f"{chosen['teachers']} teachers vote on {chosen['queries']} public samples"),
+        ("mechanism", type(mechanism).__name__),
+    ]
+    if screen is not None:
+        said = f"{answers} are answered, first those where {screen.threshold} teachers agree"
+        lines.append(("screening", said))
+    return CuratedJob(
+        task,
+        options,
+        Announcement(tuple(lines)),
+        coordinator,
+        trust=trust,
+        prices=prices,
+        chosen=chosen,
+        stage="training the teachers and counting their votes",
+        holder=partial(_answering, task, options, mechanism),
+        finish=partial(_finished, task, student),
+        unit=unit,
+        caveats=caveats,
+        pool=partial(_pooled, options.robust),
     )
 
 
@@ -176,116 +205,65 @@ def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int)
     return DiscreteLaplaceNoise.for_epsilon(part, now) if name == "laplace" else PermuteAndFlip.for_epsilon(part, now)
 
 
-@dataclass(frozen=True)
-class TeacherJob:
-    """One question to teachers, through one account here or one per node."""
+def _answering(task: Task, options: PATE, mechanism: Mechanism[Any, Any], gate: Gate) -> Answering:
+    """The teachers of all holders behind one gate."""
+    holder = TeacherHolder(_shards(task, options), gate, lambda: copied_estimator(options.teacher))
+    shown: list[NDArray[Any]] = []
 
-    task: Task
-    options: PATE
-    asked: NDArray[Any]
-    mechanism: Mechanism[Any, Any]
-    coordinator: TeacherCoordinator
-    student: Any
-    teacher: Any
-    unit: Unit
-    trust: Trust
-    caveats: tuple[str, ...]
-    screen: ConfidentScreen | None
-    answers: int
-    doubts: tuple[str, ...] = ()
-    holders_learn: bool = False
+    def answer(ask: Any) -> Release[Any]:  # noqa: ANN401
+        released = holder.answer(ask)
+        if options.diagnostic and ask.mechanism.releases == "counts":
+            shown.append(holder.exact_votes(ask))
+            _diagnose(mechanism, task.delta, np.concatenate(shown))
+        return released
 
-    @property
-    def plan(self) -> Announcement:
-        """What is asked of whom, in words."""
-        asked = f"{self.recipe['teachers']} teachers vote on {self.recipe['queries']} public samples"
-        lines = [("asking", asked), ("mechanism", type(self.mechanism).__name__)]
-        if self.screen is not None:
-            said = f"{self.answers} are answered, first those where {self.screen.threshold} teachers agree"
-            lines.append(("screening", said))
-        return Announcement(tuple(lines))
+    return answer
 
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        """Every public choice."""
-        return {
-            "options": to_recipe(self.options),
-            "queries": len(self.asked) if self.options.rounds == 1 else self.answers * self.options.rounds,
-            "mechanism": type(self.mechanism).__name__,
-            "teachers": teachers_of(self.task, self.options),
-        }
 
-    def accounts(self) -> Sequence[Account]:
-        """One account pays, for the screen and for every round."""
-        ceiling = Ceiling(self.task.budget, self.task.delta, Rule.PLANNED, self.unit, self.task.adjacency)
-        prices = dict.fromkeys(teacher_requests(self.task.request, self.options.rounds), self.mechanism.spend)
-        if self.screen is not None:
-            prices[f"{self.task.request}-screen"] = self.screen.spend
-        return [Account(None, ceiling, prices)]
+def _diagnose(mechanism: Any, delta: Fraction, votes: NDArray[Any]) -> None:  # noqa: ANN401
+    """Say on the operator's own screen what the answers cost if the votes themselves were not private."""
+    law = mechanism.noise_law
+    found = diagnosed_epsilon(votes, law.kind, law.scale, float(delta))
+    warn_user(
+        f"diagnostic, private and not written: by these votes {len(votes)} answers cost about epsilon = "
+        f"{found:.3g} at delta = {float(delta):g}. What is charged and stated does not depend on votes"
+    )
 
-    def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """The teachers of all holders behind one gate."""
-        gate = Gate(*payers[0], self.task.randomness)
-        holder = TeacherHolder(self._shards(), gate, lambda: copied_estimator(self.teacher))
-        shown: list[NDArray[Any]] = []
 
-        def put(ask: Any) -> list[Any]:  # noqa: ANN401
-            self.task.observer.stage("training the teachers and counting their votes")
-            released = holder.answer(ask)
-            if self.options.diagnostic and ask.mechanism.releases == "counts":
-                shown.append(holder.exact_votes(ask))
-                self._diagnose(np.concatenate(shown))
-            return [released]
+def _shards(task: Task, options: PATE) -> list[Private[Records]]:
+    """Disjoint records for each teacher: those of each holder, or where all are in one place drawn from them."""
+    if task.division is None:
+        return list(task.parts)
+    whole, count = combine(task.parts, joined), teachers_of(task, options)
+    rows = inspect([whole], lambda own: rows_per_teacher(own[0], count, task.adjacency, task.randomness))
+    return [whole.map(partial(_taken, mine)) for mine in rows]
 
-        return put
 
-    def _diagnose(self, votes: NDArray[Any]) -> None:
-        """Say on the operator's own screen what the answers cost if the votes themselves were not private."""
-        law = self.mechanism.noise_law  # type: ignore[attr-defined]
-        found = diagnosed_epsilon(votes, law.kind, law.scale, float(self.task.delta))
-        warn_user(
-            f"diagnostic, private and not written: by these votes {len(votes)} answers cost about epsilon = "
-            f"{found:.3g} at delta = {float(self.task.delta):g}. What is charged and stated does not depend on votes"
-        )
+def _pooled(robust: str | None, nodes: Nodes) -> Exchange[Any, Any]:
+    """The nodes' votes, added up by the coordinator or by a robust rule."""
+    if robust is None:
+        return nodes.exchange
+    return pooling(nodes.exchange, lambda tables: robustly_added(robust, tables).counts)
 
-    def _shards(self) -> list[Private[Records]]:
-        """Disjoint records for each teacher: those of each holder, or where all are in one place drawn from them."""
-        task = self.task
-        if task.division is None:
-            return list(task.parts)
-        whole, count = combine(task.parts, joined), teachers_of(task, self.options)
-        rows = inspect([whole], lambda own: rows_per_teacher(own[0], count, task.adjacency, task.randomness))
-        return [whole.map(partial(_taken, mine)) for mine in rows]
 
-    def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """The nodes' votes, added up by the coordinator or by a robust rule."""
-        robust = self.options.robust
-        if robust is None:
-            return nodes.exchange
-        return pooling(nodes.exchange, lambda tables: robustly_added(robust, tables).counts)
-
-    def exposures(self) -> Sequence[Any]:
-        """None: the receipts say what holds."""
-        return ()
-
-    def finish(self, released: TeacherLabels) -> Outcome:
-        """A student of the labeled samples, which labels the others."""
-        samples = self.task.public.reshape(len(self.task.public), -1)
-        # A sample that did not pass the screen teaches nothing, unless none did.
-        kept = released.passed if released.passed.any() else ~released.passed
-        known, rows = self.task.classes[released.labels], released.rows
-        trained = taught(self.student, samples[rows[kept]], known[kept], np.ones(int(kept.sum())))
-        labels = np.asarray(trained.predict(samples), dtype=self.task.classes.dtype)
-        labels[rows[kept]] = known[kept]
-        arrays = {
-            "queries": samples[rows].astype(np.float32),
-            "query_labels": known,
-            "answered": rows,
-            "passed": released.passed,
-        }
-        if released.votes is not None:
-            arrays["votes"] = released.votes
-        return Outcome(trained, labels, None, arrays, recipe={"student": type(trained).__name__})
+def _finished(task: Task, student: Any, released: TeacherLabels) -> Outcome:  # noqa: ANN401
+    """A student of the labeled samples, which labels the others."""
+    samples = task.public.reshape(len(task.public), -1)
+    # A sample that did not pass the screen teaches nothing, unless none did.
+    kept = released.passed if released.passed.any() else ~released.passed
+    known, rows = task.classes[released.labels], released.rows
+    trained = taught(student, samples[rows[kept]], known[kept], np.ones(int(kept.sum())))
+    labels = np.asarray(trained.predict(samples), dtype=task.classes.dtype)
+    labels[rows[kept]] = known[kept]
+    arrays = {
+        "queries": samples[rows].astype(np.float32),
+        "query_labels": known,
+        "answered": rows,
+        "passed": released.passed,
+    }
+    if released.votes is not None:
+        arrays["votes"] = released.votes
+    return Outcome(trained, labels, None, arrays, recipe={"student": type(trained).__name__})
 
 
 def copied_estimator(teacher: Any) -> Any:  # noqa: ANN401
@@ -303,3 +281,35 @@ def copied_estimator(teacher: Any) -> Any:  # noqa: ANN401
 
 def _taken(rows: Integers, records: Records) -> Records:
     return records.take(rows)
+
+
+def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
+    """The best of a few numbers of queries, or the number that was given; the student labels the rest."""
+    assert isinstance(options, PATE)
+    classes, records = evidence.classes, task.units * task.unit.records
+    teachers = options.teachers or max(2, records // RECORDS_PER_TEACHER)
+    taught = evidence.learned(records / teachers)
+    tried = []
+    for queries in (options.queries,) if options.queries else sorted({min(each, len(task.public)) for each in _FEW}):
+        key = ("teachers", task.budget, task.delta, options.mechanism, queries)
+        if key not in evidence.found:
+            lead = _lead(vote_noise(task, options, Trust.CENTRAL, queries, queries), classes)
+            evidence.found[key] = noise_unit(lead, classes)
+        noise = evidence.found[key]
+        right, deviation = voted(np.ones(1), taught, teachers, noise, classes)
+        # Teachers err together on hard samples, so labels are no better than what can be learned.
+        right = min(right, evidence.reachable())
+        certain = max(0.0, (right - 1 / classes) / (1 - 1 / classes))
+        student = evidence.learned(queries * certain)
+        asked = queries / len(task.public)
+        tried.append(
+            Expected(asked * right + (1 - asked) * student, 0.02 + deviation / queries**0.5, queries, None, teachers,
+                     1.0 + 0.02 * teachers, f"{teachers} teachers, noise of {noise:.3g} votes")
+        )  # fmt: skip
+    return max(tried, key=lambda each: each.accuracy)
+
+
+def _lead(mechanism: Any, classes: int) -> float:  # noqa: ANN401
+    if hasattr(mechanism, "lead"):
+        return float(mechanism.lead(classes, 0.01))
+    return float(mechanism.sigma) * 4.25 if hasattr(mechanism, "sigma") else 7.33 / float(mechanism.rate)

@@ -54,8 +54,7 @@ class TeacherAsk:
     def __post_init__(self) -> None:
         if not len(self.samples):
             raise InvalidInput("there must be at least one sample to vote on")
-        if len(self.class_names) < 2:
-            raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
+        asked.require_classes(self.class_names)
 
     @property
     def classes(self) -> int:

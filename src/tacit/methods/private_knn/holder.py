@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, ToleranceExceeded
+from tacit.core.errors import ToleranceExceeded
 from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Floats, Integers
 from tacit.core.release import Release
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.choices import Door
-from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
+from tacit.methods.encoding import EncodedCache, encoded_chunks
+from tacit.methods.held import held, require_single_labels
 from tacit.methods.private_knn.wire import NeighborAsk
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide
-from tacit.private.partition import bounded, require_owned
-from tacit.private.records import Private, Records, combine, joined, schema_of
+from tacit.private.partition import bounded
+from tacit.private.records import Private, Records, combine, joined
 
 __all__ = ["AT_NODE", "NEIGHBORS", "NearestVoters", "NeighborHolder", "first_smallest", "gathered"]
 
@@ -136,10 +137,7 @@ class NeighborHolder:
         gate: Gate,
         cache: EncodedCache | None = None,
     ) -> None:
-        if not records:
-            raise InvalidInput("a holder needs at least one set of records")
-        require_owned(records, gate.unit)
-        self._records = list(records)
+        self._records = held(records, gate)
         self._gate = gate
         self._cache = cache
 
@@ -147,11 +145,7 @@ class NeighborHolder:
         """The mechanism's view of the votes, paid for."""
         NEIGHBORS.require(ask.mechanism, self._gate.named)
         require_priced(ask, self._gate.adjacency)
-        for part in self._records:
-            schema = schema_of(part)
-            if schema.sets is not None:
-                raise InvalidInput("records have sets of labels, and Private k-NN takes one label; nothing was charged")
-            require_encodable(ask.representation, schema.blank, ask.queries.shape[1])
+        require_single_labels(self._records, ask.representation, ask.queries.shape[1], "Private k-NN takes")
         sensitivity = ask.sensitivity(self._gate.unit, self._gate.adjacency)
         voters = combine(self._records, partial(self._gathered, ask))
         return self._gate.release(

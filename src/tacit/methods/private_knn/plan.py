@@ -12,11 +12,13 @@ import numpy as np
 from tacit.accounting.calibrate import sampled_sigma
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
+from tacit.core.options import Options
 from tacit.core.protocols import Floats, Integers, Representation
 from tacit.core.rational import exact
 from tacit.core.samples import content_digest, row_digests
 from tacit.core.spend import Spend
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
+from tacit.methods.forecast import Evidence, Expected, voted
 from tacit.methods.private_knn.coordinator import NeighborCoordinator
 from tacit.methods.private_knn.options import PrivateKNN
 from tacit.methods.private_knn.wire import NeighborAsk, neighbor_sensitivity
@@ -24,8 +26,10 @@ from tacit.methods.rknn.plan import vote_representation
 from tacit.methods.rknn.queries import cluster
 from tacit.methods.task import Task
 
-__all__ = ["NEIGHBOR_PURPOSE", "NeighborPlan", "plan_neighbors", "radii", "spread_rows"]
+__all__ = ["NEIGHBOR_PURPOSE", "NeighborPlan", "forecast", "plan_neighbors", "radii", "spread_rows"]
 
+# Seconds per comparison of a record with a query in one feature, and to begin with.
+_COMPARING, _STARTING = 2e-9, 1.0
 NEIGHBOR_PURPOSE = "Private k-NN votes"
 # Below this the accountants' arithmetic runs out of range.
 _SMALLEST_DELTA = Fraction(1, 10**30)
@@ -229,3 +233,20 @@ def _doubts(task: Task, neighbors: int, expected: float) -> tuple[str, ...]:
     if task.delta * task.units >= 1:
         doubts.append(large_delta(task.unit))
     return tuple(each for each in doubts if each is not None)
+
+
+def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
+    """The queries and neighbors that the run would choose, answered by a curator."""
+    assert isinstance(options, PrivateKNN)
+    key = ("neighbors", task.budget, task.delta, task.units, options)
+    if key not in evidence.found:
+        plan = plan_neighbors(task, options, Trust.CENTRAL)
+        ask, answers = plan.coordinator.question, plan.answers
+        evidence.found[key] = plan.fitted.encode(evidence.points), ask.neighbors, float(answers.sigma), answers.queries
+    encoded, neighbors, sigma, queries = evidence.found[key]
+    _, purity = evidence.purity(encoded, min(queries, max(1, len(encoded) // 3)))
+    # As many vote on each query, whatever part of the samples is near it.
+    accuracy, deviation = voted(np.full(queries, 1 / queries), purity, neighbors * queries, sigma, evidence.classes)
+    seconds = _STARTING + _COMPARING * task.units * queries * task.public[0].size
+    said = f"{neighbors} votes per query, noise of {sigma:.3g}"
+    return Expected(accuracy, 0.02 + deviation, queries, neighbors, 1, seconds, said)

@@ -63,8 +63,7 @@ class NeighborAsk:
     reach: Floats | None = None  # (queries,)
 
     def __post_init__(self) -> None:
-        if len(self.class_names) < 2:
-            raise InvalidInput(f"names must list at least 2 classes, got {len(self.class_names)}")
+        asked.require_classes(self.class_names)
         if self.reach is not None and self.reach.shape != (len(self.queries),):
             raise InvalidInput(f"reach must be one per query, got {self.reach.shape} for {len(self.queries)} queries")
 
@@ -121,9 +120,7 @@ class NeighborAsk:
             "queries": self.queries,
             "representation": asked.representation_fields(self.representation),
             "neighbors": self.neighbors,
-            "names": list(self.class_names),
-            "space": self.space,
-            "mechanism": asked.mechanism_fields(self.mechanism),
+            **asked.table_fields(self),
             "reach": self.reach,
             **asked.request_fields(self),
         }
@@ -137,11 +134,6 @@ class NeighborAsk:
             queries=queries,
             representation=asked.read_representation(fields.nested("representation")),
             neighbors=fields.integer("neighbors", 1, asked.MOST_RECORDS),
-            class_names=names,
-            space=fields.text("space"),
-            mechanism=asked.read_mechanism(fields.nested("mechanism")),
-            reach=None
-            if fields.missing("reach")
-            else fields.array("reach", asked.NARROW, (len(queries),), 0, asked.LARGEST_VALUE),
-            **asked.read_request(fields),
+            reach=asked.read_distances(fields, "reach", len(queries)),
+            **asked.read_table_fields(fields, names),
         )

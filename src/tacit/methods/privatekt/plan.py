@@ -10,12 +10,15 @@ from tacit.accounting.compose import least_total
 from tacit.core.account import Ceiling, Rule, Total
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit, decimal
+from tacit.core.options import Options
 from tacit.core.rational import Number, probability, whole
 from tacit.core.spend import Repeated
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
+from tacit.methods.forecast import Evidence, Expected
 from tacit.methods.privatekt.options import PrivateKT
+from tacit.methods.task import Task
 
-__all__ = ["TransferPlan", "plan_transfer"]
+__all__ = ["TransferPlan", "forecast", "plan_transfer"]
 
 
 @dataclass(frozen=True)
@@ -80,3 +83,19 @@ def plan_transfer(
     else:
         raise InvalidInput("give either epsilon, the total of a holder, or round_epsilon, its cost of one round")
     return TransferPlan(sheet, holders, invited, rounds, most, least_total([Repeated(sheet.spend, most)], limit))
+
+
+def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
+    """Answers count by the square of how often they are kept and of how often the holders' models are right."""
+    assert isinstance(options, PrivateKT)
+    holders, classes = max(len(task.holders), 1), evidence.classes
+    total = None if options.round_epsilon is not None else task.epsilon
+    plan = plan_transfer(classes, holders, total, task.delta, options)
+    answers = plan.rounds * plan.invited * plan.sheet.answers
+    own = evidence.learned(task.units / holders)
+    certain = max(0.0, (own - 1 / classes) / (1 - 1 / classes))
+    worth = answers * (plan.sheet.keeping * certain) ** 2
+    return Expected(
+        evidence.learned(worth), 0.05, plan.sheet.answers, None, answers, 2.0 + 0.05 * plan.rounds,
+        f"{answers} answers, {plan.sheet.keeping:.0%} of them true, are worth {worth:.3g} labels",
+    )  # fmt: skip

@@ -24,13 +24,14 @@ from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, one_record_door,
 from tacit.mechanisms.description import require_quorum
 from tacit.mechanisms.shuffle.single_message import Shuffled
 from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
+from tacit.methods.held import held, release_table
 from tacit.methods.rknn.voting_rules import NEAREST, published_votes, similarities
 from tacit.methods.rknn.wire import VoteAsk, require_counted
 from tacit.neighbors import nearest_queries, vote_counts
 from tacit.neighbors.search import Search
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
-from tacit.private.partition import bounded, require_owned
+from tacit.private.partition import bounded
 from tacit.private.records import Private, Records, Schema, combine, public_size, schema_of
 
 __all__ = ["AT_NODE", "LOCAL_MECHANISMS", "ONE_RECORD", "VOTES", "OneRecordHolders", "VoteHolder"]
@@ -58,11 +59,8 @@ class VoteHolder:
         progress: Callable[[int], None] | None = None,
         cache: EncodedCache | None = None,
     ) -> None:
-        if not records:
-            raise InvalidInput("a holder needs at least one set of records")
         require_counted(gate.unit)
-        require_owned(records, gate.unit)
-        self._records = list(records)
+        self._records = held(records, gate)
         self._gate = gate
         self._progress = progress
         self._cache = cache
@@ -75,15 +73,7 @@ class VoteHolder:
         unit, adjacency = self._gate.unit, self._gate.adjacency
         sensitivity = ask.sensitivity(unit, adjacency, lambda: public_size(self._records, unit, adjacency))
         counts = combine(self._records, partial(self._counted, ask))
-        return self._gate.release(
-            counts,
-            lambda: np.zeros(ask.table_shape, dtype=np.int64),
-            sensitivity,
-            ask.mechanism,
-            ask.purpose,
-            ask.request,
-            ask.question,
-        )
+        return release_table(self._gate, ask, counts, sensitivity)
 
     def _counted(self, ask: VoteAsk, parts: list[Records]) -> Integers:
         parts = bounded(parts, self._gate.unit, self._gate.randomness)
@@ -127,13 +117,10 @@ class OneRecordHolders:
         progress: Callable[[int], None] | None = None,
         cache: EncodedCache | None = None,
     ) -> None:
-        if not records:
-            raise InvalidInput("at least one holder is needed")
         if gate.unit.records != 1:
             raise InvalidInput("a one-record holder answers for one record; bound persons to one record each")
         require_counted(gate.unit)
-        require_owned(records, gate.unit)
-        self._records = list(records)
+        self._records = held(records, gate, "at least one holder is needed")
         self._gate = gate
         self._progress = progress
         self._cache = cache

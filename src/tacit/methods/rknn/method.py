@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Trust, Unit
-from tacit.core.options import to_recipe
-from tacit.core.protocols import Coordinator, Exchange, Ledger, Representation
+from tacit.core.guarantee import Trust
+from tacit.core.protocols import Coordinator, Representation
 from tacit.core.rational import whole
 from tacit.mechanisms.description import noise_in_words
-from tacit.methods.encoding import EncodedCache
+from tacit.methods.curated import Answering, CuratedJob, private_cache, sharers_caveat
 from tacit.methods.rknn.coordinator import BALANCED, Labeling, Revision, VoteCoordinator, round_requests
 from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.multilabel import SetCoordinator, SetLabeling, plan_sets
@@ -32,7 +30,7 @@ from tacit.methods.rknn.plan import Plan, plan, record_doubts
 from tacit.methods.rknn.queries import keep_surest, lead, propagate
 from tacit.methods.rknn.reading import ROBUST, added, pooling, put_together, robustly_added
 from tacit.methods.rknn.voting_rules import NEAREST
-from tacit.methods.task import Account, Nodes, Outcome, Task, taught, untrained
+from tacit.methods.task import Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
 from tacit.private.records import inspect
 from tacit.representations.chained import Chained
@@ -41,7 +39,7 @@ from tacit.representations.registry import ground
 from tacit.representations.student_features import StudentFeatures, StudentOdds, require_travelling
 from tacit.students.weighted import fit_by_label
 
-__all__ = ["PROPAGATIONS", "VOTE_SPACES", "Teacher", "VoteJob", "prepare", "propagation_by"]
+__all__ = ["PROPAGATIONS", "VOTE_SPACES", "Teacher", "prepare", "propagation_by"]
 
 PROPAGATIONS = ("clusters", "graph")
 VOTE_SPACES = ("student", "student map", "same")
@@ -127,7 +125,7 @@ def propagation_by(
     return listen
 
 
-def prepare(task: Task, options: ReverseKNN) -> VoteJob:
+def prepare(task: Task, options: ReverseKNN) -> CuratedJob:
     """The job of labeling this task's public samples by reverse k-NN votes."""
     trust = task.trusting(*tuple(Trust), default=Trust.CENTRAL if task.nodes is None else Trust.LOCAL)
     if options.robust is not None:
@@ -163,7 +161,7 @@ def prepare(task: Task, options: ReverseKNN) -> VoteJob:
         task.request, propagation_by(options.propagation, task.public, chosen.fitted), teacher.revise,
         options.voting_rule,
     )  # fmt: skip
-    return VoteJob(task, options, chosen, coordinator, partial(_labeled, task, teacher))
+    return _job(task, options, chosen, coordinator, partial(_labeled, task, teacher))
 
 
 def _labeled(task: Task, teacher: Teacher, labeling: Labeling) -> Outcome:
@@ -182,7 +180,7 @@ def _labeled(task: Task, teacher: Teacher, labeling: Labeling) -> Outcome:
     )
 
 
-def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> VoteJob:  # noqa: ANN401
+def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> CuratedJob:  # noqa: ANN401
     """The job where records have sets of labels: every label of a public sample is decided by itself."""
     chosen, reader = plan_sets(task, options, trust)
     task.check_representation(chosen.fitted)
@@ -207,7 +205,7 @@ def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> VoteJo
             recipe={"student": type(student).__name__},
         )
 
-    return VoteJob(task, options, chosen, coordinator, finish)
+    return _job(task, options, chosen, coordinator, finish)
 
 
 def _require_few_labels(sets: NDArray[Any], most: int | None) -> None:
@@ -216,94 +214,62 @@ def _require_few_labels(sets: NDArray[Any], most: int | None) -> None:
         raise InvalidInput(f"a private record has more than max_labels = {most} labels; reduce the sets first")
 
 
-@dataclass(frozen=True)
-class VoteJob:
+def _job(
+    task: Task,
+    options: ReverseKNN,
+    chosen: Plan,
+    coordinator: Coordinator[Any, Any, Any, Any],
+    finish: Callable[[Any], Outcome],
+) -> CuratedJob:
     """Votes of records, through one account here or one per node."""
-
-    task: Task
-    options: ReverseKNN
-    plan: Plan
-    coordinator: Coordinator[Any, Any, Any, Any]
-    finish: Callable[[Any], Outcome]
-    holders_learn: bool = False
-    reason: str = ""  # why it is votes, where the default chose them
-
-    @property
-    def unit(self) -> Unit:
-        """Whose privacy the payments count for."""
-        return self.plan.unit
-
-    @property
-    def trust(self) -> Trust:
-        """Who is trusted with what."""
-        return self.plan.trust
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """What the guarantee assumes of the others, where it rests on them."""
-        mechanism: Any = self.plan.choice.mechanism
-        if self.task.nodes is None:
-            return ()
-        if self.trust is Trust.MASKED:
-            return (mechanism.in_words.rstrip("."),)
-        if self.trust is Trust.SHUFFLE:
-            return (mechanism.inner.in_words.rstrip("."),)
-        return ()
-
-    @property
-    def doubts(self) -> Sequence[str]:
-        """Reasons to think again."""
-        if self.task.nodes is not None or self.task.multilabel:
-            return self.plan.doubts
-        return (*record_doubts(self.plan, self.task.units, self.task.delta), *self.plan.doubts)
-
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        """Every public choice."""
-        return {
-            "method": self.options.name,
-            "options": to_recipe(self.options),
-            "mechanism": self.plan.choice.name,
-            "why": self.plan.choice.reason,
-            **noise_in_words(self.plan.choice.mechanism),
-            "queries": self.plan.queries,
+    names = round_requests(task.request, len(chosen.rounds))
+    spends = [each.choice.mechanism.spend for each in chosen.rounds]
+    doubts: Sequence[str] = chosen.doubts
+    if task.nodes is None and not task.multilabel:
+        doubts = (*record_doubts(chosen, task.units, task.delta), *doubts)
+    return CuratedJob(
+        task,
+        options,
+        chosen,
+        coordinator,
+        trust=chosen.trust,
+        prices=dict(zip(names, spends, strict=True)),
+        chosen={
+            "method": options.name,
+            "mechanism": chosen.choice.name,
+            "why": chosen.choice.reason,
+            **noise_in_words(chosen.choice.mechanism),
+            "queries": chosen.queries,
             "rounds": [
                 {"queries": each.queries, "mechanism": each.choice.name, "selection": each.selection}
-                for each in self.plan.rounds
+                for each in chosen.rounds
             ],
-            "neighbors": self.plan.neighbors,
-            "representation": self.plan.representation,
-            **({"votes because": self.reason} if self.reason else {}),
-        }
+            "neighbors": chosen.neighbors,
+            "representation": chosen.representation,
+        },
+        stage="counting votes",
+        holder=partial(_answering, task, options, chosen.trust),
+        finish=finish,
+        unit=chosen.unit,
+        doubts=doubts,
+        caveats=() if task.nodes is None else _assumed(chosen),
+        pool=lambda nodes: pooling(nodes.exchange, _pool(chosen.trust, nodes.holders, options.robust)),
+    )
 
-    def accounts(self) -> Sequence[Account]:
-        """One account pays for every round."""
-        names = round_requests(self.task.request, len(self.plan.rounds))
-        spends = [each.choice.mechanism.spend for each in self.plan.rounds]
-        ceiling = Ceiling(self.task.budget, self.task.delta, Rule.PLANNED, self.unit, self.task.adjacency)
-        return [Account(None, ceiling, dict(zip(names, spends, strict=True)))]
 
-    def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """All records behind one gate: a curator's, or those of one-record holders in one process."""
-        self.task.observer.stage("choosing queries among the public samples")
-        side = VoteHolder if self.trust is Trust.CENTRAL else OneRecordHolders
-        cache = None if self.options.private_cache is None else EncodedCache(self.options.private_cache)
-        gate = Gate(*payers[0], self.task.randomness)
-        holder = side(list(self.task.parts), gate, self.task.observer.progress, cache)
+def _assumed(chosen: Plan) -> tuple[str, ...]:
+    """What the guarantee assumes of the others, where it rests on them."""
+    mechanism: Any = chosen.choice.mechanism
+    if chosen.trust is Trust.SHUFFLE:
+        return (mechanism.inner.in_words.rstrip("."),)
+    return sharers_caveat(mechanism, chosen.trust)
 
-        def put(ask: Any) -> list[Any]:  # noqa: ANN401
-            self.task.observer.stage("counting votes")
-            return [holder.answer(ask)]
 
-        return put
-
-    def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """The nodes' answers as one."""
-        return pooling(nodes.exchange, _pool(self.trust, nodes.holders, self.options.robust))
-
-    def exposures(self) -> Sequence[Any]:
-        """None: the receipts say what holds."""
-        return ()
+def _answering(task: Task, options: ReverseKNN, trust: Trust, gate: Gate) -> Answering:
+    """All records behind one gate: a curator's, or those of one-record holders in one process."""
+    task.observer.stage("choosing queries among the public samples")
+    side = VoteHolder if trust is Trust.CENTRAL else OneRecordHolders
+    return side(list(task.parts), gate, task.observer.progress, private_cache(options.private_cache)).answer
 
 
 def require_robust(rule: str, trust: Trust, holders: str | None = "nodes") -> None:

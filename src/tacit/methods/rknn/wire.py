@@ -169,9 +169,7 @@ class VoteAsk:
             "queries": self.queries,
             "representation": asked.representation_fields(self.representation),
             "neighbors": self.neighbors,
-            "names": list(self.class_names),
-            "space": self.space,
-            "mechanism": asked.mechanism_fields(self.mechanism),
+            **asked.table_fields(self),
             "heights": self.query_offsets,
             "labels": self.labels,
             "connections": self.voting_rule,
@@ -189,13 +187,8 @@ class VoteAsk:
             queries=queries,
             representation=asked.read_representation(fields.nested("representation")),
             neighbors=fields.integer("neighbors", 1, len(queries)),
-            class_names=names,
-            space=fields.text("space"),
-            mechanism=asked.read_mechanism(fields.nested("mechanism")),
-            query_offsets=None
-            if fields.missing("heights")
-            else fields.array("heights", asked.NARROW, (len(queries),), 0, asked.LARGEST_VALUE),
+            query_offsets=asked.read_distances(fields, "heights", len(queries)),
             labels=None if fields.missing("labels") else fields.integer("labels", 1, asked.MOST_CLASSES),
             voting_rule=fields.one_of("connections", VOTING_RULES),
-            **asked.read_request(fields),
+            **asked.read_table_fields(fields, names),
         )

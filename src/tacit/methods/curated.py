@@ -1,0 +1,102 @@
+"""The job of every method whose questions are answered behind one gate here, or by nodes: one account pays for all.
+
+Methods differ in what they plan, ask, pay and make of the answers, and give just that. A method whose holders pay each
+for itself has a job of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.core.account import Ceiling, Rule
+from tacit.core.guarantee import Trust, Unit
+from tacit.core.options import Options, to_recipe
+from tacit.core.protocols import Coordinator, Exchange, Ledger
+from tacit.core.release import Release
+from tacit.core.spend import Spend
+from tacit.methods.encoding import EncodedCache
+from tacit.methods.task import Account, Nodes, Outcome, Task
+from tacit.private.gate import Gate
+
+__all__ = ["Answering", "CuratedJob", "private_cache", "sharers_caveat"]
+
+# From a question to what leaves the gate.
+Answering = Callable[[Any], Release[Any]]
+
+
+@dataclass(frozen=True)
+class CuratedJob:
+    """Questions through one account here, or one per node.
+
+    ``holder`` makes of a gate what answers questions behind it; ``stage`` is what is said meanwhile, if the holder says
+    nothing. ``prices`` are those of every request. ``chosen`` are the public choices beside the options, to be written
+    down. ``pool`` makes one answer of the nodes', where the coordinator does not.
+    """
+
+    task: Task
+    options: Options
+    plan: Any
+    coordinator: Coordinator[Any, Any, Any, Any]
+    trust: Trust
+    prices: Mapping[str, Spend]
+    chosen: Mapping[str, Any]
+    stage: str
+    holder: Callable[[Gate], Answering]
+    finish: Callable[[Any], Outcome]
+    unit: Unit
+    doubts: Sequence[str] = ()
+    caveats: tuple[str, ...] = ()
+    pool: Callable[[Nodes], Exchange[Any, Any]] = lambda nodes: nodes.exchange
+    holders_learn: bool = False
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """Every public choice."""
+        return {"options": to_recipe(self.options), **self.chosen}
+
+    def accounts(self) -> Sequence[Account]:
+        """One account pays for every question."""
+        ceiling = Ceiling(self.task.budget, self.task.delta, Rule.PLANNED, self.unit, self.task.adjacency)
+        return [Account(None, ceiling, self.prices)]
+
+    def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
+        """All records behind one gate."""
+        answer = self.holder(Gate(*payers[0], self.task.randomness))
+
+        def put(ask: Any) -> list[Any]:  # noqa: ANN401
+            if self.stage:
+                self.task.observer.stage(self.stage)
+            return [answer(ask)]
+
+        return put
+
+    def over(self, nodes: Nodes) -> Exchange[Any, Any]:
+        """The nodes' answers as the coordinator reads them."""
+        return self.pool(nodes)
+
+    def exposures(self) -> Sequence[Any]:
+        """None: the receipts say what holds."""
+        return ()
+
+
+def private_cache(folder: str | Path | None) -> EncodedCache | None:
+    """Where encodings of private records are kept; nowhere unless a folder is given.
+
+    >>> private_cache(None) is None
+    True
+    """
+    return None if folder is None else EncodedCache(folder)
+
+
+def sharers_caveat(mechanism: Any, trust: Trust) -> tuple[str, ...]:  # noqa: ANN401
+    """What the guarantee assumes of the others, where each adds a share of the noise.
+
+    >>> from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+    >>> shares = DistributedLaplace.for_epsilon(1, 2, 3, most=1)
+    >>> sharers_caveat(shares, Trust.LOCAL), len(sharers_caveat(shares, Trust.MASKED))
+    ((), 1)
+    """
+    return (mechanism.in_words.rstrip("."),) if trust is Trust.MASKED else ()

@@ -1,0 +1,72 @@
+"""What holders of tables have in common: their records, what is refused before paying, and how a table leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.core.errors import InvalidInput
+from tacit.core.protocols import Integers, Representation
+from tacit.core.release import Release
+from tacit.core.sensitivity import Sensitivity
+from tacit.methods.encoding import require_encodable
+from tacit.methods.question import TableQuestion, table_shape
+from tacit.private.gate import Gate
+from tacit.private.partition import require_owned
+from tacit.private.records import Private, Records, schema_of
+
+__all__ = ["held", "release_table", "require_single_labels"]
+
+
+def held(
+    records: Sequence[Private[Records]], gate: Gate, missing: str = "a holder needs at least one set of records"
+) -> list[Private[Records]]:
+    """The sets of records behind one account: at least one, with persons' names where the account protects persons.
+
+    >>> from tacit.core.account import Ceiling
+    >>> from tacit.ledger import open_ledger
+    >>> held([], Gate(open_ledger("memory:", {"study": Ceiling(1)}), "study"), "at least one holder is needed")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: at least one holder is needed
+    """
+    if not records:
+        raise InvalidInput(missing)
+    require_owned(records, gate.unit)
+    return list(records)
+
+
+def require_single_labels(
+    records: Sequence[Private[Records]], representation: Representation, width: int, takes: str
+) -> None:
+    """Refuse a question that records of this kind cannot answer, by trying it on a made-up one: none is looked at.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> own = Private(Records(np.zeros((4, 2)), np.zeros(4, dtype=np.int64)))
+    >>> require_single_labels([own], Identity(2), 2, "class sums take")
+    """
+    for part in records:
+        schema = schema_of(part)
+        if schema.sets is not None:
+            raise InvalidInput(f"records have sets of labels, and {takes} one label; nothing was charged")
+        require_encodable(representation, schema.blank, width)
+
+
+def release_table(
+    gate: Gate, ask: TableQuestion, table: Private[Integers], sensitivity: Sensitivity | None = None
+) -> Release[Any]:
+    """What the question's mechanism makes of a table, paid for. Without records it is all zeros.
+
+    ``sensitivity`` is the question's own, but for a question that only who has all records can say it of.
+    """
+    return gate.release(
+        table,
+        lambda: np.zeros(table_shape(ask), dtype=np.int64),
+        ask.sensitivity(gate.unit, gate.adjacency) if sensitivity is None else sensitivity,
+        ask.mechanism,
+        ask.purpose,
+        ask.request,
+        ask.question,
+    )
