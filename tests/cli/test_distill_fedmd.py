@@ -1,7 +1,8 @@
 """Federations from the command line: who takes part, what holds, what is refused, and what a kill costs: nothing."""
 
+import io
 import json
-import subprocess
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tacit.cli import main
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.fedmd.holder import SUBSET_REQUEST
 from tacit.students.registry import load_student
+from tests.cli.forked import ended, kill
 
 PARTS = tacit.digits()
 CLASSES = ("--classes", "0,1,2,3,4,5,6,7,8,9")
@@ -113,20 +115,21 @@ def test_a_budget_that_does_not_last_is_refused_before_it_is_touched(place, caps
 
 def killed_after(line, *arguments):
     """Start the command and kill it with no warning once it has said so."""
-    code = "from tacit.cli import main; main()"
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    seen = []
-    for said in child.stdout:
-        seen.append(said.strip())
-        if said.strip() == line:
-            child.kill()
-            break
-    child.communicate()
-    assert seen, "the command said nothing"
-    assert child.returncode == -9, seen
-    return seen
+
+    class Listened(io.TextIOWrapper):
+        def write(self, text):
+            written = super().write(text)
+            if line in map(str.strip, text.splitlines()):
+                self.flush()
+                kill()
+            return written
+
+    def listen():
+        sys.stdout = Listened(sys.stdout.detach(), line_buffering=True)
+
+    code, said = ended(*arguments, first=listen)
+    assert line in map(str.strip, said.splitlines()), said
+    assert code == -signal.SIGKILL, said
 
 
 def test_a_killed_run_goes_on_at_any_round_and_pays_nothing_twice(place, capsys):

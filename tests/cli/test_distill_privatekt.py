@@ -3,9 +3,6 @@
 import csv
 import json
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,7 @@ from tacit.datasets.published import digits
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.privatekt.coordinator import LabelCoordinator
 from tacit.runs.run import load
+from tests.cli.forked import ended, kill
 
 PARTS = digits()
 PIXELS = [f"p{place}" for place in range(64)]
@@ -85,22 +83,23 @@ def test_a_total_is_split_over_the_rounds(files, capsys):
 
 
 def test_killed_in_any_round_it_goes_on_and_nobody_pays_twice(files):
-    command = [sys.executable, "-c", "from tacit.cli import main; main()", *BASE, *ROUNDS, "--ledger", "clinics.ledger"]
-    command += ["--out", "run"]
+    command = [*BASE, *ROUNDS, "--ledger", "clinics.ledger", "--out", "run"]
+    charge = SqliteLedger.charge
     for reached in (1, 9):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        waited = time.monotonic() + 120
-        while payments() < reached and process.poll() is None:
-            assert time.monotonic() < waited
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+
+        def dying(book, *given, reached=reached, **more):
+            receipt = charge(book, *given, **more)
+            if payments() >= reached:
+                kill()
+            return receipt
+
+        code, said = ended(*command, first=lambda dying=dying: setattr(SqliteLedger, "charge", dying))
+        assert code == -signal.SIGKILL, said
+        assert payments() == reached
         assert not (files / "run").exists()
-    paid = payments()
-    assert 9 <= paid < 24
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert finished.returncode == 0, finished.stderr
-    assert "resuming" in finished.stdout
+    code, said = ended(*command)
+    assert code == 0, said
+    assert "resuming" in said
     # Eight rounds of three holders, each paid once.
     assert payments() == len(load(files / "run").receipts) == 24
     assert not (files / "run.request").exists()

@@ -1,20 +1,19 @@
 """Recipes: written by looking at files, run, written back with every default, and gone on with after a kill."""
 
-import os
 import signal
-import subprocess
-import sys
 import tomllib
 
 import numpy as np
 import pytest
 
+import tacit.cli.distill
 from tacit.cli import main
 from tacit.cli.application import COMMANDS
 from tacit.cli.method_options import flags
 from tacit.cli.recipe import Recipe, read_recipe
 from tacit.ledger import opened
 from tacit.methods.registry import METHODS
+from tests.cli.forked import ended, kill
 
 SECRET = "pemphigus"
 
@@ -96,13 +95,10 @@ def test_defaults_of_every_method_can_be_read_back(files):
         assert again.options == {name: value for name, value in wanted.items() if value is not None}
 
 
-KILLED = """
-import os, signal
-import tacit.cli.distill
-from tacit.cli import main
-tacit.cli.distill.write_run = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-main()
-"""
+def killed(*arguments):
+    """A command that is killed when all is paid for, and before any of it is written."""
+    code, said = ended(*arguments, first=lambda: setattr(tacit.cli.distill, "write_run", kill))
+    assert code == -signal.SIGKILL, said
 
 
 @pytest.mark.parametrize(
@@ -123,11 +119,7 @@ def test_a_killed_run_goes_on_and_pays_nothing_twice(files, options, capsys):
     pay = '[payment]\nledger = "site.ledger"\naccount = "research"\n'
     assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
     (files / "recipe.toml").write_text(options.format(data=data, pay=pay))
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, "run", "recipe.toml"],
-        cwd=files, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    killed("run", "recipe.toml")
     assert not (files / "out").exists()
     ledger = files / ("site.ledger" if "site.ledger" in options.format(data="", pay=pay) else "homes.ledger")
     before = _receipts(ledger)
@@ -158,10 +150,7 @@ def test_resume_names_the_run_that_was_meant(files, capsys):
 def test_resume_says_that_a_run_without_ledger_kept_nothing(files, capsys):
     base = ("distill", "--private", "records.csv", "--public", "samples.csv", "--label", "diagnosis", "--classes",
             f"none,{SECRET}", "--epsilon", "1", "--unit", "patient", "--out", "out")  # fmt: skip
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, *base], cwd=files, capture_output=True, text=True, timeout=300
-    )
-    assert ended.returncode == -signal.SIGKILL
+    killed(*base)
     assert run("resume", "out") == 2
     assert "the run had no ledger, so nothing was stored" in capsys.readouterr().err
 
