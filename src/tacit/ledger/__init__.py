@@ -23,7 +23,7 @@ Backend = Callable[[str, Policy | None], "Ledger"]
 
 # Packages add schemes of their own: an entry point in this group names a function of the place and the policy.
 _GROUP = "tacit.ledgers"
-# A drive of another system is one letter.
+# At least two characters: one alone is a drive of Windows.
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL)
 
 

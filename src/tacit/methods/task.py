@@ -145,9 +145,9 @@ class Announcement:
 
 @dataclass(frozen=True)
 class Observer:
-    """Who watches a run: the plan before anything is paid, what is being done now, and how far it is.
+    """Callbacks of a run: the plan before anything is paid, the current stage, and the progress.
 
-    ``data`` is told what kind of data the public samples were taken for, in lines.
+    ``data`` gets the recognized kind of the public samples, in lines.
     """
 
     plan: Callable[[Any], None] = lambda _: None

@@ -183,7 +183,7 @@ def test_mechanisms_and_classes_that_are_not_known_are_refused(make):
 
 @pytest.mark.parametrize("step", ["prepare", "labels"])
 def test_a_model_that_cannot_be_trained_answers_at_random_and_pays_as_any_other(make, step, caplog):
-    class Blurting(type(make.learner)):
+    class Blurting(type(make.trainer)):
         def prepare(self, samples, labels):
             if step == "prepare" and labels[0] == 2:
                 raise ValueError(f"secret {labels}")
@@ -194,10 +194,10 @@ def test_a_model_that_cannot_be_trained_answers_at_random_and_pays_as_any_other(
                 raise ValueError("secret")
             return super().labels(prepared, weights, asked, seed)
 
-    learner = Blurting()
+    trainer = Blurting()
     ledger = MemoryLedger({f"h{place}": Ceiling(10**6) for place in range(3)})
     made = [
-        make.holder(labels, learner=learner, ledger=ledger, account=f"h{place}")
+        make.holder(labels, trainer=trainer, ledger=ledger, account=f"h{place}")
         for place, labels in enumerate([(0, 1, 2), (2, 1, 0), (1, 1, 1)])
     ]
     said = LabelCohort(made).answer(make.ask(epsilon=300, invited=(0, 1, 2)))
@@ -225,6 +225,6 @@ def test_holders_without_usable_records_are_refused(make, labels, named):
 
 def test_holders_that_train_together_share_a_learner(make):
     with pytest.raises(InvalidInput, match="same local model"):
-        LabelCohort([make.holder(), make.holder(learner=type(make.learner)())])
+        LabelCohort([make.holder(), make.holder(trainer=type(make.trainer)())])
     with pytest.raises(InvalidInput, match="at least one holder"):
         LabelCohort([])

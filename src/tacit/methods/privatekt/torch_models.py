@@ -34,7 +34,7 @@ from tacit.students.torch_networks import IMAGE_ARCHITECTURES, Network, build_ne
 
 __all__ = [
     "Architecture",
-    "NetworkLearner",
+    "NetworkTrainer",
     "Pretext",
     "Training",
     "architecture_for",
@@ -217,7 +217,7 @@ class Training:
                 raise InvalidInput(f"{name} is out of range: {getattr(self, name)}")
 
 
-class NetworkLearner:
+class NetworkTrainer:
     """The global network: weights that travel to the holders and are taught on what comes back.
 
     Its input is scaled by the public samples, once.
