@@ -72,7 +72,7 @@ def test_nodes_are_listed_added_and_removed(hub, north, capsys):
     assert read_peers(hub / "peers.toml") == {}
     assert [each.name for each in removed_members(hub)] == ["north"]
     code, said = run(capsys, "nodes", "add", hub, north / "north.pub")
-    assert (code, "removed key is not let in again" in said) == (2, True)
+    assert (code, "removed key is not admitted again" in said) == (2, True)
     assert "removed" in run(capsys, "nodes", "list", hub)[1]
 
 

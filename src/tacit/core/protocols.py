@@ -210,7 +210,7 @@ class Ledger(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
         ...
 
 

@@ -110,7 +110,7 @@ def test_the_sampler_follows_the_law():
 def test_the_sheet_owns_the_number_of_answers(make):
     sheet = RandomizedLabels(3, 2, 2)
     for labels in ([0], [0, 1, 2], [[0, 1]]):
-        with pytest.raises(InvalidInput, match="room for 2 answers"):
+        with pytest.raises(InvalidInput, match="mechanism is for 2 answers"):
             sheet.sample(np.array(labels), SeededRandomness(1))
     # A loop that asks one sample more than the noise was made for is refused, and nothing is charged.
     cohort, ledger = make.cohort([Ceiling(100)])
@@ -216,7 +216,7 @@ def test_samples_of_another_shape_are_refused_before_payment(make):
     assert ledger.balance("clinic").payments == 0
 
 
-@pytest.mark.parametrize(("labels", "named"), [((), "there are no records"), ((0, 3), "none of the 3 classes")])
+@pytest.mark.parametrize(("labels", "named"), [((), "there are no records"), ((0, 3), "not one of the 3 classes")])
 def test_holders_without_usable_records_are_refused(make, labels, named):
     records = Private(Records(make.samples[: len(labels)], np.array(labels, dtype=np.int64)))
     with pytest.raises(InvalidInput, match=named):

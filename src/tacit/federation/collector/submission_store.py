@@ -1,4 +1,4 @@
-"""The store of a shuffler or a curator: what is handed in is on disk before it is acknowledged, and comes out once.
+"""The store of a shuffler or a curator: a submission is on disk before it is acknowledged, and is released once.
 
 A batch is opened by the coordinator, filled by holders and collected by the coordinator. Collecting closes it: what
 comes out is made, written down and the submissions forgotten, all in one transaction. So a process that is killed at
@@ -48,7 +48,7 @@ _SCHEMA = (
 
 @dataclass(frozen=True)
 class SubmissionOutcome:
-    """What a batch comes to, and how many pieces of it go out."""
+    """The result of a batch, and how many pieces of it go out."""
 
     content: bytes
     pieces: int
