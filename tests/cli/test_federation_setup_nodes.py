@@ -220,7 +220,7 @@ def test_a_second_coordinator_is_refused_and_touches_nothing(hub, north, capsys)
         before = everything(hub)
         code, said = run(capsys, "coordinator", hub)
         assert code == 2
-        assert f"a coordinator runs in {hub} already" in said
+        assert f"a coordinator is running in {hub} already" in said
         assert f"process {first.pid}" in said
         assert everything(hub) == before
         assert first.poll() is None

@@ -159,7 +159,7 @@ def test_too_large_a_question_is_told_as_that(node, caplog, monkeypatch):
     monkeypatch.setattr("tacit.federation.node.node.LARGEST_REQUEST", 100)
     word, log = asked(node, question(), caplog)
     assert word is RefusalReason.SIZE
-    assert "at most 100 are read" in log
+    assert "the limit is 100" in log
     assert LARGEST_REQUEST > 100
 
 
