@@ -76,7 +76,7 @@ def opened(ledger: Ledger | str | Path, policy: Policy | None = None) -> Iterato
 
 
 def inspected(file: Path) -> SqliteLedger:
-    """The ledger in a file, to look at: also a copy that was put back or comes from elsewhere, which cannot pay.
+    """The ledger in a file, to look at: also a copy that was restored or comes from elsewhere, which cannot pay.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "site.ledger"

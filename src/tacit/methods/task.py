@@ -223,7 +223,7 @@ class Account:
 
 @dataclass(frozen=True)
 class HolderModels:
-    """The holders' own models, trained on records in the clear: no claim covers them, and they stay with the holders.
+    """The holders' own models, trained on records without noise: no claim covers them, and they stay with the holders.
 
     ``accuracies`` has a row before the first exchange and one after every round, a column per holder, where a test
     set was given.

@@ -116,7 +116,7 @@ def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node
         )
 
     def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
-        # Who has nothing to say hands in empty boxes.
+        # A node without messages submits empty boxes.
         count = max(batch.block, batch.blocks(len(pieces)))
         if count > batch.most:
             # Never for as many clients as were said; others would be seen not to fit.

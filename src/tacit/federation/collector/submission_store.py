@@ -199,7 +199,7 @@ class SubmissionStore:
         known = self._connection.execute(
             "SELECT sha256 FROM submissions WHERE batch = ? AND node = ?", (batch.digest, message.node)
         ).fetchone()
-        # Once the batch is closed nothing is left to compare with; who had handed in is told so.
+        # Once the batch is closed no submission is left to compare with; its sender is told so.
         if known is not None and (output is not None or known[0] == digest):
             return {"taken": digest}
         if output is not None:
@@ -251,7 +251,7 @@ class SubmissionStore:
                 "UPDATE batches SET output = ?, sent = ? WHERE digest = ?",
                 (outcome.content, outcome.pieces, batch.digest),
             )
-            # From here on nobody can tell who handed in what: a digest of a single box would tell, too.
+            # From here on nobody can tell who submitted what: a digest of a single box would tell, too.
             self._connection.execute(
                 "UPDATE submissions SET content = NULL, sha256 = '' WHERE batch = ?", (batch.digest,)
             )

@@ -100,7 +100,7 @@ _LOOKED_AT, DIRECTIONS = 20_000, 40
 
 @dataclass(frozen=True)
 class Pretext:
-    """How many groups are told apart, in this many steps of this many samples; no steps leave a network as it is."""
+    """The number of clusters to classify, in this many steps of this many samples; no steps leave a network as it is."""
 
     groups: int = 100
     steps: int = 1500
