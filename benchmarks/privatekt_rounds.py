@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from tacit.methods.privatekt.torch_local import NetworkLocal
-from tacit.methods.privatekt.torch_models import NetworkLearner, Training, architecture_for
+from tacit.methods.privatekt.torch_models import NetworkTrainer, Training, architecture_for
 
 HOLDERS, RECORDS, STEPS, BATCH, RATE = 40, 600, 15, 32, 0.05
 
@@ -38,14 +38,14 @@ def main() -> None:
     images = np.random.default_rng(0).random((HOLDERS * RECORDS, 28, 28), dtype=np.float32)
     labels = np.random.default_rng(1).integers(0, 10, len(images))
     architecture = architecture_for(images)
-    learner = NetworkLearner(architecture, images[:1000], np.arange(10), Training(1, 1, 0.1))
-    start, training = learner.begin(), Training(STEPS, BATCH, RATE)
+    trainer = NetworkTrainer(architecture, images[:1000], np.arange(10), Training(1, 1, 0.1))
+    start, training = trainer.begin(), Training(STEPS, BATCH, RATE)
     kept, whole = (NetworkLocal(architecture, 10, training, trained) for trained in ("dense", "all"))
     prepared = [kept.prepare(images[place::HOLDERS], labels[place::HOLDERS]) for place in range(HOLDERS)]
 
     def alone() -> None:
         for each in prepared:
-            network = learner.finished(start).network_
+            network = trainer.finished(start).network_
             optimizer = torch.optim.SGD(network.parameters(), RATE, 0.9)
             for _ in range(STEPS):
                 rows = torch.randint(RECORDS, (BATCH,))
@@ -55,7 +55,7 @@ def main() -> None:
                 optimizer.step()
 
     def mapped() -> None:
-        network = learner.finished(start).network_
+        network = trainer.finished(start).network_
         fixed = dict(network.named_buffers())
         own = {name: each.detach().expand(HOLDERS, *each.shape).clone() for name, each in network.named_parameters()}
         speed = {name: torch.zeros_like(each) for name, each in own.items()}

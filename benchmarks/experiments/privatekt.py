@@ -123,18 +123,18 @@ class TransferBench:
         parts = self.parts
 
         def measure() -> dict[str, Any]:
-            learner, local = models(setting.model, None, parts.public_samples, parts.classes, setting.learning, seed)
+            trainer, local = models(setting.model, None, parts.public_samples, parts.classes, setting.learning, seed)
             labels = class_indices(parts.private_labels, parts.classes)
             shares = split_by_dirichlet(labels, setting.holders, setting.alpha, seed)
             prepared = [local.prepare(parts.private_samples[rows], labels[rows]) for rows in shares]
-            true, model, points = class_indices(parts.test_labels, parts.classes), learner.begin(), []
+            true, model, points = class_indices(parts.test_labels, parts.classes), trainer.begin(), []
             invited = max(1, round(setting.participation * setting.holders))
             for turn in range(1, setting.rounds + 1):
                 start = turn * invited
                 guests = [prepared[(start + place) % len(prepared)] for place in range(invited)]
                 model = local.averaged(guests, model, seed + 1000 * turn)  # type: ignore[attr-defined]
                 if turn % EVERY == 0 or turn == setting.rounds:
-                    guessed = learner.probabilities(model, parts.test_samples).argmax(axis=1)
+                    guessed = trainer.probabilities(model, parts.test_samples).argmax(axis=1)
                     points.append((turn, float(np.mean(guessed == true))))
             return {"accuracy": points[-1][1], "curve": [list(point) for point in points], "rounds": setting.rounds}
 

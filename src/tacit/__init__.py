@@ -1,4 +1,4 @@
-"""Differentially private knowledge distillation: pass on what records know without giving the records away.
+"""Differentially private knowledge distillation: train students on labels released from private records.
 
 >>> import tacit
 >>> parts = tacit.digits()

@@ -1,9 +1,9 @@
-"""Questions and answers as bytes and back: what may cross between machines, and nothing else.
+"""Questions and answers as bytes and back: what may be sent between machines.
 
-Every question is a set of named fields that its own class writes and reads; which classes there are is the registry's
-to say. An answer is what only its holder knows: a few bytes of the receipt that paid for it, and the packed value.
-Reading checks types, shapes, ranges and sizes, refuses what it does not know, and runs no code of the sender's.
-Whatever is sent, what comes out is a value of one of these types or ``InvalidInput``.
+Every question is a set of named fields that its own class writes and reads; the registry lists the classes. An answer
+is what only its holder knows: a few bytes of the receipt that paid for it, and the packed value. Reading checks types,
+shapes, ranges and sizes, refuses what it does not know, and runs no code of the sender's. Whatever is sent, what comes
+out is a value of one of these types or ``InvalidInput``.
 
 A receipt is sent as what the coordinator cannot know by itself. Who pays is known by the connection, and what for and
 how much by the question. Left are the payment's place in the holder's ledger, whether its noise is a simulation's, and
@@ -42,7 +42,7 @@ LONGEST_PLACE = 9
 
 @dataclass(frozen=True)
 class Price:
-    """What a question costs who answers it, and under which name it is paid."""
+    """What a question costs its holder, and the request name of the payment."""
 
     request: str
     purpose: str
@@ -57,7 +57,7 @@ class Price:
 
 
 def receipt_to_bytes(receipt: Receipt, price: Price) -> bytes:
-    """What of a receipt for this price is not known without it.
+    """The part of a receipt that the question's price does not determine.
 
     >>> from tacit.core.spend import Pure
     >>> paid = Receipt("clinic", "r-1", "labels", Pure(1), "system", 4, "ab" * 32)
@@ -117,7 +117,7 @@ ANSWER_BYTES = 256 * 2**20
 
 
 def ask_to_bytes(ask: Notice) -> bytes:
-    """A question, or what is told, as bytes.
+    """A question, or a message without an answer, as bytes.
 
     >>> import numpy as np
     >>> from tacit.mechanisms.central.selection import PermuteAndFlip

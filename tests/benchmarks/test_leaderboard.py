@@ -135,7 +135,7 @@ def test_wrong_use_is_named(tmp_path, monkeypatch, capsys):
         (("--data", "adult"), "give --folder"),
         (("--data", "adult", "--folder", "nowhere"), "missing"),
         (("--data", "digits", "--methods", "noisy_sdg"), "did you mean 'noisy_sgd'?"),
-        (("--data", "digits", "--epsilons", "0.1,much"), "epsilons must be numbers"),
+        (("--data", "digits", "--epsilons", "0.1,much"), "epsilons must be comma-separated numbers"),
         (("--data", "digits", "--epsilons", "0"), "above 0"),
     ):
         assert bench(*arguments) == 2

@@ -128,7 +128,7 @@ def test_rounds_are_split_as_the_user_says(files, capsys):
         (("--public", "nowhere.csv"), "nowhere.csv: no such file"),
         (("--label", "diagnosis"), "no column 'diagnosis'"),
         (("--unit", "patient"), "no column 'patient'"),
-        (("--classes", "0,1"), "the label is none of the classes"),
+        (("--classes", "0,1"), "the label is not one of the classes"),
         (("--classes", "nowhere.txt"), "cannot read the classes"),
         (("--epsilon", "0"), "epsilon must be above 0"),
         (("--epsilon", "-1"), "epsilon must be above 0"),

@@ -80,7 +80,7 @@ def test_the_same_command_again_pays_nothing_and_another_one_is_over_budget(file
         (["--epsilon", "1", "--trust", "local"], "Use method rknn"),
         (["--epsilon", "1", "--components", "0"], "components"),
         (["--epsilon", "1", "--fit", "magic"], "logistic, least-squares"),
-        (["--epsilon", "1", "--adjacency", "add-remove"], "say how many components"),
+        (["--epsilon", "1", "--adjacency", "add-remove"], "give components"),
         (["--epsilon", "1", "--queries", "3"], "queries"),
         (["--delta", "1e-5"], "needs --epsilon"),
     ],

@@ -160,7 +160,7 @@ BAD = {
     "twice the same name": (b"age,age,outcome\n1,SENTINEL,ill\n", "columns 1 and 2 have the same name"),
     "other columns": (b"age,wart,outcome\n1,SENTINEL,ill\n", "missing ward, unknown wart; is ward for wart meant?"),
     "no label": (b"age,ward,outcome\n1,SENTINEL,\n", "row 2, column 'outcome': the label is missing"),
-    "another class": (b"age,ward,outcome\n1,north,SENTINEL\n", "row 2, column 'outcome': the label is none of"),
+    "another class": (b"age,ward,outcome\n1,north,SENTINEL\n", "row 2, column 'outcome': the label is not one of"),
 }
 
 

@@ -68,7 +68,7 @@ def test_parties_from_a_column_vote_and_no_model_leaves_them(place, capsys):
 def test_party_models_are_written_when_asked_for(place, capsys):
     assert run(*BASE, "--holder", "clinic", "--epsilon", 20, *TREES, "--save-holder-models") == 0
     assert "give each to its holder only" in capsys.readouterr().out
-    assert "Hand each to its own holder" in record()["holder_models"]["about"]
+    assert "Give each to its own holder" in record()["holder_models"]["about"]
     for clinic in CLINICS:
         folder = place / "out" / "holders" / clinic
         assert folder.stat().st_mode & 0o077 == 0

@@ -72,7 +72,7 @@ def test_nodes_are_listed_added_and_removed(hub, north, capsys):
     assert read_peers(hub / "peers.toml") == {}
     assert [each.name for each in removed_members(hub)] == ["north"]
     code, said = run(capsys, "nodes", "add", hub, north / "north.pub")
-    assert (code, "removed key is not let in again" in said) == (2, True)
+    assert (code, "removed key is not admitted again" in said) == (2, True)
     assert "removed" in run(capsys, "nodes", "list", hub)[1]
 
 
@@ -220,7 +220,7 @@ def test_a_second_coordinator_is_refused_and_touches_nothing(hub, north, capsys)
         before = everything(hub)
         code, said = run(capsys, "coordinator", hub)
         assert code == 2
-        assert f"a coordinator runs in {hub} already" in said
+        assert f"a coordinator is running in {hub} already" in said
         assert f"process {first.pid}" in said
         assert everything(hub) == before
         assert first.poll() is None

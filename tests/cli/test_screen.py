@@ -140,7 +140,7 @@ def test_a_wrong_label_is_named_by_its_line_in_the_file(files, capsys):
     rows[3] = rows[3].replace("well", "maybe")
     (folder / "private.csv").write_text("\n\n".join([head, *rows]))
     assert run(*BASE, "--classes", "ill,well", "--out", "out") == 2
-    assert "private.csv: row 9, column 'y': the label is none of the classes" in capsys.readouterr().err
+    assert "private.csv: row 9, column 'y': the label is not one of the classes" in capsys.readouterr().err
 
 
 def test_images_in_the_layout_of_medmnist_are_labeled(files, capsys):

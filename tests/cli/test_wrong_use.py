@@ -97,7 +97,7 @@ WRONG = {
         (("--private", "ragged.csv", *FILES[2:], *SPEND), "row 122 has 4 cells, the header 3"),
         (("--private", "mixed.csv", *FILES[2:], *SPEND), "mixed.csv: "),
         (("--private", "one.csv", *FILES[2:], *SPEND), "at least two classes are needed"),
-        ((*FILES, "--classes", "ill,well", *SPEND), "row 2, column 'diagnosis': the label is none of the classes"),
+        ((*FILES, "--classes", "ill,well", *SPEND), "row 2, column 'diagnosis': the label is not one of the classes"),
         ((*FILES, "--classes", "a,a", *SPEND), "listed twice in classes"),
         (("--private", "images", "--public", "pictures", *SPEND), "1.png"),
         ((*FILES, *CLASSES, "--out", "out"), "needs --epsilon"),
@@ -210,7 +210,7 @@ WRONG = {
         (("cut", "samples.csv", "--out", "new.csv"), "arrays.npz: "),
     ],
     "export": [
-        (("run",), "say what to export"),
+        (("run",), "choose what to export"),
         (("run", "--onnx", "--skops", "--out", "new"), "are two formats: choose one"),
         (("run", "--onnx"), "and --out"),
         (("run", "--safetensors", "--out", "new"), "this student is kept as skops: give --skops or --onnx"),

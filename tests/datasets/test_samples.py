@@ -99,7 +99,7 @@ def test_a_pair_has_its_labels_beside_it():
     assert labels == [1, 0]
     assert persons.tolist() == ["ada", "bob"]
     assert holders is None
-    with pytest.raises(InvalidInput, match="label names a column of the private table"):
+    with pytest.raises(InvalidInput, match="label names a column of a private table"):
         labeled_samples(([[1.0]], [0]), "outcome")
     with pytest.raises(InvalidInput, match="the private samples have no columns"):
         labeled_samples((np.ones((2, 1)), [0, 1]), None, "who")

@@ -26,11 +26,11 @@ def test_labels_are_matched_by_value(labels, classes):
 def test_what_is_written_the_same_comes_first_and_nothing_is_guessed():
     codes = np.array(["1", "01", "other"])
     assert class_indices(np.array(["01", "1", "other"]), codes).tolist() == [1, 0, 2]
-    with pytest.raises(InvalidInput, match="row 1: the label is none of the classes"):
+    with pytest.raises(InvalidInput, match="row 1: the label is not one of the classes"):
         class_indices(np.array(["1", "1.0"]), codes)
-    with pytest.raises(InvalidInput, match="row 0: the label is none of the classes"):
+    with pytest.raises(InvalidInput, match="row 0: the label is not one of the classes"):
         class_indices(np.array(["else"]), codes)
-    with pytest.raises(InvalidInput, match="row 0: the label is none of the classes"):
+    with pytest.raises(InvalidInput, match="row 0: the label is not one of the classes"):
         class_indices(np.array(["1_0"]), np.array(["10", "20"]))
 
 
@@ -40,7 +40,7 @@ def test_a_missing_label_is_named_with_its_row():
 
 
 def test_rows_have_the_numbers_of_their_file():
-    with pytest.raises(InvalidInput, match=r"a\.csv: row 9: the label is none of the classes \(a, b\)"):
+    with pytest.raises(InvalidInput, match=r"a\.csv: row 9: the label is not one of the classes \(a, b\)"):
         class_indices(np.array(["a", "c"]), np.array(["a", "b"]), "a.csv", np.array([2, 9]))
 
 

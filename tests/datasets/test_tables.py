@@ -134,7 +134,7 @@ def test_labels_find_their_place_and_unseen_ones_are_named():
     assert class_indices(np.array([7, 3]), np.array([3, 7])).tolist() == [1, 0]
     assert class_indices(np.array(["1", "0"]), np.array([0, 1])).tolist() == [1, 0]
     assert class_indices(np.array([1, 0]), np.array(["0", "1"])).tolist() == [1, 0]
-    with pytest.raises(InvalidInput, match=r"records.csv: row 3: the label is none of the classes \(no, yes\)"):
+    with pytest.raises(InvalidInput, match=r"records.csv: row 3: the label is not one of the classes \(no, yes\)"):
         class_indices(np.array(["yes", "maybe"]), np.array(["no", "yes"]), "records.csv", 2)
 
 

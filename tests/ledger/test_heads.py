@@ -1,4 +1,4 @@
-"""A ledger that was put back, copied or forked is noticed, named, and refused until a person decides."""
+"""A ledger that was restored, copied or forked is noticed, named, and refused until a person decides."""
 
 import hmac
 import inspect

@@ -218,7 +218,7 @@ def test_cross_validation_pays_for_every_fit_and_says_so_first(tmp_path):
     assert scores.mean() > 0.8
     assert spent(place) == 3
     assert "every fit of this search pays epsilon = 1 from" in str(heard[0].message)
-    assert "its 3 fits cost epsilon = 3 in all" in str(heard[0].message)
+    assert "its 3 fits cost epsilon = 3 in total" in str(heard[0].message)
     assert "research has spent epsilon 0 of 3" in str(heard[0].message)
     assert "covered by nothing" in str(heard[0].message)
 
@@ -243,7 +243,7 @@ def test_a_search_ends_at_the_ceiling(tmp_path):
     ):
         search.fit(*DIGITS, public=PARTS.public_samples)
     # Two candidates in two folds, and the best once more on everything.
-    assert "its 5 fits cost epsilon = 5 in all" in str(heard[0].message)
+    assert "its 5 fits cost epsilon = 5 in total" in str(heard[0].message)
     assert spent(place) == 3
 
 

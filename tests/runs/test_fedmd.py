@@ -290,7 +290,7 @@ def test_bad_input_is_named(variant, options, words):
         ([], "at least one holder, a pair"),
         ([(PUBLIC[:5], PARTS.public_labels[:5]), (PUBLIC[:0], [])], "holder 1: the private part is empty"),
         ([(PUBLIC[:5], PARTS.public_labels[:4])], "holder 0"),
-        ([(PUBLIC[:1], [11])], "holder 0: private labels: row 0: the label is none of the classes"),
+        ([(PUBLIC[:1], [11])], "holder 0: private labels: row 0: the label is not one of the classes"),
         ([(PUBLIC[:2].reshape(2, 64), [1, 2])], "samples have shape"),
     ],
 )

@@ -93,12 +93,15 @@ def test_missing_parts_are_named(saved):
     [
         (lambda record: record["guarantee"].update(epsilon_exact="1/0"), "ZeroDivisionError"),
         (lambda record: record["guarantee"].update(epsilon_exact="small"), "small"),
-        (lambda record: record["guarantee"].update(epsilon="0.1"), "says epsilon is 0.1 and also 1; it was edited"),
+        (
+            lambda record: record["guarantee"].update(epsilon="0.1"),
+            "states epsilon both as 0.1 and as 1; it was edited",
+        ),
         (
             lambda record: record["guarantee"].update(epsilon="0.1", epsilon_exact="1/10"),
             r"claims epsilon = 0\.1 at delta = 0, but its receipts add up to epsilon = 1; it was edited",
         ),
-        (lambda record: record["guarantee"].update(delta="0.1"), "says delta is 0.1 and also 0"),
+        (lambda record: record["guarantee"].update(delta="0.1"), "states delta both as 0.1 and as 0"),
         (lambda record: record["receipts"].clear(), "no receipts"),
         (lambda record: record["receipts"][0].update(randomness="seed 3"), "receipts are those of a simulation"),
         (lambda record: record["receipts"][0]["spend"].update(kind="magic"), "unknown kind of spend"),

@@ -50,7 +50,7 @@ def test_it_is_clicked_through(browser, served):
     assert browser.driver.current_url == f"{home}/"
     assert browser.seen("#runs table")
     assert browser.seen("#ledgers svg")
-    assert "No job is at work" in browser.text("#jobs")
+    assert "No job is running" in browser.text("#jobs")
     # A job that begins shows up by itself, moves on, and goes.
     with watched_run(folder / "second-run", "privatekt", 10) as progress:
         progress.stage("counting votes")
@@ -59,7 +59,7 @@ def test_it_is_clicked_through(browser, served):
         progress.round(7)
         wait(lambda: "round 7 of 10" in browser.text("#jobs"))
         assert browser.seen("#jobs progress")
-    wait(lambda: "No job is at work" in browser.text("#jobs"))
+    wait(lambda: "No job is running" in browser.text("#jobs"))
     browser.one("#runs a").click()
     wait(lambda: "What this run reveals about private records" in browser.text("h1"))
     assert browser.seen("#privacy .statement")

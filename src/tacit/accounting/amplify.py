@@ -12,9 +12,9 @@ The closed forms are for reports and by-hand checks; the numeric ones are tighte
 
 A fifth, the variation ratio, is published for randomizers whose outputs on two inputs differ by at most β in total
 variation: α = β/(E₀−1), clones with probability 2α, the victim left with αE₀, right with α, else silent. It is kept
-because published figures use it, and never chosen: it forgets that a silent victim's message can be told from other
-messages, and enumerating five messages of three-way randomized response exceeds it (see the tests). What is proven
-for a given mechanism, and close to it, is the privacy blanket that the shuffled mechanisms use.
+because published figures use it, and never chosen: it ignores that a silent victim's message can be distinguished from
+other messages, and enumerating five messages of three-way randomized response exceeds it (see the tests). What is
+proven for a given mechanism, and close to it, is the privacy blanket that the shuffled mechanisms use.
 
 Source: Feldman, McMillan & Talwar 2021 (FOCS) and 2022 (SODA); Wang et al. 2024 (VLDB; variation ratio).
 

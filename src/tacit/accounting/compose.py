@@ -1,4 +1,4 @@
-"""What a list of charges adds up to: the smallest ε that a valid accountant proves at a given δ; and running totals.
+"""Composition of a list of charges: the smallest ε that a valid accountant proves at a given δ; and running totals.
 
 Which accountants are valid depends on when the spends were chosen.
 

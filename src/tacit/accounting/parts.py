@@ -79,7 +79,7 @@ def own_delta(parts: SpendParts) -> Fraction:
 
 
 def basic_epsilon(parts: SpendParts) -> Fraction | None:
-    """The exact sum of ε, or nothing when some part has no ε of its own (a Gaussian has one only for a δ).
+    """The exact sum of ε, or None when some part has no ε of its own (a Gaussian has one only for a δ).
 
     >>> basic_epsilon(parts_of([Repeated(Pure("1/3"), 3), Approximate(1, "1e-6"), Stability("1/100")]))
     Fraction(2, 1)

@@ -67,9 +67,9 @@ def demo_command(
                 )
             )
             tell(index + 1)
-    learner = STUDENTS["map"]()
-    exact_labels, exact_student = train_without_noise(parts, chosen, learner)
-    direct = train_directly(parts, learner)
+    student = STUDENTS["map"]()
+    exact_labels, exact_student = train_without_noise(parts, chosen, student)
+    direct = train_directly(parts, student)
     measured: dict[str, list[float]] = {
         "label accuracy": [accuracy(run.labels, parts.public_labels) for run in finished],
         "test accuracy": [accuracy(run.student.predict(parts.test_samples), parts.test_labels) for run in finished],

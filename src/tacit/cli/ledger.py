@@ -103,7 +103,7 @@ def show_ledger(
     help="""Check that no entry was edited, removed, reordered or inserted, from the first to the last.
 
 This finds what was changed in the file, cut off its end, or damaged. Whoever can write the file could also make a \
-whole new one or put back an old copy; only a digest kept elsewhere finds that. Every receipt carries one, and so does \
+whole new one or restore an old copy; only a digest kept elsewhere finds that. Every receipt carries one, and so does \
 the last line of an export: give it with --head, and the ledger must still contain it. A copy that is intact but \
 not the one last used here is reported, with exit code 1.
 

@@ -43,7 +43,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The most an account may ever spend, for whom it counts, and how its charges may be added up.
+    """The most an account may ever spend, for whom it counts, and how its charges are composed.
 
     >>> print(Ceiling(1, "1e-6"))
     epsilon 1, delta 1e-06 for one record (replace-one, adaptive)
@@ -152,7 +152,7 @@ class Paid:
 
 
 class Limits(Protocol):
-    """What a policy allows beside an account's ceiling."""
+    """Limits of a policy besides an account's ceiling."""
 
     def require(self, spend: Spend, purpose: str, delta: Fraction, paid: Callable[[], Iterable[Paid]]) -> None:
         """Refuse a charge to an account with this δ, by what it paid before."""

@@ -1,11 +1,11 @@
 """Values as bytes and back, strictly, and the reading of a decoded message field by field.
 
 Numbers, text, lists, dictionaries and numeric arrays are encoded, nothing that runs code. Whole numbers of a known
-range are packed in as many bits as they need, one behind the other.
+range are packed in as many bits as they need, one after another.
 
 A message comes from a machine that may be broken or hostile. Each field has a stated type and range, and what is not
-stated is refused. Nothing of it is used before it was looked at, and an error names the field and what is allowed,
-never what was sent: it could be long, or made to mislead.
+stated is refused. Nothing is used before it is checked, and an error names the field and what is allowed, never what
+was sent: it could be long, or misleading.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every error a user can meet, each able to say what is wrong and what to do about it; and names in messages."""
+"""Every error that a user can see, which says what is wrong and what to do about it; and names in messages."""
 
 import difflib
 import sys
@@ -31,7 +31,7 @@ class TacitError(Exception):
 
 
 class TacitWarning(UserWarning):
-    """A run that goes on but may not be what its user wants. The command line prints it in yellow.
+    """A run that continues but may not be what its user wants. The command line prints it in yellow.
 
     >>> issubclass(TacitWarning, UserWarning)
     True
@@ -39,7 +39,7 @@ class TacitWarning(UserWarning):
 
 
 def warn_user(message: str, category: type[TacitWarning] = TacitWarning) -> None:
-    """A warning that points to the line of the user's who called the library, however deep its reason lies.
+    """A warning that points to the user's line that called the library, however deep its cause is.
 
     >>> with warnings.catch_warnings(record=True) as heard:
     ...     warnings.simplefilter("always")
@@ -64,7 +64,7 @@ class InvalidInput(TacitError, ValueError):
 
 
 def why_unreadable(error: Exception) -> str:
-    """Why a file cannot be read: what the system says. What a reader says may quote the file, so only its kind is told.
+    """Why a file cannot be read: the system's message. A reader's may quote the file, so only its type is given.
 
     >>> why_unreadable(ValueError("could not convert string to float: 'a private cell'"))
     'ValueError'
@@ -81,7 +81,7 @@ class LimitExceeded(TacitError):
 
 
 class ToleranceExceeded(TacitError):
-    """A statistic may move further than the mechanism was calibrated for. Nothing was charged."""
+    """A statistic may change more than the mechanism was calibrated for. Nothing was charged."""
 
 
 class TooFewParticipants(TacitError):
@@ -89,7 +89,7 @@ class TooFewParticipants(TacitError):
 
 
 class LedgerError(TacitError):
-    """The ledger cannot be opened, or what it holds does not agree with itself."""
+    """The ledger cannot be opened, or its content is inconsistent."""
 
 
 class DamagedLedger(LedgerError):
@@ -97,7 +97,7 @@ class DamagedLedger(LedgerError):
 
 
 class StaleLedger(LedgerError):
-    """The ledger is not the one that was last used here: it was put back, copied or forked. A person must decide."""
+    """The ledger is not the one that was last used here: it was restored, copied or forked. A person must decide."""
 
 
 class RequestConflict(LedgerError):
@@ -118,7 +118,7 @@ def nearest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """At most ten names, none longer than a line, and how many there are beside them.
+    """At most ten names, none longer than a line, and the number of the others.
 
     >>> listed([str(each) for each in range(12)])
     '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'

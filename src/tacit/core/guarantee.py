@@ -1,7 +1,7 @@
-"""What may be claimed, in one value that prints itself in plain words.
+"""A privacy guarantee, as one value that prints itself in plain words.
 
-An ε alone means nothing. Its unit, adjacency, δ, trust model and public-data assumption stand beside it, and
-what weakens it (a simulation, classes read off private labels, a large ε) is said in the same breath.
+An ε alone means nothing. It comes with its unit, adjacency, δ, trust model and public-data assumption, and with what
+weakens it (a simulation, classes read from private labels, a large ε).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Unit:
 
     @classmethod
     def person(cls, column: str, records: int) -> Unit:
-        """A person who may own several records, told apart by a column."""
+        """A person who may have several records, identified by a column."""
         return cls(column, records)
 
     @classmethod
@@ -110,7 +110,7 @@ def decimal(number: Fraction | float) -> str:
 
 
 def weakness(epsilon: Fraction, unit: Unit) -> str | None:
-    """What a large ε means, in words; nothing where ε is not large.
+    """A sentence about a large ε; None where ε is not large.
 
     >>> print(weakness(Fraction(60), Unit()))
     epsilon = 60 is practically no protection: what is released may tell all about one record
@@ -164,7 +164,7 @@ class Guarantee:
     simulation: bool = False
 
     def with_caveat(self, caveat: str) -> Guarantee:
-        """The same guarantee, with one more thing that weakens it said aloud."""
+        """The same guarantee with one more caveat."""
         return replace(self, caveats=(*self.caveats, caveat))
 
     @property

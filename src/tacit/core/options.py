@@ -1,6 +1,6 @@
 """Options that a method declares once: a frozen dataclass from which everything that reads them is generated.
 
-Each field carries its help and its limits, so that the library, the command line, the job file and the recipe of a run
+Each field has its help and its limits, so that the library, the command line, the job file and the recipe of a run
 check and name the same thing in the same words.
 """
 
@@ -34,7 +34,7 @@ Made = TypeVar("Made", bound=Options)
 
 @dataclass(frozen=True)
 class OptionField:
-    """One field of the options: its name, default, help and limits. ``typed`` says that text can stand for it."""
+    """One field of the options: its name, default, help and limits. ``typed`` says whether text can express it."""
 
     name: str
     default: Any

@@ -1,4 +1,4 @@
-"""All interfaces in one place: what a mechanism, a ledger, a holder and a coordinator promise each other."""
+"""All interfaces in one place: the contracts of mechanisms, ledgers, holders and coordinators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Mechanism(Protocol[_In, _Out]):
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the statistic may move between neighbors for ``spend`` to be true."""
+        """The largest sensitivity of a statistic for which ``spend`` holds."""
         ...
 
     def sample(self, value: _In, randomness: Randomness) -> _Out:
@@ -81,14 +81,14 @@ class Estimates:
 
 @dataclass(frozen=True)
 class MessageLaw:
-    """Messages a client may send, one per row, and the probability of each; what is not listed makes up the rest."""
+    """Messages that a client may send, one per row, and the probability of each; unlisted ones share the rest."""
 
     messages: NDArray[Any]
     probabilities: tuple[Decimal, ...]
 
 
 class LocalMechanism(Mechanism[NDArray[Any], NDArray[Any]], Protocol):
-    """Randomizes each client's set of ``ones`` cells out of ``cells``; any two sets look alike up to e^ε.
+    """Randomizes each client's set of ``ones`` cells out of ``cells``; any two sets are indistinguishable up to e^ε.
 
     Messages are one array with a row for each client, so messages of many clients are concatenated rows.
     """
@@ -169,16 +169,16 @@ class Ledger(Protocol):
     ) -> Receipt:
         """Pay once for a request; the same request and question again returns the first receipt unpaid.
 
-        ``limits`` are looked at together with the ceiling, while nobody else can pay.
+        ``limits`` are checked together with the ceiling, while nobody else can pay.
         """
         ...
 
     def preflight(self, account: str, spends: Mapping[str, Spend]) -> None:
-        """Refuse now what charges for these requests would refuse; what is paid for already counts once."""
+        """Refuse in advance what charges for these requests would refuse; what is paid for already counts once."""
         ...
 
     def privacy_unit(self, account: str) -> tuple[Unit, Adjacency]:
-        """Whose privacy the account's budget counts for, and between which data sets."""
+        """The unit and adjacency that the account's budget protects."""
         ...
 
     def balance(self, account: str) -> Balance:
@@ -194,11 +194,11 @@ class Ledger(Protocol):
         ...
 
     def stored_release(self, receipt: Receipt) -> bytes | None:
-        """The release that this payment bought, if one was stored."""
+        """The release of this payment, if one was stored."""
         ...
 
     def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
-        """Store what the payment bought, and return what is stored: the first one wins, always."""
+        """Store the release of a payment, and return what is stored: the first one always wins."""
         ...
 
     def apply(self, policy: Mapping[str, Ceiling]) -> Sequence[Change]:
@@ -206,11 +206,11 @@ class Ledger(Protocol):
         ...
 
     def verify(self) -> Sequence[str]:
-        """What is wrong with what is stored, in words, the first bad entry first; empty when it is whole."""
+        """Errors in what is stored, the first bad entry first; empty when it is intact."""
         ...
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
         ...
 
 
@@ -226,14 +226,14 @@ Exchange = Callable[[Ask], Sequence[Release[Answer]]]
 
 
 class Coordinator(Protocol[State, GivenAsk, TakenAnswer, Result]):
-    """Sees releases only. Its whole memory is ``State``, so a run can stop and go on."""
+    """Sees releases only. Its whole memory is ``State``, so a run can be interrupted and resumed."""
 
     def begin(self) -> State:
         """The state before the first question."""
         ...
 
     def ask(self, state: State) -> GivenAsk | None:
-        """The next question, or nothing when the run is complete."""
+        """The next question, or None when the run is complete."""
         ...
 
     def fold(self, state: State, answers: Sequence[Release[TakenAnswer]]) -> State:
@@ -246,7 +246,7 @@ class Coordinator(Protocol[State, GivenAsk, TakenAnswer, Result]):
 
 
 class Representation(Protocol):
-    """Maps samples to vectors in which near means alike. Fitted on public inputs only, then fixed."""
+    """Maps samples to vectors in which near samples are similar. Fitted on public inputs only, then fixed."""
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
@@ -254,7 +254,7 @@ class Representation(Protocol):
 
 
 class Student(Protocol):
-    """Any estimator with scikit-learn manners that takes sample weights."""
+    """Any estimator with scikit-learn's interface that takes sample weights."""
 
     def fit(self, X: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None) -> Any:  # noqa: ANN401
         """Learn from labeled public samples."""

@@ -34,7 +34,7 @@ class Randomness(Protocol):
         ...
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """That many independent uniform 64-bit words."""
+        """``count`` independent uniform 64-bit words."""
         ...
 
 
@@ -48,7 +48,7 @@ class SystemRandomness:
     origin = "system"
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """That many independent uniform 64-bit words."""
+        """``count`` independent uniform 64-bit words."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
@@ -65,7 +65,7 @@ class SeededRandomness:
         self._generator = np.random.Generator(np.random.PCG64(seed))
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """That many independent uniform 64-bit words."""
+        """``count`` independent uniform 64-bit words."""
         return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
 
 

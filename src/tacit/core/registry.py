@@ -1,8 +1,8 @@
 """Parts by name: the package's own from a table of places, and those that installed packages add by entry points.
 
 A place is written as an entry point is: ``module:attribute``, with the extra that it needs in brackets. Nothing is
-imported before somebody asks for it, so a part whose extra is missing costs nothing. A name of the package's own is
-never taken over by another package.
+imported before somebody asks for it, so a part whose extra is missing costs nothing. Another package cannot replace one
+of the package's own names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def unknown(name: str, what: str, names: Iterable[str]) -> InvalidInput:
 
 
 class Registry(Mapping[str, Any]):
-    """What each name stands for; ``group`` is the group of entry points by which other packages add to it.
+    """Parts by name; ``group`` is the group of entry points by which other packages add to it.
 
     >>> codecs = Registry("codec", "tacit.codecs", {"encode": "tacit.core.codec:encode"})
     >>> list(codecs), codecs["encode"](None)[:5], codecs.outside()

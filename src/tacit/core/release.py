@@ -1,4 +1,4 @@
-"""No receipt, no release: a value that left the private side carries proof that it was paid for."""
+"""No receipt, no release: a value that left the private side has proof that it was paid for."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Release(Generic[_T]):
     """A value that may be seen, with the receipts that paid for it.
 
     Everything done to it afterwards is post-processing and free: use ``map``, which keeps the receipts.
-    Only the gate, this module and the wire codec make one; a test holds that line.
+    Only the gate, this module and the wire codec make one; a test checks that.
     """
 
     value: _T
@@ -71,7 +71,7 @@ class Release(Generic[_T]):
 
 
 def refusal() -> Release[None]:
-    """An answer that carries no data: a holder whose account is spent says so, and nothing else.
+    """An answer without data: a holder whose account is spent says only that.
 
     Whether an account can pay depends on what was charged, never on a record, so saying it costs nothing.
 
@@ -88,7 +88,7 @@ class Silence(Enum):
 
 
 def silence() -> Release[Silence]:
-    """A holder was asked and lost on the way: it may have paid, and may answer the next question.
+    """A holder was asked and did not answer: it may have paid, and may answer the next question.
 
     >>> silence().value is Silence.LOST
     True
@@ -97,7 +97,7 @@ def silence() -> Release[Silence]:
 
 
 def restored(value: _U, receipts: Sequence[dict[str, Any]]) -> Release[_U]:
-    """A release that was written down by a run that stopped, with its receipts as ``Receipt.to_json`` wrote them.
+    """A release that was written by an interrupted run, with its receipts as ``Receipt.to_json`` wrote them.
 
     >>> restored(3, []).value
     3

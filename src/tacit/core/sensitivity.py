@@ -1,4 +1,4 @@
-"""How far a table of counts moves when one privacy unit changes, and what a mechanism tolerates.
+"""How far a table of counts changes when one privacy unit changes, and what a mechanism allows.
 
 One type serves both sides. A statistic states finite numbers; a mechanism states the largest numbers its
 noise was calibrated for and leaves infinite what its proof does not need. The gate compares them.
@@ -34,10 +34,10 @@ class Sensitivity:
     row_range: float = math.inf
 
     def within(self, tolerated: Sensitivity) -> bool:
-        """Whether a statistic that moves this far is covered by a mechanism that tolerates so much.
+        """Whether a statistic of this sensitivity is covered by a mechanism that allows ``tolerated``.
 
         A distance the mechanism leaves infinite is not needed by its proof; a mechanism that leaves all of
-        them infinite (a local randomizer) tolerates any change of its input. A statistic that leaves a
+        them infinite (a local randomizer) allows any change of its input. A statistic that leaves a
         needed distance infinite is never covered: what is not known is not small.
         """
         return not self.excess(tolerated)
@@ -67,7 +67,7 @@ def vote_sensitivity(
     replace: bool = True,
     voters: bool = False,
 ) -> Sensitivity:
-    """How far reverse k-NN counts move when one privacy unit of at most ``records`` records changes.
+    """How far reverse k-NN counts change when one privacy unit of at most ``records`` records changes.
 
     Each record has at most r = ``labels`` labels and votes with all of them in its k queries. With ``voters`` the
     table has one more column, in which every record votes whatever its labels: how many voters a query has.

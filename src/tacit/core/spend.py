@@ -187,7 +187,7 @@ class Composed:
 
 @dataclass(frozen=True)
 class Stability:
-    """Total-variation stability: with probability up to ``delta`` a record is exposed in the clear.
+    """Total-variation stability: with probability up to ``delta`` a record is exposed without noise.
 
     It is exactly (0, δ)-differential privacy, and δ does not fall for any larger ε. This is what sampling a
     subset of records (NFDP) gives, and why it is never reported as an ordinary (ε, δ).

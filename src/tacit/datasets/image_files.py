@@ -85,7 +85,7 @@ def looks_like_image_files(values: Sequence[Any] | NDArray[Any]) -> bool:
 
 
 def common_shape(files: Sequence[Path]) -> ImageShape:
-    """The size that public images are brought to: that of the one in the middle, at most 96 pixels a side.
+    """The size that public images are resized to: that of the median one, at most 96 pixels per side.
 
     They are gray if all of them are. A public image that cannot be read is refused by its name.
     """

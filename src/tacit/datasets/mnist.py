@@ -3,7 +3,7 @@
 MNIST and Fashion-MNIST are four idx files: two zero bytes, a byte for the type of the numbers, a byte for the number of
 dimensions, the size of each dimension as a 32-bit number, and then the numbers, all big-endian; plain or gzipped.
 EMNIST is published as gzipped idx files, and as Matlab files that also name the writers. Both store images column by
-column, so a letter read as it stands lies on its side: the loaders turn it upright. MedMNIST is one npz file per set.
+column, so a character read row by row lies on its side: the loaders turn it upright. MedMNIST is one npz file per set.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How asks and answers travel between a coordinator and its holders."""
+"""Exchange of questions and answers between a coordinator and its nodes."""

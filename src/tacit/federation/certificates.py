@@ -1,4 +1,4 @@
-"""Keys and certificates of a federation: an authority of its own, the coordinator's certificate, a key per node.
+"""Keys and certificates of a federation: its own authority, the coordinator's certificate, one key per node.
 
 A renewed certificate keeps its key: what trusted the old one trusts the new one, and one file is replaced at once.
 """
@@ -65,11 +65,11 @@ class Validity:
         return (now or _now()) >= self.ends
 
     def early(self, now: datetime.datetime | None = None) -> bool:
-        """Whether its time has not come, which is a clock's mistake more often than a certificate's."""
+        """Whether it is not valid yet, which is more often an error of the clock."""
         return (now or _now()) < self.begins
 
     def trouble(self, now: datetime.datetime | None = None) -> str | None:
-        """What is or will soon be wrong with it, in words."""
+        """A sentence about what is or will soon be wrong with it."""
         now = now or _now()
         if self.expired(now):
             return f"{self.file}: expired on {self.ends:%Y-%m-%d}, so it is not trusted any more"
@@ -95,7 +95,7 @@ def expiry_warnings(files: Iterable[Path]) -> list[str]:
 
 
 def client_context(authority: str | Path | None) -> ssl.SSLContext:
-    """TLS for who calls a server that this authority vouches for, and nobody else's does."""
+    """TLS for clients that trust this authority only."""
     try:
         return ssl.create_default_context(cafile=authority)
     except (OSError, ssl.SSLError) as error:
@@ -103,9 +103,8 @@ def client_context(authority: str | Path | None) -> ssl.SSLContext:
 
 
 def why_untrusted(error: BaseException) -> str | None:
-    """Why a certificate that was shown is not trusted, and what to do; nothing where a call failed for another reason.
-
-    Libraries wrap the error that says so.
+    """Why a certificate that was shown is not trusted, and what to do; None where a call failed for another reason.
+    Libraries wrap the error.
     """
     found: BaseException | None = error
     while found is not None and not isinstance(found, ssl.SSLCertVerificationError):
@@ -128,7 +127,7 @@ def on_loopback(host: str) -> bool:
 
 
 def make_authority(folder: Path, days: float = DAYS) -> None:
-    """An authority of the federation's own: ``authority.pem`` for everybody, ``authority.key`` for its operator alone.
+    """The federation's own authority: ``authority.pem`` for everybody, ``authority.key`` for its operator alone.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -142,7 +141,7 @@ def make_authority(folder: Path, days: float = DAYS) -> None:
 
 
 def renew_authority(folder: Path) -> Path:
-    """A new certificate for the authority's old key: copies of the old one go on being right until they expire."""
+    """A new certificate for the authority's old key: copies of the old one are valid until they expire."""
     replace_file(folder / "authority.pem", _authority(_key(folder / "authority.key"), DAYS))
     return folder / "authority.pem"
 

@@ -1,4 +1,4 @@
-"""What a coordinator keeps of its nodes: how a round went, what their ledgers showed, and a journal to go on from.
+"""What a coordinator stores of its nodes: how a round went, what their ledgers showed, and a journal to resume from.
 
 Plausible: a node can lie about its votes, and nobody sees that. But it cannot have more votes than records, and a sum
 that lies outside what all nodes' votes and noise can come to was not made by the mechanism that was asked for. An
@@ -6,15 +6,15 @@ honest answer is found implausible with probability below ``FAILURE``.
 
 Heads of ledgers: the place and the digest of each payment that a node showed are remembered. A node pays for a question
 after the coordinator has asked it. Its payment must therefore come behind everything that it had shown before the
-question was first asked; a retried question shows the payment it showed then. A node whose ledger was put back, or that
+question was first asked; a retried question shows the payment it showed then. A node whose ledger was restored, or that
 runs twice from a copied folder, shows a place that is taken or lies before the last one: its answer is not taken, and
 it is named. Places and digests depend on payments, never on a record, and every receipt carries them anyway.
 
-What is not noticed: a copy that meanwhile paid others so often that its places are beyond those remembered here.
+What is not detected: a copy that meanwhile paid others so often that its places are beyond those remembered here.
 
-The journal is on disk, so that a run that was killed goes on and nobody pays twice. Every question is written down
-before it is sent, and every round's answers before they are used. All of it is public or was released. A round that was
-cut off is asked again under its old name: nodes that had paid for it send what they sent before.
+The journal is on disk, so that a killed run can be resumed and nobody pays twice. Every question is written before it
+is sent, and every round's answers before they are used. All of it is public or was released. An interrupted round is
+asked again under its old name: nodes that had paid for it repeat their answers.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class RoundStatus:
 
     @property
     def in_words(self) -> str:
-        """What became of the round, with the name of every node that was lost."""
+        """The result of the round, with the name of every node that was lost."""
         said = [f"round {self.number + 1}: {len(self.answered)} of {len(self.asked)} nodes answered"]
         said += [f"{name} {why}" for name, why in sorted(self.dropped.items())]
         said += [f"{count} messages ignored ({why})" for why, count in sorted(self.ignored.items())]
@@ -139,7 +139,7 @@ class RoundStatus:
         self.ignored[why] = self.ignored.get(why, 0) + 1
 
     def require(self, at_least: int) -> None:
-        """End the run in words where too few answered; what was paid is kept at the nodes."""
+        """End the run with a message where too few answered; payments are stored at the nodes."""
         if len(self.answered) < at_least:
             raise TooFewParticipants(
                 f"{self.in_words}. At least {at_least} were needed. Start the run again when more nodes are connected: "

@@ -1,4 +1,4 @@
-"""Keys of the parties: what they sign and seal with, from ``cryptography``.
+"""Keys of the parties for signing and encryption, from ``cryptography``.
 
 Seals are X25519 agreements, HKDF, ChaCha20 streams and ChaCha20-Poly1305 boxes. Every key is derived for one purpose in
 one context between two parties. Nothing is used twice: a stream is read once from its beginning, and a box's key seals
@@ -6,7 +6,7 @@ one box, so its nonce may be zero.
 
 An identity is an Ed25519 key that signs what a party sends, and the public half by which the others know it. Transport
 keys say which machine a connection comes from. These say, to every other holder and not only to the coordinator, that a
-message was made by the party it names: a coordinator that relays messages cannot make them up.
+message was made by the party it names: a coordinator that relays messages cannot forge them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def boxed(key: bytes, content: bytes, label: bytes) -> bytes:
 
 
 def unboxed(key: bytes, box: bytes, label: bytes) -> bytes | None:
-    """The content of a box, or nothing if it was not sealed with this key and label.
+    """The content of a box, or None if it was not encrypted with this key and label.
 
     >>> unboxed(b"k" * 32, boxed(b"k" * 32, b"hello", b"to ada"), b"to ada")
     b'hello'
@@ -107,7 +107,7 @@ def unboxed(key: bytes, box: bytes, label: bytes) -> bytes | None:
 
 
 def seal(public: bytes, content: bytes, context: str) -> bytes:
-    """The content, sealed for who has the secret half of the key, by nobody in particular.
+    """The content, encrypted for the owner of the key's secret half, without a sender.
 
     A fresh key is made for every box and forgotten, so not even who sealed a box can open it again.
 
@@ -126,7 +126,7 @@ def seal(public: bytes, content: bytes, context: str) -> bytes:
 
 
 def unseal(secret: bytes, box: bytes, context: str) -> bytes | None:
-    """What was sealed, or nothing if it was not sealed for this key and context."""
+    """The content, or None if it was not encrypted for this key and context."""
     own = box[:KEY_BYTES]
     try:
         shared = shared_secret(secret, own)

@@ -1,7 +1,7 @@
-"""Who belongs to a federation: the public keys in its folder's ``nodes`` are let in at every start, and no others.
+"""The members of a federation: the public keys in its folder's ``nodes`` are admitted at every start, and no others.
 
-A key that was removed is kept in ``nodes/removed``: it is never let in again, whoever brings it back. A node that
-should come back makes a new key.
+A key that was removed is kept in ``nodes/removed``: it is never admitted again. A node that should return needs a new
+key.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Member:
 
     @property
     def fingerprint(self) -> str:
-        """The key in a few letters, as ``ssh-keygen -lf`` shows it."""
+        """The key's fingerprint, as ``ssh-keygen -lf`` shows it."""
         return fingerprint(self.key)
 
 
 def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """A key in a few letters, to be compared by telephone."""
+    """A short fingerprint of a key, to be compared by telephone."""
     content = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).split()[1]
     digest = hashlib.sha256(base64.b64decode(content)).digest()
     return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
@@ -63,7 +63,7 @@ def read_key(file: Path) -> ec.EllipticCurvePublicKey:
 
 
 def members(folder: Path) -> list[Member]:
-    """The nodes that are let in, by name; two with one key are an error."""
+    """The admitted nodes, by name; two with one key are an error."""
     found = _read(folder / "nodes", folder)
     seen: dict[str, Member] = {}
     for each in found:

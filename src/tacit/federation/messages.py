@@ -1,8 +1,8 @@
-"""What travels around a question and an answer: which run and round it belongs to, and a refusal in closed words.
+"""Requests and responses around a question and an answer: run and round, and refusals from a closed list.
 
 A request is strict: it has exactly its fields, of exactly their types, within its size. A reply names the request that
 it answers by a few bytes of its digest, which bind run, round, step and question; all else that the coordinator knows
-stays away. What a node may say besides a release is one word of a closed list, so that no error can carry data.
+stays away. Besides a release a node may send one reason of a closed list, so that no error can leak data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 ANSWER = "answer"
-# The steps of one question: its answer, those of a masked sum, to hand in where it is collected, or to take note.
+# The steps of one question: its answer, those of a masked sum, to submit to a collector, or to receive a consensus.
 REQUEST_STEPS = (ANSWER, "keys", "shares", "input", "unmask", "submit", "learn")
 # No question or answer of any method comes near it; what is larger is not read.
 LARGEST_REQUEST = 1 << 28
@@ -106,7 +106,7 @@ class Request:
     features: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The request as it travels."""
+        """The request as bytes."""
         return encode(
             {
                 "run": self.run,
@@ -122,7 +122,7 @@ class Request:
 
 
 def digest_request(request: bytes) -> bytes:
-    """The name of a request, by which its reply says what it is a reply to.
+    """The digest of a request, by which a response names it.
 
     >>> digest_request(b"").hex()
     'e3b0c442'
@@ -132,7 +132,7 @@ def digest_request(request: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Response:
-    """What came of a request: a release or a step's message as bytes, or the reason why there is none.
+    """The response to a request: a release or a step's message as bytes, or the reason for a refusal.
 
     Five bytes, and what is said.
 
@@ -146,7 +146,7 @@ class Response:
     answer: bytes | RefusalReason
 
     def to_bytes(self) -> bytes:
-        """The reply as it travels."""
+        """The response as bytes."""
         if isinstance(self.answer, RefusalReason):
             return bytes([REFUSED]) + self.request_digest + bytes([_WORDS.index(self.answer)])
         return bytes([GIVEN]) + self.request_digest + self.answer

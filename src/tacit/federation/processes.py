@@ -1,4 +1,4 @@
-"""Processes that belong together: started in groups of their own, watched, ended on every way out, and logged.
+"""Groups of processes: started, watched, logged, and ended however the program ends.
 
 A log line has its time, and goes to a file or to the output of the process, for its operator.
 """
@@ -96,7 +96,7 @@ class Processes:
         _signal(self.running[name], signal.SIGCONT)
 
     def end(self) -> None:
-        """End everything: politely, and after some patience not. When this returns, nobody writes a file any more."""
+        """End everything, by SIGTERM and after some seconds by SIGKILL; afterwards no process writes a file."""
         made_by_them = {process for made in self.running.values() for process in _descendants(made.pid)}
         for made in self.running.values():
             _signal(made, signal.SIGCONT)

@@ -2,10 +2,10 @@
 
 The settings of a node name its records, its policy and its ledger. The coordinator never sees or sets any of it.
 
-Flower starts a process for every message, and forgets it. So the arrays of a run lie in a folder that only the node's
-owner may look into, made by the process that lives as long as the node and removed with it. A message maps them into
-memory instead of reading and checking the file again. They are of one run and of one state of the file: another run, or
-a file that was changed, is read anew.
+Flower starts a new process for every message. So the arrays of a run are in a folder that only the node's owner can
+read, made by the process that lives as long as the node and removed with it. A message maps them into memory instead of
+reading and checking the file again. They are of one run and of one state of the file: another run, or a file that was
+changed, is read anew.
 """
 
 from __future__ import annotations
@@ -355,7 +355,7 @@ class ServiceConfig(BaseModel):
 
     @property
     def store(self) -> tuple[Path, bytes, Mapping[str, bytes]]:
-        """Where it keeps what is handed in, and who may."""
+        """The store of its submissions, and who may submit."""
         return self.state, self.coordinator, self.nodes
 
 

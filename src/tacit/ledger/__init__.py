@@ -23,7 +23,7 @@ Backend = Callable[[str, Policy | None], "Ledger"]
 
 # Packages add schemes of their own: an entry point in this group names a function of the place and the policy.
 _GROUP = "tacit.ledgers"
-# A drive of another system is one letter.
+# At least two characters: one alone is a drive of Windows.
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL)
 
 
@@ -76,7 +76,7 @@ def opened(ledger: Ledger | str | Path, policy: Policy | None = None) -> Iterato
 
 
 def inspected(file: Path) -> SqliteLedger:
-    """The ledger in a file, to look at: also a copy that was put back or comes from elsewhere, which cannot pay.
+    """The ledger in a file, to look at: also a copy that was restored or comes from elsewhere, which cannot pay.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "site.ledger"

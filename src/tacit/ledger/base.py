@@ -113,12 +113,12 @@ class LedgerBase(ABC):
         standing.require_all(coming)
 
     def stored_release(self, receipt: Receipt) -> bytes | None:
-        """The release that this payment bought, if one was stored."""
+        """The release of this payment, if one was stored."""
         with self._transaction(False):
             return self._release(self._paid_with(receipt))
 
     def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
-        """Store what the payment bought, and return what is stored: the first one wins, always."""
+        """Store the release of a payment, and return what is stored: the first one always wins."""
         with self._transaction(True, "The payment stands, and nothing was stored or released."):
             first = self._release(self._paid_with(receipt))
             if first is None:
@@ -127,7 +127,7 @@ class LedgerBase(ABC):
         return first
 
     def privacy_unit(self, account: str) -> tuple[Unit, Adjacency]:
-        """Whose privacy the account's budget counts for, and between which data sets."""
+        """The unit and adjacency that the account's budget protects."""
         with self._transaction(False):
             ceiling = self._standing(account).ceiling
         return ceiling.unit, ceiling.adjacency

@@ -1,4 +1,4 @@
-"""The head of every ledger in a second place, so that one that was put back, copied or forked is noticed.
+"""The head of every ledger in a second place, so that one that was restored, copied or forked is noticed.
 
 After each commit the ledger's sequence and last digest are written into a small file in the *state folder*, which is
 not beside the ledger: ``TACIT_STATE`` names it, and by default it is ``tacit`` in the user's state folder. The file
@@ -6,7 +6,7 @@ is signed with a key that lies there too; folder and files are for their owner o
 files from elsewhere. It does not stop somebody who may write the folder.
 
 The ledger commits first. A crash between the two leaves a ledger that is ahead of the file; it contains the head that
-the file remembers, so nothing is wrong. A ledger that does not contain it was put back, or went another way, and a
+the file remembers, so nothing is wrong. A ledger that does not contain it was restored or forked, and a
 person must decide whether to go on with it.
 """
 
@@ -219,7 +219,7 @@ class HeadMemory:
         return None
 
     def require_at_start(self) -> None:
-        """Refuse a ledger that was put back, copied or forked when it is opened."""
+        """Refuse a ledger that was restored, copied or forked when it is opened."""
         with database.transaction(self._connection, "DEFERRED"):
             fine = self.finding() is None
         if not fine:
@@ -259,7 +259,7 @@ class HeadMemory:
 
 
 def accept_head(path: str | Path, reason: str, heads: str | Path | None = None) -> Entry:
-    """Record a person's decision to go on with a ledger that was put back, copied or forked.
+    """Record a person's decision to continue with a ledger that was restored, copied or forked.
 
     The ledger must verify. What was found, what was remembered and the reason are an entry of it from then on.
     """

@@ -57,7 +57,7 @@ class SqliteLedger(LedgerBase):
     durable = True
 
     def __init__(self, path: str | Path, heads: str | Path | None = None, *, looking: bool = False) -> None:
-        """Open it; ``looking`` also opens a copy that was put back or comes from elsewhere, which cannot pay."""
+        """Open it; ``looking`` also opens a copy that was restored or comes from elsewhere, which cannot pay."""
         self.path = Path(path)
         self._process = os.getpid()
         self._lock = threading.Lock()

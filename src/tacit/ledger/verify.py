@@ -2,7 +2,7 @@
 
 What each check can catch: the chain finds any entry that was edited, removed, reordered or inserted. The head
 record finds entries cut off the end. Somebody who can write the file can also compute a whole new chain and head,
-or put back an old copy of the file; only a digest kept elsewhere finds that, and every receipt carries one. Every
+or restore an old copy of the file; only a digest kept elsewhere finds that, and every receipt carries one. Every
 account's state is computed again from its first entry on, and compared with the one that each entry carries.
 
 For auditors and for keeping elsewhere, a ledger is exported as lines of JSON, each with an entry's sequence, kind,
@@ -84,7 +84,7 @@ def entries(path: str | Path) -> Iterator[Entry]:
 
 
 def acceptances(path: str | Path) -> list[Entry]:
-    """Every decision of a person to go on with a ledger that was put back, copied or forked."""
+    """Every decision of a person to continue with a ledger that was restored, copied or forked."""
     with database.opened_file(Path(path)) as connection:
         return list(database.read(connection, "WHERE kind = 'acceptance' ORDER BY sequence"))
 

@@ -44,9 +44,9 @@ __all__ = [
     "require_quorum",
 ]
 
-# What is randomized: a table of counts; records that are called to vote; the cells of each client; the messages of a
-# crowd as one of its members makes them, and as a shuffler lets them through; a holder's part of a sum; labels of one
-# holder; a subset of records.
+# What is randomized: a table of counts; records that are called to vote; the cells of each client; the messages of
+# one-record holders as one of them makes them, and as a shuffler passes them on; a holder's part of a sum; labels of
+# one holder; a subset of records.
 Statistic = Literal["table", "electorate", "local", "messages", "shuffle", "share", "labels", "subset"]
 Released = Literal["labels", "counts", "flags", "messages", "sealed", "records"]
 # The checks of a mechanism that is to spend ε and, where its claim needs one, δ.

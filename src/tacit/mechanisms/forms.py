@@ -96,7 +96,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Flags:
-    """So many times true or false.
+    """A number of true or false values.
 
     >>> Flags(3).unpack(Flags(3).pack(np.array([True, False, True]))).tolist()
     [True, False, True]

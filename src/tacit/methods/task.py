@@ -145,9 +145,9 @@ class Announcement:
 
 @dataclass(frozen=True)
 class Observer:
-    """Who watches a run: the plan before anything is paid, what is being done now, and how far it is.
+    """Callbacks of a run: the plan before anything is paid, the current stage, and the progress.
 
-    ``data`` is told what kind of data the public samples were taken for, in lines.
+    ``data`` gets the recognized kind of the public samples, in lines.
     """
 
     plan: Callable[[Any], None] = lambda _: None
@@ -223,7 +223,7 @@ class Account:
 
 @dataclass(frozen=True)
 class HolderModels:
-    """The holders' own models, trained on records in the clear: no claim covers them, and they stay with the holders.
+    """The holders' own models, trained on records without noise: no claim covers them, and they stay with the holders.
 
     ``accuracies`` has a row before the first exchange and one after every round, a column per holder, where a test
     set was given.

@@ -8,7 +8,7 @@ near, another record's presence could then decide. So the product only filters, 
 
 The answer is defined without rounding: features are the float32 numbers they are, a query is nearer when its true
 squared Euclidean distance is smaller, and of two that are equally near the one with the lower index is nearer.
-Three stages find it, each handing on only what it could not prove.
+Three stages find it, each passing on only what it could not prove.
 
 1. A float32 product gives S ≈ |q−c|² − 2(r−c)·(q−c), which is |r−q|² less a number that no query changes; c is
    the queries' mean. Let u = 2⁻²⁴ and Q = max|q−c|. In whatever order the d+1 products are added, with or

@@ -1,6 +1,6 @@
 """How right a student is on samples whose labels are known, and whether it is as sure as it is right.
 
-These figures are computed from the test samples in the clear: no guarantee covers those samples.
+These figures are computed from the test samples without noise: no guarantee covers those samples.
 """
 
 from __future__ import annotations

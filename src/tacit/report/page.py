@@ -1,7 +1,7 @@
 """A run as one page for a person: the privacy statement first, then what was chosen, labeled, paid and made with.
 
 All of it is post-processing of what the run folder holds, which was released; a chart always has its numbers in a table
-beside it. What a test part says is added where one is given, and marked: it is computed in the clear.
+beside it. What a test part says is added where one is given, and marked: it is computed without noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A saved run in MLflow, an optional extra: parameters, figures, the privacy statement, and what may be handed on."""
+"""A saved run in MLflow, an optional extra: parameters, figures, the privacy statement, and what may be shared."""
 
 from __future__ import annotations
 

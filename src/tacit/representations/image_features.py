@@ -29,7 +29,7 @@ NARROWEST, _WIDEST = 0.5, 1.6  # how far a step across an image may change: a st
 # A block of cells is divided by its length, but no more than this much ink would have: empty parts stay quiet.
 _FLOOR = 1.0
 CLIP = 0.2  # no single orientation may dominate a block
-GREY = (77, 150, 29)  # of 256: how bright red, green and blue look
+GRAY = (77, 150, 29)  # of 256: how bright red, green and blue look
 
 
 @dataclass(frozen=True)
@@ -245,8 +245,8 @@ class OrientedGradients:
         scale = _LEVELS / (self.bright - self.dark)
         levels = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, _LEVELS))
         if self.shape[2] == 3:
-            weighted = sum(levels[..., channel] * weight for channel, weight in enumerate(GREY))
-            return np.rint(weighted / sum(GREY)).astype(np.float32)
+            weighted = sum(levels[..., channel] * weight for channel, weight in enumerate(GRAY))
+            return np.rint(weighted / sum(GRAY)).astype(np.float32)
         return levels[..., 0].astype(np.float32)
 
     def _histograms(self, levels: Floats, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ def accuracy(predicted: NDArray[Any], true: NDArray[Any]) -> float:
     return float(np.mean(predicted == true))
 
 
-def train_without_noise(parts: Parts, plan: Plan, learner: Any) -> tuple[NDArray[Any], Any]:  # noqa: ANN401
+def train_without_noise(parts: Parts, plan: Plan, student: Any) -> tuple[NDArray[Any], Any]:  # noqa: ANN401
     """Labels of the public samples and the student, when the votes are counted exactly."""
     encoded = plan.fitted.encode(parts.public_samples)
     groups = cluster(encoded, plan.queries)
@@ -42,9 +42,9 @@ def train_without_noise(parts: Parts, plan: Plan, learner: Any) -> tuple[NDArray
     )
     query_labels = counts.argmax(axis=1)
     labels = parts.classes[query_labels[groups.membership]]
-    return labels, fit_hard(learner, parts.public_samples, labels, margins(encoded, groups, query_labels))
+    return labels, fit_hard(student, parts.public_samples, labels, margins(encoded, groups, query_labels))
 
 
-def train_directly(parts: Parts, learner: Any) -> Any:  # noqa: ANN401
+def train_directly(parts: Parts, student: Any) -> Any:  # noqa: ANN401
     """The student trained on the private records and their labels: what no privacy at all would give."""
-    return fit_hard(learner, parts.private_samples, parts.private_labels, np.ones(len(parts.private_labels)))
+    return fit_hard(student, parts.private_samples, parts.private_labels, np.ones(len(parts.private_labels)))

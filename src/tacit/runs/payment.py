@@ -161,7 +161,7 @@ def _require_unit(book: Ledger, name: str, unit: Unit, adjacency: str) -> None:
 
 
 def file_name(account: str) -> str:
-    """A name for an account's file that every system takes; names that would look alike in it are told apart.
+    """A name for an account's file that every system takes; names that would look the same are kept distinct.
 
     >>> file_name("holder 3"), file_name("north/west")
     ('holder-3', 'north-west-d2c4fcc3')

@@ -163,7 +163,7 @@ class WatchedFolder:
             return None
 
     def nodes(self, folder: Path) -> list[str]:
-        """The names of the nodes that a coordinator lets in."""
+        """The names of the nodes that a coordinator admits."""
         return sorted(each.stem for each in (folder / "nodes").glob("*.pub"))[:MOST_FOUND]
 
     def _once(self, file: Path, read: Any, otherwise: dict[str, str]) -> dict[str, str]:  # noqa: ANN401

@@ -174,7 +174,7 @@ def test_a_collector_that_stays_away_ends_the_run_in_words(hall, monkeypatch):  
 
     monkeypatch.setattr("tacit.federation.flower.summed._PAUSE", 0.5)
     monkeypatch.setattr("tests.federation.flower.test_summed_collected.Collector", lambda *each: collector(*each, away))
-    with pytest.raises(Unreachable, match=r"called for 5 seconds.*again when it is back, and nobody pays twice"):
+    with pytest.raises(Unreachable, match=r"tried for 5 seconds.*again when it is back, and nobody pays twice"):
         hall.run("central")
 
 

@@ -159,7 +159,7 @@ def test_too_large_a_question_is_told_as_that(node, caplog, monkeypatch):
     monkeypatch.setattr("tacit.federation.node.node.LARGEST_REQUEST", 100)
     word, log = asked(node, question(), caplog)
     assert word is RefusalReason.SIZE
-    assert "at most 100 are read" in log
+    assert "the limit is 100" in log
     assert LARGEST_REQUEST > 100
 
 
@@ -235,7 +235,7 @@ def test_a_collector_with_a_full_disk_says_that_it_failed(tmp_path, caplog):
         sent = SignedMessage.signed(coordinator, "open", "run", 0, batch.digest, "coordinator", batch.to_bytes())
         with caplog.at_level(logging.WARNING, "tacit"):
             assert decode(office.handle(sent.to_bytes())) == {"refused": str(NotTakenBecause.FAILED)}
-    assert "could not be written down" in caplog.text
+    assert "could not be stored" in caplog.text
 
 
 # What a node hears at the coordinator's door

@@ -136,7 +136,7 @@ def test_a_table_leaves_only_under_masks_with_enough_others():
     nodes, session, _, inbox = ready(until="input")
     _, boxes = read_boxes(inbox["node-0"], session)
     few = write_boxes("node-0", dict(list(boxes.items())[:1]), session)
-    with pytest.raises(InvalidInput, match="only 2 nodes sent shares; at least 3 must"):
+    with pytest.raises(InvalidInput, match="only 2 nodes sent shares; at least 3 are needed"):
         nodes["node-0"].step("input", few)
     assert nodes["node-0"].spent == 0
 

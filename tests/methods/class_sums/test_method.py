@@ -153,7 +153,7 @@ def test_the_plan_knows_no_record_and_the_noise_fits_the_sums():
 
 def test_under_add_remove_the_number_of_components_must_be_said_and_counts_weigh_less():
     added = task(adjacency=Adjacency.ADD_REMOVE)
-    with pytest.raises(InvalidInput, match="say how many components"):
+    with pytest.raises(InvalidInput, match="give components"):
         plan_sums(added, ClassSums(), Trust.CENTRAL)
     ask = plan_sums(added, ClassSums(components=3), Trust.CENTRAL).question
     assert (ask.components, ask.count) == (3, RADIUS // 4)

@@ -38,7 +38,7 @@ def run(**options):
     ("options", "words"),
     [
         ({"adjacency": "replace-one"}, "add-remove the number"),
-        ({"records": None}, "about how many there are"),
+        ({"records": None}, "the approximate number of records"),
         ({"delta": 0}, "needs a delta"),
         ({"trust": "local"}, "trust must be"),
     ],

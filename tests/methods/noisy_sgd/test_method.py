@@ -130,7 +130,7 @@ def test_of_a_person_no_more_records_take_part_than_the_unit_has(monkeypatch):
 
 
 def test_under_add_remove_the_number_of_records_must_be_said():
-    with pytest.raises(InvalidInput, match="about how many there are"):
+    with pytest.raises(InvalidInput, match="the approximate number of records"):
         run(adjacency="add-remove")
     made = run(adjacency="add-remove", records=600, steps=2)
     assert {each.spend for each in made.receipts} == {made.receipts[0].spend}

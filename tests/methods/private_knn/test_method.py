@@ -88,7 +88,7 @@ def test_persons_are_called_with_all_their_records():
         ({"delta": 0}, "needs a delta above 0, for example 1e-6; got 0"),
         ({"rate": 0.0}, "rate must be above 0 and at most 1, got 0.0"),
         ({"rate": 1.5}, "rate must be above 0 and at most 1, got 1.5"),
-        ({"neighbors": 90}, "neighbors must be below the 90 records that are expected to be called"),
+        ({"neighbors": 90}, "neighbors must be below the 90 records that are expected to be sampled"),
         ({"neighbors": 0}, "neighbors must be at least 1, got 0"),
         ({"queries": 91}, "queries must be between 1 and the 90 distinct public samples, got 91"),
         ({"trust": "local"}, "no local mechanism: the nearest records are found where all sampled records are"),

@@ -16,7 +16,7 @@ SAMPLES = np.array([[0.0], [1.0], [2.0]])
 
 
 class Nearest:
-    """A local learner without any training: the label of the nearest record."""
+    """A local trainer without any training: the label of the nearest record."""
 
     classes = 3
 
@@ -30,10 +30,10 @@ class Nearest:
 NEAREST = Nearest()
 
 
-def holder(labels=(0, 1, 2), ceiling=None, seed=1, learner=NEAREST, ledger=None, account="clinic"):
+def holder(labels=(0, 1, 2), ceiling=None, seed=1, trainer=NEAREST, ledger=None, account="clinic"):
     ledger = ledger or MemoryLedger({account: ceiling or Ceiling(10**6)})
     records = Private(Records(SAMPLES[: len(labels)], np.array(labels, dtype=np.int64)))
-    return LabelHolder(records, Gate(ledger, account, SeededRandomness(seed)), learner)
+    return LabelHolder(records, Gate(ledger, account, SeededRandomness(seed)), trainer)
 
 
 def ask(epsilon=6, answers=3, samples=SAMPLES, request="r-1", invited=(0,), weights=None, classes=3):
@@ -49,4 +49,4 @@ def cohort(ceilings, seed=1):
 
 @pytest.fixture
 def make():
-    return SimpleNamespace(holder=holder, ask=ask, cohort=cohort, samples=SAMPLES, learner=NEAREST)
+    return SimpleNamespace(holder=holder, ask=ask, cohort=cohort, samples=SAMPLES, trainer=NEAREST)

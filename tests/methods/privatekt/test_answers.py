@@ -110,7 +110,7 @@ def test_the_sampler_follows_the_law():
 def test_the_sheet_owns_the_number_of_answers(make):
     sheet = RandomizedLabels(3, 2, 2)
     for labels in ([0], [0, 1, 2], [[0, 1]]):
-        with pytest.raises(InvalidInput, match="room for 2 answers"):
+        with pytest.raises(InvalidInput, match="mechanism is for 2 answers"):
             sheet.sample(np.array(labels), SeededRandomness(1))
     # A loop that asks one sample more than the noise was made for is refused, and nothing is charged.
     cohort, ledger = make.cohort([Ceiling(100)])
@@ -183,7 +183,7 @@ def test_mechanisms_and_classes_that_are_not_known_are_refused(make):
 
 @pytest.mark.parametrize("step", ["prepare", "labels"])
 def test_a_model_that_cannot_be_trained_answers_at_random_and_pays_as_any_other(make, step, caplog):
-    class Blurting(type(make.learner)):
+    class Blurting(type(make.trainer)):
         def prepare(self, samples, labels):
             if step == "prepare" and labels[0] == 2:
                 raise ValueError(f"secret {labels}")
@@ -194,10 +194,10 @@ def test_a_model_that_cannot_be_trained_answers_at_random_and_pays_as_any_other(
                 raise ValueError("secret")
             return super().labels(prepared, weights, asked, seed)
 
-    learner = Blurting()
+    trainer = Blurting()
     ledger = MemoryLedger({f"h{place}": Ceiling(10**6) for place in range(3)})
     made = [
-        make.holder(labels, learner=learner, ledger=ledger, account=f"h{place}")
+        make.holder(labels, trainer=trainer, ledger=ledger, account=f"h{place}")
         for place, labels in enumerate([(0, 1, 2), (2, 1, 0), (1, 1, 1)])
     ]
     said = LabelCohort(made).answer(make.ask(epsilon=300, invited=(0, 1, 2)))
@@ -216,7 +216,7 @@ def test_samples_of_another_shape_are_refused_before_payment(make):
     assert ledger.balance("clinic").payments == 0
 
 
-@pytest.mark.parametrize(("labels", "named"), [((), "there are no records"), ((0, 3), "none of the 3 classes")])
+@pytest.mark.parametrize(("labels", "named"), [((), "there are no records"), ((0, 3), "not one of the 3 classes")])
 def test_holders_without_usable_records_are_refused(make, labels, named):
     records = Private(Records(make.samples[: len(labels)], np.array(labels, dtype=np.int64)))
     with pytest.raises(InvalidInput, match=named):
@@ -225,6 +225,6 @@ def test_holders_without_usable_records_are_refused(make, labels, named):
 
 def test_holders_that_train_together_share_a_learner(make):
     with pytest.raises(InvalidInput, match="same local model"):
-        LabelCohort([make.holder(), make.holder(learner=type(make.learner)())])
+        LabelCohort([make.holder(), make.holder(trainer=type(make.trainer)())])
     with pytest.raises(InvalidInput, match="at least one holder"):
         LabelCohort([])

@@ -53,9 +53,9 @@ def taught(**changes):
     return Teaching(**({"warmup_rounds": 1} | changes))
 
 
-def coordinator(learner=None, holders=4, invited=2, rounds=6, teaching=None, most=None, answers=2, epsilon=600, seed=0):
+def coordinator(trainer=None, holders=4, invited=2, rounds=6, teaching=None, most=None, answers=2, epsilon=600, seed=0):
     return LabelCoordinator(
-        PUBLIC, learner or Listening(), RandomizedLabels(3, answers, epsilon), holders, invited, rounds, "run", most,
+        PUBLIC, trainer or Listening(), RandomizedLabels(3, answers, epsilon), holders, invited, rounds, "run", most,
         teaching or taught(), seed=seed,
     )  # fmt: skip
 
@@ -94,30 +94,30 @@ def test_the_run_goes_on_without_exhausted_holders(make):
 
 
 def test_the_run_ends_when_nobody_is_left(make):
-    learner = Listening()
+    trainer = Listening()
     with pytest.raises(BudgetExceeded, match="4 of 4 holders cannot pay for a round"):
-        played(coordinator(learner), make.cohort([Ceiling(1)] * 4)[0])
-    assert learner.lessons == []
+        played(coordinator(trainer), make.cohort([Ceiling(1)] * 4)[0])
+    assert trainer.lessons == []
     # Who was lost says nothing of an account.
-    release = drive(coordinator(learner), lambda ask: [silence() for _ in ask.invited])
-    assert (release.receipts, learner.lessons, release.value.learned) == ((), [], False)
+    release = drive(coordinator(trainer), lambda ask: [silence() for _ in ask.invited])
+    assert (release.receipts, trainer.lessons, release.value.learned) == ((), [], False)
 
 
 def test_accounts_that_run_dry_before_the_first_lesson_have_not_paid_for_nothing(make):
-    learner = Listening()
+    trainer = Listening()
     plan = taught(warmup_rounds=5, self_training=False)
-    release, _ = played(coordinator(learner, teaching=plan), make.cohort([Ceiling(600)] * 4)[0])
+    release, _ = played(coordinator(trainer, teaching=plan), make.cohort([Ceiling(600)] * 4)[0])
     assert (len(release.receipts), release.value.learned, release.value.model) == (4, True, b"1")
-    assert [len(lesson.samples) for lesson in learner.lessons] == [4]
+    assert [len(lesson.samples) for lesson in trainer.lessons] == [4]
     # Where there was a lesson in time there is none at the end.
     plan = taught(warmup_rounds=2, self_training=False)
-    release, _ = played(coordinator(learner, teaching=plan), make.cohort([Ceiling(600)] * 4)[0])
+    release, _ = played(coordinator(trainer, teaching=plan), make.cohort([Ceiling(600)] * 4)[0])
     assert release.value.model == b"1"
 
 
 def test_answers_that_contradict_each_other_teach_the_commonest_label(make):
-    learner = Listening()
-    made = coordinator(learner, holders=2, rounds=3, teaching=taught(self_training=False))
+    trainer = Listening()
+    made = coordinator(trainer, holders=2, rounds=3, teaching=taught(self_training=False))
     asked = []
 
     def disagreeing(ask):
@@ -128,22 +128,22 @@ def test_answers_that_contradict_each_other_teach_the_commonest_label(make):
 
     release = drive(made, disagreeing)
     assert release.value.learned
-    asked.clear(), learner.lessons.clear()
-    release = drive(coordinator(learner, holders=2, rounds=2, teaching=taught(self_training=False)), disagreeing)
+    asked.clear(), trainer.lessons.clear()
+    release = drive(coordinator(trainer, holders=2, rounds=2, teaching=taught(self_training=False)), disagreeing)
     assert not release.value.learned
-    last = learner.lessons[-1]
+    last = trainer.lessons[-1]
     assert last.samples.tolist() == np.concatenate(asked).tolist()
     assert set(last.targets.argmax(axis=1)) <= {1, 2}
     assert (last.weights == 1).all()
 
 
 def test_answers_teach_what_the_holders_say(make):
-    learner = Listening()
+    trainer = Listening()
     played(
-        coordinator(learner, teaching=taught(targets="hard", self_training=False)),
+        coordinator(trainer, teaching=taught(targets="hard", self_training=False)),
         make.cohort([Ceiling(10**6)] * 4)[0],
     )
-    lesson = learner.lessons[-1]
+    lesson = trainer.lessons[-1]
     assert len(lesson.samples) == 12
     assert (lesson.targets.argmax(axis=1) == lesson.samples[:, 0]).all()
     assert (lesson.weights == 1).all()
@@ -151,39 +151,39 @@ def test_answers_teach_what_the_holders_say(make):
 
 @pytest.mark.parametrize(("buffer", "learned"), [(1, [2, 2, 2, 2]), (2, [2, 4, 4, 4]), (None, [2, 4, 6, 8])])
 def test_the_buffer_keeps_the_last_rounds(make, buffer, learned):
-    learner = Listening()
+    trainer = Listening()
     plan = taught(buffer=buffer, self_training=False)
-    played(coordinator(learner, rounds=4, teaching=plan), make.cohort([Ceiling(10**6)] * 4)[0])
-    assert [len(lesson.samples) for lesson in learner.lessons] == learned
+    played(coordinator(trainer, rounds=4, teaching=plan), make.cohort([Ceiling(10**6)] * 4)[0])
+    assert [len(lesson.samples) for lesson in trainer.lessons] == learned
 
 
 @pytest.mark.parametrize(("warmup", "rounds", "learned"), [(3, 5, [6, 8, 10]), (9, 2, [4])])
 def test_the_first_lesson_waits_for_some_answers(make, warmup, rounds, learned):
-    learner = Listening()
+    trainer = Listening()
     plan = taught(warmup_rounds=warmup, self_training=False)
-    played(coordinator(learner, rounds=rounds, teaching=plan), make.cohort([Ceiling(10**6)] * 4)[0])
-    assert [len(lesson.samples) for lesson in learner.lessons] == learned
+    played(coordinator(trainer, rounds=rounds, teaching=plan), make.cohort([Ceiling(10**6)] * 4)[0])
+    assert [len(lesson.samples) for lesson in trainer.lessons] == learned
 
 
 def test_self_training_adds_what_the_model_is_sure_of(make):
     sure = np.full(len(PUBLIC), 0.4)
     sure[0] = 0.95
     for on, lessons in ((True, 4), (False, 2)):
-        learner = Listening(sure)
+        trainer = Listening(sure)
         plan = taught(self_training=on, confidence=0.9, self_weight=2.0)
-        played(coordinator(learner, rounds=2, teaching=plan), make.cohort([Ceiling(10**6)] * 4)[0])
-        assert len(learner.lessons) == lessons
-    learner = Listening(sure)
-    played(coordinator(learner, rounds=1, teaching=taught(self_weight=2.0)), make.cohort([Ceiling(10**6)] * 4)[0])
-    answers, both = learner.lessons
+        played(coordinator(trainer, rounds=2, teaching=plan), make.cohort([Ceiling(10**6)] * 4)[0])
+        assert len(trainer.lessons) == lessons
+    trainer = Listening(sure)
+    played(coordinator(trainer, rounds=1, teaching=taught(self_weight=2.0)), make.cohort([Ceiling(10**6)] * 4)[0])
+    answers, both = trainer.lessons
     own = len(both.samples) - len(answers.samples)
     assert (both.samples[-own:] == 0).all()
     assert (both.targets[-own:].argmax(axis=1) == 0).all()
     assert both.weights[-own:].sum() == pytest.approx(2 * answers.weights.sum())
     # A model that is sure of nothing has nothing to teach itself.
-    learner = Listening()
-    played(coordinator(learner, rounds=2), make.cohort([Ceiling(10**6)] * 4)[0])
-    assert len(learner.lessons) == 2
+    trainer = Listening()
+    played(coordinator(trainer, rounds=2), make.cohort([Ceiling(10**6)] * 4)[0])
+    assert len(trainer.lessons) == 2
 
 
 def test_importance_asks_about_what_the_model_is_unsure_of(make):

@@ -1,1 +1,1 @@
-"""Parties that collect from holders for a coordinator, a shuffler or a curator: messages, a store, a service."""
+"""Services that collect from holders for a coordinator, a shuffler or a curator: messages, a store, a service."""

@@ -1,22 +1,23 @@
 """Both ends of a batch, shuffled or curated, and the shuffler.
 
-Shuffled: messages go into equal boxes, are mixed, and come out of them again. A box holds a message or nothing; from
-outside all look alike. A holder fills its boxes up to whole blocks with empty ones, and so does the shuffler, so that
-numbers of boxes tell little. Every box is sealed with a key of its own for one batch: in any other it cannot be opened.
+Shuffled: messages are put into boxes (ciphertexts) of equal size, permuted, and decrypted. A box contains a message or
+is empty; the ciphertexts look the same. A holder fills its boxes up to whole blocks with empty ones, and so does the
+shuffler, so that their number reveals little. Every box is encrypted with its own key for one batch: in any other it
+cannot be decrypted.
 
-The shuffler takes boxes from holders, forgets whose they are, mixes them and lets them out once. All of its rules:
+The shuffler accepts boxes from holders, drops their senders, permutes them and releases them once. All of its rules:
 
-- A batch is opened by the coordinator. Only nodes that it names may hand in, each once; the same again changes nothing,
-  anything else from the same node is refused.
+- A batch is opened by the coordinator. Only nodes that it names may submit, each once; a repeated submission changes
+nothing, a different one from the same node is refused.
 - Nothing comes out before the batch has its minimum of participants. Then, when the coordinator collects, the batch is
-  closed: who comes later is refused.
+  closed: later submissions are refused.
 - A box that is there twice was copied; one of them stays. The rest is filled up with empty boxes to whole blocks and
   put into a uniformly random order of the system's cryptographic generator.
-- What comes out is written down, and the boxes' senders are forgotten in the same step. Collected again, the batch is
+- The result is stored, and the boxes' senders are deleted in the same step. Collected again, the batch is
   the same to the last bit.
-- It cannot read a box. It reports how many came in and went out, and how many messages were refused and why.
+- It cannot decrypt a box. It reports how many came in and went out, and how many messages were refused and why.
 
-Curated: a holder hands in a sealed table, and the coordinator reads one release.
+Curated: a holder submits an encrypted table, and the coordinator reads one release.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def plan_batch(
 
 
 def most_messages(inner: MultiMessageNoise | SingleMessage, clients: int) -> int:
-    """How many messages ``clients`` clients make at most, with noise out of all reach.
+    """The most messages of ``clients`` clients, up to a negligible probability of more noise.
 
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> most_messages(SingleMessage(GeneralizedRandomizedResponse(10, 1, 1), 50, "1e-6"), 7)
@@ -96,8 +97,8 @@ def most_messages(inner: MultiMessageNoise | SingleMessage, clients: int) -> int
 def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node: str, clients: int) -> SealedMessages:
     """The mechanism through which a node answers for its clients; a batch that would hide them less is refused.
 
-    So is one without room for all messages that they may make: whoever asks would see whether there was much noise,
-    and what is let out would be what has little.
+    So is one without room for all messages that they may make: the coordinator would see whether there was much noise,
+    and releases would have little noise only.
     """
     if node not in batch.nodes:
         raise InvalidInput("the batch does not expect this node")
@@ -115,7 +116,7 @@ def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node
         )
 
     def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
-        # Who has nothing to say hands in empty boxes.
+        # A node without messages submits empty boxes.
         count = max(batch.block, batch.blocks(len(pieces)))
         if count > batch.most:
             # Never for as many clients as were said; others would be seen not to fit.
@@ -131,7 +132,7 @@ def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node
 
 
 def empty_boxes(batch: Batch, count: int) -> NDArray[np.uint8]:
-    """This many boxes with nothing in them.
+    """This many empty boxes.
 
     >>> empty_boxes(Batch("run", 0, "r-1", ("ada",), public_key(b"s" * 32), 2, size=60), 3).shape
     (3, 60)
@@ -143,7 +144,7 @@ def empty_boxes(batch: Batch, count: int) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Mixed:
-    """What the coordinator finds in a batch, and what it leaves out: empty, spoiled, out of range."""
+    """The messages in a batch, and the numbers of those left out: empty, damaged, out of range."""
 
     messages: NDArray[np.generic]
     participants: int
@@ -161,7 +162,7 @@ class Mixed:
 
     @property
     def in_words(self) -> str:
-        """How many of what there were."""
+        """A sentence with all numbers."""
         return (
             f"{len(self.messages)} messages of {self.participants} clients at {self.nodes} nodes; {self.empty} empty "
             f"boxes, {self.duplicates} copies, {self.unreadable} unreadable and {self.invalid} invalid left out"
@@ -171,7 +172,7 @@ class Mixed:
 def read_mixed(
     output: bytes, batch: Batch, secret: bytes, inner: MultiMessageNoise | SingleMessage, most: int = LARGEST_BATCH
 ) -> Mixed:
-    """The messages in what the shuffler gave, each checked by itself: a spoiled one is left out and counted."""
+    """The messages in what the shuffler gave, each checked by itself: a damaged one is left out and counted."""
     fields = decode_strict(output, most, "mixed batch")
     if fields.digest("batch") != batch.digest or public_key(secret) != batch.key:
         raise InvalidInput("the mixed messages belong to another batch, or are sealed for another key")
@@ -215,7 +216,7 @@ def mixed(batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
 
 
 def open_shuffler(file: str | Path, coordinator: bytes, nodes: Mapping[str, bytes]) -> SubmissionStore:
-    """The shuffler with this store, for these parties and nobody else.
+    """The shuffler with this store, for these parties only.
 
     >>> import tempfile
     >>> with open_shuffler(Path(tempfile.mkdtemp()) / "shuffler.db", b"c" * 32, {"ada": b"a" * 32}) as shuffler:
@@ -271,7 +272,7 @@ def sealed_table(ask: TableQuestion, batch: Batch, node: str, curator: bytes) ->
 
 
 def read_curated(output: bytes, batch: Batch, ask: Question) -> tuple[Release[Any], int]:
-    """The curator's release, and how many nodes had handed in. What became of their tables it does not say."""
+    """The curator's release, and the number of nodes that submitted."""
     fields = decode_strict(output, LARGEST_BATCH, "curated batch")
     if fields.digest("batch") != batch.digest:
         raise InvalidInput("the release belongs to another batch")

@@ -1,4 +1,4 @@
-"""The other end of a connection over TLS: whether it is there and can be trusted; batches handed in and collected."""
+"""The client of a collector over TLS: whether it can be reached and trusted; batches submitted and collected."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Unreachable(TacitError):
 
 
 class Untrusted(Unreachable):
-    """Somebody answers who cannot show that it is the service: called again, the same would come."""
+    """The server cannot authenticate itself: calling again would not help."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a service is, and the certificate of the authority that vouches for it."""
+    """A service's address, and the certificate of its authority."""
 
     url: str
     authority: str | Path | None = None
@@ -66,17 +66,17 @@ class Address:
 
 
 def open_batch(address: Address, identity: SigningIdentity, batch: Batch) -> None:
-    """The coordinator announces a batch; again is the same as once."""
+    """The coordinator announces a batch; repeating it changes nothing."""
     _call(address, identity, "open", batch, COORDINATOR, batch.to_bytes()).digest("opened")
 
 
 def submit(address: Address, identity: SigningIdentity, node: str, batch: Batch, submission: Submission) -> None:
-    """A holder hands in; the same again is the same as once. When this returns, it is on the collector's disk."""
+    """A holder submits; repeating it changes nothing. When this returns, it is on the collector's disk."""
     _call(address, identity, "submit", batch, node, submission.to_bytes()).digest("taken")
 
 
 def collect(address: Address, identity: SigningIdentity, batch: Batch) -> bytes | None:
-    """What the batch came to, or nothing while too few are in. The first time closes the batch."""
+    """The result of the batch, or None while too few have submitted. The first call closes the batch."""
     try:
         return _call(address, identity, "collect", batch, COORDINATOR, b"").content("output", LARGEST_BATCH)
     except SubmissionRefused as refused:
@@ -134,7 +134,7 @@ def _connected(address: Address) -> Iterator[httpx.Client]:
 
 
 def _said(address: Address, client: httpx.Client, method: str, path: str, payload: bytes) -> bytes:
-    """What the service answers, as it came and no more of it than there can be."""
+    """The service's answer, up to the largest size that it can have."""
     content = bytearray()
     with client.stream(method, path, content=payload, headers={"Accept-Encoding": "identity"}) as response:
         for piece in response.iter_raw():

@@ -1,9 +1,9 @@
-"""The curator: opens the holders' tables, adds them up, and lets out what its own gate makes of the sum.
+"""The curator: decrypts the holders' tables, adds them up, and releases the sum through its own gate.
 
-It is trusted with exact counts, and is the only party that is. It has a ledger of its own and pays from it, and every
-holder has paid from its own before its table left. It looks at the question and at who has handed in, pays, and only
-then opens a table. Counts are brought into limits that its operator set, whatever the question says; what was changed,
-and what could not be opened, it tells nobody but its operator, in numbers. Below the minimum nothing is released.
+It is trusted with exact counts, and is the only party that is. It pays from its own ledger, and every holder has paid
+from its own before its table left. It checks the question and who has submitted, pays, and only then decrypts a table.
+Counts are clipped to limits that its operator set, whatever the question says; only its operator learns how many were
+changed or could not be decrypted. Below the minimum nothing is released.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger("tacit.curator")
 
 
 class Curator:
-    """What turns a batch of sealed tables into one release, paid for by the curator's account.
+    """Turns a batch of encrypted tables into one release, paid for by the curator's account.
 
     ``records`` is the most that one node may have, by the curator's own operator: it limits what a table may count.
     ``limits`` are those of the operator's policy; where they name purposes, no other is released for.
@@ -132,7 +132,7 @@ class Curator:
 
 
 def open_curator(file: str | Path, coordinator: bytes, nodes: Mapping[str, bytes], curator: Curator) -> SubmissionStore:
-    """The curator's store and door, for these parties and nobody else."""
+    """The curator's store and service, for these parties only."""
     return SubmissionStore(file, coordinator, nodes, curator, curator.check)
 
 

@@ -1,4 +1,4 @@
-"""What a coordinator asks a shuffler or a curator to collect, and what a holder hands in for it.
+"""What a coordinator asks a shuffler or a curator to collect, and what a holder submits.
 
 Every message says which run and round it is for, what kind it is and from whom, and is signed. A message that is not
 whole, not of this run, not from who it says or not expected is refused for one of a few stated reasons, which are
@@ -35,11 +35,11 @@ MOST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Batch:
-    """One collection: who hands in, sealed for whose ``key``, and when there is enough.
+    """One collection: who submits, encrypted for whose ``key``, and how many are enough.
 
-    Each of the ``nodes`` hands in up to ``most`` pieces of ``size`` bytes, a multiple of ``block`` of them, so that
-    their number tells little. Nothing comes out before at least ``minimum`` participants are in: clients whose
-    messages are mixed, or holders whose tables are added up. A node speaks for up to ``largest`` participants, each
+    Each of the ``nodes`` submits up to ``most`` pieces of ``size`` bytes, a multiple of ``block`` of them, so that
+    their number reveals little. Nothing comes out before at least ``minimum`` participants are in: clients whose
+    messages are mixed, or holders whose tables are added up. A node submits for up to ``largest`` participants, each
     with up to ``each`` pieces (0: any number); in a table no count may be above ``largest``. ``ask`` is the question,
     where the collector needs it.
 
@@ -74,7 +74,7 @@ class Batch:
             raise InvalidInput(f"a node's pieces must have at most {LARGEST_PIECE} bytes together")
 
     def to_bytes(self) -> bytes:
-        """The batch as it travels."""
+        """The batch as bytes."""
         return encode(
             {
                 "run": self.run,
@@ -115,7 +115,7 @@ class Batch:
 
     @cached_property
     def digest(self) -> str:
-        """A name that binds all of it."""
+        """A digest of all of it."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def blocks(self, pieces: int) -> int:
@@ -134,13 +134,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Submission:
-    """What one holder hands in: sealed pieces, one per row, and for how many participants."""
+    """What one holder submits: encrypted pieces, one per row, and for how many participants."""
 
     participants: int
     pieces: NDArray[np.uint8] = field(repr=False)
 
     def to_bytes(self) -> bytes:
-        """The submission as it travels."""
+        """The submission as bytes."""
         return encode({"participants": self.participants, "pieces": self.pieces})
 
     @classmethod
@@ -168,7 +168,7 @@ SLACK = 4096
 
 
 class SubmissionRefusal(StrEnum):
-    """Why a message is not taken."""
+    """Why a message is not accepted."""
 
     MALFORMED = "malformed"
     OVERSIZED = "oversized"
@@ -184,7 +184,7 @@ class SubmissionRefusal(StrEnum):
 
 
 class SubmissionRefused(TacitError):
-    """A message that is not taken; nothing was changed by it."""
+    """A message that is not accepted; nothing was changed by it."""
 
     def __init__(self, reason: SubmissionRefusal) -> None:
         super().__init__(str(reason))
@@ -219,7 +219,7 @@ class SignedMessage:
         return cls(kind, run, round, batch, node, body, identity.sign(unsigned._content()))
 
     def to_bytes(self) -> bytes:
-        """The message as it travels."""
+        """The message as bytes."""
         return encode({**self._fields(), "signature": bytes_to_array(self.signature)})
 
     def genuine(self, public: bytes) -> bool:

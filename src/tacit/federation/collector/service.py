@@ -1,6 +1,6 @@
 """A shuffler or a curator as a small web service: one address that takes messages, and one that shows counts.
 
-Outside loopback it speaks TLS only. Who sends is shown by the signature inside a message, not by the connection. A
+Outside loopback it uses TLS only. The signature inside a message authenticates its sender, not the connection. A
 small message is read at once. A larger one is announced first, signed, and read only if its sender and its batch are
 known, up to what was announced.
 
@@ -106,7 +106,7 @@ class Connections:
         self._here: dict[Place, Connection] = {}
 
     def admit(self, accepted: socket.socket, place: Place) -> Connection | None:
-        """The new connection, if there is room or can be made; nothing where all others are at work."""
+        """The new connection, if there is room or can be made; None where all others are busy."""
         made = Connection(accepted, _origin(place[0]), self._seconds)
         for origin, most in ((made.origin, self._each), (None, self._total)):
             here = {key: each for key, each in self._here.items() if origin in (None, each.origin)}

@@ -1,4 +1,4 @@
-"""The store of a shuffler or a curator: what is handed in is on disk before it is acknowledged, and comes out once.
+"""The store of a shuffler or a curator: a submission is on disk before it is acknowledged, and is released once.
 
 A batch is opened by the coordinator, filled by holders and collected by the coordinator. Collecting closes it: what
 comes out is made, written down and the submissions forgotten, all in one transaction. So a process that is killed at
@@ -48,7 +48,7 @@ _SCHEMA = (
 
 @dataclass(frozen=True)
 class SubmissionOutcome:
-    """What a batch comes to, and how many pieces of it go out."""
+    """The result of a batch, and how many pieces of it go out."""
 
     content: bytes
     pieces: int
@@ -199,7 +199,7 @@ class SubmissionStore:
         known = self._connection.execute(
             "SELECT sha256 FROM submissions WHERE batch = ? AND node = ?", (batch.digest, message.node)
         ).fetchone()
-        # Once the batch is closed nothing is left to compare with; who had handed in is told so.
+        # Once the batch is closed no submission is left to compare with; its sender is told so.
         if known is not None and (output is not None or known[0] == digest):
             return {"taken": digest}
         if output is not None:
@@ -251,7 +251,7 @@ class SubmissionStore:
                 "UPDATE batches SET output = ?, sent = ? WHERE digest = ?",
                 (outcome.content, outcome.pieces, batch.digest),
             )
-            # From here on nobody can tell who handed in what: a digest of a single box would tell, too.
+            # From here on nobody can tell who submitted what: a digest of a single box would tell, too.
             self._connection.execute(
                 "UPDATE submissions SET content = NULL, sha256 = '' WHERE batch = ?", (batch.digest,)
             )

@@ -1,9 +1,9 @@
-"""The Flower side of a node, real or simulated: take a request, hand it to this machine's node, send its reply.
+"""The Flower side of a node, real or simulated: receive a request, pass it to this machine's node, send its response.
 
 Simulations have nodes with parts of one data set and a Flower grid without a network; they protect nobody. The nodes
-have accounts in memory and seeded noise. The grid calls client apps where messages are pushed. It keeps Flower's
-manners, so the server side cannot tell it from the real one: messages get ids, replies are pulled once, and a node that
-fails answers with Flower's own error.
+have accounts in memory and seeded noise. The grid calls client apps where messages are pushed. It behaves like
+Flower's, so the server side cannot distinguish it: messages get ids, replies are pulled once, and a node that fails
+answers with Flower's own error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PLACE = "partition-id"
 def client_app(node_of: Callable[[Context], Node]) -> ClientApp:
     """A client app that answers by the node which ``node_of`` finds for a context.
 
-    Every failure is caught here: what Flower makes of an exception would carry its text to the coordinator.
+    Every failure is caught here: Flower would send the text of an exception to the coordinator.
     """
     made = ClientApp()
 
@@ -71,7 +71,7 @@ def client_app(node_of: Callable[[Context], Node]) -> ClientApp:
 
 
 def configured_node(context: Context) -> Node:
-    """The node of this machine, by the file that its own operator named; a run has no say in it.
+    """The node of this machine, by the file that its own operator named; a run cannot change it.
 
     Only a node of Flower's own simulation, which has a place among others and no file, takes a part of the data that
     the run names.

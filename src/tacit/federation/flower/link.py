@@ -1,4 +1,4 @@
-"""A SuperLink whose controls are for its own machine alone, and telling it what to do: which nodes, which app.
+"""A SuperLink whose control interface is reachable from its own machine only, and its control: which nodes, which app.
 
 Flower serves nodes and controls on one port, and without accounts whoever reaches the port may start runs, whose code
 runs here, or register nodes. Here only the nodes' side is reachable from elsewhere.
@@ -72,7 +72,7 @@ class LoopbackOnly:
 
 
 def telling_strangers(activate: Callable[..., Any]) -> Callable[..., Any]:
-    """Tell a node whose key is not registered that this is why it is not let in, and write it down here, too.
+    """Tell a node that its key is not registered, and log it here, too.
 
     Flower says the same to it as to a node whose old process is not given up yet. Who asks has signed with the key.
     """
@@ -115,7 +115,7 @@ if __name__ == "__main__":
 
 
 class Control:
-    """The control side of one SuperLink, over TLS that the federation's own authority vouches for."""
+    """The control side of one SuperLink, over TLS with the federation's own authority."""
 
     def __init__(self, address: str, authority: Path) -> None:
         self._client = ControlHttpClient.from_server_address(
@@ -138,7 +138,7 @@ class Control:
                 time.sleep(0.3)
 
     def let_in(self, listed: Sequence[Member]) -> tuple[list[str], list[str]]:
-        """Let these nodes in and nobody else; the names of those that are new, and of those that are not let in now.
+        """Admit these nodes only; the names of those that are new, and of those that are not admitted any more.
 
         The SuperLink keeps keys in a database of its own. Whoever is there and is not listed is unregistered first.
         """
@@ -198,5 +198,5 @@ class Control:
                     self._client.StopRun(StopRunRequest(run_id=run))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()

@@ -29,9 +29,9 @@ STILL_HERE = "it still expects the previous process of this node; trying again"
 
 
 def taken_up(activate: Callable[..., Any]) -> Callable[..., Any]:
-    """Ask to be let in again while the SuperLink still counts on a process that was killed, or does not know the key.
+    """Ask again to be admitted while the SuperLink still expects a killed process, or does not know the key.
 
-    It lets a node in only once, which is well: two processes with one key would have two ledgers. A key may be
+    It admits a node only once, as it should: two processes with one key would have two ledgers. A key may be
     registered a moment later, when the coordinator has just been started. What is the matter is written down.
     """
     import httpx

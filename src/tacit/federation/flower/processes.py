@@ -1,7 +1,7 @@
 """Flower's own programs, as a federation starts them: TLS, registered keys, no telemetry, the version that was tested.
 
-Flower hands every node the app that the coordinator submitted, unpacks it and runs it. A node that is sovereign cannot
-have that: here the app's files are not even unpacked, and the app is always the installed one.
+Flower sends every node the app that the coordinator submitted, unpacks it and runs it. A node must not run code of
+others: here the app's files are not even unpacked, and the app is always the installed one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Flower side of a coordinator: put a question to all nodes, and come back with their releases.
+"""The Flower side of a coordinator: send a question to all nodes, and return their releases.
 
 A round of requests ends when every node has answered, or some time after enough of them have, or at its deadline. What
 arrives malformed, from another run, round or step, twice or too late is ignored, counted and named.
@@ -44,7 +44,7 @@ class FlowerGrid(Protocol):
 
 
 class FlowerTransport:
-    """Sends requests to named nodes, by the policy of a run; ``tell`` is shown a round while it goes on."""
+    """Sends requests to named nodes, by the policy of a run; ``tell`` gets the status of a round while it runs."""
 
     def __init__(
         self, grid: FlowerGrid, policy: RoundPolicy, tell: Callable[[RoundStatus], None] | None = None
@@ -82,7 +82,7 @@ class FlowerTransport:
         take: Callable[[str, bytes], None],
         at_least: int,
     ) -> None:
-        """Send each node its request and let ``take`` have what it says; whom that does not suit is dropped.
+        """Send each node its request and pass its response to ``take``; nodes whose response it refuses are dropped.
 
         ``at_least`` takes are enough: then the others have the grace that is left to them.
         """
@@ -193,8 +193,8 @@ def payload_of(message: Message) -> bytes:
 class FlowerExchange:
     """An exchange over a grid: call it with a question, get the releases in the order of the nodes' names.
 
-    ``journal`` keeps every round, so that a coordinator that comes back asks nobody again; ``tell`` is shown a round
-    while it goes on; ``heads`` remembers the nodes' ledgers. ``answers`` gives the names along.
+    ``journal`` keeps every round, so that a coordinator that comes back asks nobody again; ``tell`` gets the status of
+    a round while it runs; ``heads`` remembers the nodes' ledgers. ``answers`` gives the names along.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class FlowerExchange:
         return {name: found[name][1] for name in status.answered}
 
     def deliver(self, told: Any, request: str) -> tuple[str, ...]:  # noqa: ANN401
-        """Tell all nodes that are there something they do not answer; the names of those that took note."""
+        """Send all connected nodes a message without an answer; the names of those that received it."""
         status = RoundStatus(len(self.rounds))
         self.rounds.append(status)
         nodes = self._transport.present()

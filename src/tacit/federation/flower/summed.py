@@ -1,9 +1,9 @@
 """Questions over a Flower grid whose answers the coordinator sees only as a sum: collected elsewhere, or masked.
 
 Collected: the answers go to a shuffler or a curator. The coordinator opens a batch there, asks the nodes, and collects
-when enough have handed in. From the nodes themselves it hears only that they have paid and handed in.
+when enough have submitted. The nodes themselves send only a confirmation that they have paid and submitted.
 
-Masked: four steps of secure aggregation, after which the coordinator knows the noisy sum and nothing else.
+Masked: four steps of secure aggregation, after which the coordinator knows the noisy sum only.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FlowerCollected:
         kept = self._journal.kept(status.number)
         if kept is None:
             batch, kept = self._handed_in(status, ask, question, secret)
-            # From here on the batch may be closed: who did not hand in must not be asked to pay for it any more.
+            # From here on the batch may be closed: nodes that did not submit must not be asked to pay for it any more.
             self._journal.keep(status.number, kept)
         else:
             batch = self._batch(status.number, ask, kept.names, secret)
@@ -103,7 +103,7 @@ class FlowerCollected:
         return [self._read(output, batch, ask, secret, [_paid(each, name, ask) for name, each in words])]
 
     def _handed_in(self, status: RoundStatus, ask: Any, question: bytes, secret: bytes) -> tuple[Batch, Kept]:  # noqa: ANN401
-        """Open the batch and ask until enough nodes have handed in; their word for it, by name."""
+        """Open the batch and ask until enough nodes have submitted; their confirmations, by name."""
         nodes = self._transport.present()
         batch = self._batch(status.number, ask, tuple(nodes), secret)
         nodes = {name: node for name, node in nodes.items() if name in batch.nodes}
@@ -167,14 +167,14 @@ class FlowerCollected:
         return Batch.read(file.read_bytes())
 
     def _secret(self, number: int) -> bytes:
-        """The key that this round's messages are sealed for; fresh, and kept for this run only."""
+        """The key that this round's messages are encrypted for; fresh, and kept for this run only."""
         file = self._journal.folder / f"sealing-{number}.key"
         if not file.exists():
             write_file(file, os.urandom(KEY_BYTES), private=True)
         return file.read_bytes()
 
     def _reached(self, call: Callable[[], _T]) -> _T:
-        """Call the service again while it is down; a killed one comes back with all that was handed in."""
+        """Call the service again while it is down; a restarted one has all submissions."""
         end = time.monotonic() + self._policy.deadline
         while True:
             try:
@@ -191,7 +191,7 @@ class FlowerCollected:
 
 
 def _paid(content: bytes, name: str, ask: Any) -> Release[None]:  # noqa: ANN401
-    """A node's word that it paid and handed in, for the batch in the request that it replies to."""
+    """A node's confirmation that it paid and submitted, for the batch in the request."""
     receipt, left = read_receipt(content, name, Price.of(ask))
     if left:
         raise InvalidInput("the node sent more than the confirmation of its submission")
@@ -202,7 +202,7 @@ class FlowerMasked:
     """An exchange whose answer is one: the sum of the nodes' tables with their noise.
 
     ``identities`` are the nodes' public keys by name; the nodes know them too. The sum is exact for every set of at
-    least the plan's threshold of nodes, whoever drops out at whatever step; below it the run ends in words.
+    least the plan's threshold of nodes, whoever drops out at whatever step; below it the run ends with a message.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A node of a federation: one holder's records, policy and ledger, behind one function from bytes to bytes.
 
-The node is sovereign. It answers what its own policy allows and its own ledger can pay, through the gate only; of
-everything else it says one word from a closed list. Nothing that it says in a refusal depends on a record.
+A node answers what its own policy allows and its own ledger can pay, through the gate only; everything else it refuses
+with one reason of a closed list. A refusal never depends on a record.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Node:
             raise Refused(RefusalReason.QUESTION, str(error)) from None
 
     def conclude(self, request: str, told: Notice) -> None:
-        """Take note of what the last round of a run came to; the rounds before come with the next question."""
+        """Receive the consensus of a run's last round; those before come with the next question."""
         method = method_of(told)
         if type(told) not in method.notices:
             raise InvalidInput("the request contains no consensus to train on")
@@ -135,7 +135,7 @@ class Node:
         learn(told, request, self.room)
 
     def reply(self, payload: bytes) -> bytes:
-        """The reply to a request, at a time that tells nothing: a whole number of paces after it came."""
+        """The response to a request, at a whole number of paces after it came, to hide timing."""
         started = time.monotonic()
         with admitted(self.rules.representations):
             reply = self._reply(payload).to_bytes()
@@ -202,7 +202,7 @@ class Node:
         return masked_step(request, ask, self.name, self.masking, self._answer)
 
     def _collected(self, request: Request) -> bytes:
-        """Hand in where a shuffler or a curator collects, both named in this node's own file."""
+        """Submit to a shuffler or a curator, both named in this node's own file."""
         if self.collecting is None:
             raise Refused(RefusalReason.MECHANISM)
         ask, batch = self._read(request), Batch.read(request.content)
@@ -214,7 +214,7 @@ class Node:
         return tuple(kind for name, kind in outside().items() if name in self.rules.mechanisms)
 
     def _clients(self) -> tuple[int, int]:
-        """How many records or persons this node speaks for, and how many records those have at most.
+        """How many records or persons this node answers for, and how many records those have at most.
 
         Both are public under replace-one adjacency alone.
         """
@@ -225,10 +225,10 @@ class Node:
         return clients, clients * unit.records
 
     def _check(self, ask: Question, step: str, participants: int | None) -> None:
-        """Refuse what the node's policy does not allow, before a record is looked at.
+        """Refuse what the node's policy does not allow, before a record is read.
 
-        ``participants`` is what this node found in the batch's or session's own list. A plain answer has none and hides
-        in nobody: there it is the coordinator's word, which binds nobody, and None in one process.
+        ``participants`` is what this node found in the batch's or session's own list. A plain answer has none and is
+        not hidden: there it is the coordinator's unverified claim, and None in one process.
         """
         method = method_of(ask)
         if type(ask) not in method.questions:
@@ -255,7 +255,7 @@ class Node:
             self._check_approval(ask)
 
     def _check_trust(self, ask: Question, step: str) -> None:
-        """Refuse a guarantee that rests on more honest others, or on less noise of this node's own, than it may."""
+        """Refuse a guarantee that depends on more honest others, or on less of this node's own noise, than allowed."""
         most, least = self.rules.honest_others, self.rules.noise_share
         if step == "answer" or (most is None and least is None):
             return
@@ -269,7 +269,7 @@ class Node:
             )
 
     def _check_approval(self, ask: Question) -> None:
-        """Refuse what no person has approved; it is noted down for one to decide, and may be asked again."""
+        """Refuse what no person has approved; it is recorded for a decision, and may be asked again."""
         if self.approvals is None:
             raise Refused(RefusalReason.APPROVAL)
         allowed = next(each for each in self.rules.purposes if covered(ask.purpose, each))
@@ -358,7 +358,7 @@ def _masking(file: NodeFile) -> Masking | None:
 
 
 def _collecting(file: NodeFile) -> Collecting | None:
-    """What handing in needs, where the node trusts a shuffler or a curator."""
+    """What submitting needs, where the node trusts a shuffler or a curator."""
     if file.identity is None or (file.shuffler is None and file.curator is None):
         return None
     shuffler = None if file.shuffler is None else Address(file.shuffler.address, file.shuffler.authority)

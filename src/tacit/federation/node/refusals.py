@@ -1,12 +1,12 @@
 """What a node refuses and why, and the jobs that a person approves before their first answer.
 
-A refusal is one closed word for the coordinator, and the true reason for the node's own log.
+A refusal is one reason of a closed list for the coordinator, and the details for the node's own log.
 
 Before it answers, a node looks up the method's side there and the doors of the step. Steps and mechanisms are declared
 with each method's holders; what is not declared is refused.
 
-The word follows from the question, the ledger and the node's set-up, never from a record. The log has what was asked
-and what is allowed, cut short where the coordinator chose the words.
+The reason follows from the question, the ledger and the node's settings, never from a record. The log has what was
+asked and what is allowed, with texts of the coordinator cut short.
 
 Approvals are noted when asked for and decided on the command line. A job is a run with one method, mechanism and
 purpose at one price. Each is a file of its own in the node's folder that is written once, as pending, and then only its
@@ -100,7 +100,7 @@ class Refused(TacitError):
 
 
 def reason_for(error: Exception) -> RefusalReason:
-    """The closed word for what went wrong.
+    """The closed reason for an error.
 
     >>> reason_for(InvalidInput("the request has no field 'ask'")), reason_for(OSError(28, "No space left on device"))
     (<RefusalReason.QUESTION: 'question'>, <RefusalReason.FAILED: 'failed'>)
@@ -115,7 +115,7 @@ def reason_for(error: Exception) -> RefusalReason:
 
 
 def log_refusal(error: Exception, request: Request | None, rules: Rules, classes: tuple[str, ...]) -> None:
-    """Write down why a question is not answered: the word that is sent, what was asked, and what is allowed."""
+    """Log why a question is not answered: the reason that is sent, what was asked, and what is allowed."""
     reason = reason_for(error)
     about = "a question" if request is None else f"run {_cut(request.run)}, round {request.round + 1}, {request.step}"
     if reason is RefusalReason.FAILED:
@@ -159,7 +159,7 @@ def _listed(words: tuple[str, ...]) -> str:
 
 
 def _cut(words: str) -> str:
-    """Words that somebody else chose, on one line and not too long."""
+    """Text of somebody else, on one line and not too long."""
     return repr(words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…")
 
 

@@ -1,6 +1,6 @@
 """A node's side of steps that others take part in: batches that a service collects, and masked sums.
 
-In a batch, sealed pieces go to a shuffler or a curator, and a receipt to who asked.
+In a batch, encrypted pieces go to a shuffler or a curator, and a receipt to the coordinator.
 
 Where the collector is, and whose key is trusted, is in the node's own file. The coordinator names the batch only.
 
@@ -41,7 +41,7 @@ HandIn = Callable[[Address, SigningIdentity, str, Batch, Submission], None]
 
 @dataclass(frozen=True)
 class Collecting:
-    """What a node needs to hand in: who it is, the shuffler it trusts, and the curator with its key.
+    """What a node needs to submit: its identity, the shuffler it trusts, and the curator with its key.
 
     ``peers`` are the identities of all nodes by name: a batch may be of these and of nobody else.
     """
@@ -76,9 +76,9 @@ def collected_step(
     records: int,
     answer: Callable[[Any], Release[Any]],
 ) -> bytes:
-    """Seal the answer for whom this node trusts, hand it in, and say that it was paid for and handed in.
+    """Encrypt the answer for whom this node trusts, submit it, and confirm payment and submission.
 
-    ``clients`` is how many records or persons the node speaks for and ``records`` how many records at most, which is
+    ``clients`` is how many records or persons the node answers for and ``records`` how many records at most, which is
     public under replace-one adjacency.
     """
     if (batch.run, batch.round, batch.request) != (request.run, request.round, ask.request):
@@ -138,7 +138,7 @@ class NodeMemory:
         return self.kept.get(name)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write something down."""
+        """Write a value."""
         self.kept[name] = content
 
 
@@ -163,7 +163,7 @@ class FolderMemory:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write something down, whole or not at all, on disk before it is counted on."""
+        """Write a value, atomically and on disk before it is used."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(self.folder / name, content, private=True)
 
@@ -172,8 +172,8 @@ class FolderMemory:
 class Masking:
     """What a node needs for masked sums: who it is, whom it takes part with, and a memory.
 
-    ``peers`` are the identities of all nodes by name, from the node's own file: a coordinator that makes nodes up
-    could take their noise out of the sum.
+    ``peers`` are the identities of all nodes by name, from the node's own file: a coordinator that invents nodes could
+    subtract their noise from the sum.
     """
 
     identity: SigningIdentity
@@ -188,7 +188,7 @@ def masked_step(
     masking: Masking,
     answer: Callable[[Any], Release[Any]],
 ) -> bytes:
-    """What a node says in one step of a masked sum.
+    """A node's message in one step of a masked sum.
 
     ``answer`` takes the question with the masked mechanism in it, and goes through the gate.
     """

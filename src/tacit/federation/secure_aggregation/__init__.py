@@ -1,1 +1,1 @@
-"""Sums that nobody sees the parts of: pairwise masks, a mask of one's own, and shares of keys for who drops out."""
+"""Secure aggregation: pairwise masks, one mask per holder, and secret shares of keys for holders that drop out."""

@@ -99,8 +99,8 @@ class ClientState:
 def announce(session: Session, node: str, identity: SigningIdentity) -> tuple[ClientState, bytes]:
     """Step 1: fresh keys, whose public halves are announced under the holder's signature.
 
-    Who calls has seen that the session's identities are those its own operator knows: a coordinator that could make
-    up holders could take their noise out of the sum.
+    Who calls has seen that the session's identities are those its own operator knows: a coordinator that could invent
+    holders could subtract their noise from the sum.
     """
     if session.nodes.get(node) != identity.public:
         raise InvalidInput("this node does not take part in the session under its own identity")
@@ -141,7 +141,7 @@ def masked_input(
 ) -> tuple[ClientState, bytes]:
     """Step 3: the table under its masks, as ``answer`` lets it out: through the gate, paid for before it is drawn.
 
-    The masks are those with everybody whose boxes came, so that they vanish in the sum, or can be computed from shares.
+    The masks are those with everybody whose boxes came, so that they cancel in the sum, or can be computed from shares.
     """
     if (again := _again(state, "input", inbox)) is not None:
         return state, again
@@ -214,7 +214,7 @@ def _require_own_keys(state: ClientState, peers: Mapping[str, Keys]) -> None:
 
 
 def _again(state: ClientState, step: str, payload: bytes) -> bytes | None:
-    """What was said to the same message before; nothing for the next step, and an error for any other."""
+    """The earlier answer to the same message; None for the next step, and an error for any other."""
     if step in state.said:
         if state.heard[step] != payload:
             raise InvalidInput(f"this session's step {step!r} is over, and had a different content")

@@ -1,9 +1,9 @@
-"""The masks of a table, and the secret shares that restore the masks of who is lost.
+"""The masks of a table, and the secret shares that reconstruct the masks of holders that drop out.
 
-A holder has one mask of its own, and one with every other holder that vanishes in the sum. Their secrets are shared by
+A holder has one mask of its own, and one with every other holder that cancels in the sum. Their secrets are shared by
 Shamir's secret sharing over the field of integers modulo 2^255 − 19. A secret is the value at 0 of a polynomial whose
 other coefficients are uniform; share i is its value at i. As many shares as the polynomial has coefficients determine
-it, and fewer say nothing: for every secret there are equally many polynomials through them. Many secrets are put
+it, and fewer reveal nothing: for every secret there are equally many polynomials through them. Many secrets are put
 together from the same holders' shares, so the weights of interpolation are computed once for all of them.
 """
 
@@ -118,5 +118,5 @@ def _masking_key(masking: bytes, session: Session, node: str) -> bytes:
 
 
 def commitment(seed: bytes, session: Session, node: str) -> bytes:
-    """What tells a seed from every other without saying it: the seed has 255 random bits."""
+    """A commitment to a seed, which does not reveal it: the seed has 255 random bits."""
     return hashlib.sha256(derived(seed, "commitment", session.digest, node)).digest()

@@ -1,8 +1,8 @@
-"""The coordinator's side of a masked sum: collect, pass on, and take the masks off the sum of all tables.
+"""The coordinator's side of a masked sum: collect, relay, and remove the masks from the sum of all tables.
 
 It sees public keys, sealed boxes, tables under masks, and in the end one secret of each holder: the seed of its own
 mask, or its pairwise key if its table never came. A step is closed when the coordinator says so; whoever is not in by
-then has dropped out. The state is a plain value that can be written down, so a coordinator that was killed goes on.
+then has dropped out. The state is a plain value that can be written down, so a killed coordinator can resume.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Session:
             raise InvalidInput("two nodes of the session have the same identity")
 
     def to_bytes(self) -> bytes:
-        """The session as it travels."""
+        """The session as bytes."""
         names = sorted(self.nodes)
         return encode(
             {
@@ -130,7 +130,7 @@ class Keys:
             raise InvalidInput("keys must be signed by the node they name, for this session")
 
     def to_bytes(self) -> bytes:
-        """The keys as they travel."""
+        """The keys as bytes."""
         pieces = bytes_to_array(self.sealing + self.masking + self.commitment + self.signature)
         return encode({"node": self.node, "keys": pieces})
 

@@ -134,7 +134,7 @@ def chunks(count: int, width: int, entries: int = 2**20) -> Iterator[slice]:
 class HitRates:
     """How often a message hits a cell of its client, any other cell, and how far the two are apart.
 
-    ``gap`` is ``one − zero``, handed over because it can be computed without cancellation.
+    ``gap`` is ``one − zero``, passed because it can be computed without cancellation.
 
     >>> round(HitRates(0.75, 0.25, 0.5).variance_zero, 6)
     0.75

@@ -224,7 +224,7 @@ class MaskedShare(Described):
     **Source.** K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
 
     ``session`` names the run, the round, the holders and their keys, so that a request that was paid for one session
-    is never answered in another: a table under two masks, or with two draws of noise, would be told apart.
+    is never answered in another: a table under two masks, or with two draws of noise, could be distinguished.
     """
 
     name = "masked-share"

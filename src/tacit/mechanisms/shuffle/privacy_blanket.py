@@ -8,7 +8,7 @@ hockey-stick divergence of order G = e^ε between the multisets of all n message
     δ(ε) ≤ (1/n) E[((E − G)U − (GE − 1)V − (G − 1)W)₊],   (U, V, W, rest) ~ Multinomial(n; a, a, γ − 2a, 1 − γ).
 
 **Proof.** Show the adversary which of the others do not use the blanket, and their messages. The others that do, and
-the victim, are then told apart by the numbers of messages of each kind. If u, v, w fall on L, R and elsewhere, the
+the victim, are then distinguished by the numbers of messages of each kind. If u, v, w fall on L, R and elsewhere, the
 probability of these numbers under x is 1/n times the multinomial one times Eu + v + r, and under x' times u + Ev + r,
 where r ≥ w is the sum of (law of x)/ω over the w messages. The hockey-stick divergence of order G is the expectation
 of 1/n times the positive part of their difference, in which r appears with the factor −(G − 1): w in its place makes

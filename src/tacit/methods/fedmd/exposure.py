@@ -79,7 +79,7 @@ class Exposure:
         )
 
     def with_caveat(self, caveat: str) -> Exposure:
-        """The same claim, with one more thing that weakens it said aloud."""
+        """The same claim with one more caveat."""
         return replace(self, lines=(*self.lines, f"Caveat: {caveat}."))
 
     @property

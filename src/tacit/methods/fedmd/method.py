@@ -63,7 +63,7 @@ def prepare(task: Task, options: FedMD) -> Job:
     samples: list[Sample] = []
     if variant in ("np", "nfdp"):
         if task.nodes is not None:
-            raise InvalidInput(f"nodes do not answer in the clear: variant {variant} runs in one process only")
+            raise InvalidInput(f"nodes do not answer without noise: variant {variant} runs in one process only")
         samples = [_sample(part, options) for part in task.parts]
     coordinator = _coordinator(task, options, holders, queries)
     made = [] if task.nodes is not None else _models(task, options)
@@ -262,7 +262,7 @@ class PartyJob:
         return nodes.exchange
 
     def exposures(self) -> Sequence[Any]:
-        """Where records leave in the clear: how likely each of a holder's records is exposed."""
+        """Where records leave without noise: how likely each of a holder's records is exposed."""
         found = [Exposure.of(sample, _simulated(self.task, self.options.variant)) for sample in self.samples]
         return [each.with_caveat(caveat) for caveat in self._division for each in found] or found
 

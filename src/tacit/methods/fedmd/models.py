@@ -156,7 +156,7 @@ class Storage(Protocol):
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Write something down."""
+        """Write a value."""
         ...
 
 

@@ -24,8 +24,8 @@ from tacit.methods.privatekt.wire import LabelAsk
 
 __all__ = [
     "Answered",
+    "GlobalTrainer",
     "LabelCoordinator",
-    "Learner",
     "Lesson",
     "TaughtModel",
     "TransferState",
@@ -61,7 +61,7 @@ class Lesson:
         )
 
 
-class Learner(Protocol):
+class GlobalTrainer(Protocol):
     """The coordinator's side of a model. A model is bytes, so that a run can stop, go on, and send it."""
 
     @property
@@ -198,7 +198,7 @@ class LabelCoordinator:
     def __init__(
         self,
         public: NDArray[Any],
-        learner: Learner,
+        trainer: GlobalTrainer,
         sheet: RandomizedLabels,
         holders: int,
         invited: int,
@@ -218,7 +218,7 @@ class LabelCoordinator:
         if rounds < 1:
             raise InvalidInput(f"rounds must be at least 1, got {rounds}")
         self._public = public
-        self._learner = learner
+        self._trainer = trainer
         self._sheet = sheet
         self._holders = holders
         self._invited = invited
@@ -233,7 +233,7 @@ class LabelCoordinator:
 
     def begin(self) -> TransferState:
         """An untrained model, and nothing asked."""
-        return self._state(self._learner.begin())
+        return self._state(self._trainer.begin())
 
     def prices(self) -> list[dict[str, Spend]]:
         """What each holder will be asked to pay, request by request, if everybody answers."""
@@ -253,7 +253,7 @@ class LabelCoordinator:
             return None
         return LabelAsk(
             samples=self._public[self._rows(state)],
-            weights=state.model if self._learner.travels else None,
+            weights=state.model if self._trainer.travels else None,
             mechanism=self._sheet,
             invited=tuple(invited.tolist()),
             purpose=self._purpose,
@@ -308,7 +308,7 @@ class LabelCoordinator:
         rows = np.concatenate([each.rows for each in answered])
         shares = np.sum([each.shares.sum(axis=0) for each in answered], axis=0)
         targets = np.tile(np.eye(len(shares))[shares.argmax()], (len(rows), 1))
-        return self._learner.learn(state.model, Lesson(self._public[rows], targets, np.ones(len(rows))), self._seed)
+        return self._trainer.learn(state.model, Lesson(self._public[rows], targets, np.ones(len(rows))), self._seed)
 
     def _state(self, model: bytes) -> TransferState:
         nobody = np.zeros(self._holders, dtype=np.int64)
@@ -339,7 +339,7 @@ class LabelCoordinator:
             unsure = np.zeros(len(pool))
             # Before the first lesson the model knows nothing, and neither does its entropy.
             if self._teaching.importance and len(state.answered) >= self._teaching.warmup_rounds:
-                unsure = entropies(self._learner.probabilities(state.model, self._public[pool]))
+                unsure = entropies(self._trainer.probabilities(state.model, self._public[pool]))
             draw = public_draw(self._seed, state.turn, "rows")
             self._picked = state, pool[choose_uncertain(unsure, self._sheet.answers, draw)]
         return self._picked[1]
@@ -353,15 +353,15 @@ class LabelCoordinator:
         variances = np.concatenate([each.value.variances for each in kept])
         lesson = Lesson(self._public[rows], *targets_of(shares, variances, plan.targets))
         seed = int(public_draw(self._seed, state.turn, "learning").words(1)[0] >> np.uint64(16))
-        model = self._learner.learn(state.model, lesson, seed)
+        model = self._trainer.learn(state.model, lesson, seed)
         if not plan.self_training:
             return model
         pool = self._pool(state.turn, "own guesses")
-        guesses = self._learner.probabilities(model, self._public[pool])
+        guesses = self._trainer.probabilities(model, self._public[pool])
         sure = np.flatnonzero(guesses.max(axis=1) >= plan.confidence)
         if not len(sure):
             return model
         own = np.eye(guesses.shape[1])[guesses[sure].argmax(axis=1)]
         weight = plan.self_weight * lesson.weights.sum() / len(sure)
         more = Lesson(self._public[pool[sure]], own, np.full(len(sure), weight))
-        return self._learner.learn(model, lesson + more, seed + 1)
+        return self._trainer.learn(model, lesson + more, seed + 1)

@@ -23,7 +23,7 @@ from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.release import Release, refusal
 from tacit.datasets.table import class_indices
 from tacit.mechanisms.choices import label_door
-from tacit.methods.privatekt.coordinator import Learner, Lesson
+from tacit.methods.privatekt.coordinator import GlobalTrainer, Lesson
 from tacit.methods.privatekt.options import Learning
 from tacit.methods.privatekt.wire import LabelAsk
 from tacit.private.gate import Gate
@@ -35,18 +35,18 @@ from tacit.students.weighted import ESTIMATORS, fit_hard, fit_soft
 __all__ = [
     "AT_NODE",
     "LABEL_DOOR",
-    "ClassifierLearner",
     "ClassifierLocal",
+    "ClassifierTrainer",
     "LabelCohort",
     "LabelHolder",
-    "LocalLearner",
+    "LocalTrainer",
     "models",
 ]
 
 LABEL_DOOR = label_door("a holder of labels")
 
 
-class LocalLearner(Protocol):
+class LocalTrainer(Protocol):
     """The holders' side of a model."""
 
     @property
@@ -70,11 +70,11 @@ class LabelHolder:
     not only of one of them. What it trains never leaves it.
     """
 
-    def __init__(self, records: Private[Records], gate: Gate, learner: LocalLearner) -> None:
+    def __init__(self, records: Private[Records], gate: Gate, trainer: LocalTrainer) -> None:
         self.shape = schema_of(records).shape
-        self.learner = learner
-        # What the learner keeps of the records between rounds, made when the first question is paid for.
-        self.prepared = records.map(partial(_prepared, learner))
+        self.trainer = trainer
+        # What the trainer keeps of the records between rounds, made when the first question is paid for.
+        self.prepared = records.map(partial(_prepared, trainer))
         self._gate = gate
 
     def answer(self, ask: LabelAsk) -> Release[Integers | None]:
@@ -104,7 +104,7 @@ class LabelCohort:
     def __init__(self, holders: Sequence[LabelHolder]) -> None:
         if not holders:
             raise InvalidInput("a cohort needs at least one holder")
-        if any(each.learner is not holders[0].learner for each in holders):
+        if any(each.trainer is not holders[0].trainer for each in holders):
             raise InvalidInput("holders whose models are trained together need the same local model")
         self._holders = list(holders)
 
@@ -115,39 +115,39 @@ class LabelCohort:
 
 def answer_together(holders: Sequence[LabelHolder], ask: LabelAsk) -> list[Release[Integers | None]]:
     """Each holder pays for and randomizes its own answers; when the first has paid, all local models train at once."""
-    learner = holders[0].learner
-    require_sheet(ask, learner.classes)
+    trainer = holders[0].trainer
+    require_sheet(ask, trainer.classes)
     if any(holder.shape != ask.samples.shape[1:] for holder in holders):
         raise InvalidInput("the question is about samples of another shape than the records; nothing was charged")
-    labels = combine([holder.prepared for holder in holders], partial(_labels, learner, ask))
+    labels = combine([holder.prepared for holder in holders], partial(_labels, trainer, ask))
     return [holder.release(labels.map(partial(_one, place)), ask) for place, holder in enumerate(holders)]
 
 
 @redact_errors
-def _prepared(learner: LocalLearner, records: Records) -> Any:  # noqa: ANN401
-    """The records in the form that the learner keeps them; None where it cannot."""
-    return learner.prepare(records.samples, records.labels)
+def _prepared(trainer: LocalTrainer, records: Records) -> Any:  # noqa: ANN401
+    """The records in the form that the trainer keeps them; None where it cannot."""
+    return trainer.prepare(records.samples, records.labels)
 
 
-def _labels(learner: LocalLearner, ask: LabelAsk, prepared: list[Any]) -> list[Integers | None]:
+def _labels(trainer: LocalTrainer, ask: LabelAsk, prepared: list[Any]) -> list[Integers | None]:
     """The labels that each local model gives; None where it cannot, whatever becomes of the others.
 
     Whoever cannot is replaced by a made-up holder while the models train, so that the others compute the same numbers
     with and without it.
     """
-    said = _trained_together(learner, ask, prepared)
+    said = _trained_together(trainer, ask, prepared)
     if said is None:
-        return [None] if len(prepared) == 1 else [_labels(learner, ask, [each])[0] for each in prepared]
+        return [None] if len(prepared) == 1 else [_labels(trainer, ask, [each])[0] for each in prepared]
     return [None if own is None else labels for own, labels in zip(prepared, said, strict=True)]
 
 
 @redact_errors
-def _trained_together(learner: LocalLearner, ask: LabelAsk, prepared: list[Any]) -> Sequence[Integers]:
+def _trained_together(trainer: LocalTrainer, ask: LabelAsk, prepared: list[Any]) -> Sequence[Integers]:
     if any(each is None for each in prepared):
         blank = np.zeros((1, *ask.samples.shape[1:]), dtype=ask.samples.dtype)
-        stand_in = learner.prepare(blank, np.zeros(1, dtype=np.int64))
+        stand_in = trainer.prepare(blank, np.zeros(1, dtype=np.int64))
         prepared = [stand_in if each is None else each for each in prepared]
-    return learner.labels(prepared, ask.weights, ask.samples, ask.seed)
+    return trainer.labels(prepared, ask.weights, ask.samples, ask.seed)
 
 
 def _one(place: int, labels: list[Integers | None]) -> Integers | None:
@@ -179,8 +179,8 @@ def answer_at_node(ask: LabelAsk, context: NodeContext) -> Release[Integers | No
     from tacit.methods.privatekt.options import Learning
 
     model = ESTIMATORS[context.model]() if context.model in ESTIMATORS else context.model
-    learner = models(model, None, ask.samples, np.array(context.classes), Learning())[1]
-    return LabelHolder(context.records, context.gate, learner).answer(ask)
+    trainer = models(model, None, ask.samples, np.array(context.classes), Learning())[1]
+    return LabelHolder(context.records, context.gate, trainer).answer(ask)
 
 
 AT_NODE = NodeSide(answer_at_node, {LabelAsk: {"answer": LABEL_DOOR}})
@@ -222,14 +222,14 @@ class ClassifierLocal:
         return [np.asarray(model.predict(_flat(asked)), dtype=np.int64) for model in prepared]
 
 
-class ClassifierLearner:
+class ClassifierTrainer:
     """Any scikit-learn classifier as the global model, trained afresh on every lesson. It stays where it is.
 
     >>> from tacit.students.weighted import logistic
-    >>> learner = ClassifierLearner(logistic(), np.array(["no", "yes"]))
+    >>> trainer = ClassifierTrainer(logistic(), np.array(["no", "yes"]))
     >>> lesson = Lesson(np.array([[0.0], [1.0]]), np.eye(2), np.ones(2))
-    >>> model = learner.learn(learner.begin(), lesson, seed=0)
-    >>> int(learner.probabilities(model, np.array([[3.0]])).argmax())
+    >>> model = trainer.learn(trainer.begin(), lesson, seed=0)
+    >>> int(trainer.probabilities(model, np.array([[3.0]])).argmax())
     1
     """
 
@@ -291,24 +291,24 @@ def models(
     names: NDArray[Any],
     learning: Learning,
     seed: int = 0,
-) -> tuple[Learner, LocalLearner]:
+) -> tuple[GlobalTrainer, LocalTrainer]:
     """The global model and the holders' own. Weights travel only where both are the same network.
 
     >>> import numpy as np
     >>> from tacit.students.weighted import logistic
-    >>> learner, local = models(logistic(), None, np.zeros((4, 2)), np.array(["a", "b"]), Learning())
-    >>> learner.travels, local.classes
+    >>> trainer, local = models(logistic(), None, np.zeros((4, 2)), np.array(["a", "b"]), Learning())
+    >>> trainer.travels, local.classes
     (False, 2)
     """
     if not isinstance(model, str):
         if isinstance(local, str):
             raise InvalidInput("local networks start from a global network: name one as the model")
-        return ClassifierLearner(model, names), ClassifierLocal(model if local is None else local, len(names))
+        return ClassifierTrainer(model, names), ClassifierLocal(model if local is None else local, len(names))
     if isinstance(local, str) and local != model:
         raise InvalidInput(f"local networks start from the global one, so local must be {model!r} too, got {local!r}")
     try:
         from tacit.methods.privatekt.torch_local import NetworkLocal
-        from tacit.methods.privatekt.torch_models import NetworkLearner, Pretext, Training, architecture_for
+        from tacit.methods.privatekt.torch_models import NetworkTrainer, Pretext, Training, architecture_for
     except ModuleNotFoundError as error:
         raise InvalidInput(f"neural models need {error.name}: pip install 'tacit[torch]'") from None
 
@@ -316,8 +316,8 @@ def models(
     alone = local is not None and not isinstance(local, str)
     teaching = Training(learning.steps, learning.batch, learning.rate, moved=learning.moved)
     pretext = Pretext(steps=learning.pretext, moved=learning.moved)
-    learner = NetworkLearner(architecture, public, names, teaching, seed, not alone, pretext)
+    trainer = NetworkTrainer(architecture, public, names, teaching, seed, not alone, pretext)
     if alone:
-        return learner, ClassifierLocal(local, len(names))
+        return trainer, ClassifierLocal(local, len(names))
     training = Training(learning.local_steps, learning.local_batch, learning.local_rate)
-    return learner, NetworkLocal(architecture, len(names), training, learning.local_layers)
+    return trainer, NetworkLocal(architecture, len(names), training, learning.local_layers)

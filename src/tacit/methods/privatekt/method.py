@@ -14,8 +14,8 @@ from tacit.core.options import to_recipe
 from tacit.core.protocols import Exchange, Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.release import refusal, silence
-from tacit.methods.privatekt.coordinator import LabelCoordinator, Learner, TaughtModel, TransferState, public_draw
-from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalLearner, models
+from tacit.methods.privatekt.coordinator import GlobalTrainer, LabelCoordinator, TaughtModel, TransferState, public_draw
+from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalTrainer, models
 from tacit.methods.privatekt.options import PrivateKT
 from tacit.methods.privatekt.plan import TransferPlan, plan_transfer
 from tacit.methods.task import Account, Job, Nodes, Outcome, Task, untrained
@@ -38,22 +38,22 @@ def prepare(task: Task, options: PrivateKT) -> Job:
     holders = len(task.parts) if task.nodes is None else task.nodes.nodes
     plan = plan_transfer(len(task.classes), holders, task.epsilon, task.delta, options)
     model = untrained(options.model) if options.model in CLASSIFIERS else options.model
-    learner, local = models(model, options.local, task.public, task.classes, options.learning, task.seed or 0)
+    trainer, local = models(model, options.local, task.public, task.classes, options.learning, task.seed or 0)
     coordinator = LabelCoordinator(
-        task.public, learner, plan.sheet, plan.holders, plan.invited, plan.rounds, task.request, plan.most,
+        task.public, trainer, plan.sheet, plan.holders, plan.invited, plan.rounds, task.request, plan.most,
         options.teaching, seed=task.seed or 0,
     )  # fmt: skip
     for part in task.parts:
         require_usable(part, len(task.classes))
-    watched = Watched(coordinator, learner, task, options)
-    return LabelJob(task, options, plan, watched, learner, local)
+    watched = Watched(coordinator, trainer, task, options)
+    return LabelJob(task, options, plan, watched, trainer, local)
 
 
 class Watched:
     """The coordinator, with the global model measured on a test set every few rounds and after the last."""
 
-    def __init__(self, inner: LabelCoordinator, learner: Learner, task: Task, options: PrivateKT) -> None:
-        self._inner, self._learner, self._task, self._options = inner, learner, task, options
+    def __init__(self, inner: LabelCoordinator, trainer: GlobalTrainer, task: Task, options: PrivateKT) -> None:
+        self._inner, self._trainer, self._task, self._options = inner, trainer, task, options
         self.begin, self.ask, self.result, self.prices = inner.begin, inner.ask, inner.result, inner.prices
         self.curve: list[tuple[int, float]] = []
 
@@ -62,7 +62,7 @@ class Watched:
         after, test = self._inner.fold(state, answers), self._task.test
         due = after.turn % self._options.eval_every == 0 or after.turn == self._options.rounds
         if test is not None and due:
-            guessed = self._learner.probabilities(after.model, test[0]).argmax(axis=1)
+            guessed = self._trainer.probabilities(after.model, test[0]).argmax(axis=1)
             self.curve.append((after.turn, float(np.mean(guessed == test[1]))))
         if after.turn > self._task.resumed:
             self._task.observer.progress(after.turn)
@@ -77,8 +77,8 @@ class LabelJob:
     options: PrivateKT
     plan: TransferPlan
     coordinator: Watched
-    learner: Learner
-    local: LocalLearner
+    trainer: GlobalTrainer
+    local: LocalTrainer
     unit: Unit = field(default_factory=Unit.whole_holder)
     trust: Trust = Trust.LOCAL
     caveats: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class LabelJob:
             "invited": self.plan.invited,
             "max_participations": self.plan.most,
             "round_epsilon": str(self.plan.sheet.epsilon),
-            "model": type(self.learner).__name__,
+            "model": type(self.trainer).__name__,
             "local": type(self.local).__name__,
         }
 
@@ -131,8 +131,8 @@ class LabelJob:
                 "the answers are too noisy to learn from: the student always predicts the most frequent label. Ask "
                 "more holders, or use a larger epsilon in fewer rounds"
             )
-        chances = self.learner.probabilities(released.model, self.task.public)
-        student = self.learner.finished(released.model)
+        chances = self.trainer.probabilities(released.model, self.task.public)
+        student = self.trainer.finished(released.model)
         return Outcome(
             student=student,
             labels=self.task.classes[chances.argmax(axis=1)],

@@ -177,7 +177,7 @@ class NetworkLocal:
         return found
 
     def averaged(self, prepared: Sequence[Prepared], weights: bytes, seed: int) -> bytes:
-        """The mean of the trained networks: what federated averaging sends in the clear. For comparison only."""
+        """The mean of the trained networks: what federated averaging sends without noise. For comparison only."""
         start = self._start(weights)
         sums: Tensors = {}
         for place in range(0, len(prepared), STACKED):

@@ -34,7 +34,7 @@ from tacit.students.torch_networks import IMAGE_ARCHITECTURES, Network, build_ne
 
 __all__ = [
     "Architecture",
-    "NetworkLearner",
+    "NetworkTrainer",
     "Pretext",
     "Training",
     "architecture_for",
@@ -100,7 +100,7 @@ _LOOKED_AT, DIRECTIONS = 20_000, 40
 
 @dataclass(frozen=True)
 class Pretext:
-    """How many groups are told apart, in this many steps of this many samples; no steps leave a network as it is."""
+    """The number of clusters to classify, in this many steps of this many samples; no steps leave a network as it is."""
 
     groups: int = 100
     steps: int = 1500
@@ -217,7 +217,7 @@ class Training:
                 raise InvalidInput(f"{name} is out of range: {getattr(self, name)}")
 
 
-class NetworkLearner:
+class NetworkTrainer:
     """The global network: weights that travel to the holders and are taught on what comes back.
 
     Its input is scaled by the public samples, once.

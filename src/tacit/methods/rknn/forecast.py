@@ -52,7 +52,7 @@ def votes_forecast(task: Task, options: ReverseKNN, evidence: Evidence, louder: 
                 Expected(accuracy, deviation, queries, neighbors, messages, _STARTING + _COMPARING * work,
                          f"{votes / len(shares):.3g} votes per query, noise of {noise:.3g}")
             )  # fmt: skip
-    # Few neighbors where more gain nothing that can be told apart.
+    # Few neighbors where more give no measurable gain.
     best = max(each.accuracy for each in tried)
     return min((each for each in tried if each.accuracy >= best - 0.003), key=lambda each: each.neighbors or 0)
 

@@ -193,7 +193,7 @@ def plan(
         for asked, gap in zip(given, leads, strict=True)
     ]
     name, fitted = vote_representation(method.representation, public, wanted[0])
-    # Equal samples cannot be told apart, so there are no more questions than different ones.
+    # Equal samples cannot be distinguished, so there are no more queries than distinct ones.
     distinct = _distinct(public, fitted, max(wanted))
     for asked in given:
         if asked is not None and distinct < asked:
