@@ -19,11 +19,12 @@ from tacit.core import files
 from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded, LedgerError
 from tacit.core.spend import Pure
-from tacit.ledger import database
-from tacit.ledger.sqlite import SqliteLedger, vacant
+from tacit.ledger import store
+from tacit.ledger.places import occupied
+from tacit.ledger.sqlite import SqliteLedger
 
 # The ledger, and what writes its files.
-WATCHED = (str(Path(database.__file__).parent), files.__file__)
+WATCHED = (str(Path(store.__file__).parent), files.__file__)
 
 
 class Fault:
@@ -89,7 +90,7 @@ def work(command: dict) -> None:
     path, world = command["path"], command.get("world", "")
     match command["work"]:
         case "create":
-            if vacant(Path(path)):
+            if not occupied(Path(path)):
                 SqliteLedger.create(path, {"clinic": Ceiling(1)}).close()
         case "release":
             with SqliteLedger(path) as ledger:
