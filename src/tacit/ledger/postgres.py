@@ -103,23 +103,21 @@ class PostgresLedger(StoredLedger):
         while True:
             try:
                 return step()
-            except LostConnection as error:
-                if reconnects == 0:
-                    raise
-                reconnects, lost = reconnects - 1, error
             except Conflict:
                 conflicts += 1
                 if conflicts == CONFLICTS:
                     raise
-            except Unreachable as error:
-                if lost is None:
+            except (LostConnection, Unreachable) as error:
+                if lost is not None and not error.may_be_written:
+                    # What the first attempt left open is still open.
+                    raise lost from error
+                if reconnects == 0 or isinstance(error, Unreachable):
                     raise
-                # What the first attempt left open is still open.
-                raise lost from error
+                reconnects, lost = reconnects - 1, error
 
     def _ready(self) -> None:
         """Take up a new connection to the same ledger where the last one is gone, checked as the first one was."""
-        if self._store.lost:
+        if not self._store.idle_alive():
             self._store.close()
             store = connect(self._url)
             try:

@@ -12,6 +12,7 @@ payment is written. Nobody guesses: the same request is sent again, and finds it
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -44,11 +45,17 @@ Result = TypeVar("Result")
 
 
 class LostConnection(LedgerError):
-    """The connection ended in the middle: whether the last step was written may not be known."""
+    """The connection ended in the middle; ``may_be_written`` says that nobody knows whether the last step was."""
+
+    def __init__(self, message: str, may_be_written: bool) -> None:
+        super().__init__(message)
+        self.may_be_written = may_be_written
 
 
 class Unreachable(LedgerError):
     """The server did not answer at all."""
+
+    may_be_written = False
 
 
 class Conflict(LedgerError):
@@ -112,6 +119,16 @@ class PostgresStore:
     def lost(self) -> bool:
         """Whether the connection is gone."""
         return self.connection.closed or self.connection.info.transaction_status == TransactionStatus.UNKNOWN
+
+    def idle_alive(self) -> bool:
+        """Whether the connection, on which nothing was asked, is still there: a server that ended it has said so."""
+        if not self.lost:
+            heard = select.poll()
+            heard.register(self.connection.fileno(), select.POLLIN)
+            if heard.poll(0):
+                with suppress(psycopg.Error):
+                    self.connection.execute("SELECT 1")
+        return not self.lost
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
         """Run one statement."""
@@ -230,7 +247,7 @@ class PostgresStore:
         if self.lost:
             # Before COMMIT was sent nothing can have been written.
             left = f"Whether the last step was written is not known. {_AT_MOST_ONCE}" if self._committing else outcome
-            return LostConnection(f"{about}the connection to the server was lost. {left}")
+            return LostConnection(f"{about}the connection to the server was lost. {left}", self._committing)
         seconds = f"{store.WAIT_SECONDS:g} s"
         match error:
             case errors.SerializationFailure() | errors.DeadlockDetected() | errors.UniqueViolation():
