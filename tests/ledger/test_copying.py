@@ -44,7 +44,7 @@ def test_from_a_file_to_a_server_and_back(source, postgres, ledger_database, tmp
         assert pay(ledger, "r-1") == receipts[0], "what was paid is not paid again"
         pay(ledger, "r-2")
     # The file is the older one now.
-    with pytest.raises(StaleLedger, match="an older copy was put back"):
+    with pytest.raises(StaleLedger, match="an older copy was restored"):
         open_ledger(source)
     middle = list(entries(url))
     copy_ledger(url, back)

@@ -336,10 +336,10 @@ def test_a_backup_that_is_put_back_is_noticed(url, postgres, ledger_database, ca
     postgres.execute(f"ALTER DATABASE {ledger_database} RENAME TO {kept}_newer")
     postgres.execute(f"ALTER DATABASE {kept} RENAME TO {ledger_database}")
     try:
-        with pytest.raises(StaleLedger, match=r"it has 3 entries; it was last used as .* an older copy was put back"):
+        with pytest.raises(StaleLedger, match=r"it has 3 entries; it was last used as .* an older copy was restored"):
             open_ledger(url)
         code, said = run(capsys, "ledger", "verify", url)
-        assert (code, "whole 3 entries" in said, "an older copy was put back" in said) == (1, True, True)
+        assert (code, "whole 3 entries" in said, "an older copy was restored" in said) == (1, True, True)
         code, said = run(capsys, "ledger", "accept", url, "--reason", "the disk was replaced")
         assert code == 0
         with open_ledger(url) as ledger:
@@ -393,3 +393,47 @@ def test_the_commands_take_a_url(url, tmp_path, capsys):
     assert "clinic" in (tmp_path / "page.html").read_text()
     code, said = run(capsys, "report", url)
     assert (code, "say where with --out" in said) == (2, True)
+
+
+def test_a_run_pays_from_a_server_and_writes_no_password(url, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ["a,b,kind"] + [f"{number % 7},{number % 5},{'xy'[number % 2]}" for number in range(80)]
+    (tmp_path / "private.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "public.csv").write_text(
+        "\n".join(["a,b"] + [f"{number % 7},{number % 3}" for number in range(40)]) + "\n"
+    )
+    with open_ledger(url, POLICY):
+        pass
+    secret = url.replace("postgres@", f"postgres:{SECRET}@")
+    common = ("--private", "private.csv", "--label", "kind", "--public", "public.csv", "--epsilon", "0.5")
+    command = ("distill", *common, "--classes", "x,y", "--method", "rknn", "--ledger", secret, "--account", "clinic")
+    code, said = run(capsys, *command, "--out", "dry", "--dry-run")
+    assert (code, "clinic can pay" in said, SECRET in said) == (0, True, False), said
+    code, said = run(capsys, *command, "--out", "run")
+    assert (code, SECRET in said) == (0, False), said
+    with open_ledger(url) as ledger:
+        assert ledger.balance("clinic").payments == 1
+    code, said = run(capsys, *command, "--out", "second", "--epsilon", "0.9")
+    assert (code, "cannot pay" in said, SECRET in said) == (1, True, False), said
+    assert run(capsys, "report", "run", "--ledger", secret)[0] == 0
+    for file in (each for each in tmp_path.rglob("*") if each.is_file()):
+        assert SECRET.encode() not in file.read_bytes(), file
+    assert "postgresql://postgres@" in (tmp_path / "run" / "recipe.toml").read_text()
+
+
+def test_a_nodes_file_names_a_server(url, tmp_path):
+    from tacit.federation.node.node import prepare_ledger
+    from tacit.federation.settings import NODE_EXAMPLE, read_node_file
+    from tacit.ledger.policy_file import RULES_EXAMPLE
+
+    secret = url.replace("postgres@", f"postgres:{SECRET}@")
+    text = NODE_EXAMPLE.replace('"north.ledger"', json.dumps(secret))
+    (tmp_path / "node.toml").write_text(text)
+    found = read_node_file(tmp_path / "node.toml")
+    assert found.ledger == LedgerUrl(secret)
+    assert SECRET not in f"{found} {found!r} {found.model_dump()}"
+    found.policy.write_text(f'[accounts."{found.account}"]\nepsilon = 1\n{RULES_EXAMPLE}')
+    told = []
+    for _ in range(2):
+        prepare_ledger(found, told.append)
+    assert told == [f"made the ledger {LedgerUrl(secret)}"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["SCHEME", "LedgerUrl", "Place", "ledger_place"]
@@ -15,7 +14,6 @@ _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
 _USER = re.compile(r"//([^:@/?]*)(:.*)?@", re.DOTALL)
 
 
-@dataclass(frozen=True, repr=False)
 class LedgerUrl:
     """The URL of a ledger. Printed, written down or quoted in an error it has no password; ``text`` is the whole.
 
@@ -26,7 +24,17 @@ class LedgerUrl:
     LedgerUrl('postgresql://node@db.clinic.example/budget?port=5433')
     """
 
-    text: str
+    # No data class: those are written out field by field by whoever dumps settings.
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LedgerUrl) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
     @property
     def scheme(self) -> str:

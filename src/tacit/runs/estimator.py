@@ -144,11 +144,9 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise InvalidInput("PrivateDistiller requires y to be passed, but the target y is None")
         if public is None:
-            raise InvalidInput(
-                "fit needs public samples, which get the labels that teach the student: fit(X, y, public=...)"
-            )
+            raise InvalidInput("fit needs public samples, whose labels train the student: fit(X, y, public=...)")
         if self.ledger is not None and not isinstance(self.ledger, str | Path | LedgerUrl):
-            raise InvalidInput("ledger must be the place of one, so that clones pay from the same account")
+            raise InvalidInput("ledger must be the path or URL of a ledger, so that clones pay from the same account")
         for samples, what in ((X, "X"), (public, "public")):
             _plain_array(samples, what)
         y = _classes_of(y)
