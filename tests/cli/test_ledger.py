@@ -13,7 +13,7 @@ from tacit.cli import main
 from tacit.cli.screen import console
 from tacit.core.errors import BudgetExceeded
 from tacit.core.spend import Gaussian, Pure
-from tacit.ledger import database
+from tacit.ledger import sqlite_store
 from tacit.ledger.sqlite import SqliteLedger
 
 POLICY = """
@@ -221,7 +221,7 @@ def test_leaving_out_an_account_is_wrong_use(site):
 
 def test_a_full_disk_fails_the_run(site, monkeypatch):
     site.open()
-    connect = database.connect
+    connect = sqlite_store.connect
 
     def on_a_full_disk(path):
         connection = connect(path)
@@ -229,12 +229,12 @@ def test_a_full_disk_fails_the_run(site, monkeypatch):
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr(database, "connect", on_a_full_disk)
+    monkeypatch.setattr(sqlite_store, "connect", on_a_full_disk)
     site.policy.write_text(POLICY + "".join(f"[accounts.a{number}]\nepsilon = 1\n" for number in range(100)))
     code, _, error = site.run("open", site.ledger, "--policy", site.policy)
     assert code == 1
     assert "the disk is full. The policy was not changed. Free some space" in error
-    monkeypatch.setattr(database, "connect", connect)
+    monkeypatch.setattr(sqlite_store, "connect", connect)
     assert "3 entries" in site.succeed("verify", site.ledger)
 
 

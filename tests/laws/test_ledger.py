@@ -6,6 +6,7 @@ import tempfile
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -19,8 +20,10 @@ from tacit.core.protocols import Ledger
 from tacit.core.spend import FREE, Approximate, Composed, DiscreteGaussian, Gaussian, Pure, Repeated, Stability
 from tacit.ledger import open_ledger
 from tacit.ledger.account import PolicyLimits
+from tacit.ledger.heads import Heads
 from tacit.ledger.verify import verify
 from tests.example_package.installed import FOLDER, describe
+from tests.postgres import needs_postgres, shared_server
 
 # Closing a connection ends nothing that a disk would have to survive, so files in memory do, where there are any.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -92,7 +95,34 @@ def example_installed():
                 sys.path.remove(place)
 
 
-KINDS = [Memory, Durable, Installed]
+class Served:
+    """A ledger on a PostgreSQL server, whose connection a crash ends. Databases are used again, their heads are not."""
+
+    _free: ClassVar[list[str]] = []
+
+    def __init__(self, **policy):
+        server = shared_server()
+        self._database = self._free.pop() if self._free else server.database()
+        self.url = server.url(self._database)
+        self.ledger = open_ledger(self.url, policy)
+
+    def crash(self):
+        # No word to the server: it sees the end of the connection, as after a kill.
+        os.close(os.dup2(os.open(os.devnull, os.O_RDWR), self.ledger._store.connection.fileno()))
+        self.ledger.close()
+        self.ledger = open_ledger(self.url)
+
+    def close(self):
+        assert self.ledger.verify() == []
+        assert verify(self.url) == []
+        Heads().file(self.ledger._memory.ledger).unlink(missing_ok=True)
+        self.ledger._store.execute("DROP SCHEMA tacit CASCADE")
+        self.ledger.close()
+        self._free.append(self._database)
+
+
+KINDS = [Memory, Durable, Installed, pytest.param(Served, marks=needs_postgres)]
+QUICK = KINDS[:-1]
 
 
 @pytest.fixture(params=KINDS)
@@ -327,8 +357,19 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS, ceiling=st.sampled_from(["1", "4/3", "0.3", "22/7"]))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_no_sequence_of_charges_retries_and_crashes_passes_the_ceiling(kind, steps, ceiling):
+    require_ceiling(kind, steps, ceiling)
+
+
+@settings(max_examples=10, deadline=None)
+@given(steps=STEPS, ceiling=st.sampled_from(["1", "4/3", "0.3", "22/7"]))
+@needs_postgres
+def test_no_sequence_passes_the_ceiling_on_a_server(steps, ceiling):
+    require_ceiling(Served, steps, ceiling)
+
+
+def require_ceiling(kind, steps, ceiling):
     house = kind(clinic=Ceiling(ceiling))
     paid, kept = {}, {}
     spent = Fraction(0)
@@ -376,9 +417,20 @@ SPENDS = st.sampled_from(
 
 @settings(max_examples=25, deadline=None)
 @given(spends=st.lists(SPENDS, max_size=12), rule=st.sampled_from([Rule.ADAPTIVE, Rule.PLANNED]))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_a_charge_is_allowed_exactly_when_the_accountant_says_so(kind, spends, rule):
     """However payments are grouped and remembered, the answer is that of composing every one of them anew."""
+    require_composed(kind, spends, rule)
+
+
+@settings(max_examples=5, deadline=None)
+@given(spends=st.lists(SPENDS, max_size=12), rule=st.sampled_from([Rule.ADAPTIVE, Rule.PLANNED]))
+@needs_postgres
+def test_a_charge_is_allowed_exactly_when_the_accountant_says_so_on_a_server(spends, rule):
+    require_composed(Served, spends, rule)
+
+
+def require_composed(kind, spends, rule):
     ceiling = Ceiling("0.8", "1e-6", rule)
     house = kind(clinic=ceiling)
     paid = []

@@ -10,7 +10,7 @@ from tacit.cli import main
 from tacit.core.account import Ceiling
 from tacit.core.errors import DamagedLedger, LedgerError
 from tacit.core.spend import Gaussian, Pure
-from tacit.ledger import sqlite
+from tacit.ledger import stored
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.ledger.verify import verify
 
@@ -88,7 +88,7 @@ def test_a_large_ledger_is_checked_in_what_a_charge_reads(folder):
     """Not everything is read there; but nothing is paid twice, drawn twice, or paid from a wrong balance."""
     payments = 120
     site = Damaged(folder, build(folder / "made.ledger", payments))
-    assert len(site.content) // 4096 > sqlite._WHOLE
+    assert len(site.content) > stored._WHOLE
     chance = random.Random(9)
     used = [place for place, byte in enumerate(site.content) if byte]
     refused = paid = 0
@@ -123,7 +123,7 @@ def test_a_large_ledger_is_checked_in_what_a_charge_reads(folder):
 def test_a_request_that_one_index_has_lost_is_not_paid_again(folder, index, monkeypatch):
     path = folder / "site.ledger"
     build(path, 2)
-    monkeypatch.setattr(sqlite, "_WHOLE", 0)
+    monkeypatch.setattr(stored, "_WHOLE", 0)
     monkeypatch.setenv("TACIT_STATE", str(folder / "heads"))
     lose(path, index)
     with SqliteLedger(path) as ledger, pytest.raises(DamagedLedger, match="two indexes of the ledger disagree"):
@@ -134,7 +134,7 @@ def test_a_request_that_one_index_has_lost_is_not_paid_again(folder, index, monk
 def test_a_release_that_one_index_has_lost_is_not_drawn_again(folder, index, monkeypatch):
     path = folder / "site.ledger"
     build(path, 2)
-    monkeypatch.setattr(sqlite, "_WHOLE", 0)
+    monkeypatch.setattr(stored, "_WHOLE", 0)
     monkeypatch.setenv("TACIT_STATE", str(folder / "heads"))
     with SqliteLedger(path) as ledger:
         receipt = charge(ledger, "r-1")
@@ -156,7 +156,7 @@ def test_a_release_that_one_index_has_lost_is_not_drawn_again(folder, index, mon
 def test_an_account_whose_last_entry_is_in_doubt_is_not_charged(folder, statement, monkeypatch):
     path = folder / "site.ledger"
     build(path, 2)
-    monkeypatch.setattr(sqlite, "_WHOLE", 0)
+    monkeypatch.setattr(stored, "_WHOLE", 0)
     monkeypatch.setenv("TACIT_STATE", str(folder / "heads"))
     lose(path, None, statement)
     with SqliteLedger(path) as ledger:

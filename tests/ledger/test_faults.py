@@ -3,10 +3,7 @@
 import itertools
 import random
 import shutil
-import signal
-import sqlite3
 import time
-from fractions import Fraction
 
 import pytest
 
@@ -14,68 +11,7 @@ from tacit.core.account import Ceiling
 from tacit.core.spend import Pure
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.ledger.verify import verify
-
-KILLED = [-signal.SIGKILL]
-SPEND = "1/1000"
-
-
-class OpenedLedger:
-    """A ledger, the world outside it, and what must be true of the two after every kill."""
-
-    def __init__(self, folder, worker):
-        folder.mkdir()
-        self.path = folder / "site.ledger"
-        self.world = folder / "world.txt"
-        self.world.touch()
-        self.worker = worker
-        self.requests = set()
-        SqliteLedger.create(self.path, {"clinic": Ceiling(1)}).close()
-
-    def command(self, *requests, **fault):
-        self.requests.update(requests)
-        where = {"path": str(self.path), "world": str(self.world)}
-        return {"work": "release", "requests": requests, "spend": SPEND, **where, **fault}
-
-    def seen(self):
-        told = {}
-        for line in self.world.read_text().splitlines():
-            request, payload = line.split()
-            told.setdefault(request, set()).add(payload)
-        return told
-
-    def stored(self):
-        connection = sqlite3.connect(self.path)
-        try:
-            paid = dict(connection.execute("SELECT request, sequence FROM entries WHERE kind = 'payment'"))
-            kept = dict(connection.execute("SELECT payment, hex(payload) FROM entries WHERE kind = 'release'"))
-        finally:
-            connection.close()
-        return paid, kept
-
-    def check_after_kill(self):
-        """The ledger opens and verifies; what was seen was paid for and kept; nothing is kept unpaid."""
-        assert verify(self.path) == []
-        paid, kept = self.stored()
-        assert set(paid) <= self.requests
-        assert set(kept) <= set(paid.values())
-        for request, payloads in self.seen().items():
-            assert payloads == {kept[paid[request]].lower()}
-        return paid, kept
-
-    def check_after_retry(self, before):
-        """Every request is paid once and has one release for ever, the one that was kept before if one was."""
-        paid, kept = self.check_after_kill()
-        assert set(paid) == self.requests == set(self.seen())
-        assert before[0].items() <= paid.items()
-        assert before[1].items() <= kept.items()
-        with SqliteLedger(self.path) as ledger:
-            assert ledger.balance("clinic").spent.epsilon == len(self.requests) * Fraction(SPEND)
-
-    def kill_and_retry(self, request, **fault):
-        assert self.worker.run(**self.command(request, **fault))["statuses"] == KILLED
-        before = self.check_after_kill()
-        self.worker.succeed(**self.command(request))
-        self.check_after_retry(before)
+from tests.ledger.opened import KILLED, SPEND, OpenedLedger
 
 
 @pytest.mark.parametrize(("watch", "kills"), [("lines", 150), ("statements", 30), ("steps", 50)])

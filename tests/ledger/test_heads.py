@@ -15,7 +15,8 @@ from tacit.cli import main
 from tacit.core.account import Ceiling
 from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError, StaleLedger
 from tacit.core.spend import Pure
-from tacit.ledger import database, sqlite
+from tacit.ledger import store as rows
+from tacit.ledger import stored
 from tacit.ledger.entries import EntryKind
 from tacit.ledger.heads import KEY_FILE, Head, HeadMemory, Heads, accept_head, state_folder
 from tacit.ledger.sqlite import SqliteLedger
@@ -311,7 +312,7 @@ def test_many_processes_leave_the_newest_head(worker, folder, monkeypatch):
 
 
 def test_the_tests_leave_the_users_own_folder_alone():
-    assert "tacit-state-" in str(sqlite.Heads().folder)
+    assert "tacit-state-" in str(stored.Heads().folder)
     said = subprocess.run(
         [sys.executable, "-c", "from tacit.ledger.heads import state_folder; print(state_folder())"],
         capture_output=True, text=True, check=True, env=os.environ,
@@ -388,7 +389,7 @@ def test_every_copy_can_be_looked_at_and_none_but_the_last_can_pay(site, monkeyp
 def test_a_payment_of_another_process_while_the_head_is_remembered_is_not_taken_for_damage(site, monkeypatch):
     """The head record is read, another process commits, and only then the last entry is read."""
     site.pay("r-1")
-    head, paying = database.head, []
+    head, paying = rows.head, []
 
     def interrupted(connection):
         found = head(connection)
@@ -398,8 +399,9 @@ def test_a_payment_of_another_process_while_the_head_is_remembered_is_not_taken_
         return found
 
     with site.open() as ledger:
-        monkeypatch.setattr(database, "head", interrupted)
         ledger.charge("clinic", Pure("1/10"), "labels", "system", "r-2", "question")
+        monkeypatch.setattr(rows, "head", interrupted)
+        ledger._memory.remember()
     assert paying
     monkeypatch.undo()
     site.pay("r-4")

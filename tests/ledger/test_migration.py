@@ -1,6 +1,7 @@
 """Ledgers of the first format: refused in words everywhere, verified and converted by ``tacit ledger open``."""
 
 import sqlite3
+from contextlib import closing
 from fractions import Fraction
 
 import pytest
@@ -10,9 +11,10 @@ from tacit.cli import main
 from tacit.core.account import Ceiling
 from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
 from tacit.core.spend import Gaussian, Pure
-from tacit.ledger.database import APPLICATION, FIRST_SCHEMA
 from tacit.ledger.entries import ORIGIN, EntryKind, following, genesis, payment, release
 from tacit.ledger.sqlite import SqliteLedger, migrate
+from tacit.ledger.sqlite_store import APPLICATION, FIRST_SCHEMA, connect
+from tacit.ledger.store import read
 from tacit.ledger.verify import entries, verify
 
 SPENDS = [Gaussian(40 + number) for number in range(25)]
@@ -80,13 +82,8 @@ def test_it_is_converted_without_changing_an_entry(path):
 
 
 def entries_of_any(path):
-    connection = sqlite3.connect(path)
-    from tacit.ledger import database
-
-    try:
-        yield from database.read(connection)
-    finally:
-        connection.close()
+    with closing(connect(path)) as store:
+        yield from read(store)
 
 
 def test_a_ceiling_that_was_raised_may_be_lowered_but_not_raised_again(path):

@@ -13,7 +13,8 @@ from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError
 from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.spend import FREE, Approximate, DiscreteGaussian, Gaussian, Pure
-from tacit.ledger import account, database
+from tacit.ledger import account
+from tacit.ledger import store as rows
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.ledger.verify import entries, verify
 
@@ -103,13 +104,13 @@ def test_a_read_only_folder_is_explained(ledger, path):
 
 
 def test_a_ledger_that_cannot_be_written_is_explained(ledger):
-    ledger._connection.execute("PRAGMA query_only = ON")
+    ledger._store.connection.execute("PRAGMA query_only = ON")
     with pytest.raises(LedgerError, match=r"cannot be written by this user\. Nothing was charged"):
         pay(ledger, "r-1")
 
 
 def test_a_full_disk_charges_nothing_and_the_retry_pays_once(ledger, path):
-    connection = ledger._connection
+    connection = ledger._store.connection
     connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
     paid = []
 
@@ -132,7 +133,7 @@ def test_a_full_disk_charges_nothing_and_the_retry_pays_once(ledger, path):
 
 
 def test_a_ledger_that_is_held_too_long_is_explained(path, monkeypatch):
-    monkeypatch.setattr(database, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(rows, "WAIT_SECONDS", 0.05)
     with SqliteLedger.create(path, {"clinic": Ceiling(1)}) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -155,8 +156,8 @@ def test_only_the_owner_may_read_it(ledger, path):
 
 def test_a_commit_waits_for_the_disk(ledger):
     """2 is FULL: in the write-ahead mode every commit is synced before it returns."""
-    assert ledger._connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert ledger._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert ledger._store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert ledger._store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_reading_leaves_no_trace(ledger, path):

@@ -11,11 +11,11 @@ import pytest
 from tacit.core.account import Ceiling
 from tacit.core.errors import DamagedLedger, InvalidInput
 from tacit.core.spend import Approximate, Pure
-from tacit.ledger import entries, sqlite
+from tacit.ledger import entries, stored
 from tacit.ledger import verify as verification
-from tacit.ledger.database import LEDGER_SCHEMA
 from tacit.ledger.entries import ORIGIN, entry_digest
 from tacit.ledger.sqlite import SqliteLedger
+from tacit.ledger.sqlite_store import LEDGER_SCHEMA
 from tacit.ledger.verify import lines, verify
 
 ROWS = range(1, 10)
@@ -312,7 +312,7 @@ def test_a_cut_or_edited_ledger_is_not_used(path, monkeypatch):
     with pytest.raises(DamagedLedger, match="entry 5: its payload does not match its digest"):
         SqliteLedger(path)
     # A file that is too large to be read whole at the start: what a use reads is checked then.
-    monkeypatch.setattr(sqlite, "_WHOLE", 0)
+    monkeypatch.setattr(stored, "_WHOLE", 0)
     with SqliteLedger(path) as ledger:
         for use in (lambda: ledger.stored_release(receipt), lambda: ledger.store_release(receipt, b"")):
             with pytest.raises(DamagedLedger, match="was altered after it was written"):

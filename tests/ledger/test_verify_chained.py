@@ -1,16 +1,17 @@
 """A ledger whose chain is right and whose content is not: what is written down must add up."""
 
 import json
-import sqlite3
 
 import pytest
 
 from tacit.accounting.compose import TABLE
 from tacit.core.account import Ceiling
 from tacit.core.spend import Pure
-from tacit.ledger import database, entries
+from tacit.ledger import entries
+from tacit.ledger import store as rows
 from tacit.ledger.entries import entry_digest
 from tacit.ledger.sqlite import SqliteLedger
+from tacit.ledger.sqlite_store import connect
 from tacit.ledger.verify import verify
 from tests.ledger.test_verify import ROWS, first_bad, original, path, row, tamper
 
@@ -102,14 +103,14 @@ def test_a_lower_curve_in_a_state_is_found_and_other_last_digits_are_none(folder
 
 def test_a_second_payment_or_release_of_one_request_is_found(path):
     """Two rows that the unique indexes would refuse, chained correctly; the indexes are gone."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("DROP INDEX one_payment_a_request")
-    connection.execute("DROP INDEX one_release_a_payment")
+    store = connect(path)
+    store.execute("DROP INDEX one_payment_a_request")
+    store.execute("DROP INDEX one_release_a_payment")
     payment = {**json.loads(row(path, 4)["body"])}
-    database.append(connection, entries.EntryKind.PAYMENT, payment)
-    database.append(connection, entries.EntryKind.RELEASE, entries.release(4, b"again"), b"again")
-    database.append(connection, entries.EntryKind.RELEASE, entries.release(5, b"for a release"), b"for a release")
-    connection.close()
+    rows.append(store, entries.EntryKind.PAYMENT, payment)
+    rows.append(store, entries.EntryKind.RELEASE, entries.release(4, b"again"), b"again")
+    rows.append(store, entries.EntryKind.RELEASE, entries.release(5, b"for a release"), b"for a release")
+    store.close()
     messages = [str(problem) for problem in verify(path) if problem.sequence]
     assert messages == [
         "entry 10: request 'r-1' of account 'clinic' was paid before",

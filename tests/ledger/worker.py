@@ -2,7 +2,7 @@
 
 It reads one JSON command a line and answers with one. A child pays, draws, keeps and then tells the outside world,
 a file it only appends to. Nothing in the ledger knows that it is watched: the child traces its Python lines, its SQL
-statements and SQLite's own virtual-machine steps from outside, and kills itself at the point it was told.
+statements, SQLite's own virtual-machine steps and what it asks a server from outside, and kills itself as told.
 """
 
 import json
@@ -19,11 +19,12 @@ from tacit.core import files
 from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded, LedgerError
 from tacit.core.spend import Pure
-from tacit.ledger import database
-from tacit.ledger.sqlite import SqliteLedger, vacant
+from tacit.ledger import open_ledger, store
+from tacit.ledger.places import occupied
+from tacit.ledger.stored import StoredLedger
 
 # The ledger, and what writes its files.
-WATCHED = (str(Path(database.__file__).parent), files.__file__)
+WATCHED = (str(Path(store.__file__).parent), files.__file__)
 
 
 class Fault:
@@ -42,10 +43,26 @@ class Fault:
                 connection.set_trace_callback(self.happened)
             return connection
 
-        if watch is not None:
+        if watch == "server":
+            self.watch_server()
+        elif watch is not None:
             sqlite3.connect = watched
         if watch == "lines":
             sys.settrace(self.trace)
+
+    def watch_server(self) -> None:
+        """Before each statement is sent, and again when its answer is here."""
+        import psycopg
+
+        execute = psycopg.Connection.execute
+
+        def watched(*arguments, **options):
+            self.happened()
+            answer = execute(*arguments, **options)
+            self.happened()
+            return answer
+
+        psycopg.Connection.execute = watched
 
     def happened(self, *_: object) -> int:
         self.count += 1
@@ -68,7 +85,7 @@ def tell(world: str, request: str, payload: bytes) -> None:
     os.close(handle)
 
 
-def release(ledger: SqliteLedger, request: str, spend: str, world: str) -> None:
+def release(ledger: StoredLedger, request: str, spend: str, world: str) -> None:
     """What the gate does: pay, look, draw, keep, and only then let go."""
     receipt = ledger.charge("clinic", Pure(spend), "labels", "system", request, "question")
     payload = ledger.stored_release(receipt)
@@ -77,7 +94,7 @@ def release(ledger: SqliteLedger, request: str, spend: str, world: str) -> None:
     tell(world, request, payload)
 
 
-def careless_release(ledger: SqliteLedger, request: str, spend: str, world: str) -> None:
+def careless_release(ledger: StoredLedger, request: str, spend: str, world: str) -> None:
     """The mutant that the tests must catch: it lets go first and keeps afterwards."""
     receipt = ledger.charge("clinic", Pure(spend), "labels", "system", request, "question")
     payload = ledger.stored_release(receipt) or os.urandom(16)
@@ -89,15 +106,15 @@ def work(command: dict) -> None:
     path, world = command["path"], command.get("world", "")
     match command["work"]:
         case "create":
-            if vacant(Path(path)):
-                SqliteLedger.create(path, {"clinic": Ceiling(1)}).close()
+            if not occupied(path):
+                open_ledger(path, {"clinic": Ceiling(1)}).close()
         case "release":
-            with SqliteLedger(path) as ledger:
+            with open_ledger(path) as ledger:
                 for request in command["requests"]:
                     (careless_release if command.get("careless") else release)(ledger, request, command["spend"], world)
         case "exhaust":
             time.sleep(max(0.0, command["start"] - time.time()))
-            with SqliteLedger(path) as ledger:
+            with open_ledger(path) as ledger:
                 number = 0
                 while True:
                     try:
@@ -106,7 +123,7 @@ def work(command: dict) -> None:
                         return
                     number += 1
         case "cannot write":
-            with SqliteLedger(path) as ledger:
+            with open_ledger(path) as ledger:
                 # No file may grow: SQLite's next write fails in the kernel, not in a mock.
                 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
                 try:

@@ -23,6 +23,7 @@ from tacit.cli.request import RunRequest, requested, require_place, unfinished
 from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, tolerate_broken_pipe, write_run
 from tacit.core.errors import InvalidInput, listed
 from tacit.core.guarantee import Unit
+from tacit.core.places import LedgerUrl
 from tacit.methods.registry import AUTO, METHODS, automatic, method_named
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ def _settings() -> list[inspect.Parameter]:
         default = ... if name in ("private", "public") else [] if each.default == () else each.default
         panel = _PANELS.get(each.metadata["section"])
         names = [f"--{name.replace('_', '-')}"] if default is False else []
+        # A URL is no path, whose slashes would be counted.
+        kind = str | None if name == "ledger" else hints[name]
         info = typer.Option(default, *names, help=each.metadata["help"], min=_LEAST.get(name), rich_help_panel=panel)
-        found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=hints[name]))
+        found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=kind))
     kept = inspect.Parameter("dry_run", inspect.Parameter.KEYWORD_ONLY, default=_DRY_RUN, annotation=bool)
     return [*found, kept]
 
@@ -171,7 +174,9 @@ def _decides(recipe: Recipe, settings: Any, inputs: RunInputs) -> dict[str, str]
         "--private": inputs_digest(inputs.private),
         "--public": inputs_digest(inputs.public),
         "--classes": repr(None if recipe.classes is None else inputs.classes.tolist()),
-        "--ledger": repr(None if recipe.ledger is None else str(recipe.ledger.resolve())),
+        "--ledger": repr(
+            str(recipe.ledger.resolve()) if isinstance(recipe.ledger, Path) else recipe.ledger and str(recipe.ledger)
+        ),
         **{_flag(name): repr(value) for name, value in {**said, **options}.items()},
     }
 
@@ -253,7 +258,7 @@ def _drawn(run: Run, public: Any) -> Any:  # noqa: ANN401
     return None if "tfidf" in run.encoder.blocks else run.encoder.encode(public)
 
 
-def _tell(run: Run, ledger: Path | None, account: str | None, models: bool) -> None:
+def _tell(run: Run, ledger: Path | LedgerUrl | None, account: str | None, models: bool) -> None:
     """Print the guarantee and the cost."""
     if len(run.guarantees) > 1:
         dry = run.metrics.get("exhausted")

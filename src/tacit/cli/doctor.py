@@ -55,16 +55,21 @@ class PartFinding:
     said: str
 
 
-def doctor_command(as_json: bool = typer.Option(False, "--json", help="Print what was found as JSON.")) -> None:
+def doctor_command(
+    as_json: bool = typer.Option(False, "--json", help="Print what was found as JSON."),
+    ledger: list[str] = typer.Option([], help="A ledger to look at as well: a file, or postgresql://…"),
+) -> None:
     """Show which parts and services are installed, and how to get the others.
 
     Looks at the core, at every extra and its packages, at the demo's data, at the random generator, at the folder with
-    the heads of ledgers, and at the programs that a federation starts. Reads no record and opens no connection. The
-    exit code is 1 if something is wrong; a missing extra is not.
+    the heads of ledgers, and at the programs that a federation starts. Reads no record, and opens no connection except
+    to a ledger that is named. The exit code is 1 if something is wrong; a missing extra is not.
 
     Example: tacit doctor
+
+    Example: tacit doctor --ledger postgresql://node@db.clinic.example/budget
     """
-    found = part_findings()
+    found = [*part_findings(), *map(_ledger, ledger)]
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in found], indent=2))
     else:
@@ -174,6 +179,21 @@ def _state() -> PartFinding:
     if _writable(there):
         return PartFinding("state", "service", "here", f"ledgers keep their heads in {place} (TACIT_STATE)")
     return PartFinding("state", "service", "wrong", f"{there} cannot be written to; choose a folder by TACIT_STATE")
+
+
+def _ledger(place: str) -> PartFinding:
+    from tacit.core.errors import TacitError
+    from tacit.core.places import ledger_place
+    from tacit.ledger import inspected
+
+    try:
+        with inspected(place) as book:
+            doubt, said = book.doubt(), f"{book.name} answers, with {len(book.accounts())} accounts"
+    except TacitError as error:
+        return PartFinding("ledger", "service", "wrong", str(error)[:300])
+    if doubt is not None:
+        return PartFinding("ledger", "service", "wrong", f"{ledger_place(place)}: {doubt}"[:300])
+    return PartFinding("ledger", "service", "here", said)
 
 
 def _writable(folder: Path) -> bool:

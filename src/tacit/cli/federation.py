@@ -206,13 +206,14 @@ def curator(file: Path = typer.Argument(..., help="The curator's file.", show_de
     from tacit.federation.collector.curator import Curator, open_curator, read_secret
     from tacit.federation.collector.service import serve
     from tacit.ledger import opened
+    from tacit.ledger.places import occupied
     from tacit.ledger.policy import NO_LIMITS, read_limits, read_policy
 
     config = _read_service(file)
     if config.sealing is None or config.ledger is None or config.account is None:
         raise InvalidInput(f"{file}: a curator needs its sealing key, its ledger and its account")
     rules = file.absolute().parent / "policy.toml"
-    policy = None if config.ledger.exists() else read_policy(rules)
+    policy = None if occupied(config.ledger) else read_policy(rules)
     limits = read_limits(rules) if rules.exists() else NO_LIMITS
     with opened(config.ledger, policy) as ledger:
         made = Curator(read_secret(config.sealing), ledger, config.account, records=config.node_records, limits=limits)

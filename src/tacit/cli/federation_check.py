@@ -78,6 +78,7 @@ def _node(file: Path) -> Iterator[CheckFinding]:
     from tacit.federation.members import read_key
     from tacit.federation.settings import read_node_file, read_peers
     from tacit.ledger import opened
+    from tacit.ledger.places import occupied
     from tacit.ledger.policy import read_policy, read_rules
 
     try:
@@ -97,7 +98,7 @@ def _node(file: Path) -> Iterator[CheckFinding]:
         return f"allows {', '.join(rules.methods)} with {', '.join(rules.mechanisms)}"
 
     def ledger() -> str:
-        if not settings.ledger.exists():
+        if not occupied(settings.ledger):
             return "is made from the policy at the first start"
         with opened(settings.ledger) as book:
             return book.balance(settings.account).in_words
@@ -178,6 +179,7 @@ def _job(file: Path) -> Iterator[CheckFinding]:
 def _service(file: Path) -> Iterator[CheckFinding]:
     from tacit.federation.settings import read_service_config
     from tacit.ledger import opened
+    from tacit.ledger.places import occupied
     from tacit.ledger.policy import read_limits
 
     try:
@@ -201,9 +203,11 @@ def _service(file: Path) -> Iterator[CheckFinding]:
             )
 
         yield _tried("policy", limited)
-    if ledger is not None and account is not None and ledger.exists():
+    if ledger is not None and account is not None:
 
         def balance() -> str:
+            if not occupied(ledger):
+                return "is made from the policy at the first start"
             with opened(ledger) as book:
                 return book.balance(account).in_words
 

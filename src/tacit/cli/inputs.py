@@ -16,6 +16,7 @@ from rich.text import Text
 from tacit.cli.screen import console, show_data, show_plan
 from tacit.core.errors import InvalidInput, listed, nearest
 from tacit.core.guarantee import Unit
+from tacit.core.places import LedgerUrl
 from tacit.methods.registry import METHODS
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class _Enough(Exception):
 
 def require_account(
     method: str,
-    ledger: Path | None,
+    ledger: Path | LedgerUrl | None,
     account: str | None,
     unit: Unit,
     adjacency: str,
@@ -144,7 +145,7 @@ def require_account(
         raise InvalidInput("name the account that pays with --account")
     if ledger is None or account is None:
         return
-    if not ledger.is_file():
+    if isinstance(ledger, Path) and not ledger.is_file():
         hint = "open it with 'tacit ledger open'"
         raise InvalidInput(f"{listed([str(ledger)])}: no such ledger; {hint}")
     from tacit.ledger import opened
@@ -166,12 +167,13 @@ def rehearse(
     account: str | None,
 ) -> None:
     """Everything up to the first payment: nothing is spent, drawn or written."""
+    from tacit.ledger.places import occupied
     from tacit.methods.task import Observer
     from tacit.runs.distill import distill
 
     ledger = common["ledger"]
     # Accounts of one holder each would be opened by the run; a rehearsal opens none.
-    there = ledger is not None and ledger.is_file()
+    there = ledger is not None and (ledger.is_file() if isinstance(ledger, Path) else occupied(ledger))
 
     def stop(plan: Any) -> None:  # noqa: ANN401
         show_plan(plan)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,19 @@ from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
 from tacit.core.account import Change
+from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import decimal
+from tacit.core.places import LedgerUrl, ledger_place
 from tacit.core.spend import spend_to_json
-from tacit.ledger import inspected
+from tacit.ledger import inspected, open_ledger
+from tacit.ledger.copying import copy_ledger
 from tacit.ledger.entries import Entry
 from tacit.ledger.heads import accept_head
+from tacit.ledger.places import occupied
 from tacit.ledger.policy import read_policy
 from tacit.ledger.policy_file import POLICY_EXAMPLE
-from tacit.ledger.sqlite import SqliteLedger, migrate, vacant
+from tacit.ledger.sqlite import migrate
+from tacit.ledger.stored import StoredLedger
 from tacit.ledger.verify import acceptances, export_to, lines, verify
 
 __all__ = ["ledger_app"]
@@ -32,7 +39,7 @@ An operator writes a policy and opens a ledger with it; jobs name the ledger and
 before it is drawn. A repeated request gets the release that it paid for, and pays nothing.""",
 )
 
-LEDGER = typer.Argument(..., help="The ledger file.", show_default=False)
+LEDGER = typer.Argument(..., help="The ledger: a file, or postgresql://…", show_default=False)
 
 
 @ledger_app.command(
@@ -54,19 +61,19 @@ ledger of an earlier format is verified and converted.
 Example: tacit ledger open site.ledger --policy policy.toml""",
 )
 def open_ledger_command(
-    ledger: Path = LEDGER,
+    ledger: str = LEDGER,
     policy: Path = typer.Option(..., "--policy", help="The policy, a TOML file.", show_default=False),
 ) -> None:
     """Create a ledger, or apply a changed policy."""
-    ceilings = read_policy(policy)
-    if not vacant(ledger):
-        if migrate(ledger):
-            console.print(Text.assemble(("converted", "bold"), f"  {ledger} to the present format"), soft_wrap=True)
-        with SqliteLedger(ledger) as book:
+    ceilings, where = read_policy(policy), ledger_place(ledger)
+    if occupied(where):
+        if isinstance(where, Path) and migrate(where):
+            console.print(Text.assemble(("converted", "bold"), f"  {where} to the present format"), soft_wrap=True)
+        with closing(open_ledger(where)) as book:
             _show_changes(book.apply(ceilings))
     else:
-        SqliteLedger.create(ledger, ceilings).close()
-        console.print(Text.assemble(("created", "bold"), f"  {ledger}"), soft_wrap=True)
+        open_ledger(where, ceilings).close()
+        console.print(Text.assemble(("created", "bold"), f"  {where}"), soft_wrap=True)
         _show_changes([(account, None, ceiling) for account, ceiling in ceilings.items()])
 
 
@@ -79,7 +86,7 @@ With an account's name, its payments too. Reading changes nothing and costs noth
 Example: tacit ledger show site.ledger clinic""",
 )
 def show_ledger(
-    ledger: Path = LEDGER,
+    ledger: str = LEDGER,
     account: str | None = typer.Argument(None, help="Only this account, with its payments.", show_default=False),
 ) -> None:
     """Show the accounts, or one account's payments."""
@@ -110,7 +117,7 @@ not the one last used here is reported, with exit code 1.
 Example: tacit ledger verify site.ledger --head DIGEST""",
 )
 def verify_ledger(
-    ledger: Path = LEDGER,
+    ledger: str = LEDGER,
     head: str | None = typer.Option(None, "--head", help="A digest kept elsewhere.", show_default=False),
 ) -> None:
     """Check the chain; exit 1 and name the first bad entry if it is broken."""
@@ -143,7 +150,7 @@ been; the decision, its reason and what was found become an entry of the ledger.
 Example: tacit ledger accept site.ledger --reason "disk replaced, copy of last night\"""",
 )
 def accept_ledger(
-    ledger: Path = LEDGER,
+    ledger: str = LEDGER,
     reason: str = typer.Option(..., "--reason", help="Why the ledger continues with this copy.", show_default=False),
 ) -> None:
     """Record a person's decision in the ledger."""
@@ -160,7 +167,7 @@ JSON with sorted keys and no spaces. Released values are not exported, only thei
 Example: tacit ledger export site.ledger --out site.jsonl""",
 )
 def export_ledger(
-    ledger: Path = LEDGER,
+    ledger: str = LEDGER,
     out: Path | None = typer.Option(None, "--out", help="A new file instead of the screen.", show_default=False),
 ) -> None:
     """Export the entries."""
@@ -172,24 +179,70 @@ def export_ledger(
     console.print(Text.assemble(("written", "bold"), f"  {out}: {count} entries, head digest {digest}"), soft_wrap=True)
 
 
+@ledger_app.command(
+    "copy",
+    help="""Move a ledger to another place, a file or a PostgreSQL server; every entry and digest stays as it is.
+
+The source is verified whole, the copy is verified whole before it is there, and a failure leaves nothing. Where \
+something is already, nothing is written. An entry of the copy says where it came from, so the copy is the newer one \
+and the source pays no more on this machine: otherwise two ledgers could spend one budget. For a backup copy the file, \
+or use the server's own tools.
+
+Example: tacit ledger copy site.ledger postgresql://owner@db.clinic.example/budget""",
+)
+def copy_ledger_command(
+    source: str = typer.Argument(..., help="The ledger: a file, or postgresql://…", show_default=False),
+    target: str = typer.Argument(..., help="Where it goes: a new file, or an empty database.", show_default=False),
+) -> None:
+    """Move a ledger to another place."""
+    count, digest = copy_ledger(source, target)
+    line = f"  {ledger_place(target)}: {count} entries, head digest {digest}"
+    console.print(Text.assemble(("copied", "bold"), line), soft_wrap=True)
+
+
+@ledger_app.command(
+    "roles",
+    help="""Make an owner, a writer and a reader of a ledger on a PostgreSQL server, and give the ledger to the owner.
+
+The writer adds payments and releases; the server refuses it every change of what is written, every removal, and every \
+ceiling. The owner changes ceilings and accepts copies. The reader reads. None of them logs in: grant a role to the \
+user of each node or person (GRANT tacit_budget_writer TO node_north). Run it as a user who may create roles.
+
+Example: tacit ledger roles postgresql://postgres@db.clinic.example/budget --print""",
+)
+def roles_command(
+    ledger: str = typer.Argument(..., help="The ledger: postgresql://…", show_default=False),
+    prefix: str | None = typer.Option(None, help="What the roles' names begin with; tacit_DATABASE if left out."),
+    only_print: bool = typer.Option(False, "--print", help="Print the SQL and change nothing."),
+) -> None:
+    """Make the roles of a ledger on a server."""
+    where = ledger_place(ledger)
+    if not isinstance(where, LedgerUrl):
+        raise InvalidInput(f"{str(where)[:80]}: a file has its permissions; roles are for a ledger on a server")
+    from tacit.ledger.postgres import make_roles
+
+    for statement in make_roles(where, prefix, only_print):
+        typer.echo(f"{statement};")
+
+
 def _decision(entry: Entry) -> str:
     content = entry.content
     return f"entry {entry.sequence}, {content['at'][:16].replace('T', ' ')}: {content['reason']} ({content['finding']})"
 
 
-def _show_doubt(book: SqliteLedger) -> bool:
+def _show_doubt(book: StoredLedger) -> bool:
     """Report that a copy cannot pay, and why."""
     doubt = book.doubt()
     if doubt is not None:
         line = (
             f"  not the ledger that was last used here, so jobs are refused: {doubt}. To continue with it, use `tacit "
-            f"ledger accept {book.path}`"
+            f"ledger accept {book.name}`"
         )
         console.print(Text.assemble(("copy", "bold yellow"), line), soft_wrap=True)
     return doubt is not None
 
 
-def _show_changes(changes: list[Change]) -> None:
+def _show_changes(changes: Sequence[Change]) -> None:
     if not changes:
         console.print("the policy is already in force; nothing changed")
     for account, before, after in changes:
@@ -200,7 +253,7 @@ def _show_changes(changes: list[Change]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _show_account(book: SqliteLedger, account: str) -> None:
+def _show_account(book: StoredLedger, account: str) -> None:
     balance = book.balance(account)
     for name, words in (("ceiling", str(balance.ceiling)), ("balance", balance.in_words)):
         console.print(Text.assemble((name, "bold"), f"  {words}"), soft_wrap=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 from tacit.cli.method_options import flag_value, flags
 from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core.places import LedgerUrl, ledger_place
 from tacit.methods.registry import AUTO, DEFAULT, METHODS, automatic, method_named
 
 __all__ = ["SECTIONS", "Recipe", "absolute", "from_fields", "read_recipe", "recipe_text"]
@@ -117,11 +118,11 @@ class Recipe:
         example='"central"',
     )
     adjacency: str = setting("replace-one", "privacy", "replace-one, or add-remove (then give --queries).")
-    ledger: Path | None = setting(
+    ledger: Path | LedgerUrl | None = setting(
         None,
         "payment",
-        "A ledger file that pays, opened with 'tacit ledger open'. Where every holder pays: a file, or a folder with "
-        "one ledger per holder; created if it does not exist.",
+        "The ledger that pays, opened with 'tacit ledger open': a file, or postgresql://… for one on a server. Where "
+        "every holder pays: also a folder with one ledger per holder; created if it does not exist.",
         example='"budget.ledger"',
     )
     account: str | None = setting(
@@ -143,6 +144,10 @@ class Recipe:
     out: Path = setting(Path("tacit-run"), "", "The run folder to write; must not exist.")
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.ledger, str):
+            object.__setattr__(self, "ledger", ledger_place(self.ledger))
+
     @property
     def chosen(self) -> str:
         """The method that runs: ``auto`` resolved, where options of votes are given."""
@@ -157,7 +162,11 @@ class Recipe:
         """The recipe as JSON values, to be read again by ``from_fields``."""
         kept = {name: getattr(self, name) for name in self.settings()}
         return {
-            name: str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+            name: str(value)
+            if isinstance(value, Path | LedgerUrl)
+            else list(value)
+            if isinstance(value, tuple)
+            else value
             for name, value in kept.items()
             if value is not None
         } | {_OPTIONS: dict(self.options)}
@@ -228,7 +237,7 @@ def absolute(recipe: Recipe, home: Path) -> Recipe:
     moved: dict[str, Any] = {
         name: Path(_moved(str(value), lambda each: os.path.normpath(home / each)))
         for name in ("private", "public", "ledger", "out")
-        if (value := getattr(recipe, name)) is not None
+        if isinstance(value := getattr(recipe, name), Path)
     }
     for name in ("label", "classes"):
         if _names_file(recipe, name):
@@ -327,7 +336,7 @@ def _refuse_option(name: str, method: str, where: str) -> None:
 def _typed(value: Any, hint: Any, name: str, where: str) -> Any:  # noqa: ANN401
     """A TOML value as the field takes it."""
     kinds = set(typing.get_args(hint)) - {type(None)} if typing.get_origin(hint) is not list else {list}
-    kind = kinds.pop() if kinds else hint
+    kind = str if name == "ledger" else kinds.pop() if kinds else hint
     if kind is list and isinstance(value, str):
         value = [value]
     if name == "classes" and isinstance(value, list) and value:

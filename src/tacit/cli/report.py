@@ -12,6 +12,7 @@ from rich.text import Text
 from tacit.cli.runs import found_record, samples_for
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput, listed
+from tacit.core.places import LedgerUrl, ledger_place
 
 if TYPE_CHECKING:
     from tacit.report.measured import Measured
@@ -23,9 +24,9 @@ LEDGER_START = b"SQLite format 3\0"
 
 
 def report_command(
-    place: Path = typer.Argument(
+    place: str = typer.Argument(
         ...,
-        help="A run folder, as 'tacit distill' writes it, or a ledger file.",
+        help="A run folder, as 'tacit distill' writes it, or a ledger: a file, or postgresql://…",
         show_default=False,
         metavar="RUN|LEDGER",
     ),
@@ -36,7 +37,7 @@ def report_command(
         None, help="Samples with known labels: confusion and reliability of the student. Computed without noise."
     ),
     label: str | None = typer.Option(None, help="With --test: the column with the true labels."),
-    ledger: Path | None = typer.Option(None, help="The ledger that paid: also show what its accounts have left."),
+    ledger: str | None = typer.Option(None, help="The ledger that paid: also show what its accounts have left."),
     statement: Path | None = typer.Option(None, help="Also write the statement for programs: .json."),
     nist: Path | None = typer.Option(None, help="Also write answers to the questions of NIST SP 800-226: .md."),
     registry: Path | None = typer.Option(
@@ -57,12 +58,13 @@ def report_command(
 
     Example: tacit report site.ledger --out site.html
     """
-    if _is_ledger(place):
-        _report_ledger(place, out, {"--test": test, "--label": label, "--ledger": ledger, "--statement": statement,
+    where = ledger_place(place)
+    if isinstance(where, LedgerUrl) or _is_ledger(where):
+        _report_ledger(where, out, {"--test": test, "--label": label, "--ledger": ledger, "--statement": statement,
                                     "--nist": nist, "--registry": registry})  # fmt: skip
         return
-    record = found_record(place)
-    page = _page(place / "report.html", out)
+    record = found_record(where)
+    page = _page(where / "report.html", out)
     extra = [
         (file, kind)
         for file, kind in ((statement, ".json"), (nist, ".md"), (registry, ".json"))
@@ -90,10 +92,12 @@ def report_command(
     _write([(page, report_page(record, measured, book)), *files])
 
 
-def _report_ledger(place: Path, out: Path | None, given: dict[str, object]) -> None:
+def _report_ledger(place: Path | LedgerUrl, out: Path | None, given: dict[str, object]) -> None:
     if wrong := [name for name, value in given.items() if value is not None]:
         raise InvalidInput(f"{wrong[0]} is about a run, and {listed([str(place)])} is a ledger: leave it out")
-    page = _page(place.with_name(place.name + ".html"), out)
+    if isinstance(place, LedgerUrl) and out is None:
+        raise InvalidInput("a ledger on a server has no folder for its page: say where with --out")
+    page = _page(place.with_name(place.name + ".html") if isinstance(place, Path) else Path(), out)
     from tacit.report.budget import read_book
     from tacit.report.ledger_page import ledger_page
 

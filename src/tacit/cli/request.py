@@ -19,6 +19,7 @@ from rich.console import Console
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput, RequestConflict, TacitError, listed, nearest
 from tacit.core.files import sync_folder, try_lock, write_file
+from tacit.core.places import LedgerUrl
 
 __all__ = ["RunRequest", "requested", "require_place", "unfinished"]
 
@@ -69,7 +70,7 @@ class RunRequest:
     def __init__(
         self,
         out: Path,
-        ledger: Path | None,
+        ledger: Path | LedgerUrl | None,
         account: str | None,
         inputs: Mapping[str, str],
         recipe: Mapping[str, Any] | None = None,
@@ -143,11 +144,15 @@ class RunRequest:
         """The requests that the ledgers have payments for."""
         from tacit.ledger import opened
 
-        if self._ledger is None or not self._ledger.exists():
+        place = self._ledger
+        if place is None or (isinstance(place, Path) and not place.exists()):
             return []
+        places: list[Path | LedgerUrl] = [place]
+        if isinstance(place, Path) and place.is_dir():
+            places = [*sorted(place.glob("*.ledger"))]
         found = []
-        for file in sorted(self._ledger.glob("*.ledger")) if self._ledger.is_dir() else [self._ledger]:
-            with opened(file) as book:
+        for where in places:
+            with opened(where) as book:
                 for account in book.accounts() if self._account is None else [self._account]:
                     found += [each.request for each in book.receipts(account)]
         return found
@@ -293,7 +298,11 @@ def _content(read: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def requested(
-    out: Path, ledger: Path | None, account: str | None, inputs: Mapping[str, str], recipe: Mapping[str, Any]
+    out: Path,
+    ledger: Path | LedgerUrl | None,
+    account: str | None,
+    inputs: Mapping[str, str],
+    recipe: Mapping[str, Any],
 ) -> Iterator[RunRequest]:
     """The request of a run; where the run ends early, the state of the request is reported."""
     request = RunRequest(out, ledger, account, inputs, recipe)

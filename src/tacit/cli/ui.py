@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tacit.cli.screen import console
 from tacit.core.errors import InvalidInput, TacitError, listed
+from tacit.core.places import LedgerUrl, ledger_place
 
 __all__ = ["ui_command"]
 
@@ -17,6 +18,7 @@ __all__ = ["ui_command"]
 def ui_command(
     folder: Path = typer.Argument(Path(), help="The folder with runs and ledgers.", show_default="this one"),
     port: int = typer.Option(0, min=0, max=65535, help="The port on this machine; 0 for a free one."),
+    ledger: list[str] = typer.Option([], help="A ledger on a server to show as well: postgresql://…"),
 ) -> None:
     """Show runs, running jobs, ledgers and a planning form in your browser.
 
@@ -27,6 +29,12 @@ def ui_command(
     """
     if not folder.is_dir():
         raise InvalidInput(f"{listed([str(folder)])}: no such folder")
+    places = [ledger_place(each) for each in ledger]
+    urls = [each for each in places if isinstance(each, LedgerUrl)]
+    if files := [str(each) for each in places if not isinstance(each, LedgerUrl)]:
+        raise InvalidInput(
+            f"{listed(files)}: a ledger in a file is shown by its folder; --ledger names one on a server"
+        )
     try:
         from tacit.ui.service import HOST, listening, serve_view
     except ModuleNotFoundError as error:
@@ -42,4 +50,4 @@ def ui_command(
         address = f"http://{HOST}:{opened.getsockname()[1]}/?token={token}"
         console.print(Text.assemble(("open", "bold"), f"       {address}"), soft_wrap=True)
         console.print(f"[dim]shows {folder.absolute().name or '/'}/ to this machine only; Ctrl-C ends it[/dim]")
-        serve_view(folder.absolute(), opened, token)
+        serve_view(folder.absolute(), opened, token, urls)

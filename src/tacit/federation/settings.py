@@ -28,12 +28,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    InstanceOf,
     PrivateAttr,
     RootModel,
     ValidationError,
 )
 
 from tacit.core.errors import InvalidInput, nearest
+from tacit.core.places import LedgerUrl, ledger_place
 from tacit.datasets.table import check_classes
 from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
@@ -58,8 +60,13 @@ def _key(value: object) -> object:
     return found
 
 
+def _ledger(value: object) -> object:
+    return ledger_place(value) if isinstance(value, str) else value
+
+
 # A file, which is relative to the one that names it; a public key; names in their order.
 File = Annotated[Path, Field(strict=False)]
+LedgerFile = Annotated[InstanceOf[Path] | InstanceOf[LedgerUrl], BeforeValidator(_ledger)]
 Key = Annotated[bytes, BeforeValidator(_key)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
@@ -130,7 +137,7 @@ label = "diagnosis"                 # or ["ill", "well"]: one column of zeros an
 classes = ["ill", "well"]           # public knowledge, in the same order everywhere
 features = ["age", "dose"]          # optional: the feature columns, which are matched by name
 policy = "policy.toml"              # ceiling, methods, mechanisms, purposes, participants
-ledger = "north.ledger"             # made from the policy at the first start, and kept
+ledger = "north.ledger"             # made from the policy at the first start, and kept; or postgresql://…
 account = "north"
 pace = 1.0                          # answers leave at multiples of this many seconds after the question
 model = "logistic"                  # the local model, for methods that train one
@@ -189,7 +196,7 @@ class NodeFile(BaseModel):
     label: str | Names
     classes: Annotated[Names, AfterValidator(lambda names: tuple(check_classes(names)))]
     policy: File
-    ledger: File
+    ledger: LedgerFile
     account: str
     features: Names | None = None
     pace: Annotated[float, Field(ge=0, le=3600)] = 1.0
@@ -349,7 +356,7 @@ class ServiceConfig(BaseModel):
     nodes: Annotated[dict[str, Key], Field(min_length=1)]
     largest: Annotated[int, Field(ge=1024, le=LARGEST_BATCH)] = MOST_BYTES
     sealing: File | None = None
-    ledger: File | None = None
+    ledger: LedgerFile | None = None
     account: str | None = None
     node_records: Annotated[int, Field(ge=1, le=MOST_RECORDS)] = MOST_RECORDS
 

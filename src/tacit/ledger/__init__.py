@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from importlib.metadata import entry_points
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
+from tacit.core.places import SCHEME, LedgerUrl, Place, ledger_place
+from tacit.ledger.places import occupied
 
 if TYPE_CHECKING:
     from tacit.core.protocols import Ledger
-    from tacit.ledger.sqlite import SqliteLedger
+    from tacit.ledger.stored import StoredLedger
 
 __all__ = ["inspected", "open_ledger", "opened"]
 
@@ -23,15 +24,14 @@ Backend = Callable[[str, Policy | None], "Ledger"]
 
 # Packages add schemes of their own: an entry point in this group names a function of the place and the policy.
 _GROUP = "tacit.ledgers"
-# At least two characters: one alone is a drive of Windows.
-SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL)
 
 
-def open_ledger(place: str | Path, policy: Policy | None = None) -> Ledger:
-    """The ledger at a place: a path or ``sqlite:///path``, ``memory:``, or another scheme that a package has installed.
+def open_ledger(place: Place, policy: Policy | None = None) -> Ledger:
+    """The ledger at a place: a path or ``sqlite:///path``, ``postgresql://…``, ``memory:``, or what a package adds.
 
     ``policy`` gives the accounts of a ledger that is not there yet; one that is there keeps those it has. A path after
-    ``sqlite:///`` is relative, after ``sqlite:////`` absolute, as elsewhere in Python.
+    ``sqlite:///`` is relative, after ``sqlite:////`` absolute, as elsewhere in Python. A PostgreSQL server is named as
+    libpq does it, so that a password may come from ``PGPASSWORD``, a password file or a service; no message shows it.
 
     >>> from tacit.core.spend import Pure
     >>> ledger = open_ledger("memory:", {"clinic": Ceiling(1)})
@@ -39,14 +39,15 @@ def open_ledger(place: str | Path, policy: Policy | None = None) -> Ledger:
     Traceback (most recent call last):
         ...
     tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 1.1 ...
-    >>> open_ledger("ledgers://here")
+    >>> open_ledger("ledgers://me:secret@here")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: no ledger can be opened at ledgers://here; known are memory:, sqlite:, unlimited:
+    tacit.core.errors.InvalidInput: no ledger can be opened at ledgers://me@here; known are memory:, postgres:, ...
     """
-    found = SCHEME.fullmatch(place) if isinstance(place, str) else None
+    text = place.text if isinstance(place, LedgerUrl) else place
+    found = SCHEME.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        return _sqlite(str(place), policy)
+        return _sqlite(str(text), policy)
     scheme, rest = found.groups()
     if scheme in BACKENDS:
         return BACKENDS[scheme](rest, policy)
@@ -56,27 +57,27 @@ def open_ledger(place: str | Path, policy: Policy | None = None) -> Ledger:
         return backend(rest, policy)
     if rest.startswith("//"):
         known = ", ".join(f"{each}:" for each in sorted({*BACKENDS, *installed}))
-        raise InvalidInput(f"no ledger can be opened at {place}; known are {known}")
-    return _sqlite(str(place), policy)
+        raise InvalidInput(f"no ledger can be opened at {str(LedgerUrl(str(text)))[:80]}; known are {known}")
+    return _sqlite(str(text), policy)
 
 
 @contextmanager
-def opened(ledger: Ledger | str | Path, policy: Policy | None = None) -> Iterator[Ledger]:
+def opened(ledger: Ledger | Place, policy: Policy | None = None) -> Iterator[Ledger]:
     """The ledger itself, or the one at a place, which is closed at the end.
 
     >>> with opened("memory:", {"clinic": Ceiling(1)}) as ledger:
     ...     ledger.durable
     False
     """
-    if not isinstance(ledger, str | Path):
+    if not isinstance(ledger, str | Path | LedgerUrl):
         yield ledger
         return
     with closing(open_ledger(ledger, policy)) as book:
         yield book
 
 
-def inspected(file: Path) -> SqliteLedger:
-    """The ledger in a file, to look at: also a copy that was restored or comes from elsewhere, which cannot pay.
+def inspected(place: Place) -> StoredLedger:
+    """The ledger at a place, to look at: also a copy that was restored or comes from elsewhere, which cannot pay.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "site.ledger"
@@ -85,9 +86,14 @@ def inspected(file: Path) -> SqliteLedger:
     ...     list(ledger.accounts())
     ['clinic']
     """
-    from tacit.ledger.sqlite import SqliteLedger
+    where = ledger_place(place)
+    if isinstance(where, Path):
+        from tacit.ledger.sqlite import SqliteLedger
 
-    return SqliteLedger(file, looking=True)
+        return SqliteLedger(where, looking=True)
+    from tacit.ledger.postgres import PostgresLedger
+
+    return PostgresLedger(where, looking=True)
 
 
 # Imported when one is opened: a process that only names the package pays for none of them.
@@ -97,7 +103,14 @@ def _sqlite(rest: str, policy: Policy | None) -> Ledger:
     from tacit.ledger.sqlite import SqliteLedger
 
     path = Path(rest.removeprefix("///"))
-    return SqliteLedger(path) if policy is None or path.exists() else SqliteLedger.create(path, policy)
+    return SqliteLedger(path) if policy is None or occupied(path) else SqliteLedger.create(path, policy)
+
+
+def _postgres(rest: str, policy: Policy | None) -> Ledger:
+    from tacit.ledger.postgres import PostgresLedger
+
+    url = LedgerUrl(f"postgresql:{rest}")
+    return PostgresLedger(url) if policy is None else PostgresLedger.create(url, policy, existing=True)
 
 
 def _memory(rest: str, policy: Policy | None) -> Ledger:
@@ -116,4 +129,10 @@ def _unlimited(rest: str, policy: Policy | None) -> Ledger:
     return UnlimitedLedger()
 
 
-BACKENDS: Mapping[str, Backend] = {"memory": _memory, "sqlite": _sqlite, "unlimited": _unlimited}
+BACKENDS: Mapping[str, Backend] = {
+    "memory": _memory,
+    "postgres": _postgres,
+    "postgresql": _postgres,
+    "sqlite": _sqlite,
+    "unlimited": _unlimited,
+}

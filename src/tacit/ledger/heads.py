@@ -18,17 +18,19 @@ import json
 import os
 import re
 import secrets
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError, StaleLedger
 from tacit.core.files import locked, write_file
-from tacit.ledger import database
+from tacit.core.places import Place
+from tacit.ledger import store as rows
 from tacit.ledger.entries import Entry, EntryKind, canonical, text
+from tacit.ledger.places import opened_store
+from tacit.ledger.store import Store
 from tacit.ledger.verify import problems
 
 __all__ = ["VARIABLE", "Head", "HeadMemory", "Heads", "accept_head", "state_folder"]
@@ -110,22 +112,21 @@ class Heads:
                 f"{self.folder}"
             ) from None
 
-    def require_unused(self, path: Path) -> None:
+    def require_unused(self, place: str) -> None:
         """Refuse to begin anew where a ledger was paid from that is gone: its payments would be forgotten.
 
         >>> import tempfile
-        >>> Heads(Path(tempfile.mkdtemp())).require_unused(Path("site.ledger"))
+        >>> Heads(Path(tempfile.mkdtemp())).require_unused("site.ledger")
         """
-        place = os.path.realpath(path)
         for file in sorted(self.folder.glob("*.head")):
             try:
                 head = self.remembered(file.stem)
             except StaleLedger:
                 # Nobody knows where the ledger of a damaged head was.
                 continue
-            if head is not None and os.path.realpath(head.path) == place:
+            if head is not None and _same(head.path, place):
                 raise StaleLedger(
-                    f"there was a ledger at {path}, last used at {head.at} with {_counted(head.sequence)}, and it is "
+                    f"there was a ledger at {place}, last used at {head.at} with {_counted(head.sequence)}, and it is "
                     "gone: a new one would give back what it has spent. Nothing was created. Restore its newest copy; "
                     f"if a person decides that the accounts start anew here, remove {file}."
                 )
@@ -182,23 +183,22 @@ class Heads:
 class HeadMemory:
     """The head of one open ledger, compared with the one that was kept in the second place."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, heads: Heads) -> None:
-        self._connection = connection
-        self._path = path.absolute()
+    def __init__(self, store: Store, heads: Heads) -> None:
+        self._store = store
         self._heads = heads
-        first = next(database.read(connection, "WHERE sequence = 1"), None)
+        first = next(rows.read(store, "WHERE sequence = 1"), None)
         if first is None or first.kind != EntryKind.GENESIS:
-            raise DamagedLedger(f"the ledger {path} has lost its first entry. {database.RESTORE}")
-        self._name: str = first.content["ledger"]
+            raise DamagedLedger(f"the ledger {store.name} has lost its first entry. {rows.RESTORE}")
+        self.ledger: str = first.content["ledger"]
         self._written: tuple[int, str] | None = None
 
     def finding(self) -> tuple[str, Head | None] | None:
         """What is wrong with the ledger, in words, and the head that was remembered; nothing if all is well."""
         try:
-            head = self._heads.remembered(self._name)
+            head = self._heads.remembered(self.ledger)
         except StaleLedger as error:
             return str(error), None
-        count, digest = database.last(self._connection)
+        count, digest = rows.last(self._store)
         if head is None:
             if not self._has_payments():
                 return None
@@ -212,7 +212,7 @@ class HeadMemory:
         last = f"it was last used as {head.path} at {head.at} with {_counted(head.sequence)}"
         if count < head.sequence:
             return f"it has {_counted(count)}; {last}: an older copy was restored", head
-        entry = next(database.read(self._connection, "WHERE sequence = ?", (head.sequence,)), None)
+        entry = next(rows.read(self._store, "WHERE sequence = ?", (head.sequence,)), None)
         if entry is None or entry.digest != head.digest:
             return f"{last}, and entry {head.sequence} was another one: two copies of it were used", head
         entry.require_whole()
@@ -220,69 +220,79 @@ class HeadMemory:
 
     def require_at_start(self) -> None:
         """Refuse a ledger that was restored, copied or forked when it is opened."""
-        with database.transaction(self._connection, "DEFERRED"):
+        with rows.transaction(self._store, write=False):
             fine = self.finding() is None
         if not fine:
             # Another process may have paid between two looks; while nobody else writes there is no doubt.
-            with database.transaction(self._connection):
+            with rows.transaction(self._store):
                 self._require(self.finding())
 
     def require(self) -> None:
         """Refuse such a ledger before it is written, by whom holds the lock; before a first payment note its head."""
         self._require(self.finding())
-        if self._heads.remembered(self._name) is None:
+        if self._heads.remembered(self.ledger) is None:
             self.remember()
 
     def _require(self, found: tuple[str, Head | None] | None) -> None:
         if found is not None:
             raise StaleLedger(
-                f"the ledger {self._path} is not the one that was last used here: {found[0]}. Nothing was charged. "
-                f"Budget may have been spent that this file does not know of. Find the newest copy; to continue with "
-                f"this one, use `tacit ledger accept {self._path}`, which is recorded in the ledger."
+                f"the ledger {self._store.place} is not the one that was last used here: {found[0]}. Nothing was "
+                "charged. Budget may have been spent that this one does not know of. Find the newest copy; to "
+                f"continue with this one, use `tacit ledger accept {self._store.place}`, which is recorded in the "
+                "ledger."
             )
 
-    def remember(self, replace: bool = False) -> None:
-        """Write the present head into the second place, if it is not there yet."""
-        if self._connection.in_transaction:
-            count, digest = database.last(self._connection)
-        else:
+    def remember(self, present: tuple[int, str] | None = None, replace: bool = False) -> None:
+        """Write a ledger's head into the second place, if it is not there yet: the one given, or the present one."""
+        if present is None and self._store.in_transaction:
+            present = rows.last(self._store)
+        elif present is None:
             # Head record and last entry of one moment: between two reads another process may pay.
-            with database.transaction(self._connection, "DEFERRED"):
-                count, digest = database.last(self._connection)
-        if (count, digest) != self._written or replace:
-            self._heads.remember(Head(self._name, count, digest, str(self._path)), replace)
-            self._written = count, digest
+            with rows.transaction(self._store, write=False):
+                present = rows.last(self._store)
+        if present != self._written or replace:
+            self._heads.remember(Head(self.ledger, *present, self._store.place), replace)
+            self._written = present
 
     def _has_payments(self) -> bool:
-        query = "SELECT EXISTS (SELECT 1 FROM entries INDEXED BY payments_by_request WHERE kind = 'payment')"
-        return bool(self._connection.execute(query).fetchone()[0])
+        indexed = self._store.indexed("payments_by_request")
+        query = f"SELECT EXISTS (SELECT 1 FROM entries {indexed} WHERE kind = 'payment')"  # noqa: S608
+        row = self._store.execute(query).fetchone()
+        return row is not None and bool(row[0])
 
 
-def accept_head(path: str | Path, reason: str, heads: str | Path | None = None) -> Entry:
+def accept_head(place: Place, reason: str, heads: str | Path | None = None) -> Entry:
     """Record a person's decision to continue with a ledger that was restored, copied or forked.
 
     The ledger must verify. What was found, what was remembered and the reason are an entry of it from then on.
     """
-    path = Path(path)
     reason = text(reason, "reason")
-    with database.explained(path, "Nothing was written."), closing(database.connect(path)) as connection:
-        database.check_format(connection, path)
-        if wrong := next(iter(problems(connection)), None):
-            raise DamagedLedger(f"the ledger {path} is damaged: {wrong}. Nothing was accepted. {database.RESTORE}")
-        memory = HeadMemory(connection, path, Heads(None if heads is None else Path(heads)))
-        with database.transaction(connection):
+    with opened_store(place, "Nothing was written.") as store:
+        memory = HeadMemory(store, Heads(None if heads is None else Path(heads)))
+        with rows.transaction(store):
+            if wrong := next(iter(problems(store)), None):
+                raise DamagedLedger(
+                    f"the ledger {store.name} is damaged: {wrong}. Nothing was accepted. {rows.RESTORE}"
+                )
             found = memory.finding()
             if found is None:
-                raise InvalidInput(f"there is nothing to accept: the ledger {path} is the one that was last used here")
+                raise InvalidInput(
+                    f"there is nothing to accept: the ledger {store.name} is the one that was last used here"
+                )
             finding, head = found
             content = {
                 "finding": finding,
                 "reason": reason,
                 "remembered": None if head is None else [head.sequence, head.digest],
             }
-            entry = database.append(connection, EntryKind.ACCEPTANCE, content)
+            entry = rows.append(store, EntryKind.ACCEPTANCE, content)
         memory.remember(replace=True)
     return entry
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two places are the same: URLs as they are written, files wherever links lead."""
+    return one == other if "://" in other else os.path.realpath(one) == os.path.realpath(other)
 
 
 def _counted(entries: int) -> str:

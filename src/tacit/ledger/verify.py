@@ -14,19 +14,22 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tacit.core.account import Ceiling
 from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
 from tacit.core.files import new_file
+from tacit.core.places import Place
 from tacit.core.spend import spend_from_json
-from tacit.ledger import database
+from tacit.ledger import store as rows
 from tacit.ledger.account import Standing, agree
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, canonical, entry_digest, payload_digest
+from tacit.ledger.places import opened_store
+from tacit.ledger.store import Store
 
 __all__ = ["Problem", "acceptances", "entries", "export_to", "lines", "problems", "verify"]
 
@@ -46,7 +49,7 @@ class Problem:
         return self.message if self.sequence is None else f"entry {self.sequence}: {self.message}"
 
 
-def verify(path: str | Path, head: str | None = None) -> list[Problem]:
+def verify(place: Place, head: str | None = None) -> list[Problem]:
     """Everything that is wrong with a ledger, the first bad entry first; empty when it is whole.
 
     ``head`` is a digest that was kept elsewhere, from a receipt or an export: it must be in the chain.
@@ -62,34 +65,34 @@ def verify(path: str | Path, head: str | None = None) -> list[Problem]:
     """
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise InvalidInput(f"head must be 64 hexadecimal digits in lower case, got {head!r}")
-    with database.opened_file(Path(path)) as connection:
+    with opened_store(place) as store:
         # All reads see one moment. Closing ends it: a COMMIT would fail on a damaged file and hide the findings.
-        connection.execute("BEGIN DEFERRED")
-        return list(problems(connection, head))
+        store.begin(write=False)
+        return list(problems(store, head))
 
 
-def problems(connection: sqlite3.Connection, head: str | None = None, form: int = LEDGER_FORMAT) -> Iterator[Problem]:
+def problems(store: Store, head: str | None = None, form: int = LEDGER_FORMAT) -> Iterator[Problem]:
     """Everything that is wrong in an open database of this format or, before it is converted, of the first one."""
     meaning = _Meaning(form)
-    yield from _rows(connection, head, meaning)
+    yield from _rows(store, head, meaning)
     if form == LEDGER_FORMAT:
-        yield from _accounts(connection, meaning)
-    yield from _frame(connection, database.LEDGER_SCHEMA if form == LEDGER_FORMAT else database.FIRST_SCHEMA)
+        yield from _accounts(store, meaning)
+    yield from _frame(store, form)
 
 
-def entries(path: str | Path) -> Iterator[Entry]:
+def entries(place: Place) -> Iterator[Entry]:
     """Every entry in order, as it is stored, without checking it."""
-    with database.opened_file(Path(path)) as connection, database.transaction(connection, "DEFERRED"):
-        yield from database.read(connection)
+    with opened_store(place) as store, rows.transaction(store, write=False):
+        yield from rows.read(store)
 
 
-def acceptances(path: str | Path) -> list[Entry]:
-    """Every decision of a person to continue with a ledger that was restored, copied or forked."""
-    with database.opened_file(Path(path)) as connection:
-        return list(database.read(connection, "WHERE kind = 'acceptance' ORDER BY sequence"))
+def acceptances(place: Place) -> list[Entry]:
+    """Every decision of a person to go on with a ledger that was restored, copied or forked."""
+    with opened_store(place) as store, rows.transaction(store, write=False):
+        return list(rows.read(store, "WHERE kind = 'acceptance' ORDER BY sequence"))
 
 
-def lines(path: str | Path) -> Iterator[str]:
+def lines(place: Place) -> Iterator[str]:
     """One JSON object per entry, in order.
 
     >>> import tempfile
@@ -99,7 +102,7 @@ def lines(path: str | Path) -> Iterator[str]:
     >>> [json.loads(line)["kind"] for line in lines(ledger)]
     ['genesis', 'account']
     """
-    return map(_line, entries(path))
+    return map(_line, entries(place))
 
 
 def _line(entry: Entry) -> str:
@@ -107,7 +110,7 @@ def _line(entry: Entry) -> str:
     return json.dumps({"sequence": entry.sequence, "kind": entry.kind, "body": entry.content, **chained})
 
 
-def export_to(path: str | Path, out: Path) -> tuple[int, str]:
+def export_to(place: Place, out: Path) -> tuple[int, str]:
     """Write the lines to a new file that is there whole or not at all; returns their number and the last digest."""
     count, digest = 0, ORIGIN
     try:
@@ -115,7 +118,7 @@ def export_to(path: str | Path, out: Path) -> tuple[int, str]:
             what = "it is a folder" if out.is_dir() else "it exists already"
             raise InvalidInput(f"cannot write {out}: {what}; choose a new name")
         with new_file(out, private=True) as file:
-            for count, entry in enumerate(entries(path), start=1):  # noqa: B007
+            for count, entry in enumerate(entries(place), start=1):  # noqa: B007
                 file.write(f"{_line(entry)}\n".encode("ascii"))
                 digest = entry.digest
     except OSError as error:
@@ -123,12 +126,13 @@ def export_to(path: str | Path, out: Path) -> tuple[int, str]:
     return count, digest
 
 
-def _rows(connection: sqlite3.Connection, head: str | None, meaning: _Meaning) -> Iterator[Problem]:
+def _rows(store: Store, head: str | None, meaning: _Meaning) -> Iterator[Problem]:
     """Walk the chain from its origin to its head."""
     sequence, last = 0, ORIGIN
     known = head is None
+    unreadable: tuple[type[Exception], ...] = (*store.failures, DamagedLedger, OverflowError, MemoryError)
     try:
-        for entry in database.read(connection):
+        for entry in rows.read(store):
             if entry.sequence <= sequence:
                 yield Problem(entry.sequence, "it was inserted before the first entry")
             elif entry.sequence > sequence + 1:
@@ -141,8 +145,8 @@ def _rows(connection: sqlite3.Connection, head: str | None, meaning: _Meaning) -
                 yield Problem(entry.sequence, wrong)
             sequence, last = entry.sequence, entry.digest
             known = known or last == head
-        yield from _head(connection, sequence, last)
-    except (sqlite3.Error, DamagedLedger, OverflowError, MemoryError) as error:
+        yield from _head(store, sequence, last)
+    except unreadable as error:
         yield Problem(sequence + 1, f"it cannot be read: {error}")
     if head is not None and not known:
         yield Problem(
@@ -151,10 +155,10 @@ def _rows(connection: sqlite3.Connection, head: str | None, meaning: _Meaning) -
         )
 
 
-def _head(connection: sqlite3.Connection, sequence: int, last: str) -> Iterator[Problem]:
+def _head(store: Store, sequence: int, last: str) -> Iterator[Problem]:
     """Compare the head record with where the chain ended."""
     try:
-        count, digest = database.head(connection)
+        count, digest = rows.head(store)
     except LedgerError as error:
         yield Problem(None, str(error))
         return
@@ -166,13 +170,11 @@ def _head(connection: sqlite3.Connection, sequence: int, last: str) -> Iterator[
         yield Problem(sequence, "it is not the one that the head record names")
 
 
-def _accounts(connection: sqlite3.Connection, meaning: _Meaning) -> Iterator[Problem]:
+def _accounts(store: Store, meaning: _Meaning) -> Iterator[Problem]:
     """Compare what is noted of each account's last entry with the entries."""
     try:
-        noted = {
-            row[0]: (row[1], row[2]) for row in connection.execute("SELECT account, sequence, digest FROM accounts")
-        }
-    except sqlite3.Error as error:
+        noted = {row[0]: (row[1], row[2]) for row in store.execute("SELECT account, sequence, digest FROM accounts")}
+    except store.failures as error:
         yield Problem(None, f"the accounts cannot be read: {error}")
         return
     for account in sorted(meaning.newest.keys() | noted.keys(), key=str):
@@ -180,15 +182,12 @@ def _accounts(connection: sqlite3.Connection, meaning: _Meaning) -> Iterator[Pro
             yield Problem(None, f"the last entry of account {account!r} is not the one that is noted for it")
 
 
-def _frame(connection: sqlite3.Connection, schema: tuple[str, ...]) -> Iterator[Problem]:
-    """Check what holds the rows: SQLite's own structures, and the triggers and indexes that guard appending."""
+def _frame(store: Store, form: int) -> Iterator[Problem]:
+    """Check what holds the rows: the database's own structures, and the triggers and indexes that guard appending."""
     try:
-        for (finding,) in connection.execute("PRAGMA integrity_check"):
-            if finding != "ok":
-                yield Problem(None, f"the file is damaged: {finding}")
-        for change in database.guards(connection, schema):
-            yield Problem(None, change)
-    except sqlite3.Error as error:
+        for finding in chain(store.damage(), store.guards(form)):
+            yield Problem(None, finding)
+    except store.failures as error:
         yield Problem(None, f"the file is damaged: {error}")
 
 

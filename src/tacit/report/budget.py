@@ -12,6 +12,7 @@ from pathlib import Path
 from tacit.accounting.compose import least_total, total
 from tacit.core.account import Balance
 from tacit.core.guarantee import Guarantee, decimal
+from tacit.core.places import Place, ledger_place
 from tacit.core.spend import Spend
 from tacit.ledger import inspected
 from tacit.ledger.entries import Payment
@@ -38,7 +39,7 @@ class Book:
     doubt: str | None
 
 
-def read_book(file: Path) -> Book:
+def read_book(place: Place) -> Book:
     """What a ledger says; a read that changes nothing, of a copy that cannot pay as well.
 
     >>> import tempfile
@@ -49,11 +50,13 @@ def read_book(file: Path) -> Book:
     >>> read_book(file).balances["clinic"].remaining_shown
     '1'
     """
-    with inspected(file) as ledger:
+    where = ledger_place(place)
+    with inspected(where) as ledger:
         names = list(ledger.accounts())
         count, digest = ledger.head()
         return Book(
-            file.name, {name: ledger.balance(name) for name in names}, {name: ledger.payments(name) for name in names},
+            where.name if isinstance(where, Path) else str(where),
+            {name: ledger.balance(name) for name in names}, {name: ledger.payments(name) for name in names},
             count, digest, ledger.doubt(),
         )  # fmt: skip
 

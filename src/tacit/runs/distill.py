@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tacit.core.errors import InvalidInput, warn_user
 from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta
 from tacit.core.options import Options, to_recipe
+from tacit.core.places import LedgerUrl
 from tacit.core.protocols import Exchange, Ledger
 from tacit.core.rational import Number
 from tacit.core.release import Receipt, Release
@@ -54,7 +55,7 @@ def distill(
     unit: Unit | None = None,
     adjacency: str = "replace-one",
     trust: str | None = None,
-    ledger: Ledger | str | Path | None = None,
+    ledger: Ledger | str | Path | LedgerUrl | None = None,
     account: str | None = None,
     exchange: Nodes | None = None,
     seed: int | None = None,

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from tacit.core.errors import InvalidInput, nearest, warn_user
 from tacit.core.guarantee import Unit, decimal
 from tacit.core.options import Options
+from tacit.core.places import LedgerUrl, ledger_place
 from tacit.core.rational import Number, positive
 from tacit.core.samples import column_names
 from tacit.ledger import opened
@@ -105,7 +106,7 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unit: Unit | None = None,
         adjacency: str = "replace-one",
         trust: str | None = None,
-        ledger: str | Path | None = None,
+        ledger: str | Path | LedgerUrl | None = None,
         account: str | None = None,
         seed: int | None = None,
         **options: Any,  # noqa: ANN401
@@ -144,8 +145,8 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput("PrivateDistiller requires y to be passed, but the target y is None")
         if public is None:
             raise InvalidInput("fit needs public samples, whose labels train the student: fit(X, y, public=...)")
-        if self.ledger is not None and not isinstance(self.ledger, str | Path):
-            raise InvalidInput("ledger must be the path of a ledger, so that clones pay from the same account")
+        if self.ledger is not None and not isinstance(self.ledger, str | Path | LedgerUrl):
+            raise InvalidInput("ledger must be the path or URL of a ledger, so that clones pay from the same account")
         for samples, what in ((X, "X"), (public, "public")):
             _plain_array(samples, what)
         y = _classes_of(y)
@@ -213,8 +214,8 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             with opened(self.ledger) as book:
                 left += f"; {self.account[:80]} has {book.balance(self.account).in_words}"
         warn_user(
-            f"every fit of this search pays {each} from {str(self.ledger)[:80]}, and fits fail once it is spent "
-            f"(error_score='raise' ends the search there){left}; {SCORED}"
+            f"every fit of this search pays {each} from {str(ledger_place(self.ledger))[:80]}, and fits fail once it "
+            f"is spent (error_score='raise' ends the search there){left}; {SCORED}"
         )
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401

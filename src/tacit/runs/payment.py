@@ -21,11 +21,12 @@ from tacit.accounting.compose import least_total
 from tacit.accounting.parts import group
 from tacit.core.errors import BudgetExceeded, InvalidInput, warn_user
 from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
+from tacit.core.places import SCHEME, LedgerUrl, Place
 from tacit.core.protocols import Ledger
 from tacit.core.rational import Number, whole
 from tacit.core.release import Receipt
 from tacit.core.spend import Pure
-from tacit.ledger import SCHEME, open_ledger, opened
+from tacit.ledger import open_ledger, opened
 
 if TYPE_CHECKING:  # a run that is shown is not one that is planned
     from tacit.methods.task import Account
@@ -42,7 +43,7 @@ _SIMULATED = "a seed makes a simulation, which must not spend a real budget: lea
 
 @contextmanager
 def paying(
-    ledger: Ledger | str | Path | None,
+    ledger: Ledger | Place | None,
     account: str | None,
     accounts: Sequence[Account],
     unit: Unit,
@@ -62,9 +63,9 @@ def paying(
     if ledger is not None and account is None and not several:
         raise InvalidInput("name the account of the ledger that pays")
     if ledger is not None:
-        if not isinstance(ledger, str | Path) and not callable(getattr(ledger, "charge", None)):
+        if not isinstance(ledger, str | Path | LedgerUrl) and not callable(getattr(ledger, "charge", None)):
             raise InvalidInput(f"ledger must be a ledger or the name of its file, got {ledger!r}")
-        if simulated and (isinstance(ledger, str | Path) or ledger.durable):
+        if simulated and (isinstance(ledger, str | Path | LedgerUrl) or ledger.durable):
             raise InvalidInput(_SIMULATED)
     ceilings = {name: each.ceiling for name, each in zip(names, accounts, strict=True) if each.ceiling is not None}
     if not ceilings:
@@ -92,7 +93,7 @@ def paying(
 
 
 def look_ahead(
-    ledger: Ledger | str | Path,
+    ledger: Ledger | Place,
     account: str,
     unit: Unit,
     adjacency: str,
@@ -110,10 +111,10 @@ def look_ahead(
         ...
     tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 2 ...
     """
-    if not isinstance(ledger, str | Path):
+    if not isinstance(ledger, str | Path | LedgerUrl):
         if not callable(getattr(ledger, "charge", None)):
             return
-    elif not SCHEME.match(str(ledger)) and not Path(ledger).is_file():
+    elif not isinstance(ledger, LedgerUrl) and not SCHEME.match(str(ledger)) and not Path(ledger).is_file():
         return
     with opened(ledger) as book:
         if account not in book.accounts():
@@ -123,9 +124,9 @@ def look_ahead(
             book.preflight(account, {f"ahead {uuid.uuid4().hex}": Pure(epsilon)})
 
 
-def _is_folder(place: str | Path) -> bool:
+def _is_folder(place: Place) -> bool:
     """Whether a ledger's place is a folder with one ledger per holder, which may have to be made."""
-    if isinstance(place, str) and ":" in place:
+    if isinstance(place, LedgerUrl) or (isinstance(place, str) and ":" in place):
         return False
     return Path(place).is_dir() or not (Path(place).exists() or Path(place).suffix)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tacit.core.errors import TacitError
 from tacit.core.guarantee import Guarantee
-from tacit.ledger.database import APPLICATION
+from tacit.core.places import LedgerUrl
+from tacit.ledger.sqlite_store import APPLICATION
 from tacit.report.budget import Book, read_book
 from tacit.report.card import statement
 from tacit.runs.folders import Record, read_record
@@ -33,7 +34,7 @@ class FoundFiles:
     jobs: Mapping[str, Path]
     journals: Mapping[str, Path]
     coordinators: Mapping[str, Path]
-    ledgers: Mapping[str, Path]
+    ledgers: Mapping[str, Path | LedgerUrl]
 
 
 @dataclass(frozen=True)
@@ -149,13 +150,20 @@ class WatchedFolder:
     """A folder that is looked at again and again; what did not change is not read again."""
 
     folder: Path
+    # Those on servers are in no folder: they are named.
+    ledgers: Sequence[LedgerUrl] = ()
     _known: dict[tuple[str, int, int], Any] = field(default_factory=dict)
+
+    def found(self) -> FoundFiles:
+        """What is in the folder now, and the ledgers that were named."""
+        found = look(self.folder)
+        return replace(found, ledgers={**found.ledgers, **{str(url): url for url in self.ledgers}})
 
     def run_row(self, name: str, file: Path) -> dict[str, str]:
         """A run in a few words, or that it cannot be read."""
         return self._once(file / "run.json", lambda: _row(read_record(file)), {"name": name, "claim": UNREADABLE})
 
-    def book(self, file: Path) -> Book | None:
+    def book(self, file: Path | LedgerUrl) -> Book | None:
         """A ledger as it is now; None where it cannot be read."""
         try:
             return read_book(file)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from tacit.core.errors import TacitError
+from tacit.core.places import LedgerUrl
 from tacit.report.html import POLICY, STYLE
 from tacit.report.ledger_page import ledger_page
 from tacit.report.page import report_page
@@ -65,20 +66,20 @@ def listening(port: int) -> socket.socket:
     return opened
 
 
-def serve_view(folder: Path, opened: socket.socket, token: str) -> None:
+def serve_view(folder: Path, opened: socket.socket, token: str, ledgers: Sequence[LedgerUrl] = ()) -> None:
     """Serve until the process is told to end."""
-    app = make_app(folder, opened.getsockname()[1], token)
+    app = make_app(folder, opened.getsockname()[1], token, ledgers)
     config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, lifespan="off", ws="none")
     uvicorn.Server(config).run(sockets=[opened])
 
 
-def make_app(folder: Path, port: int, token: str) -> Any:  # noqa: ANN401
+def make_app(folder: Path, port: int, token: str, ledgers: Sequence[LedgerUrl] = ()) -> Any:  # noqa: ANN401
     """The service for one folder; ``token`` opens it, and a cookie keeps it open in that browser."""
-    watched = WatchedFolder(folder)
+    watched = WatchedFolder(folder, ledgers)
     routes = [
-        Route("/", lambda _: _own(overview_page(watched, look(folder)))),
+        Route("/", lambda _: _own(overview_page(watched, watched.found()))),
         Route("/plan", lambda request: _own(plan_page(dict(request.query_params)))),
-        Route("/state.json", lambda _: JSONResponse(state(look(folder)), headers={"Content-Security-Policy": _OWN})),
+        Route("/state.json", lambda _: JSONResponse(state(watched.found()), headers={"Content-Security-Policy": _OWN})),
         Route("/run/{name:path}", lambda request: _run(watched, request.path_params["name"])),
         Route("/ledger/{name:path}", lambda request: _ledger(watched, request.path_params["name"])),
         Route("/ui.css", lambda _: _file(STYLE + _text("ui.css"), "text/css")),
@@ -164,7 +165,7 @@ def _run(watched: WatchedFolder, name: str) -> Response:
 
 
 def _ledger(watched: WatchedFolder, name: str) -> Response:
-    place = look(watched.folder).ledgers.get(name)
+    place = watched.found().ledgers.get(name)
     book = None if place is None else watched.book(place)
     if book is None:
         return _own(message_page("Ledger", _GONE), 404)

@@ -144,8 +144,8 @@ def test_a_full_disk_is_a_failure_of_the_node(node, tmp_path, caplog):
     with SqliteLedger(tmp_path / "own.ledger") as ledger:
         with pytest.raises(InvalidInput, match="a simulation, which must not spend"):
             dataclasses.replace(node, ledger=ledger, seed=1)
-        pages = ledger._connection.execute("PRAGMA page_count").fetchone()[0]
-        ledger._connection.execute(f"PRAGMA max_page_count = {pages}")
+        pages = ledger._store.connection.execute("PRAGMA page_count").fetchone()[0]
+        ledger._store.connection.execute(f"PRAGMA max_page_count = {pages}")
         full = dataclasses.replace(node, ledger=ledger, seed=None)
         said = [asked(full, question(request=f"r-{n} {'x' * 900}"), caplog) for n in range(30)]
     words = {word for word, _ in said if isinstance(word, RefusalReason)}

@@ -10,7 +10,6 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,7 @@ from tacit.federation.node.steps import Collecting, FolderMemory, Masking, colle
 from tacit.federation.settings import NodeFile, RunArrays, read_peers
 from tacit.ledger import open_ledger, opened
 from tacit.ledger.account import covered
+from tacit.ledger.places import occupied
 from tacit.ledger.policy import Rules, read_policy, read_rules
 from tacit.mechanisms.registry import outside
 from tacit.methods.fedmd.models import ConsensusStore
@@ -387,7 +387,7 @@ def prepare_ledger(file: NodeFile, tell: Callable[[str], None] = lambda _: None)
     ceilings = read_policy(file.policy)
     if file.account not in ceilings:
         raise InvalidInput(f"{file.policy}: has no account {file.account!r}, from which this node pays")
-    if not Path(file.ledger).exists():
+    if not occupied(file.ledger):
         open_ledger(file.ledger, ceilings).close()
         tell(f"made the ledger {file.ledger}")
         return

@@ -1,0 +1,166 @@
+"""The ledger on a PostgreSQL server, shared by the processes of many machines: how it is opened and made.
+
+What was interrupted is begun again where that is sound. A charge and a release have the request as their key: whatever
+became of the first attempt, the second one finds it or makes it. A changed policy has no such key, and is begun again
+only where it is certain that nothing was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Self, TypeVar
+
+from tacit.core.account import Ceiling, Change, Limits
+from tacit.core.errors import LedgerError
+from tacit.core.places import LedgerUrl, Place, ledger_place
+from tacit.core.release import Receipt
+from tacit.core.spend import Spend
+from tacit.ledger import store as rows
+from tacit.ledger.base import named_accounts
+from tacit.ledger.heads import Heads
+from tacit.ledger.postgres_schema import default_prefix, role_statements
+from tacit.ledger.postgres_store import Conflict, LostConnection, PostgresStore, Unreachable, connect
+from tacit.ledger.stored import StoredLedger
+from tacit.ledger.verify import problems
+
+__all__ = ["PostgresLedger", "make_database", "make_roles"]
+
+# So often a step is begun again: once is enough for a connection, conflicts end one of their parties at a time.
+RECONNECTS, CONFLICTS = 1, 20
+
+Found = TypeVar("Found")
+
+
+class PostgresLedger(StoredLedger):
+    """Accounts in a database of a server. Make it with ``create``, then open it by its URL wherever it is needed."""
+
+    _store: PostgresStore
+
+    def __init__(self, url: Place, heads: str | Path | None = None, *, looking: bool = False) -> None:
+        """Open it; ``looking`` also opens a copy that was restored or comes from elsewhere, which cannot pay."""
+        place = ledger_place(url)
+        self._url = place if isinstance(place, LedgerUrl) else LedgerUrl(str(place))
+        super().__init__(connect(self._url), Heads(None if heads is None else Path(heads)), looking=looking)
+
+    @classmethod
+    def create(
+        cls, url: Place, policy: Mapping[str, Ceiling], heads: str | Path | None = None, *, existing: bool = False
+    ) -> Self:
+        """A new ledger with the policy's accounts, or with ``existing`` the one that is there.
+
+        A failure leaves nothing, and the same call works again. None is made where one was paid from that is gone.
+        """
+        place = ledger_place(url)
+        accounts = named_accounts(policy)
+        made = make_database(
+            place if isinstance(place, LedgerUrl) else LedgerUrl(str(place)),
+            lambda store: rows.fill(store, accounts),
+            Heads(None if heads is None else Path(heads)),
+        )
+        if not made and not existing:
+            raise LedgerError(f"{place} exists. Apply a policy to it with `tacit ledger open`.")
+        return cls(url, heads)
+
+    def charge(
+        self,
+        account: str,
+        spend: Spend,
+        purpose: str,
+        randomness: str,
+        request: str,
+        question: str,
+        limits: Limits | None = None,
+    ) -> Receipt:
+        """Pay once for a request; the same request and question again returns the first receipt unpaid."""
+        step = super().charge
+        return self._again(lambda: step(account, spend, purpose, randomness, request, question, limits))
+
+    def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
+        """Store what the payment bought, and return what is stored: the first one wins, always."""
+        step = super().store_release
+        return self._again(lambda: step(receipt, payload))
+
+    def stored_release(self, receipt: Receipt) -> bytes | None:
+        """The release that this payment bought, if one was stored."""
+        step = super().stored_release
+        return self._again(lambda: step(receipt))
+
+    def apply(self, policy: Mapping[str, Ceiling]) -> list[Change]:
+        """Append what a new or changed policy says, for the operator alone; returns before and after."""
+        step = super().apply
+        return self._again(lambda: step(policy), reconnects=0)
+
+    def verify(self) -> list[str]:
+        """Everything that is wrong with the ledger, the first bad entry first; empty when it is whole."""
+        with self._transaction(False):
+            return [str(each) for each in problems(self._store)]
+
+    def _again(self, step: Callable[[], Found], reconnects: int = RECONNECTS) -> Found:
+        """A step that may be done twice without harm, once more after it was interrupted."""
+        conflicts = 0
+        lost: LostConnection | None = None
+        while True:
+            try:
+                return step()
+            except Conflict:
+                conflicts += 1
+                if conflicts == CONFLICTS:
+                    raise
+            except (LostConnection, Unreachable) as error:
+                if lost is not None and not error.may_be_written:
+                    # What the first attempt left open is still open.
+                    raise lost from error
+                if reconnects == 0 or isinstance(error, Unreachable):
+                    raise
+                reconnects, lost = reconnects - 1, error
+
+    def _ready(self) -> None:
+        """Take up a new connection to the same ledger where the last one is gone, checked as the first one was."""
+        if not self._store.idle_alive():
+            self._store.close()
+            store = connect(self._url)
+            try:
+                with store.explained("Nothing was read."):
+                    self._attach(store)
+            except BaseException:
+                store.close()
+                raise
+
+
+def make_database(url: LedgerUrl, fill: Callable[[rows.Store], None], heads: Heads) -> bool:
+    """Make a ledger in an empty database, all of it or nothing; False where one is there already."""
+    store = connect(url)
+    try:
+        with store.explained("Nothing was created."):
+            if not store.vacant():
+                return False
+            heads.require_unused(store.place)
+            store.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+            try:
+                fill(store)
+                store.commit()
+            except BaseException:
+                if store.in_transaction:
+                    store.rollback()
+                raise
+    finally:
+        store.close()
+    return True
+
+
+def make_roles(url: LedgerUrl, prefix: str | None = None, only_say: bool = False) -> list[str]:
+    """Make the owner, the writer and the reader of a ledger, all or none; returns the statements that do it."""
+    store = connect(url)
+    try:
+        with store.explained("Nothing was changed."):
+            store.require_format()
+            statements = role_statements(store.database, prefix or default_prefix(store.database))
+            if only_say:
+                return statements
+            with rows.transaction(store):
+                for statement in statements:
+                    store.execute(statement)
+    finally:
+        store.close()
+    return statements
