@@ -1,9 +1,9 @@
 """What an intake of devices takes: messages per second of its workers, and a million messages collected and decoded.
 
-Posts are made by a load generator on loopback, each over a connection of its own as a device's would be, from one process
-on the same machine: it has its share of the two cores, so the workers' own processor time per message is shown beside
-what was sustained. Connections are plain; TLS would come on top. A message counts when it was acknowledged, which is
-when it is on disk.
+Posts are made by a load generator on loopback, each over a connection of its own as a device's would be, from one
+process on the same machine: it has its share of the two cores, so the workers' own processor time per message is shown
+beside what was sustained. Connections are plain; TLS would come on top. A message counts when it was acknowledged,
+which is when it is on disk.
 
 The million goes into the store by the workers' own storage path and not over HTTP, which would take an hour on this
 machine. It is then collected, mixed and decoded, each in a process of its own whose peak memory is shown. Labels must
@@ -174,7 +174,8 @@ async def load(ports: list[int], bodies: list[bytes], seconds: float, at_once: i
         for number, body in waiting:
             if time.perf_counter() - begun > seconds:
                 return
-            taken += await _post(ports[number % len(ports)], body)
+            acknowledged = await _post(ports[number % len(ports)], body)
+            taken += acknowledged
 
     await asyncio.gather(*(device() for _ in range(at_once)))
     return taken, time.perf_counter() - begun
@@ -205,7 +206,7 @@ def workers(count: int, store_url: str, posts: int, seconds: float, folder: Path
         for each in started:
             each.wait()
     with open_intake_store(store_url) as store:
-        stored = [each["taken"] for each in store.status()["questions"] if each["question"] == question.digest][0]
+        counts = {each["question"]: each["taken"] for each in store.status()["questions"]}
     row = {
         "store": store_url.split(":", 1)[0],
         "workers": count,
@@ -213,7 +214,7 @@ def workers(count: int, store_url: str, posts: int, seconds: float, folder: Path
         "per_second": taken / took,
         "worker_cpu_ms": 1000 * used / max(1, taken),
         "worker_mb": memory,
-        "stored_all": stored >= taken,
+        "stored_all": counts[question.digest] >= taken,
     }
     print(row, flush=True)
     return row
@@ -224,7 +225,7 @@ def page(found: dict[str, Any]) -> str:
         "# intake",
         "",
         "Twelve queries, ten classes, local ε = 4 (`python benchmarks/intake.py`). "
-        + f"{found['machine']['cores']} cores with other work to do; load average {found['load']:.1f} at the start.",
+        + f"{found['machine']}; other programs ran at the same time (load average {found['load']:.1f} at the start).",
         "",
         "Posts over loopback without TLS, a new connection for each, acknowledged once on disk; the load generator has "
         "a share of the same cores. The last column is what one core of a worker could do at its own processor time.",
