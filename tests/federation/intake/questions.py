@@ -19,7 +19,7 @@ from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.rknn.holder import VoteCrowd
 from tacit.methods.rknn.wire import VoteAsk
-from tacit.private.records import Private, Records
+from tacit.private.records import Records
 from tacit.representations.scaled import Identity, PrincipalComponents, Standardized
 
 COORDINATOR, SHUFFLER = b"c" * 32, b"s" * 32
@@ -137,7 +137,7 @@ def vector_questions():
         "response, tickets": (local_question(admission="tickets"), (0, 0, 5), "b"),
         "subset of many": (local_question(SubsetSelection(CELLS, 1, 1)), (0, 0, 5), "a"),
         "subset, two neighbors": (
-            local_question(SubsetSelection(60, 2, 1), queries=wide, representation=Identity(2), neighbors=2), (7.5, 8), "a",
+            local_question(SubsetSelection(60, 2, 1), queries=wide, neighbors=2), (7.5, 8), "a",
         ),
         "subset of few, shuffled": (sealed_question(mechanism=SubsetSelection(60, 1, 4), queries=wide), (31, 30), "b"),
         "response, shuffled, tickets": (

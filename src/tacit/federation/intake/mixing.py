@@ -147,17 +147,18 @@ def collect_messages(
 
 def collected_rows(file: Path, question: OpenQuestion) -> tuple[Collection, Iterator[Rows]]:
     """What ``collect_messages`` wrote for this question: its counts, and the rows a page at a time, all of them."""
-    source = file.open("rb")
-    head = _read(source, file)
+    with _opened(file) as source:
+        head = _read(source, file)
+        start = source.tell()
     if head is None or head.digest("question") != question.digest:
-        source.close()
         raise InvalidInput(f"{file}: holds no messages to this question")
     counts = Collection(head.integer("messages", question.minimum, question.most), head.integer("unreadable", 0))
     head.done()
 
     def rows() -> Iterator[Rows]:
         found = 0
-        with source:
+        with _opened(file) as source:
+            source.seek(start)
             while (frame := _read(source, file)) is not None:
                 page = frame.array("rows", ("|u1",), (None, question.box_bytes))
                 frame.done()
@@ -167,6 +168,13 @@ def collected_rows(file: Path, question: OpenQuestion) -> tuple[Collection, Iter
             raise InvalidInput(f"{file}: has {found} messages and says {counts.messages}; it is not whole")
 
     return counts, rows()
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise InvalidInput(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def _write(file: BinaryIO, fields: dict[str, object]) -> None:

@@ -50,7 +50,7 @@ def plan_open_question(
     >>> public = np.random.default_rng(0).normal(size=(200, 8))
     >>> question = plan_open_question(public, ["a", "b"], 10_000, 2, closes=2_000_000_000, representation="pca")
     >>> type(question.mechanism).__name__, question.minimum, question.most
-    ('GeneralizedRandomizedResponse', 1, 20000)
+    ('SubsetSelection', 1, 20000)
     """
     if trust not in (Trust.LOCAL, Trust.SHUFFLE):
         raise InvalidInput(f"trust must be local or shuffle for devices, got {trust!r}")

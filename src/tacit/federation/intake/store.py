@@ -41,6 +41,7 @@ class Database(Protocol):
     number: str
     suffix: str
     lock: str
+    alone: str
 
     def transaction(self) -> AbstractContextManager[Run]:
         """Statements that happen together or not at all."""
@@ -68,6 +69,8 @@ class IntakeStore:
         self._database = database
         self._lock = threading.Lock()
         with self._work() as run:
+            if database.alone:
+                run(database.alone, ())
             blob, number, suffix = database.blob, database.number, database.suffix
             run(
                 f"CREATE TABLE IF NOT EXISTS questions (number {number}, digest TEXT NOT NULL UNIQUE, "
@@ -217,7 +220,7 @@ class IntakeStore:
 class SqliteDatabase:
     """One file on a local disk, shared by the workers of one machine."""
 
-    blob, number, suffix, lock = "BLOB", "INTEGER PRIMARY KEY", " WITHOUT ROWID", ""
+    blob, number, suffix, lock, alone = "BLOB", "INTEGER PRIMARY KEY", " WITHOUT ROWID", "", ""
 
     def __init__(self, file: Path) -> None:
         try:
@@ -259,6 +262,8 @@ class PostgresDatabase:
     """A server, shared by the workers of many machines. A connection that broke is made anew by the next call."""
 
     blob, number, suffix, lock = "BYTEA", "INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "", " FOR UPDATE"
+    # Two workers that start at once would make the same tables.
+    alone = "SELECT pg_advisory_xact_lock(1952539497)"
 
     def __init__(self, url: str) -> None:
         try:
@@ -280,8 +285,8 @@ class PostgresDatabase:
                     connect_timeout=_PATIENCE,
                     # A server that is gone without a word is noticed, too.
                     tcp_user_timeout=1000 * _PATIENCE,
-                    options=f"-c statement_timeout={_PATIENCE}s",
                 )
+                self._connection.execute(f"SET statement_timeout = '{_PATIENCE}s'")
             with self._connection.transaction():
 
                 def run(statement: str, values: Sequence[object]) -> list[Any]:
