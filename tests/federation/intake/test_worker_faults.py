@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from tacit.federation.intake.client import IntakeAddress, IntakeUnreachable, post_message
 from tacit.federation.intake.messages import DeviceMessage
 from tacit.federation.intake.store import open_intake_store
