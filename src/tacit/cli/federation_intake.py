@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["device_command", "intake_app"]
 
 _MOST_TICKETS = 10**7
+# An address with a password in it does not belong into a list of processes.
+_STORE = typer.Option(..., envvar="TACIT_INTAKE_STORE", help="sqlite:///file, or postgresql://…")
 
 intake_app = typer.Typer(
     no_args_is_help=True,
@@ -116,7 +118,7 @@ Example: tacit federation intake worker question.tacit --store postgresql://inta
 )
 def worker(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
-    store: str = typer.Option(..., help="sqlite:///file, or postgresql://…"),
+    store: str = _STORE,
     host: str = typer.Option("127.0.0.1", help="The address to listen at."),
     port: int = typer.Option(9400, help="The port to listen on; 0 for any that is free."),
     certificate: Path | None = typer.Option(None, help="The server's certificate, for TLS."),
@@ -175,7 +177,7 @@ question.tacit messages.tacit --store sqlite:///intake.db --secret shuffler.key"
 def collect(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     out: Path = typer.Argument(..., help="The file to write.", show_default=False),
-    store: str = typer.Option(..., help="sqlite:///file, or postgresql://…"),
+    store: str = _STORE,
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the shuffler's key."),
 ) -> None:
     """Collect and mix."""
@@ -221,7 +223,7 @@ def decode(
 
 Example: tacit federation intake status --store sqlite:///intake.db""")
 )  # fmt: skip
-def status_command(store: str = typer.Option(..., help="sqlite:///file, or postgresql://…")) -> None:
+def status_command(store: str = _STORE) -> None:
     """Show counts."""
     from tacit.federation.intake.store import open_intake_store
 

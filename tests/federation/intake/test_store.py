@@ -8,7 +8,7 @@ import pytest
 from tacit.core.errors import InvalidInput
 from tacit.federation.intake.messages import IntakeRefusal
 from tacit.federation.intake.store import DUPLICATE, LARGEST_PUT, TAKEN, StoreUnavailable, open_intake_store
-from tests.federation.intake.questions import local_question
+from tests.federation.intake.questions import local_question, sealed_question
 
 ONE, TWO, THREE = (bytes([number]) * 16 for number in (1, 2, 3))
 
@@ -47,6 +47,17 @@ def test_no_more_than_the_question_s_most_are_taken_and_nothing_after_it_is_clos
     assert set(store.put("00" * 32, messages)) == {IntakeRefusal.FOREIGN}
     assert store.reopen_question(question.digest) == 2
     assert store.put(question.digest, messages[:1]) == [DUPLICATE]
+
+
+def test_a_box_that_was_copied_under_other_tickets_is_there_once(store):
+    question, plain = sealed_question(), local_question()
+    store.open(question)
+    assert store.put(question.digest, [(ONE, b"box"), (TWO, b"box"), (THREE, b"another")]) == [TAKEN, DUPLICATE, TAKEN]
+    assert store.put(question.digest, [(TWO, b"box"), (b"4" * 16, b"box"), (ONE, b"box")]) == [DUPLICATE] * 3
+    assert sorted(payload for page in store.pages(question.digest) for payload in page) == [b"another", b"box"]
+    # Plain messages are equal by nature: every device counts.
+    store.open(plain)
+    assert store.put(plain.digest, [(ONE, b"x"), (TWO, b"x")]) == [TAKEN, TAKEN]
 
 
 def test_what_was_dropped_adds_up_by_reason(store):

@@ -51,6 +51,8 @@ __all__ = ["Device", "DevicePolicy", "device_price"]
 ACCOUNT = "device"
 _LEDGER, _ANSWERS = "device.ledger", "answers"
 _TICKET = 16
+# A short question must not keep a device busy for long.
+_MOST_CELLS, _MOST_ONES = 100_000, 100
 # Digits of a price, rounded up.
 _DIGITS = 9
 
@@ -169,6 +171,8 @@ class Device:
         policy, ask = self.policy, question.ask
         if self.clock() >= question.closes:
             raise InvalidInput("the question is closed")
+        if question.mechanism.cells > _MOST_CELLS or question.mechanism.ones > _MOST_ONES:
+            raise InvalidInput("the question is about more queries and classes than a device works on")
         if question.mechanism.epsilon > policy.local:
             raise InvalidInput("the question asks for a message with a larger epsilon than this device's policy allows")
         if not any(covered(ask.purpose, each) for each in policy.purposes):

@@ -3,10 +3,14 @@
 A message is stored with its ticket alone: no address, no time, no order. Messages are written in batches, each one
 transaction that holds the question's row while it looks and adds. So no two workers take one ticket twice or one
 message too many, and nothing is added once the question is closed. What ``put`` has returned is on disk.
+
+A sealed box is stored once, whatever ticket it comes with: somebody who saw it on its way and posts copies could find
+it again by their number when the boxes are open.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,6 +72,7 @@ class IntakeStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
+        self._sealed: dict[str, bool] = {}
         with self._work() as run:
             if database.alone:
                 run(database.alone, ())
@@ -80,6 +85,11 @@ class IntakeStore:
             run(
                 f"CREATE TABLE IF NOT EXISTS messages (question INTEGER NOT NULL, ticket {blob} NOT NULL, "
                 f"payload {blob} NOT NULL, PRIMARY KEY (question, ticket)){suffix}",
+                (),
+            )
+            run(
+                f"CREATE TABLE IF NOT EXISTS boxes (question INTEGER NOT NULL, name {blob} NOT NULL, "
+                f"PRIMARY KEY (question, name)){suffix}",
                 (),
             )
             run("CREATE TABLE IF NOT EXISTS dropped (reason TEXT PRIMARY KEY, count BIGINT NOT NULL)", ())
@@ -97,6 +107,9 @@ class IntakeStore:
         """Store (ticket, payload) pairs; for each what became of it. When this returns they are on disk."""
         if len(messages) > LARGEST_PUT:
             raise InvalidInput(f"at most {LARGEST_PUT} messages are stored at once, got {len(messages)}")
+        if not messages:
+            return []
+        sealed = self._is_sealed(digest)
         with self._work() as run:
             found = run(
                 f"SELECT number, most, taken, closed FROM questions WHERE digest = ?{self._database.lock}",  # noqa: S608
@@ -105,28 +118,42 @@ class IntakeStore:
             if not found or found[0][3]:
                 return [IntakeRefusal.CLOSED if found else IntakeRefusal.FOREIGN] * len(messages)
             number, most, taken, _ = found[0]
-            listed = ", ".join("?" * len(messages))
-            rows = run(
-                f"SELECT ticket, payload FROM messages WHERE question = ? AND ticket IN ({listed})",  # noqa: S608
-                (number, *(ticket for ticket, _ in messages)),
-            )
-            known = {bytes(ticket): bytes(payload) for ticket, payload in rows}
+            names = [_box_name(payload) if sealed else ticket for ticket, payload in messages]
+            known = dict(_rows(run, "ticket, payload", "messages", "ticket", number, [each for each, _ in messages]))
+            seen = {name for (name,) in _rows(run, "name", "boxes", "name", number, names)} if sealed else set()
             outcomes: list[Outcome] = []
-            new: list[object] = []
-            for ticket, payload in messages:
+            new: list[tuple[bytes, bytes, bytes]] = []
+            for name, (ticket, payload) in zip(names, messages, strict=True):
                 if ticket in known:
                     outcomes.append(DUPLICATE if known[ticket] == payload else IntakeRefusal.CONFLICT)
-                elif taken + len(new) // 3 >= most:
+                elif name in seen:
+                    outcomes.append(DUPLICATE)
+                elif taken + len(new) >= most:
                     outcomes.append(IntakeRefusal.FULL)
                 else:
                     known[ticket] = payload
-                    new += [number, ticket, payload]
+                    seen.add(name)
+                    new.append((name, ticket, payload))
                     outcomes.append(TAKEN)
             if new:
-                values = ", ".join(["(?, ?, ?)"] * (len(new) // 3))
-                run(f"INSERT INTO messages (question, ticket, payload) VALUES {values}", new)  # noqa: S608
-                run("UPDATE questions SET taken = taken + ? WHERE number = ?", (len(new) // 3, number))
+                values = ", ".join(["(?, ?, ?)"] * len(new))
+                rows = [value for _, ticket, payload in new for value in (number, ticket, payload)]
+                run(f"INSERT INTO messages (question, ticket, payload) VALUES {values}", rows)  # noqa: S608
+                if sealed:
+                    values = ", ".join(["(?, ?)"] * len(new))
+                    rows = [value for name, _, _ in new for value in (number, name)]
+                    run(f"INSERT INTO boxes (question, name) VALUES {values}", rows)  # noqa: S608
+                run("UPDATE questions SET taken = taken + ? WHERE number = ?", (len(new), number))
             return outcomes
+
+    def _is_sealed(self, digest: str) -> bool:
+        if digest not in self._sealed:
+            with self._work() as run:
+                found = run("SELECT content FROM questions WHERE digest = ?", (digest,))
+            if not found:
+                return False
+            self._sealed[digest] = OpenQuestion.read(bytes(found[0][0]), LARGEST_QUESTION).sealed
+        return self._sealed[digest]
 
     def count(self, dropped: Mapping[str, int]) -> None:
         """Add to how many messages were dropped, by reason."""
@@ -137,14 +164,6 @@ class IntakeStore:
                     "ON CONFLICT (reason) DO UPDATE SET count = dropped.count + excluded.count",
                     (reason, number),
                 )
-
-    def question(self, digest: str) -> OpenQuestion:
-        """The question of this name."""
-        with self._work() as run:
-            found = run("SELECT content FROM questions WHERE digest = ?", (digest,))
-        if not found:
-            raise InvalidInput("this store has no such question")
-        return OpenQuestion.read(bytes(found[0][0]), LARGEST_QUESTION)
 
     def close_question(self, digest: str) -> int:
         """Take no more messages; how many there are."""
@@ -180,10 +199,12 @@ class IntakeStore:
     def erase(self, digest: str) -> None:
         """Forget every message of a closed question, with its ticket."""
         with self._work() as run:
-            run(
-                "DELETE FROM messages WHERE question IN (SELECT number FROM questions WHERE digest = ? AND closed = 1)",
-                (digest,),
-            )
+            for table in ("messages", "boxes"):
+                run(
+                    f"DELETE FROM {table} WHERE question IN "  # noqa: S608
+                    "(SELECT number FROM questions WHERE digest = ? AND closed = 1)",
+                    (digest,),
+                )
         with self._lock:
             self._database.forget()
 
@@ -215,6 +236,17 @@ class IntakeStore:
     def _work(self) -> Iterator[Run]:
         with self._lock, self._database.transaction() as run:
             yield run
+
+
+def _box_name(payload: bytes) -> bytes:
+    return hashlib.sha256(payload).digest()[:16]
+
+
+def _rows(run: Run, columns: str, table: str, key: str, number: int, values: Sequence[bytes]) -> list[Any]:
+    """The rows of a question with one of these keys, bytes as bytes."""
+    listed = ", ".join("?" * len(values))
+    found = run(f"SELECT {columns} FROM {table} WHERE question = ? AND {key} IN ({listed})", (number, *values))  # noqa: S608
+    return [tuple(map(bytes, row)) for row in found]
 
 
 class SqliteDatabase:
@@ -300,7 +332,7 @@ class PostgresDatabase:
 
     def forget(self) -> None:
         """The server frees the rows' space; its log and its disk keep what it keeps."""
-        self._connection.execute("VACUUM messages")
+        self._connection.execute("VACUUM messages, boxes")
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -34,6 +34,7 @@ from tacit.federation.intake.limits import AddressLimits
 from tacit.federation.intake.messages import IntakeRefusal, IntakeRefused, message_bytes, read_device_message
 from tacit.federation.intake.question import TICKETS, OpenQuestion
 from tacit.federation.intake.store import LARGEST_PUT, TAKEN, IntakeStore, StoreUnavailable
+from tacit.federation.processes import failure_in_words
 
 if TYPE_CHECKING:
     from tacit.federation.intake.store import Outcome
@@ -93,8 +94,9 @@ class _Writer:
             try:
                 pairs = [(ticket, payload) for ticket, payload, _ in batch]
                 outcomes = await run_in_threadpool(self._store.put, self._digest, pairs)
-            except StoreUnavailable as error:
-                _log.error("messages could not be stored: %s", error)
+            except Exception as error:
+                # Whatever it is, who waits is told, and the next batch is tried.
+                _log.error("messages could not be stored: %s", failure_in_words(error))
                 outcomes = [IntakeRefusal.BUSY] * len(batch)
             for (_, _, future), outcome in zip(batch, outcomes, strict=True):
                 if not future.done():
