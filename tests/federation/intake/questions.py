@@ -17,7 +17,7 @@ from tacit.federation.keys import public_key
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
-from tacit.methods.rknn.holder import VoteCrowd
+from tacit.methods.rknn.holder import OneRecordHolders
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.records import Records
 from tacit.representations.scaled import Identity, PrincipalComponents, Standardized
@@ -94,7 +94,7 @@ def vector(monkeypatch, name, question, features, label, words, ticket, fresh):
     """One vector, made by the package's own parts from fixed words and fresh keys."""
     script = Script(words)
     monkeypatch.setattr(keys, "X25519PrivateKey", Fresh(fresh))
-    held = VoteCrowd._own_cells(
+    held = OneRecordHolders._own_cells(
         _NoGate(), question.ask, Records(np.array([features], dtype=float), np.array([NAMES.index(label)]))
     )
     message = question.mechanism.encode(held, script)

@@ -17,7 +17,7 @@ from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.shuffle.single_message import SingleMessage
-from tacit.methods.rknn.holder import VoteCrowd
+from tacit.methods.rknn.holder import OneRecordHolders
 from tests.federation.intake.questions import (
     CELLS,
     COORDINATOR,
@@ -168,7 +168,7 @@ def test_no_record_makes_a_device_refuse_or_pay_differently(tmp_path, sample, la
 
 def test_the_record_is_not_touched_before_it_is_paid_for(tmp_path, monkeypatch):
     happened = []
-    charge, cells = SqliteLedger.charge, VoteCrowd._own_cells
+    charge, cells = SqliteLedger.charge, OneRecordHolders._own_cells
 
     def charged(*arguments, **options):
         happened.append("paid")
@@ -179,7 +179,7 @@ def test_the_record_is_not_touched_before_it_is_paid_for(tmp_path, monkeypatch):
         return cells(*arguments, **options)
 
     monkeypatch.setattr(SqliteLedger, "charge", charged)
-    monkeypatch.setattr(VoteCrowd, "_own_cells", touched)
+    monkeypatch.setattr(OneRecordHolders, "_own_cells", touched)
     answered(a_device(tmp_path), local_question())
     assert happened == ["paid", "touched"]
 

@@ -42,7 +42,7 @@ from tacit.federation.keys import KEY_BYTES
 from tacit.ledger.account import Bound, PolicyLimits, covered
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.shuffle.single_message import SealedMessages, SingleMessage
-from tacit.methods.rknn.holder import VoteCrowd
+from tacit.methods.rknn.holder import OneRecordHolders
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 
@@ -197,7 +197,7 @@ class Device:
         with closing(self._ledger()) as ledger:
             limits = PolicyLimits(question=Bound(policy.question))
             gate = Gate(ledger, ACCOUNT, self.randomness, limits)
-            release = VoteCrowd([self._record(ask.class_names)], gate).answer(asked)
+            release = OneRecordHolders([self._record(ask.class_names)], gate).answer(asked)
         if inner is not None:
             return bytes(release.value[0].tobytes())
         return bytes(question.mechanism.code.pack(release.value)[0].tobytes())
