@@ -37,6 +37,9 @@ NOT_RUN = {
     "tacit federation node": "runs until it is stopped",
     "tacit federation coordinator": "runs until its nodes have answered",
     "tacit federation shuffler": "runs until it is stopped",
+    "tacit federation intake worker": "runs until it is stopped; tests/federation/intake runs it",
+    "tacit federation device": "needs a worker; tests/cli runs it",
+    "node": "needs Node.js; tests/federation/intake runs it",
     "tacit federation curator": "runs until it is stopped",
 }
 

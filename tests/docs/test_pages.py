@@ -12,6 +12,7 @@ from tests.docs.pages import DOCS, NOT_RUN, PAGES, ROOT, blocks, look_up, not_ru
 # The optional packages that a page's blocks use.
 NEEDS = {
     "docs/guide-images.md": ("PIL",),
+    "docs/devices.md": ("cryptography", "starlette"),
     "docs/guide-federation.md": ("flwr", "cryptography"),
     "docs/examples/index.md": ("PIL", "pandas", "cryptography"),
     "docs/using-a-run.md": ("pyarrow", "onnxruntime", "skl2onnx"),

@@ -22,6 +22,7 @@ AREAS = (
     "node",
     "masking",
     "collectors",
+    "intake",
     "class_sums",
     "noisy_sgd",
     "private_knn",

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tacit.cli.federation_check import check_command
 from tacit.cli.federation_demo import federation_demo_command
+from tacit.cli.federation_intake import device_command, intake_app
 from tacit.cli.federation_setup import approve
 from tacit.cli.federation_setup import nodes_app as nodes
 from tacit.cli.screen import console, flowing, show_claim, show_rows
@@ -36,6 +37,8 @@ Start with [bold]tacit federation demo[/bold]: a coordinator and four nodes on t
 federation_app.command("demo", help=flowing(federation_demo_command.__doc__ or ""))(federation_demo_command)
 federation_app.command("check", help=flowing(check_command.__doc__ or ""))(check_command)
 federation_app.add_typer(nodes, name="nodes")
+federation_app.add_typer(intake_app, name="intake")
+federation_app.command("device", help=flowing(device_command.__doc__ or ""))(device_command)
 federation_app.command(help=flowing(approve.__doc__ or ""))(approve)
 
 

@@ -48,7 +48,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import ThreadpoolController
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Integers
@@ -94,6 +93,8 @@ def _in_order(
         for start, block in opening:
             yield start, block, work(start, block)
         return
+    from threadpoolctl import ThreadpoolController  # a device searches for one record and has none
+
     # Whole blocks on threads of our own, each with a product on one thread, keep all cores busy between the
     # products too, and no core waits for another inside one.
     algebra = ThreadpoolController().select(user_api="blas")

@@ -18,7 +18,8 @@ from tacit.core.errors import InvalidInput
 from tacit.federation.certificates import make_authority, make_server_certificate
 from tacit.federation.collector.client import Address, Unreachable, open_batch, read_status, submit
 from tacit.federation.collector.messages import STRANGER, Batch, Submission, SubmissionRefusal, SubmissionRefused
-from tacit.federation.collector.service import CONNECTIONS, Connections, make_service
+from tacit.federation.collector.server import Connections
+from tacit.federation.collector.service import CONNECTIONS, make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import SigningIdentity
 

@@ -31,7 +31,7 @@ from tacit.federation.collector.messages import (
     read_signed_message,
 )
 
-__all__ = ["COORDINATOR", "LENGTH", "SubmissionOutcome", "SubmissionStore"]
+__all__ = ["COORDINATOR", "LENGTH", "SubmissionOutcome", "SubmissionStore", "make_private"]
 
 _log = logging.getLogger("tacit.collector")
 
@@ -79,7 +79,7 @@ class SubmissionStore:
         self._check = check
         self._lock = threading.Lock()
         try:
-            _make_private(Path(file))
+            make_private(Path(file))
             self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
@@ -278,7 +278,7 @@ class SubmissionStore:
             )
 
 
-def _make_private(file: Path) -> None:
+def make_private(file: Path) -> None:
     """A database that only its owner may read, from its first byte; its log files get the same rights."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -233,6 +233,14 @@ class HitEstimates(LocalMessages):
     def rates(self) -> HitRates:
         """How often a message hits a cell that its client has, and any other."""
 
+    @abstractmethod
+    def hit_counts(self, messages: NDArray[Any]) -> Integers:
+        """How many of the messages hit each cell. Hits of several batches add up; one that is no message is refused."""
+
+    def decode(self, messages: NDArray[Any]) -> Estimates:
+        """Unbiased counts of all cells from all clients' messages."""
+        return self.rates.estimates(self.hit_counts(messages), len(messages))
+
     @property
     def variance_zero(self) -> float:
         """Variance that one client adds to a cell it does not have."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers, MessageLaw
+from tacit.core.protocols import Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, Check, message_checks
@@ -195,10 +195,10 @@ class Collision(HitEstimates):
             raise InvalidInput(f"messages must name buckets in [0, {self.length - 1}], got {rows[:, 2].max()}")
         return rows[:, :2], rows[:, 2].astype(np.int64)
 
-    def decode(self, messages: NDArray[Any]) -> Estimates:
-        """Unbiased counts: every message is compared with the hash of every cell, in bounded memory."""
+    def hit_counts(self, messages: NDArray[Any]) -> Integers:
+        """Every message is compared with the hash of every cell, in bounded memory."""
         seeds, buckets = self.opened(messages)
-        return self.rates.estimates(count_hits(seeds, buckets, self.length, self.cells), len(buckets))
+        return count_hits(seeds, buckets, self.length, self.cells)
 
     def law(self, cells: Sequence[int], seed: tuple[int, int] = (0, 0)) -> MessageLaw:
         """The probability of every bucket, given the seed: 2^128 times that of the message with this seed."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers, MessageLaw
+from tacit.core.protocols import Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number
 from tacit.mechanisms.auditing import AUDITED_CELLS, SINGLE, message_checks
@@ -208,12 +208,12 @@ class LinearHashing(HitEstimates):
         maps = uniform_below(self.size**self.digits, len(held), randomness)
         return maps * self.size + self._element.encode(self._hashes(maps, held)[:, None], randomness)
 
-    def decode(self, messages: NDArray[Any]) -> Estimates:
-        """Unbiased counts, by a transform of the histogram of messages."""
+    def hit_counts(self, messages: NDArray[Any]) -> Integers:
+        """How many messages hit each cell, by a transform of their histogram."""
         numbers = client_rows(messages, np.int64, ())
         if not self.code.valid(numbers).all():
             raise InvalidInput(f"messages must be in [0, {self._possible - 1}]")
-        return self.rates.estimates(self._hits(np.bincount(numbers, minlength=self._possible)), len(numbers))
+        return self._hits(np.bincount(numbers, minlength=self._possible))
 
     def _hits(self, histogram: Integers) -> Integers:
         """How many messages (a, u) have ⟨a, y⟩ = u, for every cell y."""

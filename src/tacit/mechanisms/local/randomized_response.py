@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tacit.accounting.compose import total
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers, MessageLaw
+from tacit.core.protocols import Integers, MessageLaw
 from tacit.core.randomness import Randomness, uniform_below
 from tacit.core.rational import Number, bisect, positive, probability, rounded_down
 from tacit.core.sensitivity import ANYTHING, Sensitivity
@@ -125,12 +125,12 @@ class GeneralizedRandomizedResponse(HitEstimates):
             other += other >= column
         return np.where(own == 1, mine, other)
 
-    def decode(self, messages: NDArray[Any]) -> Estimates:
-        """Unbiased counts from the cells that were named."""
+    def hit_counts(self, messages: NDArray[Any]) -> Integers:
+        """How many messages name each cell."""
         named = client_rows(messages, np.int64, ())
         if not self.code.valid(named).all():
             raise InvalidInput(f"messages must name cells in [0, {self.cells - 1}]")
-        return self.rates.estimates(np.bincount(named, minlength=self.cells), len(named))
+        return np.bincount(named, minlength=self.cells)
 
     def law(self, cells: Sequence[int]) -> MessageLaw:
         """The probability of every cell to be named."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers, MessageLaw, Words
+from tacit.core.protocols import Integers, MessageLaw, Words
 from tacit.core.randomness import Randomness, permutations, uniform_below
 from tacit.core.rational import Number
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, first_byte, message_checks
@@ -214,12 +214,12 @@ class SubsetSelection(HitEstimates):
             waiting = waiting[missing[waiting] != 0]
         return words
 
-    def decode(self, messages: NDArray[Any]) -> Estimates:
-        """Unbiased counts from all clients' subsets."""
+    def hit_counts(self, messages: NDArray[Any]) -> Integers:
+        """How many subsets have each cell."""
         hits = column_sums(messages, self.cells)
         if not self.code.valid(messages).all():
             raise InvalidInput(f"messages must be subsets of {self.size} cells each")
-        return self.rates.estimates(hits, len(messages))
+        return hits
 
     def law(self, cells: Sequence[int]) -> MessageLaw:
         """The probability of every subset; there are C(cells, size)."""

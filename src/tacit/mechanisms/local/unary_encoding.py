@@ -146,9 +146,9 @@ class UnaryEncoding(HitEstimates):
             messages[part] = packed(words, self.cells)
         return messages
 
-    def decode(self, messages: NDArray[Any]) -> Estimates:
-        """Unbiased counts from all clients' bits."""
-        return self.rates.estimates(column_sums(messages, self.cells), len(messages))
+    def hit_counts(self, messages: NDArray[Any]) -> Integers:
+        """How many messages have each cell's bit."""
+        return column_sums(messages, self.cells)
 
     def law(self, cells: Sequence[int]) -> MessageLaw:
         """The probability of every row of bits; there are 2^cells."""

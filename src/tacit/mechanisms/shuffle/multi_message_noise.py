@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Estimates, Integers
@@ -361,6 +360,8 @@ def plan_noise_messages(
         case "least_noise":
             return planned(LEAST_NOISE)
         case "fewest_messages":
+            from scipy.optimize import minimize_scalar  # slow to import, and a device that answers has none
+
             found = minimize_scalar(
                 lambda fraction: planned(_hundredths(fraction)).messages,
                 bounds=(0.01, 0.99),

@@ -347,7 +347,7 @@ class SealedMessages(Described):
     **Source.** As the inner mechanism.
 
     ``session`` names the run, the round and whose key seals, so that a request that was paid for one is not
-    answered in another.
+    answered in another. ``price`` is what a holder pays that proves it by a simpler bound, as a device does.
     """
 
     name = "sealed-messages"
@@ -357,11 +357,12 @@ class SealedMessages(Described):
     inner: MultiMessageNoise | SingleMessage
     session: str
     seal: Seal = field(repr=False, compare=False)
+    price: Approximate | None = None
 
     @property
     def spend(self) -> Approximate:
         """What the mixed messages of all holders cost a client."""
-        return self.inner.spend
+        return self.price or self.inner.spend
 
     @property
     def max_sensitivity(self) -> Sensitivity:

@@ -100,7 +100,7 @@ _LOOKED_AT, DIRECTIONS = 20_000, 40
 
 @dataclass(frozen=True)
 class Pretext:
-    """The number of clusters to classify, in this many steps of this many samples; no steps leave a network as it is."""
+    """Clusters to classify, in this many steps of this many samples; no steps leave a network unchanged."""
 
     groups: int = 100
     steps: int = 1500

@@ -1,0 +1,295 @@
+"""Starlette on uvicorn behind a guard of our own, for services that strangers reach: collectors and the intake.
+
+Starlette and uvicorn serve. They do not limit a connection before its handshake is over, nor a request as a whole, so
+every connection passes a guard of our own when it is accepted. Nobody has shown who they are while a handshake or a
+request is on its way: such a connection is a stranger's. It has a deadline as a whole, however lively it looks, and
+makes room for the next one where there are too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+import ssl
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from ipaddress import IPv6Address, ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tacit.core.errors import InvalidInput
+from tacit.federation.certificates import on_loopback
+from tacit.federation.processes import failure_in_words
+
+__all__ = ["CLOSE", "Connection", "Connections", "Service", "body_of", "connection_of", "guarded_service"]
+
+_log = logging.getLogger("tacit.collector")
+
+# Bytes of a request's head.
+HEAD = 2**14
+# For what was announced: seconds, plus one for this many bytes.
+_PATIENCE, _PACE = 60.0, 2**17
+# Seconds between two looks at deadlines; for requests at work when the service is told to end.
+_LOOK, ENDING = 0.25, 10
+# One request, and what was announced: then the place is for somebody else.
+CLOSE = {"Connection": "close"}
+Place = tuple[str, int]
+Lasting = Callable[[], contextlib.AbstractAsyncContextManager[None]]
+
+
+class Connection:
+    """One connection, from the moment it is accepted, and how far it has come."""
+
+    def __init__(self, accepted: socket.socket, origin: str, seconds: float) -> None:
+        self.origin = origin
+        self.stranger = True
+        self.allowed = 0
+        self._socket = accepted
+        self._deadline = time.monotonic() + seconds
+
+    def trust(self, seconds: float) -> None:
+        """It has shown who it is, or sends what it was allowed to: it is not cut for others, and has this long."""
+        self.stranger = False
+        self._deadline = time.monotonic() + seconds
+
+    def give(self, amount: int) -> None:
+        """Time for this many bytes, in or out."""
+        self.trust(_PATIENCE + amount / _PACE)
+
+    def work(self) -> None:
+        """Everything was read; what happens now takes as long as it takes."""
+        self.trust(math.inf)
+
+    def overdue(self, now: float) -> bool:
+        """Whether its time is over."""
+        return now >= self._deadline
+
+    def cut(self) -> None:
+        """End it, whatever it waits for."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class Connections:
+    """At most ``total`` connections, at most ``each`` of one origin; a stranger has ``seconds`` seconds in all.
+
+    Where one too many comes, the stranger that has been here longest is cut: an honest request takes less than a
+    second, and a slow one is no loss. Only the thread that accepts changes anything.
+    """
+
+    def __init__(self, total: int, each: int, seconds: float) -> None:
+        self.total, self._each, self._seconds = total, each, seconds
+        # In the order in which they came.
+        self._here: dict[Place, Connection] = {}
+
+    def admit(self, accepted: socket.socket, place: Place) -> Connection | None:
+        """The new connection, if there is room or can be made; None where all others are busy."""
+        made = Connection(accepted, _origin(place[0]), self._seconds)
+        for origin, most in ((made.origin, self._each), (None, self.total)):
+            here = {key: each for key, each in self._here.items() if origin in (None, each.origin)}
+            if len(here) >= most:
+                oldest = next((key for key, each in here.items() if each.stranger), None)
+                if oldest is None:
+                    return None
+                self._here.pop(oldest).cut()
+        self._here[place] = made
+        return made
+
+    def at(self, place: Place) -> Connection | None:
+        """The connection from a place, unless it was cut."""
+        return self._here.get(place)
+
+    def release(self, place: Place, connection: Connection) -> None:
+        """A connection is over."""
+        if self._here.get(place) is connection:
+            del self._here[place]
+
+    def cut_overdue(self) -> None:
+        """Cut every connection whose time is over."""
+        now = time.monotonic()
+        for place in [place for place, each in self._here.items() if each.overdue(now)]:
+            self._here.pop(place).cut()
+
+    def all(self) -> list[Connection]:
+        """The connections that are here now."""
+        return list(self._here.values())
+
+
+class _Listener(socket.socket):
+    """A listening socket at which ``connections`` decides, before a byte of a handshake is read."""
+
+    connections: Connections
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        found, address = super().accept()
+        accepted, place = _Accepted(fileno=found.detach()), (str(address[0]), int(address[1]))
+        connection = self.connections.admit(accepted, place)
+        if connection is None:
+            accepted.close()
+            # What the event loop takes for one that went away by itself.
+            raise ConnectionAbortedError("there is no room")
+        accepted.over = lambda: self.connections.release(place, connection)
+        return accepted, address
+
+
+class _Accepted(socket.socket):
+    """A connection's socket, whose end is noticed."""
+
+    over: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        if self.over is not None:
+            self.over()
+        super().close()
+
+
+class Service:
+    """A server that listens already, and answers between ``start`` and ``stop``."""
+
+    def __init__(self, server: uvicorn.Server, listener: _Listener) -> None:
+        self._server, self._listener = server, listener
+        self._thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        self.address: Place = listener.getsockname()[:2]
+
+    def start(self) -> None:
+        """Answer from now on, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept nobody any more, let requests that are at work come to their end, and come back then."""
+        self._server.should_exit = True
+        for each in self._listener.connections.all():
+            if each.stranger:
+                each.cut()
+        self._thread.join()
+
+
+def guarded_service(
+    host: str,
+    port: int,
+    routes: list[Route],
+    connections: Connections,
+    seconds: float,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+    lasting: Lasting = contextlib.nullcontext,
+) -> Service:
+    """A service of these routes that is ready to ``start``. Without a certificate it listens on loopback only.
+
+    A stranger's request has ``seconds`` seconds. ``lasting`` is entered when the service starts to answer, and left
+    when it ends.
+    """
+    if certificate is None and not on_loopback(host):
+        raise InvalidInput(f"a service at {host} needs a certificate and its key; without TLS only loopback is served")
+    context = None if certificate is None else _server_context(certificate, key)
+    config = uvicorn.Config(
+        _application(routes, connections, lasting),
+        # Written in Python: only these ask the listener and close its sockets as any other code would.
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        # Addresses are nobody's business: nothing is logged about a connection.
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        # A header must not say who somebody is.
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=HEAD,
+        timeout_keep_alive=math.ceil(seconds),
+        timeout_graceful_shutdown=ENDING,
+        backlog=2 * connections.total,
+        ssl_context_factory=None if context is None else lambda *_: context,
+    )
+    return Service(uvicorn.Server(config), _listening(host, port, connections))
+
+
+def connection_of(request: Request, connections: Connections) -> Connection:
+    """The connection that a request came by, by its peer's own address and port."""
+    found = connections.at((request.client.host, request.client.port)) if request.client else None
+    if found is None:
+        # It was cut while its request was on the way.
+        raise HTTPException(408)
+    return found
+
+
+async def body_of(request: Request, limit: int) -> bytes:
+    """A request's body, of which not a byte is read where it says that it is longer, or does not say how long it is."""
+    length = request.headers.get("Content-Length", "")
+    if not length.isdecimal() or len(length) > 20:
+        raise HTTPException(411)
+    if int(length) > limit:
+        raise HTTPException(413)
+    return await request.body()
+
+
+def _application(routes: list[Route], connections: Connections, lasting: Lasting) -> Starlette:
+    async def refused(_: Request, error: Exception) -> Response:
+        return Response(status_code=error.status_code if isinstance(error, HTTPException) else 400, headers=CLOSE)
+
+    async def failed(_: Request, error: Exception) -> Response:
+        _log.error("a request could not be answered: %s", failure_in_words(error))
+        return Response(status_code=500, headers=CLOSE)
+
+    @contextlib.asynccontextmanager
+    async def watching(_: Starlette) -> AsyncIterator[None]:
+        async def watch() -> None:
+            while True:
+                connections.cut_overdue()
+                await asyncio.sleep(_LOOK)
+
+        watcher = asyncio.create_task(watch())
+        async with lasting():
+            yield
+        watcher.cancel()
+
+    return Starlette(
+        routes=routes,
+        exception_handlers={HTTPException: refused, ClientDisconnect: refused, Exception: failed},
+        lifespan=watching,
+    )
+
+
+def _server_context(certificate: str | Path, key: str | Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(f"{certificate}: cannot be used as a certificate ({error})") from None
+    return context
+
+
+def _listening(host: str, port: int, connections: Connections) -> _Listener:
+    listener = _Listener(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.connections = connections
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2 * connections.total)
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(f"cannot listen at {host}:{port} ({error.strerror})") from None
+    return listener
+
+
+def _origin(address: str) -> str:
+    """An address; of IPv6 the network of 64 bits, all of which one machine has to itself."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return str(ip_network(f"{found}/64", strict=False))
+    return str(found)

@@ -1,0 +1,1 @@
+"""One message each from very many devices: the open question, workers that store, a shuffler, and the device itself."""

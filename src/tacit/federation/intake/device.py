@@ -1,0 +1,228 @@
+"""A device: one record, a policy and a ledger of its own, and one message to each question that it answers.
+
+It needs numpy and cryptography, and nothing else. Whatever the intake sends is hostile: it is bounded, compared with
+the digest that the device was told, and with the policy of the device's owner, before anything is paid. Then the gate
+pays the device's own ledger, and only then is the record looked at (``private/gate.py``): nothing is refused any more.
+
+One question is one payment. What was bought is kept in the ledger, and a ticket is drawn and kept before anything is
+paid. So a device that crashes between paying and sending posts the same bytes when it is asked again, never a fresh
+draw. The same queries in another file are refused: they would be a second answer.
+
+In the shuffled model the price is that of mixed messages. A device proves it by a closed form, for as many honest
+others as its policy is willing to rely on, and never above what its message would cost unmixed. It seals for the
+shuffler whose key its owner trusts: a coordinator that names itself the shuffler gets nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accounting.amplify import AmplificationBound, amplified_epsilon
+from tacit.core.account import Ceiling
+from tacit.core.codec import decode_strict, encode
+from tacit.core.errors import InvalidInput
+from tacit.core.files import locked, write_file
+from tacit.core.randomness import Randomness
+from tacit.core.rational import Number, positive, probability, rounded_up
+from tacit.core.spend import Approximate
+from tacit.federation.intake.messages import DeviceMessage, double_box
+from tacit.federation.intake.question import TICKETS, OpenQuestion
+from tacit.federation.keys import KEY_BYTES
+from tacit.ledger.account import Bound, PolicyLimits, covered
+from tacit.ledger.sqlite import SqliteLedger
+from tacit.mechanisms.shuffle.single_message import SealedMessages, SingleMessage
+from tacit.methods.rknn.holder import OneRecordHolders
+from tacit.private.gate import Gate
+from tacit.private.records import Private, Records
+
+__all__ = ["Device", "DevicePolicy", "device_price"]
+
+ACCOUNT = "device"
+_LEDGER, _ANSWERS = "device.ledger", "answers"
+_TICKET = 16
+# A short question must not keep a device busy for long.
+_MOST_CELLS, _MOST_ONES = 100_000, 100
+# Digits of a price, rounded up.
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class DevicePolicy:
+    """What the owner of a device allows, whatever is asked.
+
+    ``epsilon`` and ``delta`` are for all questions together, ``question`` is the largest ε of one, and ``local`` the
+    largest ε₀ of a message, which is what is left of the guarantee should the shuffler fail. A shuffled price rests on
+    at most ``honest_others`` other devices, and messages are sealed for ``shuffler`` alone. ``purposes`` are those
+    that a question may say it is for. A question of more than ``largest`` bytes is not read.
+
+    >>> DevicePolicy(epsilon=4, question=1, local=1, purposes=("reverse k-NN labels",)).shuffler is None
+    True
+    """
+
+    epsilon: Fraction
+    question: Fraction
+    local: Fraction
+    purposes: tuple[str, ...]
+    delta: Fraction = Fraction(0)
+    shuffler: bytes | None = None
+    honest_others: int = 10_000
+    largest: int = 4 * 2**20
+
+    def __init__(
+        self,
+        epsilon: Number,
+        question: Number,
+        local: Number,
+        purposes: Sequence[str],
+        delta: Number = 0,
+        shuffler: bytes | None = None,
+        honest_others: int = 10_000,
+        largest: int = 4 * 2**20,
+    ) -> None:
+        if shuffler is not None and len(shuffler) != KEY_BYTES:
+            raise InvalidInput(f"the shuffler's key must have {KEY_BYTES} bytes, got {len(shuffler)}")
+        if honest_others < 1 or largest < 1:
+            raise InvalidInput("honest_others and largest must be at least 1")
+        for name, value in (
+            ("epsilon", positive(epsilon, "epsilon")),
+            ("question", positive(question, "question")),
+            ("local", positive(local, "local")),
+            ("purposes", tuple(purposes)),
+            ("delta", probability(delta, "delta")),
+            ("shuffler", shuffler),
+            ("honest_others", honest_others),
+            ("largest", largest),
+        ):
+            object.__setattr__(self, name, value)
+
+
+def device_price(inner: SingleMessage, honest_others: int) -> Approximate:
+    """What a mixed message costs a device that relies on at most this many others, by a closed form.
+
+    It is proven for every local randomizer and needs no special functions, so a device can check it by itself. What the
+    numeric bounds prove is less: a device pays more than a node would, and never less.
+
+    >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
+    >>> plan = SingleMessage(GeneralizedRandomizedResponse(100, 1, 4), participants=10**6, delta="1e-6")
+    >>> [round(float(device_price(plan, others).epsilon), 4) for others in (10**9, 10**5, 10)]
+    [0.1473, 0.4078, 4.0]
+    """
+    local = inner.mechanism.epsilon
+    others = min(inner.participants, honest_others + 1)
+    try:
+        mixed = rounded_up(amplified_epsilon(AmplificationBound.CLOSED_2022, others, local, inner.delta), _DIGITS)
+    except InvalidInput:
+        # Too few for the closed form: nothing is gained by mixing.
+        mixed = local
+    return Approximate(min(local, mixed), inner.delta)
+
+
+@dataclass(frozen=True)
+class Device:
+    """One record and where its device keeps what it has paid and said.
+
+    ``sample`` are the record's features and ``label`` the name of its class. The folder is made at the first answer and
+    can be read by its owner alone. ``heads`` is a second place for the ledger's head, as for every ledger.
+
+    >>> Device(Path("here"), np.zeros(3), "a", DevicePolicy(1, 1, 1, ("labels",))).policy.question
+    Fraction(1, 1)
+    """
+
+    folder: Path
+    sample: NDArray[Any] = field(repr=False)
+    label: str = field(repr=False)
+    policy: DevicePolicy
+    heads: Path | None = None
+    randomness: Randomness | None = field(default=None, repr=False)
+    clock: Callable[[], float] = time.time
+
+    def answer(self, payload: bytes, digest: str, ticket: bytes | None = None) -> bytes:
+        """The message to the question in these bytes, paid for; asked again, the same bytes.
+
+        ``digest`` is the question's name, from where the owner trusts it, and ``ticket`` what was handed out for it.
+        """
+        question = self._read(payload, digest)
+        self._require_allowed(question, ticket)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(self.folder / f"{_ANSWERS}.lock"):
+            message = DeviceMessage(self._ticket(question, ticket), self._paid(question))
+        return message.to_bytes(question)
+
+    def _read(self, payload: bytes, digest: str) -> OpenQuestion:
+        if len(payload) > self.policy.largest:
+            raise InvalidInput(f"the question has more than the {self.policy.largest} bytes that this device reads")
+        if hashlib.sha256(payload).hexdigest() != digest:
+            raise InvalidInput("what was fetched is not the question of this digest; fetch it again, or elsewhere")
+        return OpenQuestion.read(payload, self.policy.largest)
+
+    def _require_allowed(self, question: OpenQuestion, ticket: bytes | None) -> None:
+        """Refuse by the question and the policy alone: nothing here has seen the record."""
+        policy, ask = self.policy, question.ask
+        if self.clock() >= question.closes:
+            raise InvalidInput("the question is closed")
+        if question.mechanism.cells > _MOST_CELLS or question.mechanism.ones > _MOST_ONES:
+            raise InvalidInput("the question is about more queries and classes than a device works on")
+        if question.mechanism.epsilon > policy.local:
+            raise InvalidInput("the question asks for a message with a larger epsilon than this device's policy allows")
+        if not any(covered(ask.purpose, each) for each in policy.purposes):
+            raise InvalidInput("the question is for a purpose that this device's policy does not name")
+        if question.sealed and question.shuffler != policy.shuffler:
+            raise InvalidInput("the question names another shuffler than the one that this device trusts")
+        if question.admission == TICKETS and ticket is None:
+            raise InvalidInput("the question is for devices with a ticket, and this one was given none")
+
+    def _paid(self, question: OpenQuestion) -> bytes:
+        """The payload that the ledger's payment bought."""
+        policy, ask, inner = self.policy, question.ask, question.inner
+        mechanism: Any = ask.mechanism
+        if inner is not None:
+
+            def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
+                return np.frombuffer(double_box(question, pieces[0]), dtype=np.uint8)[None]
+
+            mechanism = SealedMessages(inner, question.digest, boxes, device_price(inner, policy.honest_others))
+        # Paid under the name of what is asked: whoever asks cannot ask the same again by another name.
+        asked = replace(ask, mechanism=mechanism, request=f"device {ask.question}")
+        with closing(self._ledger()) as ledger:
+            limits = PolicyLimits(question=Bound(policy.question))
+            gate = Gate(ledger, ACCOUNT, self.randomness, limits)
+            release = OneRecordHolders([self._record(ask.class_names)], gate).answer(asked)
+        if inner is not None:
+            return bytes(release.value[0].tobytes())
+        return bytes(question.mechanism.code.pack(release.value)[0].tobytes())
+
+    def _record(self, names: tuple[str, ...]) -> Private[Records]:
+        # A label that is not asked about is none: such a record answers with a made-up cell, and nobody can tell.
+        label = names.index(self.label) if self.label in names else -1
+        return Private(Records(np.asarray(self.sample)[None], np.array([label])))
+
+    def _ledger(self) -> SqliteLedger:
+        file = self.folder / _LEDGER
+        if file.exists():
+            return SqliteLedger(file, self.heads)
+        return SqliteLedger.create(file, {ACCOUNT: Ceiling(self.policy.epsilon, self.policy.delta)}, self.heads)
+
+    def _ticket(self, question: OpenQuestion, given: bytes | None) -> bytes:
+        """The ticket of the answer to these queries, on disk before anything is paid, and the same ever after."""
+        file = self.folder / f"{question.ask.question}.ticket"
+        if not file.exists():
+            ticket = os.urandom(_TICKET) if given is None or question.admission != TICKETS else given
+            kept = {"question": question.digest, "ticket": np.frombuffer(ticket, dtype=np.uint8)}
+            write_file(file, encode(kept), private=True, replace=False)
+        fields = decode_strict(file.read_bytes(), 2**12, "ticket")
+        if fields.digest("question") != question.digest:
+            raise InvalidInput(
+                "this device has answered the same queries in another question; one answer is all it gives"
+            )
+        return fields.content("ticket", 2**10)

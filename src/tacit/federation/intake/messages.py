@@ -1,0 +1,157 @@
+"""What one device posts: a few bytes that name the question, a ticket that makes it count once, and the payload.
+
+    1 byte     0x21, the form and its version
+    8 bytes    the first bytes of the question's digest
+    16 bytes   the ticket: drawn at random by the device, or handed to it
+    16 bytes   only where the question asks for tickets: the tag by which the intake knows its own
+    rest       the packed message, or in the shuffled model the message in two boxes
+
+All messages to one question are equally long. A ticket says nothing of a record. Posted again, the same bytes are
+acknowledged and counted once; other bytes under the same ticket are refused, and the first stand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tacit.core.errors import InvalidInput, TacitError
+from tacit.federation.collector.batches import FULL
+from tacit.federation.intake.question import TICKETS, OpenQuestion
+from tacit.federation.keys import KEY_BYTES, seal, unseal
+
+__all__ = [
+    "TICKET_BYTES", "DeviceMessage", "IntakeRefusal", "IntakeRefused", "double_box", "issue_tickets", "outer_opened",
+    "read_device_message",
+]  # fmt: skip
+
+FORM = 0x21
+# A mistake is noticed by them. What binds a message to its question is its tag, or the boxes that it is in.
+_NAMING = 8
+_ID, _TAG = 16, 16
+# A ticket that was handed out: what makes it unique, and what makes it known again.
+TICKET_BYTES = _ID + _TAG
+
+
+class IntakeRefusal(StrEnum):
+    """Why a message is not taken. None of the reasons depends on what is in it."""
+
+    MALFORMED = "malformed"
+    OVERSIZED = "oversized"
+    FOREIGN = "no such question"
+    UNADMITTED = "no valid ticket"
+    CONFLICT = "another was sent before"
+    CLOSED = "question is closed"
+    LATE = "too late"
+    FULL = "question is full"
+    LIMITED = "too many from this address"
+    BUSY = "try again"
+
+    @property
+    def status(self) -> int:
+        """The status that a worker answers with."""
+        return _STATUS[self]
+
+
+_STATUS = {
+    IntakeRefusal.MALFORMED: 400,
+    IntakeRefusal.OVERSIZED: 413,
+    IntakeRefusal.FOREIGN: 404,
+    IntakeRefusal.UNADMITTED: 403,
+    IntakeRefusal.CONFLICT: 409,
+    IntakeRefusal.CLOSED: 410,
+    IntakeRefusal.LATE: 410,
+    IntakeRefusal.FULL: 410,
+    IntakeRefusal.LIMITED: 429,
+    IntakeRefusal.BUSY: 503,
+}
+
+
+class IntakeRefused(TacitError):
+    """A message that is not taken; nothing was changed by it."""
+
+    def __init__(self, reason: IntakeRefusal) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class DeviceMessage:
+    """A ticket, with its tag where the question asks for tickets, and the payload.
+
+    >>> from tacit.federation.intake.question import OpenQuestion
+    >>> DeviceMessage(b"t" * 16, b"payload").ticket_id
+    b'tttttttttttttttt'
+    """
+
+    ticket: bytes
+    payload: bytes = field(repr=False)
+
+    @property
+    def ticket_id(self) -> bytes:
+        """What makes the ticket unique."""
+        return self.ticket[:_ID]
+
+    def to_bytes(self, question: OpenQuestion) -> bytes:
+        """The message as it is posted."""
+        if len(self.ticket) != _ticket_bytes(question) or len(self.payload) != question.payload_bytes:
+            raise InvalidInput("the ticket or the payload has another length than the question's messages have")
+        return bytes([FORM]) + bytes.fromhex(question.digest)[:_NAMING] + self.ticket + self.payload
+
+
+def message_bytes(question: OpenQuestion) -> int:
+    """How long every message to this question is."""
+    return 1 + _NAMING + _ticket_bytes(question) + question.payload_bytes
+
+
+def read_device_message(body: bytes, question: OpenQuestion, secret: bytes | None = None) -> DeviceMessage:
+    """The message in these bytes, if it is one to this question; ``secret`` is what tickets were made with."""
+    if body[: 1 + _NAMING] != bytes([FORM]) + bytes.fromhex(question.digest)[:_NAMING]:
+        raise IntakeRefused(IntakeRefusal.FOREIGN if body[:1] == bytes([FORM]) else IntakeRefusal.MALFORMED)
+    if len(body) != message_bytes(question):
+        raise IntakeRefused(IntakeRefusal.MALFORMED)
+    start = 1 + _NAMING
+    end = start + _ticket_bytes(question)
+    message = DeviceMessage(body[start:end], body[end:])
+    if question.admission == TICKETS and (
+        secret is None or not hmac.compare_digest(message.ticket[_ID:], _tag(secret, question, message.ticket_id))
+    ):
+        raise IntakeRefused(IntakeRefusal.UNADMITTED)
+    return message
+
+
+def issue_tickets(secret: bytes, question: OpenQuestion, count: int) -> list[bytes]:
+    """Tickets for that many devices; a worker with the same secret knows them again, and nobody can make one."""
+    if len(secret) < KEY_BYTES:
+        raise InvalidInput(f"the secret of tickets must have at least {KEY_BYTES} bytes")
+    ids = [os.urandom(_ID) for _ in range(count)]
+    return [each + _tag(secret, question, each) for each in ids]
+
+
+def double_box(question: OpenQuestion, piece: bytes) -> bytes:
+    """A packed message sealed for the coordinator, and that for the shuffler.
+
+    A worker sees the outer box, the shuffler the inner one, the coordinator the message once it is mixed. Both boxes
+    are bound to the question: one that was made for another question is opened by nobody.
+    """
+    return seal(question.shuffler, seal(question.key, FULL + piece, question.digest), _mixing(question))
+
+
+def outer_opened(question: OpenQuestion, secret: bytes, payload: bytes) -> bytes | None:
+    """The inner box, for the shuffler; nothing where the outer one was not made for its key and this question."""
+    return unseal(secret, payload, _mixing(question))
+
+
+def _mixing(question: OpenQuestion) -> str:
+    return f"mix {question.digest}"
+
+
+def _ticket_bytes(question: OpenQuestion) -> int:
+    return TICKET_BYTES if question.admission == TICKETS else _ID
+
+
+def _tag(secret: bytes, question: OpenQuestion, ticket: bytes) -> bytes:
+    return hmac.digest(secret, b"tacit ticket\0" + bytes.fromhex(question.digest) + ticket, hashlib.sha256)[:_TAG]

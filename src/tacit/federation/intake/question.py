@@ -1,0 +1,177 @@
+"""The question that is open for devices, as one small file: the same for everybody, so it can be kept by any cache.
+
+Its name is the digest of its bytes. A device compares what it fetched with the name, and with what its owner allows.
+Workers and shuffler take only messages that were made for this name. It holds the question itself in the form that
+every node reads (``tacit.wire``), when it ends, how many messages it takes, from how many on anything comes out, and in
+the shuffled model for whose keys messages are sealed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tacit.core.codec import bytes_to_array, decode_strict, encode
+from tacit.core.errors import InvalidInput
+from tacit.federation.keys import KEY_BYTES, OVERHEAD
+from tacit.mechanisms.local.clients import HitEstimates
+from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
+from tacit.methods.rknn.voting_rules import NEAREST
+from tacit.methods.rknn.wire import VoteAsk
+from tacit.wire import ask_to_bytes, read_ask
+
+__all__ = ["ADMISSIONS", "LARGEST_QUESTION", "OPEN", "TICKETS", "OpenQuestion"]
+
+VERSION = 1
+LARGEST_QUESTION = 16 * 2**20
+MOST_MESSAGES = 10**9
+# Who may answer: anybody who reaches a worker, or who was handed a ticket.
+OPEN, TICKETS = "open", "tickets"
+ADMISSIONS = (OPEN, TICKETS)
+# No time in seconds since 1970 lies beyond.
+LAST_SECOND = 2**40
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """A question to holders of one record each, who answer by one message of a local mechanism.
+
+    ``closes`` is the second since 1970 from which on a message is late, ``most`` how many messages are taken in all and
+    ``minimum`` from how many on anything comes out. In the shuffled model messages are sealed for ``key``, the
+    coordinator's, and around that for ``shuffler``; in the local model both are empty.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
+    >>> import numpy as np
+    >>> mechanism = GeneralizedRandomizedResponse(cells=4, ones=1, epsilon=1)
+    >>> queries = np.zeros((2, 3), dtype=np.float32)
+    >>> ask = VoteAsk(queries, Identity(3), 1, ("a", "b"), "c0ffee", mechanism, "labels", "r-1")
+    >>> question = OpenQuestion.of(ask, closes=2_000_000_000, most=1000)
+    >>> OpenQuestion.read(question.to_bytes()) == question, question.sealed, question.payload_bytes
+    (True, False, 1)
+    """
+
+    content: bytes = field(repr=False)
+    closes: int
+    most: int
+    minimum: int = 1
+    admission: str = OPEN
+    key: bytes = b""
+    shuffler: bytes = b""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.minimum <= self.most <= MOST_MESSAGES:
+            raise InvalidInput(f"minimum and most must be 1 ≤ minimum ≤ most ≤ {MOST_MESSAGES}")
+        if self.admission not in ADMISSIONS:
+            raise InvalidInput(f"admission must be one of {', '.join(ADMISSIONS)}, got {self.admission[:80]!r}")
+        if not 0 < self.closes < LAST_SECOND:
+            raise InvalidInput("closes must be a second since 1970")
+        if self.ask.labels is not None or self.ask.voting_rule != NEAREST:
+            raise InvalidInput(
+                "devices vote with one label for their nearest queries; the question asks something else"
+            )
+        if self.inner is None:
+            if self.key or self.shuffler:
+                raise InvalidInput("messages of the local model are sealed for nobody, and the question names a key")
+            return
+        if len(self.key) != KEY_BYTES or len(self.shuffler) != KEY_BYTES or self.key == self.shuffler:
+            raise InvalidInput("shuffled messages need two different keys: the coordinator's and the shuffler's")
+        if self.minimum < max(2, self.inner.quorum):
+            raise InvalidInput(
+                f"minimum must be at least {max(2, self.inner.quorum)}, as the guarantee was planned for"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        ask: VoteAsk,
+        closes: int,
+        most: int,
+        minimum: int = 1,
+        admission: str = OPEN,
+        key: bytes = b"",
+        shuffler: bytes = b"",
+    ) -> OpenQuestion:
+        """The file's content for a question."""
+        return cls(ask_to_bytes(ask), closes, most, minimum, admission, key, shuffler)
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        return encode(
+            {
+                "version": VERSION,
+                "closes": self.closes,
+                "most": self.most,
+                "minimum": self.minimum,
+                "admission": self.admission,
+                "key": bytes_to_array(self.key),
+                "shuffler": bytes_to_array(self.shuffler),
+                "ask": bytes_to_array(self.content),
+            }
+        )
+
+    @classmethod
+    def read(cls, payload: bytes, most: int = LARGEST_QUESTION) -> OpenQuestion:
+        """The question in these bytes, checked: whoever wrote it is hostile."""
+        fields = decode_strict(payload, most, "question file")
+        fields.integer("version", VERSION, VERSION)
+        question = cls(
+            closes=fields.integer("closes", 1, LAST_SECOND),
+            most=fields.integer("most", 1, MOST_MESSAGES),
+            minimum=fields.integer("minimum", 1, MOST_MESSAGES),
+            admission=fields.one_of("admission", ADMISSIONS),
+            key=fields.content("key", KEY_BYTES),
+            shuffler=fields.content("shuffler", KEY_BYTES),
+            content=fields.content("ask", most),
+        )
+        fields.done()
+        return question
+
+    @cached_property
+    def digest(self) -> str:
+        """The name that binds all of it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @cached_property
+    def ask(self) -> VoteAsk:
+        """What is asked."""
+        found = read_ask(self.content, LARGEST_QUESTION)
+        if not isinstance(found, VoteAsk):
+            raise InvalidInput("devices answer reverse k-NN questions, and this is another one")
+        return found
+
+    @cached_property
+    def inner(self) -> SingleMessage | None:
+        """The plan of the shuffled model; nothing in the local one."""
+        mechanism = self.ask.mechanism
+        if not isinstance(mechanism, Shuffled):
+            return None
+        if not isinstance(mechanism.inner, SingleMessage):
+            raise InvalidInput("a device sends one message; the question asks for several from each")
+        return mechanism.inner
+
+    @property
+    def mechanism(self) -> HitEstimates:
+        """What a device randomizes its cells with."""
+        found = self.ask.mechanism if self.inner is None else self.inner.mechanism
+        if not isinstance(found, HitEstimates):
+            raise InvalidInput(
+                f"devices do not answer through {type(found).__name__}; choose a mechanism of hit counts"
+            )
+        return found
+
+    @property
+    def sealed(self) -> bool:
+        """Whether a shuffler mixes the messages."""
+        return self.inner is not None
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes of what reaches the coordinator: a box, or in the local model the packed message itself."""
+        return self.mechanism.code.size + (OVERHEAD + 1 if self.sealed else 0)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of what a device hands in, without its head."""
+        return self.box_bytes + (OVERHEAD if self.sealed else 0)

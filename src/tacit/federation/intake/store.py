@@ -1,0 +1,356 @@
+"""Where workers keep what devices post: a SQLite file or a PostgreSQL server, by the same statements.
+
+A message is stored with its ticket alone: no address, no time, no order. Messages are written in batches, each one
+transaction that holds the question's row while it looks and adds. So no two workers take one ticket twice or one
+message too many, and nothing is added once the question is closed. What ``put`` has returned is on disk.
+
+A sealed box is stored once, whatever ticket it comes with: somebody who saw it on its way and posts copies could find
+it again by their number when the boxes are open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from tacit.core.errors import InvalidInput, TacitError
+from tacit.federation.collector.submission_store import make_private
+from tacit.federation.intake.messages import IntakeRefusal
+from tacit.federation.intake.question import LARGEST_QUESTION, OpenQuestion
+
+__all__ = ["DUPLICATE", "TAKEN", "IntakeStore", "StoreUnavailable", "open_intake_store"]
+
+TAKEN, DUPLICATE = "taken", "duplicate"
+# Messages of one transaction, and of one page when they are read.
+LARGEST_PUT, PAGE = 256, 4096
+# Seconds that a statement waits for a lock, or a connection for a server.
+_PATIENCE = 10
+Outcome = str | IntakeRefusal
+Run = Callable[[str, Sequence[object]], list[Any]]
+
+
+class StoreUnavailable(TacitError):
+    """The database does not answer; nothing was acknowledged, and the same call may be made again."""
+
+
+class Database(Protocol):
+    """What differs between the two: types, locks, and how a transaction is made."""
+
+    blob: str
+    number: str
+    suffix: str
+    lock: str
+    alone: str
+
+    def transaction(self) -> AbstractContextManager[Run]:
+        """Statements that happen together or not at all."""
+        ...
+
+    def forget(self) -> None:
+        """Give deleted rows' space back; where that is possible they are overwritten."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class IntakeStore:
+    """Questions, their messages and counts, in a database.
+
+    >>> import tempfile
+    >>> with open_intake_store(f"sqlite:///{tempfile.mkdtemp()}/intake.db") as store:
+    ...     store.status()
+    {'questions': [], 'dropped': {}}
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._sealed: dict[str, bool] = {}
+        with self._work() as run:
+            if database.alone:
+                run(database.alone, ())
+            blob, number, suffix = database.blob, database.number, database.suffix
+            run(
+                f"CREATE TABLE IF NOT EXISTS questions (number {number}, digest TEXT NOT NULL UNIQUE, "
+                f"content {blob} NOT NULL, most BIGINT NOT NULL, taken BIGINT NOT NULL, closed INTEGER NOT NULL)",
+                (),
+            )
+            run(
+                f"CREATE TABLE IF NOT EXISTS messages (question INTEGER NOT NULL, ticket {blob} NOT NULL, "
+                f"payload {blob} NOT NULL, PRIMARY KEY (question, ticket)){suffix}",
+                (),
+            )
+            run(
+                f"CREATE TABLE IF NOT EXISTS boxes (question INTEGER NOT NULL, name {blob} NOT NULL, "
+                f"PRIMARY KEY (question, name)){suffix}",
+                (),
+            )
+            run("CREATE TABLE IF NOT EXISTS dropped (reason TEXT PRIMARY KEY, count BIGINT NOT NULL)", ())
+
+    def open(self, question: OpenQuestion) -> None:
+        """Take messages to a question from now on; again is the same as once."""
+        with self._work() as run:
+            run(
+                "INSERT INTO questions (digest, content, most, taken, closed) VALUES (?, ?, ?, 0, 0) "
+                "ON CONFLICT (digest) DO NOTHING",
+                (question.digest, question.to_bytes(), question.most),
+            )
+
+    def put(self, digest: str, messages: Sequence[tuple[bytes, bytes]]) -> list[Outcome]:
+        """Store (ticket, payload) pairs; for each what became of it. When this returns they are on disk."""
+        if len(messages) > LARGEST_PUT:
+            raise InvalidInput(f"at most {LARGEST_PUT} messages are stored at once, got {len(messages)}")
+        if not messages:
+            return []
+        sealed = self._is_sealed(digest)
+        with self._work() as run:
+            found = run(
+                f"SELECT number, most, taken, closed FROM questions WHERE digest = ?{self._database.lock}",  # noqa: S608
+                (digest,),
+            )
+            if not found or found[0][3]:
+                return [IntakeRefusal.CLOSED if found else IntakeRefusal.FOREIGN] * len(messages)
+            number, most, taken, _ = found[0]
+            names = [_box_name(payload) if sealed else ticket for ticket, payload in messages]
+            known = dict(_rows(run, "ticket, payload", "messages", "ticket", number, [each for each, _ in messages]))
+            seen = {name for (name,) in _rows(run, "name", "boxes", "name", number, names)} if sealed else set()
+            outcomes: list[Outcome] = []
+            new: list[tuple[bytes, bytes, bytes]] = []
+            for name, (ticket, payload) in zip(names, messages, strict=True):
+                if ticket in known:
+                    outcomes.append(DUPLICATE if known[ticket] == payload else IntakeRefusal.CONFLICT)
+                elif name in seen:
+                    outcomes.append(DUPLICATE)
+                elif taken + len(new) >= most:
+                    outcomes.append(IntakeRefusal.FULL)
+                else:
+                    known[ticket] = payload
+                    seen.add(name)
+                    new.append((name, ticket, payload))
+                    outcomes.append(TAKEN)
+            if new:
+                values = ", ".join(["(?, ?, ?)"] * len(new))
+                rows = [value for _, ticket, payload in new for value in (number, ticket, payload)]
+                run(f"INSERT INTO messages (question, ticket, payload) VALUES {values}", rows)  # noqa: S608
+                if sealed:
+                    values = ", ".join(["(?, ?)"] * len(new))
+                    rows = [value for name, _, _ in new for value in (number, name)]
+                    run(f"INSERT INTO boxes (question, name) VALUES {values}", rows)  # noqa: S608
+                run("UPDATE questions SET taken = taken + ? WHERE number = ?", (len(new), number))
+            return outcomes
+
+    def _is_sealed(self, digest: str) -> bool:
+        if digest not in self._sealed:
+            with self._work() as run:
+                found = run("SELECT content FROM questions WHERE digest = ?", (digest,))
+            if not found:
+                return False
+            self._sealed[digest] = OpenQuestion.read(bytes(found[0][0]), LARGEST_QUESTION).sealed
+        return self._sealed[digest]
+
+    def count(self, dropped: Mapping[str, int]) -> None:
+        """Add to how many messages were dropped, by reason."""
+        with self._work() as run:
+            for reason, number in sorted(dropped.items()):
+                run(
+                    "INSERT INTO dropped (reason, count) VALUES (?, ?) "
+                    "ON CONFLICT (reason) DO UPDATE SET count = dropped.count + excluded.count",
+                    (reason, number),
+                )
+
+    def close_question(self, digest: str) -> int:
+        """Take no more messages; how many there are."""
+        return self._closed(digest, 1)
+
+    def reopen_question(self, digest: str) -> int:
+        """Take messages again: only while nothing of the question has left the store."""
+        return self._closed(digest, 0)
+
+    def _closed(self, digest: str, value: int) -> int:
+        with self._work() as run:
+            run("UPDATE questions SET closed = ? WHERE digest = ?", (value, digest))
+            found = run("SELECT taken FROM questions WHERE digest = ?", (digest,))
+        if not found:
+            raise InvalidInput("this store has no such question")
+        return int(found[0][0])
+
+    def pages(self, digest: str, size: int = PAGE) -> Iterator[list[bytes]]:
+        """The payloads of a question, in the order of their tickets, a page at a time."""
+        last = b""
+        while True:
+            with self._work() as run:
+                rows = run(
+                    "SELECT ticket, payload FROM messages WHERE question = (SELECT number FROM questions "
+                    "WHERE digest = ?) AND ticket > ? ORDER BY ticket LIMIT ?",
+                    (digest, last, size),
+                )
+            if not rows:
+                return
+            last = bytes(rows[-1][0])
+            yield [bytes(payload) for _, payload in rows]
+
+    def erase(self, digest: str) -> None:
+        """Forget every message of a closed question, with its ticket."""
+        with self._work() as run:
+            for table in ("messages", "boxes"):
+                run(
+                    f"DELETE FROM {table} WHERE question IN "  # noqa: S608
+                    "(SELECT number FROM questions WHERE digest = ? AND closed = 1)",
+                    (digest,),
+                )
+        with self._lock:
+            self._database.forget()
+
+    def status(self) -> dict[str, Any]:
+        """What came in and what was dropped, in numbers."""
+        with self._work() as run:
+            rows = run("SELECT digest, taken, most, closed FROM questions ORDER BY number", ())
+            dropped = run("SELECT reason, count FROM dropped ORDER BY reason", ())
+        return {
+            "questions": [
+                {"question": digest, "taken": taken, "most": most, "closed": bool(closed)}
+                for digest, taken, most, closed in rows
+            ],
+            "dropped": dict(dropped),
+        }
+
+    def close(self) -> None:
+        """Let go of the database."""
+        with self._lock:
+            self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _work(self) -> Iterator[Run]:
+        with self._lock, self._database.transaction() as run:
+            yield run
+
+
+def _box_name(payload: bytes) -> bytes:
+    return hashlib.sha256(payload).digest()[:16]
+
+
+def _rows(run: Run, columns: str, table: str, key: str, number: int, values: Sequence[bytes]) -> list[Any]:
+    """The rows of a question with one of these keys, bytes as bytes."""
+    listed = ", ".join("?" * len(values))
+    found = run(f"SELECT {columns} FROM {table} WHERE question = ? AND {key} IN ({listed})", (number, *values))  # noqa: S608
+    return [tuple(map(bytes, row)) for row in found]
+
+
+class SqliteDatabase:
+    """One file on a local disk, shared by the workers of one machine."""
+
+    blob, number, suffix, lock, alone = "BLOB", "INTEGER PRIMARY KEY", " WITHOUT ROWID", "", ""
+
+    def __init__(self, file: Path) -> None:
+        try:
+            make_private(file)
+            self._connection = sqlite3.connect(
+                file, check_same_thread=False, isolation_level=None, timeout=_PATIENCE, cached_statements=8
+            )
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA secure_delete = ON")
+        except (sqlite3.Error, OSError) as error:
+            raise InvalidInput(f"{file}: cannot be used as a store ({error})") from None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Run]:
+        """One that has the write lock from its beginning."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield lambda statement, values: self._connection.execute(statement, values).fetchall()
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the store does not answer ({error})") from None
+
+    def forget(self) -> None:
+        """Deleted pages are overwritten in the file, and the log that had them is emptied."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+class PostgresDatabase:
+    """A server, shared by the workers of many machines. A connection that broke is made anew by the next call."""
+
+    blob, number, suffix, lock = "BYTEA", "INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "", " FOR UPDATE"
+    # Two workers that start at once would make the same tables.
+    alone = "SELECT pg_advisory_xact_lock(1952539497)"
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ModuleNotFoundError:
+            raise InvalidInput("a store on PostgreSQL needs psycopg: pip install 'tacit[postgres]'") from None
+        self._psycopg = psycopg
+        self._url = url
+        self._connection: Any = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Run]:
+        """One that rolls back by itself where anything fails."""
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = self._psycopg.connect(
+                    self._url,
+                    autocommit=True,
+                    connect_timeout=_PATIENCE,
+                    # A server that is gone without a word is noticed, too.
+                    tcp_user_timeout=1000 * _PATIENCE,
+                )
+                self._connection.execute(f"SET statement_timeout = '{_PATIENCE}s'")
+            with self._connection.transaction():
+
+                def run(statement: str, values: Sequence[object]) -> list[Any]:
+                    cursor = self._connection.execute(statement.replace("?", "%s"), values)
+                    return [] if cursor.description is None else list(cursor.fetchall())
+
+                yield run
+        except self._psycopg.Error as error:
+            self.close()
+            raise StoreUnavailable(f"the store does not answer ({type(error).__name__})") from None
+
+    def forget(self) -> None:
+        """The server frees the rows' space; its log and its disk keep what it keeps."""
+        self._connection.execute("VACUUM messages, boxes")
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def open_intake_store(place: str) -> IntakeStore:
+    """The store at ``sqlite:///file`` (relative), ``sqlite:////file`` (absolute) or ``postgresql://…``.
+
+    >>> open_intake_store("mysql://here")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: no store can be opened at 'mysql://here'; say sqlite:///file or postgresql://…
+    """
+    if place.startswith(("postgresql://", "postgres://")):
+        return IntakeStore(PostgresDatabase(place))
+    if place.startswith("sqlite:///") and len(place) > len("sqlite:///"):
+        return IntakeStore(SqliteDatabase(Path(place.removeprefix("sqlite:///"))))
+    scheme = place.split("@")[0].split("?")[0][:40]
+    raise InvalidInput(f"no store can be opened at {scheme!r}; say sqlite:///file or postgresql://…")

@@ -1,0 +1,229 @@
+"""A worker of the intake: it serves the open question and stores what devices post. It keeps nothing of its own.
+
+As many as are needed run beside each other on one store. A message is acknowledged once it is on disk: what comes in
+while a transaction is at work waits for the next one, so that one wait for the disk is shared by many devices. A worker
+that is killed has lost nothing that it acknowledged; a device that was not answered posts the same bytes again.
+
+In the shuffled model a worker sees boxes that it cannot open. It writes no log of who came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tacit.core.errors import InvalidInput
+from tacit.federation.certificates import read_validity
+from tacit.federation.collector.server import CLOSE, Connections, Service, body_of, connection_of, guarded_service
+from tacit.federation.intake.limits import AddressLimits
+from tacit.federation.intake.messages import IntakeRefusal, IntakeRefused, message_bytes, read_device_message
+from tacit.federation.intake.question import TICKETS, OpenQuestion
+from tacit.federation.intake.store import LARGEST_PUT, TAKEN, IntakeStore, StoreUnavailable
+from tacit.federation.processes import failure_in_words
+
+if TYPE_CHECKING:
+    from tacit.federation.intake.store import Outcome
+
+__all__ = ["QUESTION_PATH", "WorkerLimits", "make_worker", "serve_worker"]
+
+_log = logging.getLogger("tacit.intake")
+
+QUESTION_PATH = "/question"
+# Seconds: for a stranger's whole request, between two writings of what was dropped, for which a cache keeps the file
+# under its plain name (under its digest it never changes), and after which a device that was turned away may come back.
+_SECONDS, _FLUSH, _FRESH, _LATER = 15.0, 1.0, 60, 30
+_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class WorkerLimits:
+    """What strangers can make a worker hold: connections in all and of one address, posts of one address, and messages
+    that wait for the disk.
+
+    >>> WorkerLimits().pending
+    4096
+    """
+
+    connections: int = 256
+    per_address: int = 32
+    rate: float = 5.0
+    burst: int = 50
+    pending: int = 4096
+
+
+class _Writer:
+    """Messages that wait for the disk, stored by one transaction after the other."""
+
+    def __init__(self, store: IntakeStore, digest: str, most: int) -> None:
+        self._store, self._digest, self._most = store, digest, most
+        self._waiting: list[tuple[bytes, bytes, asyncio.Future[Outcome]]] = []
+        self._some = asyncio.Event()
+        self.dropped: Counter[str] = Counter()
+
+    async def stored(self, ticket: bytes, payload: bytes) -> Outcome:
+        """What became of a message, once it is certain."""
+        if len(self._waiting) >= self._most:
+            return IntakeRefusal.BUSY
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append((ticket, payload, future))
+        self._some.set()
+        return await future
+
+    async def run(self) -> None:
+        """Store what waits, until the service ends."""
+        while True:
+            await self._some.wait()
+            batch, self._waiting = self._waiting[:LARGEST_PUT], self._waiting[LARGEST_PUT:]
+            if not self._waiting:
+                self._some.clear()
+            try:
+                pairs = [(ticket, payload) for ticket, payload, _ in batch]
+                outcomes = await run_in_threadpool(self._store.put, self._digest, pairs)
+            except Exception as error:
+                # Whatever it is, who waits is told, and the next batch is tried.
+                _log.error("messages could not be stored: %s", failure_in_words(error))
+                outcomes = [IntakeRefusal.BUSY] * len(batch)
+            for (_, _, future), outcome in zip(batch, outcomes, strict=True):
+                if not future.done():
+                    future.set_result(outcome)
+
+    async def flush(self) -> None:
+        """Write down how many were dropped: once in a while, so that a flood of them is no flood of writes."""
+        if self.dropped:
+            counts, self.dropped = self.dropped, Counter()
+            try:
+                await run_in_threadpool(self._store.count, counts)
+            except StoreUnavailable:
+                self.dropped.update(counts)
+
+
+def make_worker(
+    host: str,
+    port: int,
+    question: OpenQuestion,
+    store: IntakeStore,
+    tickets: bytes | None = None,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+    limits: WorkerLimits = WorkerLimits(),  # noqa: B008
+    clock: Callable[[], float] = time.time,
+) -> Service:
+    """A worker that is ready to ``start``; ``tickets`` is the secret of the tickets that were handed out."""
+    if question.admission == TICKETS and tickets is None:
+        raise InvalidInput("the question is for devices with tickets: a worker needs the secret that made them")
+    store.open(question)
+    connections = Connections(limits.connections, limits.per_address, _SECONDS)
+    writer = _Writer(store, question.digest, limits.pending)
+    routes = _routes(question, store, tickets, connections, AddressLimits(limits.rate, limits.burst), writer, clock)
+
+    @contextlib.asynccontextmanager
+    async def writing() -> AsyncIterator[None]:
+        async def flushing() -> None:
+            while True:
+                await asyncio.sleep(_FLUSH)
+                await writer.flush()
+
+        tasks = [asyncio.create_task(writer.run()), asyncio.create_task(flushing())]
+        yield
+        for each in tasks:
+            each.cancel()
+        await writer.flush()
+
+    return guarded_service(host, port, routes, connections, _SECONDS, certificate, key, writing)
+
+
+def _routes(
+    question: OpenQuestion,
+    store: IntakeStore,
+    tickets: bytes | None,
+    connections: Connections,
+    limits: AddressLimits,
+    writer: _Writer,
+    clock: Callable[[], float],
+) -> list[Route]:
+    content, tag, most = question.to_bytes(), f'"{question.digest}"', message_bytes(question)
+
+    async def fetch(request: Request) -> Response:
+        wanted = request.path_params.get("digest")
+        if wanted not in (None, question.digest):
+            raise HTTPException(404)
+        age = f"max-age={_FRESH}" if wanted is None else f"max-age={365 * _DAY}, immutable"
+        headers = {"ETag": tag, "Cache-Control": f"public, {age}"}
+        if tag in [each.strip() for each in request.headers.get("If-None-Match", "").split(",")]:
+            return Response(status_code=304, headers=headers)
+        connection_of(request, connections).give(len(content))
+        return Response(content, headers=headers, media_type="application/octet-stream")
+
+    async def post(request: Request) -> Response:
+        connection = connection_of(request, connections)
+        try:
+            message = await taken(request, connection.origin)
+            connection.work()
+            outcome = await writer.stored(*message)
+        except IntakeRefused as refused:
+            outcome = refused.reason
+        connection.give(0)
+        if outcome != TAKEN:
+            writer.dropped[str(outcome)] += 1
+        if not isinstance(outcome, IntakeRefusal):
+            # Whether it was here before is counted, and not told: to whoever sends it, both are the same.
+            return Response(TAKEN, headers=CLOSE, media_type="text/plain")
+        later = {"Retry-After": str(_LATER)} if outcome in (IntakeRefusal.BUSY, IntakeRefusal.LIMITED) else {}
+        return Response(str(outcome), outcome.status, headers={**CLOSE, **later}, media_type="text/plain")
+
+    async def taken(request: Request, origin: str) -> tuple[bytes, bytes]:
+        if not limits.allows(origin, time.monotonic()):
+            raise IntakeRefused(IntakeRefusal.LIMITED)
+        try:
+            body = await body_of(request, most)
+        except HTTPException:
+            raise IntakeRefused(IntakeRefusal.OVERSIZED) from None
+        message = read_device_message(body, question, tickets)
+        if clock() >= question.closes:
+            raise IntakeRefused(IntakeRefusal.LATE)
+        return message.ticket_id, message.payload
+
+    async def status(request: Request) -> Response:
+        if not limits.allows(connection_of(request, connections).origin, time.monotonic()):
+            raise HTTPException(429)
+        await writer.flush()
+        try:
+            return JSONResponse(await run_in_threadpool(store.status), headers=CLOSE)
+        except StoreUnavailable:
+            return Response(str(IntakeRefusal.BUSY), IntakeRefusal.BUSY.status, headers=CLOSE, media_type="text/plain")
+
+    return [
+        Route(QUESTION_PATH, fetch, methods=["GET"]),
+        Route(QUESTION_PATH + "/{digest}", fetch, methods=["GET"]),
+        Route("/", post, methods=["POST"]),
+        Route("/status", status, methods=["GET"]),
+    ]
+
+
+def serve_worker(service: Service, certificate: Path | None, tell: Callable[[str], None]) -> None:
+    """Serve until the process is told to end."""
+    if certificate is not None and (valid := read_validity(certificate)).expired():
+        raise InvalidInput(f"{valid.trouble()}. Renew it with `tacit federation nodes renew {certificate.parent}`")
+    ended = threading.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: ended.set())
+    service.start()
+    host, port = service.address
+    tell(f"ready at {'http' if certificate is None else 'https'}://{host}:{port}")
+    ended.wait()
+    service.stop()
