@@ -11,7 +11,6 @@ import re
 import warnings
 import zipfile
 from fractions import Fraction
-from functools import cache
 
 import numpy as np
 import pytest
@@ -21,64 +20,23 @@ from tacit.core.errors import BudgetExceeded, InvalidInput, TacitError, TacitWar
 from tacit.core.guarantee import PUBLIC_DATA
 from tacit.core.spend import DiscreteGaussian, Gaussian
 from tacit.private.gate import Gate
-from tests.laws.methods.adapters import ADAPTERS, CLASSES, in_file
-from tests.laws.methods.third_party import ThirdPartyLedger, added_up
+from tests.laws.methods.adapters import CLASSES, in_file
+from tests.laws.methods.given import (
+    LABELS,
+    PRIVATE,
+    PUBLIC,
+    SAMPLES,
+    added_simply,
+    every,
+    looked_at_before,
+    paying,
+    plain,
+    seeded,
+    several_payments,
+)
+from tests.laws.methods.third_party import added_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
-
-# Three far clouds, a class each; every holder that gets each third record has records of all classes.
-CENTERS = np.array([[0.0, 0, 0, 0], [9, 0, 9, 0], [0, 9, 0, 9]])
-PLACES = np.arange(90) // 3 % 3
-NOISE = np.random.default_rng(0).normal(size=(150, 4))
-SAMPLES, LABELS = CENTERS[PLACES] + NOISE[:90], np.array(CLASSES)[PLACES]
-PUBLIC = CENTERS[np.arange(60) % 3] + NOISE[90:]
-PRIVATE = (SAMPLES, LABELS)
-
-
-@cache
-def plain(name):
-    """A run with system randomness and a ledger of its own."""
-    return ADAPTERS[name].run(PRIVATE, PUBLIC)
-
-
-@cache
-def seeded(name, delta=None):
-    """A simulation; with a δ, one that spends it."""
-    options = {} if delta is None else ADAPTERS[name].delta_options
-    return ADAPTERS[name].run(PRIVATE, PUBLIC, delta=delta, seed=1, **options)
-
-
-def skipped(reason):
-    return () if reason is None else pytest.mark.skip(reason=reason)
-
-
-def every(only=lambda _: None):
-    """All adapters; ``only`` says why the law has no meaning for one."""
-    cases = [pytest.param(each, id=each.name, marks=skipped(only(each))) for each in ADAPTERS.values()]
-    return pytest.mark.parametrize("method", cases)
-
-
-def every_case(cases, only=lambda _, __: None):
-    """All adapters with each case, which is a law of its own."""
-    return pytest.mark.parametrize(("method", "case"), [
-        pytest.param(each, case, id=f"{each.name}-{case}", marks=skipped(only(case, each)))
-        for case in cases
-        for each in ADAPTERS.values()
-    ])  # fmt: skip
-
-
-def paying(method):
-    return None if method.payments else "it protects nothing, and pays from no account"
-
-
-def several_payments(method):
-    return paying(method) or (None if method.payments > 1 else "an account pays once: that is the law of over-budget")
-
-
-def looked_at_before(method):
-    if method.federated:
-        return "nobody looks into a node's ledger beforehand: it refuses by itself, and the run goes on later"
-    return several_payments(method)
 
 
 def funded_later(method):
@@ -219,12 +177,6 @@ def test_copies_are_told_to_the_operator_before_anything_is_paid(method, tmp_pat
         with pytest.raises(TacitWarning, match="1 public row is an exact copy of a private one"):
             method.run(copied(yes=True), PUBLIC, funds=funds)
     assert funds is None or set(funds.payments().values()) == {0}
-
-
-def added_simply(method):
-    """What can be added up without an accountant."""
-    no_sum = method.delta and (method.gaussian or method.sampled)
-    return paying(method) or ("Gaussian noise has no simple sum" if no_sum else None)
 
 
 @every(only=added_simply)
@@ -386,108 +338,3 @@ def test_a_seeded_run_pays_from_no_real_ledger(method, tmp_path):
     with pytest.raises(InvalidInput, match="simulation"):
         method.run(PRIVATE, PUBLIC, funds=funds, seed=1)
     assert set(funds.payments().values()) == {0}
-
-
-def changed(values, place, value):
-    values = values.copy()
-    values[place] = value
-    return values
-
-
-# What is changed, and what the refusal must name.
-BAD = {
-    "private NaN": ({"private": (changed(SAMPLES, (3, 1), np.nan), LABELS)}, "private samples: row"),
-    "private empty": ({"private": (SAMPLES[:0], LABELS[:0])}, "private"),
-    "private labels missing": ({"private": (SAMPLES, LABELS[:50])}, "label"),
-    "unknown class": ({"private": (SAMPLES, changed(LABELS, 4, "z"))}, "row .* not? .*classes|none of the classes"),
-    "wrong width": ({"private": (SAMPLES[:, :3], LABELS)}, "3 features|shape"),
-    "public NaN": ({"public": changed(PUBLIC, (3, 1), np.nan)}, "public samples: row 3"),
-    "public infinite": ({"public": changed(PUBLIC, (3, 1), np.inf)}, "public samples: row 3"),
-    "public empty": ({"public": PUBLIC[:0]}, "public"),
-    "public text": ({"public": PUBLIC.astype(str)}, "public samples"),
-    "classes twice": ({"classes": ["a", "b", "c", "c"]}, "twice"),
-    "classes a word": ({"classes": "abc"}, "classes must be a list"),
-    "epsilon zero": ({"epsilon": 0}, "epsilon"),
-    "epsilon negative": ({"epsilon": -1}, "epsilon"),
-    "epsilon NaN": ({"epsilon": math.nan}, "epsilon"),
-    "epsilon infinite": ({"epsilon": math.inf}, "epsilon"),
-    "epsilon a word": ({"epsilon": "much"}, "epsilon"),
-    "delta one": ({"delta": 1}, "delta"),
-    "delta negative": ({"delta": -0.5}, "delta"),
-    "delta NaN": ({"delta": math.nan}, "delta"),
-    "seed negative": ({"seed": -1}, "seed"),
-}
-AT_NODES = "the operator's own loader checks a node's records (tests/federation/test_settings.py)"
-NODE_SEED = "the seed of a federation's noise is set at its nodes"
-
-
-def meaning(case, method):
-    if method.federated and "private" in BAD[case][0]:
-        return AT_NODES
-    if method.federated and case.startswith("seed"):
-        return NODE_SEED
-    return None
-
-
-@every_case(BAD, meaning)
-def test_bad_input_is_named_and_nothing_is_charged(method, case, tmp_path):
-    change, named = BAD[case]
-    given = {"private": PRIVATE, "public": PUBLIC} | change
-    funds = None if paying(method) or "seed" in change else method.funds()
-    with pytest.raises(InvalidInput, match=named):
-        method.run(given.pop("private"), given.pop("public"), **given, funds=funds)
-    assert funds is None or set(funds.payments().values()) == {0}
-
-
-@every()
-def test_an_option_with_an_unknown_value_is_named_and_nothing_is_charged(method, tmp_path):
-    funds = None if paying(method) else method.funds()
-    name, value = method.magic
-    with pytest.raises(InvalidInput, match="magic"):
-        method.run(PRIVATE, PUBLIC, funds=funds, **{name: value})
-    assert funds is None or set(funds.payments().values()) == {0}
-
-
-@every()
-def test_an_unknown_option_is_named_and_nothing_is_charged(method, tmp_path):
-    funds = None if paying(method) else method.funds()
-    # Python's own word for it is as good as ours.
-    with pytest.raises((InvalidInput, TypeError), match="no_such_option"):
-        method.run(PRIVATE, PUBLIC, funds=funds, no_such_option=1)
-    assert funds is None or set(funds.payments().values()) == {0}
-
-
-@every(only=added_simply)
-def test_a_ledger_written_to_the_protocol_alone_pays(method, tmp_path):
-    funds = method.funds(make=ThirdPartyLedger)
-    run = method.run(PRIVATE, PUBLIC, funds=funds, folder=tmp_path / "rounds")
-    assert funds.payments() == dict.fromkeys(method.accounts, method.payments)
-    assert len(run.receipts) == method.payments * len(method.accounts)
-    again = method.run(PRIVATE, PUBLIC, funds=funds, folder=tmp_path / "rounds")
-    assert funds.payments() == dict.fromkeys(method.accounts, method.payments)
-    assert set(again.receipts) == set(run.receipts)
-
-
-@every(only=lambda method: looked_at_before(method) or added_simply(method))
-def test_a_ledger_of_a_third_party_that_cannot_pay_to_the_end_pays_nothing(method, tmp_path):
-    funds = method.funds(Fraction(2 * method.payments - 1, 2 * method.payments), make=ThirdPartyLedger)
-    with pytest.raises(BudgetExceeded, match="account"):
-        method.run(PRIVATE, PUBLIC, funds=funds)
-    assert set(funds.payments().values()) == {0}
-
-
-@every(only=added_simply)
-def test_a_ledger_of_a_third_party_refuses_what_is_over_budget(method, tmp_path):
-    funds = method.funds(Fraction(1, 10), make=ThirdPartyLedger)
-    with pytest.raises(TacitError if method.federated else BudgetExceeded, match="cannot pay"):
-        method.run(PRIVATE, PUBLIC, funds=funds)
-    assert set(funds.payments().values()) == {0}
-
-
-# Labels of the records, of which every holder has each third.
-ODD = {"one class in all": np.repeat("a", 90), "one class per holder": np.array(CLASSES)[np.arange(90) % 3]}
-
-
-@every_case(ODD)
-def test_a_paid_run_is_not_lost_to_what_the_records_are(method, case):
-    assert method.run((SAMPLES, ODD[case]), PUBLIC, seed=1).receipts
