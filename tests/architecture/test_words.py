@@ -13,7 +13,7 @@ FORBIDDEN = {
     r"learners?": "student, or trainer",
     r"crowds?": "one-record holders",
     r"askers?": "coordinator",
-    r"envelopes?|letter|tickets?": "message, request, response",
+    r"envelopes?|letter": "message, request, response",
     r"sites": "holder, or node",
     r"labell(ed|ing)|colou(r|red|rs)|neighbours?|behaviours?|centres?|grey": "the American spelling",
     # One label per query, not one label a query.

@@ -150,7 +150,7 @@ def test_what_is_unknown_is_not_small():
     assert Sensitivity(1, 1, 1, 1).within(ANYTHING)
     assert Sensitivity(l1=3).excess(Sensitivity(l1=2, linf=1)) == [
         "l1 changes by 3, and the mechanism allows 2",
-        "linf moves by inf, tolerated is 1",
+        "linf changes by inf, and the mechanism allows 1",
     ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["SCHEME", "LedgerUrl", "Place", "ledger_place"]
 
-# A drive of another system is one letter.
+# At least two characters: one alone is a drive of Windows.
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL)
 # Of what may follow a question mark only these tell where a ledger is; all else is left out, whatever it is.
 _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")

@@ -29,7 +29,7 @@ from tacit.ledger.verify import problems
 
 __all__ = ["StoredLedger"]
 
-# A ledger of so many bytes is verified whole when it is opened.
+# A ledger of this many bytes is verified whole when it is opened.
 _WHOLE = 128 * 1024
 # So often a reader looks before it says that a ledger is not the last one: a reader may not be able to lock it.
 LOOKS = 5

@@ -1,1 +1,1 @@
-"""One folder a method, the same three files in each: wire, holder, coordinator."""
+"""One folder per method, with the same files: options, plan, wire, holder, coordinator, method."""

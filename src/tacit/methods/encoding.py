@@ -1,11 +1,12 @@
 """Encoding records whatever they hold, and encodings kept on disk.
 
-Whoever asks chooses the representation. If it failed on some record, and the failure showed, whoever asks would learn
-that there is such a record. So a question is tried on a made-up sample before anything is paid for, and afterwards
-every failure stays with the record that caused it: one that cannot be encoded becomes NaN, and spoils no other.
+The coordinator chooses the representation. If it failed on some record, and the failure were visible, the coordinator
+would learn that there is such a record. So a question is tried on a made-up sample before anything is paid for, and
+afterwards every failure stays with the record that caused it: one that cannot be encoded becomes NaN, and affects no
+other.
 
-A cache is a place that someone chose, and encoding through it is an explicit call. It is not a representation, so it
-never travels to a holder inside a question: what a holder encodes is kept only if the holder passes a cache of its own.
+A cache is a place that someone chose, and encoding through it is an explicit call. It is not a representation, so it is
+never sent to a holder inside a question: what a holder encodes is kept only if the holder passes a cache of its own.
 Files are named by the encoder's parameters and the samples' bytes, and readable by their owner only.
 """
 

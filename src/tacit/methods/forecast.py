@@ -1,8 +1,9 @@
-"""What labels may be expected to be worth before anything is paid: what is known of the data, and votes under noise.
+"""Forecast of label accuracy before anything is paid: what is known of the data, and votes under noise.
 
-How public samples lie says how noise and the number of queries act. How far *labels* follow that structure, the purity
-of clusters and what planes can tell, is estimated: from public samples whose labels are known, or else from how far
-clusters lie apart, which over data sets goes together with purity, loosely. Nothing private is looked at.
+The structure of public samples determines the effect of noise and of the number of queries. How far *labels* follow
+that structure, the purity of clusters and the accuracy of linear models, is estimated: from public samples whose labels
+are known, or else from the separation of clusters, which over data sets loosely predicts purity. No private data is
+used.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _UNSURE = 0.01
 
 @dataclass(frozen=True)
 class Expected:
-    """What one method promises: the share of right labels, its deviation from run to run, and what it takes."""
+    """The forecast of one method: the fraction of right labels, its deviation from run to run, and its cost."""
 
     accuracy: float
     deviation: float
@@ -56,7 +57,7 @@ class Evidence:
     """What is known of how labels follow the public samples: their structure, some labels, or a stated purity.
 
     ``known`` has the place of each sample's class, or -1 where it is not known. ``level`` -1 and 1 are the ends of an
-    interval that holds the truth nine times of ten; 0 is the middle.
+    interval with a coverage of 90 %; 0 is the middle.
 
     >>> blobs = np.repeat([[0.0, 0.0], [9.0, 9.0]], 50, axis=0) + np.random.default_rng(0).normal(size=(100, 2))
     >>> Evidence(blobs, 2).purity(blobs, 4)[1] > 0.8
@@ -90,7 +91,7 @@ class Evidence:
 
     @property
     def common(self) -> float:
-        """The share of the commonest class: what one gets for nothing."""
+        """The share of the most frequent class: the accuracy without learning."""
         if self.known is None or not self.labeled:
             return 1 / self.classes
         return float(np.bincount(self.known[self.known >= 0], minlength=self.classes).max() / self.labeled)
@@ -115,7 +116,7 @@ class Evidence:
         return shares, float(np.clip(finer + self.level * wide, self.common, 0.995))
 
     def reachable(self, encoded: NDArray[Any] | None = None) -> float:
-        """What planes reach with very many labels, in all features or as encoded: the accuracy of a regression."""
+        """What a linear model reaches with very many labels, in all features or as encoded."""
         if self.stated is not None:
             return self.stated
         rows = (self.points if encoded is None else encoded).reshape(len(self.points), -1)
@@ -125,7 +126,7 @@ class Evidence:
         return float(np.clip(middle + self.level * wide, self.common, 0.995))
 
     def learned(self, labels: float) -> float:
-        """What a student reaches that was taught this many right labels."""
+        """What a student of this many right labels reaches."""
         most = self.reachable()
         return self.common + (most - self.common) * labels / (labels + _HALF * self.classes)
 
@@ -245,7 +246,7 @@ def _parts(purity: float, classes: int) -> list[NDArray[np.float64]]:
 
 
 def of_planes(reachable: float, common: float, kept: float, classes: int) -> float:
-    """What planes reach of which noise leaves this part: their margins shrink with its root.
+    """What a linear model reaches if noise leaves this part: its margins shrink with the square root.
 
     >>> round(of_planes(0.9, 0.5, 1.0, 2), 3), of_planes(0.9, 0.76, 0.0, 2)
     (0.9, 0.76)

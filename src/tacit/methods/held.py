@@ -1,4 +1,4 @@
-"""What holders of tables have in common: their records, what is refused before paying, and how a table leaves."""
+"""What holders of tables have in common: their records, what is refused before paying, and how a table is released."""
 
 from __future__ import annotations
 

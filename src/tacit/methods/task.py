@@ -158,7 +158,7 @@ class Observer:
 
 @dataclass(frozen=True)
 class Task:
-    """All that is known before a record is looked at, and the holders' records where this process has them.
+    """All that is known before a record is read, and the holders' records where this process has them.
 
     ``units`` is how many records, or persons, there are: public under replace-one adjacency. ``parts`` are the
     records of each of ``holders``, each behind ``Private``; a run over ``nodes`` has none. ``division`` is how records

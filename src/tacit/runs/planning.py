@@ -1,4 +1,4 @@
-"""What every method may be expected to do, before a record is looked at: accuracy, price, messages and time."""
+"""What every method may be expected to do, before a record is read: accuracy, price, messages and time."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class ContinuedNetwork:
         self._epochs(samples, wanted, _distance if logits else functional.cross_entropy, epochs)
 
     def logits(self, samples: NDArray[Any]) -> Floats:
-        """One row of logits a sample."""
+        """One row of logits per sample."""
         self._network.eval()
         found = []
         with torch.inference_mode():

@@ -285,7 +285,7 @@ def test_a_hopeless_budget_and_public_samples_without_a_difference_are_told_befo
         ({"trust": "local"}, "no curator has all records"),
         ({"adjacency": "add-remove"}, "number of records is private"),
         ({"releases": "votes"}, "votes were asked for"),
-        ({"data_kind": "images", "epsilon": "1/2"}, "told from noise"),
+        ({"data_kind": "images", "epsilon": "1/2"}, "distinguished from noise"),
     ],
 )
 def test_why_it_is_reverse_knn_is_said(given, reason):

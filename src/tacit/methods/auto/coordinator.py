@@ -1,6 +1,6 @@
-"""The side that sees releases only: what they told so far, as blocks of one regression, and the next question.
+"""The side that sees releases only: the releases so far, as blocks of one regression, and the next question.
 
-Votes are sums, too: of vectors with a one at the nearest query. So every release says, per class, the mean of some
+Votes are sums, too: of vectors with a one at the nearest query. So every release gives, per class, the mean of some
 public features over the records, with a known noise; side by side they are the moments of one regression on all these
 features. All of it is post-processing.
 """
@@ -98,7 +98,7 @@ def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int |
 
 
 def purity(counts: NDArray[Any]) -> float:
-    """Which part of the votes goes to the leading class of its query, from noisy counts.
+    """The fraction of the votes that go to the leading class of their query, from noisy counts.
 
     >>> purity(np.array([[90, 8, 2], [1, 99, 0]]))
     0.945
@@ -112,11 +112,11 @@ def joint_points(blocks: Sequence[Block]) -> Reals:
 
 
 def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
-    """The regression whose moments are what all blocks tell.
+    """The regression whose moments are those of all blocks.
 
-    Shares of the classes are the means of what the blocks say, each by how exact it is. With two classes odds are those
+    Shares of the classes are the means over the blocks, weighted by precision. With two classes odds are those
     of a logistic regression, whose ranking is the better one; with more, least squares, whose scores are calibrated
-    afterwards, bears noise better.
+    afterwards, is more robust to noise.
     """
     exact = np.array([1 / each.told.variances.mean() for each in blocks])
     shares = np.average([each.told.shares for each in blocks], axis=0, weights=exact)
@@ -140,7 +140,7 @@ class Step:
 
 @dataclass(frozen=True)
 class AutoState:
-    """What was told so far, and the question that is open."""
+    """The releases so far, and the open question."""
 
     told: tuple[Release[Block], ...]
     step: Step | None
@@ -163,7 +163,7 @@ class AutoCoordinator:
         return None if state.step is None else state.step.question
 
     def fold(self, state: AutoState, answers: Sequence[Release[Any]]) -> AutoState:
-        """Read the answer, and choose the next question by all that was told."""
+        """Read the answer, and choose the next question from all releases."""
         if len(answers) != 1 or state.step is None:
             raise InvalidInput(f"the default takes one answer, a curator's; got {len(answers)}")
         told = (*state.told, answers[0].map(state.step.read))

@@ -41,7 +41,7 @@ CLEAR, UNSURE = 3, 0.01
 
 
 def prepare(task: Task, options: Auto) -> Job:
-    """The job of the default: its own plan where one place has all records, votes elsewhere, or what was said."""
+    """The job of the default: its own plan for a curator's records, votes elsewhere, or what the options fix."""
     reason = elsewhere(task)
     if reason is not None and options.releases == "sums":
         return prepare_sums(task, ClassSums(student=options.student))
@@ -104,7 +104,7 @@ def elsewhere(task: Task) -> str | None:
 
 
 def worth_dividing(teaching: AutoTeaching) -> bool:
-    """Whether a part of the budget buys first votes that can be told from noise: else one question gets all of it."""
+    """Whether first votes with a part of the budget exceed the noise; otherwise one question gets all of it."""
     if len(teaching.plan.tasks) == 1:
         return True
     first = teaching.plan.tasks[0]

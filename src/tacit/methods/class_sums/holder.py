@@ -1,4 +1,4 @@
-"""The side that sees records: add up encoded records per class, and let the sums out through the gate only.
+"""The side that sees records: add up encoded records per class, and release the sums through the gate only.
 
 A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be added up. The gate
 pays, and only then are records read. From there nothing is refused: a record that cannot be encoded, is no number, or
@@ -32,9 +32,9 @@ SUMS = table_door("a holder of class sums", RECORD_SUMS, SUM_SHARES)
 class SumHolder:
     """One account over one or more sets of records: a hospital, or a curator trusted with several.
 
-    The sums of all sets are added up before the gate, so the answer does not depend on how records are spread over
-    them. Of a person no more records are added than the account's unit has. Encodings of records are kept only where
-    the holder passes a ``cache`` of its own.
+    The sums of all sets are added up before the gate, so the answer does not depend on how records are partitioned
+    among them. Of a person no more records are added than the account's unit has. Encodings of records are kept only
+    where the holder passes a ``cache`` of its own.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SumHolder:
         self._cache = cache
 
     def answer(self, ask: SumAsk) -> Release[Any]:
-        """The mechanism's view of the sums, paid for."""
+        """The mechanism's output for the sums, paid for."""
         SUMS.require(ask.mechanism, self._gate.named)
         require_single_labels(self._records, ask.representation, ask.components, "class sums take")
         sums = combine(self._records, partial(self._added, ask))

@@ -1,4 +1,4 @@
-"""Every public choice of class sums, made before a record is looked at."""
+"""Every public choice of class sums, made before a record is read."""
 
 from __future__ import annotations
 
@@ -215,10 +215,10 @@ def suggest_components(
 ) -> tuple[int, float]:
     """How many components to sum, and which part of what they could teach is left by the noise.
 
-    ``noise`` is the deviation of a mean in radii. More components tell more, and make vectors longer, so that all of
-    them get more noise. Weights are expected to be alike in half-whitened components, so that a component tells as
-    much as it varies; it is worth the part of that which noise leaves, less ``WORTH``. Nothing but public samples, the
-    number of records and the noise is looked at.
+    ``noise`` is the deviation of a mean in radii. More components contain more information, and make vectors longer, so
+    that all of them get more noise. Weights are expected to be alike in half-whitened components, so that a component
+    tells as much as it varies; it is worth the part of that which noise leaves, less ``WORTH``. Nothing but public
+    samples, the number of records and the noise is looked at.
 
     >>> spread = np.random.default_rng(0).normal(size=(500, 20)) / np.arange(1, 21)
     >>> [suggest_components(spread, noise, 10**4, 2, "l2")[0] for noise in (1e-5, 1e-2)]
@@ -245,7 +245,7 @@ def sum_representation(
 ) -> tuple[str, Representation]:
     """The representation and its name, fitted on the public samples where it was given by name.
 
-    Sums need features in which classes lie on different sides of a plane: of a map, or of components, what it was
+    Sums need features in which classes are linearly separable: of a map, or of components, what it was
     drawn from is taken.
 
     >>> ages = np.array([[30.0, 0.0], [50.0, 1.0], [70.0, 0.0]])
@@ -303,7 +303,7 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
 
 
 def sums_forecast(task: Task, options: ClassSums, evidence: Evidence) -> Expected:
-    """What planes reach in the components that are summed, less what this budget's noise hides of them."""
+    """What a linear model reaches in the summed components, less what this budget's noise hides."""
     key = ("kept", task.budget, task.delta, task.units, options)
     if key not in evidence.found:
         ask = plan_sums(task, options, Trust.CENTRAL).question

@@ -1,4 +1,4 @@
-"""What crosses the boundary in class sums: a public encoding one way, a noisy sum per class the other.
+"""What is sent in class sums: a public encoding one way, a noisy sum per class the other.
 
 A sum's sensitivity rests on the length of the vectors in it, so features become whole numbers whose length is bounded:
 integers decide, not floating point. Scaling and clipping are done in floating point and may be off by a little;
@@ -186,7 +186,7 @@ def sum_sensitivity(
 
 @dataclass(frozen=True)
 class SumAsk:
-    """What do your records of each class add up to, encoded like this?
+    """Question for the sums of the encoded records of each class.
 
     A record's features, as ``representation`` encodes it, are multiplied by ``scale``, clipped to ``radius`` in
     ``norm`` and rounded toward zero; ``count`` stands behind them in one more column. ``class_names`` are in the order

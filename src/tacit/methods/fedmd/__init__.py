@@ -1,1 +1,1 @@
-"""FedMD: parties with models of different kinds agree on predictions for public samples. One folder, three sides."""
+"""FedMD: parties with models of different kinds form a consensus on predictions for public samples."""

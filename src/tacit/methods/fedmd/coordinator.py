@@ -79,7 +79,7 @@ def evidence(answer: NDArray[Any], mechanism: Any) -> NDArray[np.float64]:  # no
 
 
 def agreement(tables: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """How often each party says what all of them say on average.
+    """How often each party agrees with the average of all.
 
     >>> a, b = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
     >>> agreement([a, a, b]).tolist()
@@ -126,9 +126,9 @@ def average(tables: Sequence[NDArray[np.float64]], weights: Weights = "equal") -
 
 
 def as_probabilities(mean: NDArray[np.float64]) -> Floats:
-    """Estimated probabilities brought back into their range: nothing below 0, rows that add up to 1.
+    """Estimated probabilities projected into their range: none below 0, rows that add up to 1.
 
-    A row in which noise left nothing above 0 says nothing, and becomes uniform.
+    A row without a value above 0 is only noise, and becomes uniform.
 
     >>> as_probabilities(np.array([[1.5, 0.5, -3.0], [-1.0, -1.0, -1.0]])).round(3).tolist()
     [[0.75, 0.25, 0.0], [0.3330000042915344, 0.3330000042915344, 0.3330000042915344]]
@@ -158,7 +158,7 @@ def agreed(history: Sequence[Feedback], samples: int) -> tuple[NDArray[np.int64]
 
 
 def round_rows(samples: int, queries: int, seed: int, number: int) -> Integers:
-    """Which public samples a round is about: a public choice, the same for everyone who knows the seed.
+    """The public samples of a round: a public choice, the same for everyone who knows the seed.
 
     >>> len(set(round_rows(100, 40, seed=1, number=0).tolist()))
     40
@@ -188,7 +188,7 @@ class Consensus:
 class PredictCoordinator:
     """Asks for predictions of some public samples in every round, and averages them.
 
-    The consensus of a round travels with the question of the next; that of the last round is ``remaining``.
+    The consensus of a round is sent with the question of the next; that of the last round is ``remaining``.
     """
 
     def __init__(
@@ -218,11 +218,11 @@ class PredictCoordinator:
         self._purpose = purpose
 
     def begin(self) -> RoundState:
-        """Nothing is agreed on yet."""
+        """The state without a consensus."""
         return RoundState()
 
     def ask(self, state: RoundState) -> PredictAsk | None:
-        """The next round's question, with what the last one came to."""
+        """The next round's question, with the consensus of the last one."""
         if state.rounds == self._rounds:
             return None
         return PredictAsk(
@@ -315,7 +315,7 @@ class ConsensusVoteCoordinator:
         self._purpose = purpose
 
     def begin(self) -> RoundState:
-        """Nothing is agreed on yet."""
+        """The state without a consensus."""
         return RoundState()
 
     def ask(self, state: RoundState) -> PartyVoteAsk | None:

@@ -1,4 +1,4 @@
-"""What may be said of parties whose records are sampled, or not protected at all: no (ε, δ), and that aloud.
+"""Statements for parties whose records are sampled, or not protected at all: no (ε, δ), and they say so.
 
 A module of its own: who shows a saved run reads this claim without loading what plans and trains.
 """
@@ -24,7 +24,7 @@ class WeakPrivacyWarning(TacitWarning):
 
 @dataclass(frozen=True)
 class Exposure:
-    """The claim of FedMD-NFDP and FedMD-NP: with this probability a record is used in the clear.
+    """The claim of FedMD-NFDP and FedMD-NP: with this probability a record is used without noise.
 
     >>> print(Exposure.of(SubsetSample(18, 2880, replacement=True)))  # doctest: +ELLIPSIS
     NOT DIFFERENTIAL PRIVACY IN THE USUAL SENSE: 18 raw records of the party train its model without any noise.
@@ -84,7 +84,7 @@ class Exposure:
 
     @property
     def delta(self) -> Fraction:
-        """With this probability a record is used in the clear."""
+        """With this probability a record is used without noise."""
         return self.probability
 
     @classmethod

@@ -1,4 +1,4 @@
-"""FedMD as one job: holders with different models learn from each other, and a student from what they agreed on."""
+"""FedMD as one job: holders with different models learn from each other, and a student from their consensus."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ class PartyJob:
         return {SUBSET_REQUEST: self.samples[holder].spend} if self.samples else self.coordinator.prices()
 
     def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """All holders in one place, each with its own records, gate and model."""
+        """All holders in one process, each with its own records, gate and model."""
         task, options = self.task, self.options
         for place, (part, model) in enumerate(zip(task.parts, self.models, strict=True)):
             randomness = SystemRandomness() if task.seed is None else SeededRandomness(task.seed * 1009 + place)
@@ -267,7 +267,7 @@ class PartyJob:
         return [each.with_caveat(caveat) for caveat in self._division for each in found] or found
 
     def finish(self, released: Agreement) -> Outcome:
-        """What the holders agreed on, a student that learned it, and the holders' models after the last lesson."""
+        """The consensus, a student trained on it, and the holders' models after the last round."""
         told: tuple[str, ...] = ()
         if self.task.nodes is None:
             self._learn(released)

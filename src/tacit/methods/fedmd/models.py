@@ -50,7 +50,7 @@ class PartyModel(Protocol):
         ...
 
     def logits(self, samples: NDArray[Any]) -> Floats:
-        """One row of logits a sample."""
+        """One row of logits per sample."""
         ...
 
     def predict(self, samples: NDArray[Any]) -> Integers:
@@ -162,7 +162,7 @@ class Storage(Protocol):
 
 @dataclass(frozen=True)
 class ConsensusStore:
-    """What a node learns with: an untrained model, the public samples, and a memory of what was agreed on."""
+    """What a node trains with: an untrained model, the public samples, and the stored consensus."""
 
     model: Callable[[], PartyModel]
     public: NDArray[Any]
@@ -191,12 +191,12 @@ class ConsensusStore:
         return -1 if kept is None else int(kept)
 
     def keep(self, request: str, feedback: Feedback | None) -> None:
-        """Write down what was agreed on in a round."""
+        """Store the consensus of a round."""
         if feedback is not None:
             self.memory.write(_name(request, feedback.round), encode({"ask": feedback.name, **feedback.fields()}))
 
     def conclude(self, request: str, feedback: Feedback) -> None:
-        """Write down what the last round of a run came to, if this node answered in that round.
+        """Store the consensus of a run's last round, if this node answered in that round.
 
         Nothing is asked and nothing paid for it, so nobody may fill this node's disk with rounds that there were not.
         """

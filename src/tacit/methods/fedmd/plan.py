@@ -1,9 +1,9 @@
 """FedMD's public choices: what each variant may send, how much noise that needs, and what may be claimed.
 
-The noise of predictions is for a stated total, over every query of every round. Nothing bounds how far one record moves
-a trained model, so each prediction may move over its whole public range, and all predictions of all rounds move
-together. That is the price of sharing predictions, and it is large. Of parties whose records are sampled, or not
-protected at all, no (ε, δ) is claimed, and a warning says so.
+The noise of predictions is for a stated total, over every query of every round. The influence of one record on a
+trained model is not bounded, so each prediction may change over its whole public range, and all predictions of all
+rounds change together. That makes predictions expensive. Of parties whose records are sampled, or not protected at all,
+no (ε, δ) is claimed, and a warning says so.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def prediction_noise(
 ) -> DiscreteLaplaceNoise | DiscreteGaussianNoise:
     """Integer noise for one round's table, such that all rounds together stay within (ε, δ).
 
-    With δ = 0 it is discrete Laplace at ε/R a round; otherwise discrete Gaussian, composed over the rounds.
+    With δ = 0 it is discrete Laplace at ε/R per round; otherwise discrete Gaussian, composed over the rounds.
 
     >>> prediction_noise(PredictionForm("argmax", classes=10), queries=100, rounds=5, epsilon=1).scale
     Fraction(1000, 1)
@@ -217,7 +217,7 @@ def unit_of(variant: str) -> Unit:
 
 
 def ceiling_of(variant: str, epsilon: Number, delta: Number) -> Ceiling:
-    """What a party of a noisy variant may spend in all."""
+    """What a party of a noisy variant may spend in total."""
     return Ceiling(positive(epsilon, "epsilon"), probability(delta, "delta"), Rule.PLANNED, unit_of(variant))
 
 

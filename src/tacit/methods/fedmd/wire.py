@@ -1,8 +1,8 @@
-"""What crosses the boundary in FedMD: questions about public samples one way, predictions and consensus the other.
+"""What is sent in FedMD: questions about public samples one way, predictions and consensus the other.
 
 Predictions are labels, probabilities or logits, always written as whole numbers. Whole numbers in a public range are
-what exact noise can be added to, and what a bound on the change of an answer can be proven for. Nothing is known of how
-far one record moves a trained model, so the bound is the whole range.
+what exact noise can be added to, and what a bound on the change of an answer can be proven for. The influence of one
+record on a trained model is not bounded, so the bound is the whole range.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def one_hot(labels: Integers, classes: int) -> Integers:
 
 @dataclass(frozen=True)
 class PredictionForm:
-    """What is sent of a prediction: its label, its probabilities or its logits.
+    """The form of a prediction that is sent: its label, its probabilities or its logits.
 
     Probabilities are multiples of 1/``grid`` that add up to exactly 1. Logits are centered, clipped to
     [−``bound``, ``bound``] and rounded to multiples of 1/``grid``.
@@ -156,7 +156,7 @@ def array_digest(array: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Feedback:
-    """What the parties agree on: a row of probabilities, or of logits, for some public samples."""
+    """The consensus: a row of probabilities, or of logits, for some public samples."""
 
     name: ClassVar[str] = "fedmd-feedback"
     method: ClassVar[str] = "fedmd"
@@ -278,7 +278,7 @@ class PredictAsk:
 
 @dataclass(frozen=True)
 class PartyVoteAsk:
-    """Which of these queries is each of your records nearest to, and with which label?
+    """Question for the reverse k-NN votes of a party's records.
 
     The answer is what ``mechanism`` makes of the table of votes (queries, classes). A party knows how many classes
     there are and the public samples, so that this says less than the question of reverse k-NN labeling does.

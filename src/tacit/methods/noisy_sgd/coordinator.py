@@ -1,7 +1,7 @@
-"""The side that sees releases only: ask for a gradient, move the weights, and ask again.
+"""The side that sees releases only: ask for a gradient, update the weights, and ask again.
 
 Steps are those of a regression without noise on the public samples' spread (the bound of Böhning on its curvature), so
-that a few are enough; along components that hardly vary, of which gradients tell little but noise, they are shorter.
+that a few are enough; along components that hardly vary, whose gradients are mostly noise, they are shorter.
 What is learned is the mean of the weights after the second half of the steps, in which noise evens out.
 """
 

@@ -3,7 +3,7 @@
 The gradient of a softmax regression is the outer product of errors e = p − y, one per class, and features x. Both are
 whole numbers here, so the outer product is, and its length is that of e times that of x, exactly. The scores x·w are
 sums of whole numbers that doubles hold exactly in whatever order they are added, so that no record's errors depend on
-the records around it; from there on all is done in whole numbers: e^−s is read off a table, and chances are
+the records around it; from there on all is done in whole numbers: e^−s is taken from a table, and chances are
 rounded quotients. What is longer than the radius is shortened, rounded toward zero, and checked in whole numbers.
 """
 

@@ -1,4 +1,4 @@
-"""The side that sees records: add up clipped gradients, and let their sum out through the gate only.
+"""The side that sees records: add up clipped gradients, and release their sum through the gate only.
 
 A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be added up. The gate
 pays, and only then are records read. From there nothing is refused: a record that cannot be encoded, is no number, or
@@ -43,8 +43,8 @@ Encoded = list[tuple[Floats, Integers]]
 class GradientHolder:
     """One account over one or more sets of records: a hospital, or a curator trusted with several.
 
-    The gradients of all sets are added up before the gate, so the answer does not depend on how records are spread
-    over them. Of a person no more records take part than the account's unit has, the same ones in each step that goes
+    The gradients of all sets are added up before the gate, so the answer does not depend on how records are partitioned
+    among them. Of a person no more records take part than the account's unit has, the same ones in each step that goes
     by the same representation: records are encoded once for it, when its first question is paid for.
     """
 
@@ -58,7 +58,7 @@ class GradientHolder:
         self._encoded: Private[Encoded] | None = None
 
     def answer(self, ask: GradientAsk) -> Release[Any]:
-        """The mechanism's view of the sum of gradients, paid for."""
+        """The mechanism's output for the sum of gradients, paid for."""
         GRADIENTS.require(ask.mechanism, self._gate.named)
         require_single_labels(self._records, ask.representation, ask.components, "noisy SGD takes")
         return release_table(self._gate, ask, self._encoded_by(ask).map(partial(record_gradients, ask)))

@@ -1,4 +1,4 @@
-"""Every public choice of noisy SGD, made before a record is looked at."""
+"""Every public choice of noisy SGD, made before a record is read."""
 
 from __future__ import annotations
 

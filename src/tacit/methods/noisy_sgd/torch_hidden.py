@@ -41,14 +41,14 @@ CLOSE = 1e-2
 class HiddenTraining:
     """Noisy SGD on Poisson samples: releases the weights of two layers.
 
-    **Law.** In each of ``steps`` steps every record is called with probability ``rate`` by itself. The gradients of
-    those called are clipped to ``CLIP``, added up, and Gaussian noise of ``noise_multiplier`` times that is added;
+    **Law.** In each of ``steps`` steps every record is sampled with probability ``rate`` independently. The gradients
+    of the sample are clipped to ``CLIP``, added up, and Gaussian noise of ``noise_multiplier`` times that is added;
     weights move against the sum, divided by what ``records`` lets expect.
 
     **Spend.** ``steps`` times a Gaussian of that multiplier on a Poisson sample of that rate.
 
-    **Proof.** A record that comes or goes moves the sum of a step by at most ``CLIP``, where it is called. What is
-    done with the noisy sums is post-processing. It holds under add/remove: sampling by itself is accounted for that.
+    **Proof.** A record that is added or removed changes the sum of a step by at most ``CLIP``, if it is sampled. What
+    is done with the noisy sums is post-processing. It holds under add/remove: sampling by itself is accounted for that.
 
     **Source.** M. Abadi et al., Deep learning with differential privacy, CCS 2016; the trainer is Opacus'.
 

@@ -1,4 +1,4 @@
-"""What crosses the boundary in noisy SGD: weights one way, the noisy sum of all records' gradients the other."""
+"""What is sent in noisy SGD: weights one way, the noisy sum of all records' gradients the other."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def gradient_sensitivity(
 
 @dataclass(frozen=True)
 class GradientAsk:
-    """What do the gradients of your records add up to, at these weights?
+    """Question for the sum of the records' gradients at these weights.
 
     A record's features, as ``representation`` encodes it, are multiplied by ``scale``, clipped to ``length`` and
     rounded toward zero; ``offset`` stands behind them in one more column. ``weights`` (features + 1, classes) are

@@ -1,4 +1,4 @@
-"""What crosses the boundary in PATE: public samples one way, noisy votes of teachers on them the other."""
+"""What is sent in PATE: public samples one way, noisy votes of teachers on them the other."""
 
 from __future__ import annotations
 

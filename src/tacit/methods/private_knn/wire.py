@@ -1,4 +1,4 @@
-"""What crosses the boundary in Private k-NN: public points one way, noisy votes of called neighbors the other."""
+"""What is sent in Private k-NN: public points one way, noisy votes of called neighbors the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crosses the boundary in PrivateKT: a few public samples and perhaps weights one way, noisy labels the other."""
+"""What is sent in PrivateKT: a few public samples and perhaps weights one way, noisy labels the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crosses the boundary in reverse k-NN labeling: a question about queries, and labels or counts for them."""
+"""What is sent in reverse k-NN labeling: a question about queries, and labels or counts for them."""
 
 from __future__ import annotations
 
