@@ -27,14 +27,18 @@ from fractions import Fraction
 from pathlib import Path
 
 from tacit.core.account import Ceiling, Rule
-from tacit.core.places import Place
+from tacit.core.places import LedgerUrl, Place
 from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Spend
 from tacit.ledger import account, inspected, open_ledger
 from tacit.ledger import store as rows_of
-from tacit.ledger.copying import copy_ledger
-from tacit.ledger.entries import EntryKind, payment
+from tacit.ledger.account import Standing
+from tacit.ledger.entries import ORIGIN, Entry, EntryKind, following, genesis, payment
 from tacit.ledger.heads import HeadMemory, Heads
 from tacit.ledger.places import opened_store
+from tacit.ledger.postgres import make_database
+from tacit.ledger.postgres_store import PostgresStore
+from tacit.ledger.sqlite import make_file
+from tacit.ledger.store import Store
 from tacit.runs.folders import machine
 
 ENTRIES = (10, 1000, 100_000)
@@ -113,6 +117,50 @@ def warm(place: Place, spends: Callable[[int], Spend], entries: int) -> float:
     return 1000 * statistics.median(found)
 
 
+def chained(entries: int) -> list[Entry]:
+    """The entries of a ledger with one account and that many equal payments."""
+    found = [following(0, ORIGIN, EntryKind.GENESIS, genesis())]
+    standing = Standing("clinic", PURE, 2)
+    opening = {"account": "clinic", **PURE.to_json(), "state": standing.to_json()}
+    found.append(following(1, found[-1].digest, EntryKind.ACCOUNT, opening))
+    for number in range(entries):
+        spend = pure(number % 2)
+        standing = standing.paid(spend)
+        content = payment("clinic", spend, "labels", "system", f"r-{number}", "question")
+        state = {"state": standing.to_json()}
+        found.append(following(found[-1].sequence, found[-1].digest, EntryKind.PAYMENT, {**content, **state}))
+    return found
+
+
+def written(place: Path | LedgerUrl, entries: Sequence[Entry]) -> None:
+    """The same ledger in a file or on a server; there by COPY, without the trigger that checks row by row."""
+
+    def fill(store: Store) -> None:
+        store.make_tables()
+        if not isinstance(store, PostgresStore):
+            for entry in entries:
+                store.insert(entry, json.loads(entry.body).get("account"))
+            return
+        store.execute("SET LOCAL session_replication_role = replica")
+        columns = "sequence, kind, body, previous, digest"
+        with store.connection.cursor().copy(f"COPY tacit.entries ({columns}) FROM STDIN") as rows:
+            for each in entries:
+                rows.write_row((each.sequence, each.kind, each.body, each.previous, each.digest))
+        newest = entries[-1].sequence, entries[-1].digest
+        store.execute("UPDATE head SET count = ?, digest = ?", newest)
+        store.execute("INSERT INTO accounts VALUES ('clinic', ?, ?)", newest)
+        store.execute("SET LOCAL session_replication_role = origin")
+
+    if isinstance(place, Path):
+        make_file(place, fill)
+    else:
+        make_database(place, fill, Heads())
+        with opened_store(place) as store:
+            store.execute("ANALYZE tacit.entries")
+    with opened_store(place) as store:
+        HeadMemory(store, Heads()).remember(replace=True)
+
+
 def compared(folder: Path, sizes: Sequence[int], out: Path | None) -> None:
     """A file and a server, side by side: the same entries, the same charges."""
     with warnings.catch_warnings():
@@ -124,15 +172,11 @@ def compared(folder: Path, sizes: Sequence[int], out: Path | None) -> None:
     try:
         version = server.psql("SHOW server_version").split()[2]
         for size in sizes:
-            file = folder / f"{size}.ledger"
-            fill(file, PURE, lambda number: pure(number % 2), size)
             server.psql(f"CREATE DATABASE entries_{size}")
-            url = server.get_uri(f"entries_{size}")
-            for name, place in (("SQLite", file), ("PostgreSQL", url)):
-                if name == "PostgreSQL":
-                    started = time.perf_counter()
-                    count, _ = copy_ledger(file, url)
-                    print(f"copied {count} entries in {time.perf_counter() - started:.1f} s", flush=True)
+            url = LedgerUrl(server.get_uri(f"entries_{size}"))
+            for name, place in (("SQLite", folder / f"{size}.ledger"), ("PostgreSQL", url)):
+                # Each has a name of its own in the state folder.
+                written(place, chained(size))
                 for kind, measured in (("cold", cold), ("open connection", warm)):
                     times = found[name].setdefault(kind, [])
                     times.append(measured(place, lambda number: pure(number % 2), size))

@@ -309,7 +309,7 @@ TAMPERED = [
     ("UPDATE tacit.entries SET body = replace(body, '1/10', '1/99') WHERE sequence = 3", "entry 3: its content"),
     ("DELETE FROM tacit.entries WHERE sequence = 3", "entry 3: it is missing"),
     ("DELETE FROM tacit.entries WHERE sequence = 5", "entry 5: it is missing: the head record counts 5"),
-    ("UPDATE tacit.entries SET payload = 'other' WHERE kind = 'release'", "its payload is not what its digest says"),
+    ("UPDATE tacit.entries SET payload = 'other' WHERE kind = 'release'", "its payload does not match its digest"),
     ("UPDATE tacit.accounts SET sequence = 2", "the last entry of account 'clinic' is not the one that is noted"),
     ("DELETE FROM tacit.head", "lost its head record"),
 ]

@@ -79,10 +79,12 @@ WRITES = [
 
 @pytest.mark.parametrize("role", ["writer", "reader"])
 def test_neither_writer_nor_reader_can_rewrite(site, role):
+    head = "SELECT count, digest FROM tacit.head"
+    before = site.execute("administrator", head)
     for statement in WRITES:
         said = site.refused(role, statement)
         assert "permission denied" in said or "must be owner" in said, (statement, said)
-    assert site.execute("administrator", "SELECT count FROM tacit.head") == [(3,)]
+    assert site.execute("administrator", head) == before
 
 
 def test_not_even_the_owner_rewrites_what_the_triggers_guard(site):

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 AREAS = (
     "gate",
     "ledger",
+    "ledger_server",
     "central",
     "local",
     "shuffle",
