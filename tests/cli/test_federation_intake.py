@@ -64,7 +64,7 @@ def test_a_shuffled_question_from_its_keys_to_labels(folder, capsys):
     assert run(capsys, *collect)[0] == 2
     assert run(capsys, *collect, "--secret", "coordinator.key")[0] == 2
     code, said = run(capsys, *collect, "--secret", "shuffler.key")
-    assert (code, said) == (0, "3 messages in messages, mixed; 0 could not be opened")
+    assert (code, said) == (0, "3 messages in messages, shuffled; 0 could not be decrypted")
     decode = ("intake", "decode", "question.tacit", "messages", "--public", "public.csv", "--out", "labels.csv")
     assert run(capsys, *decode)[0] == 2
     assert run(capsys, *decode, "--secret", "coordinator.key")[0] == 0

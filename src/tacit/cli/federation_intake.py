@@ -34,7 +34,7 @@ intake_app = typer.Typer(
     help=flowing("""Ask very many devices with one record each; each answers by one small message.
 
 [bold]open[/bold] writes the question, a static file. Any number of [bold]worker[/bold] processes serve it and store
-what devices post. [bold]collect[/bold] closes it and mixes the messages, [bold]decode[/bold] reads them: labels for the
+what devices post. [bold]collect[/bold] closes it and shuffles the messages, [bold]decode[/bold] reads them: labels for the
 public samples. With --trust shuffle whoever runs workers and collects is the shuffler: it can read nothing, and must
 not work together with whoever decodes. [bold]tacit federation device[/bold] answers, to try it."""),
 )
@@ -74,7 +74,7 @@ def open_command(
     out: Path = typer.Argument(..., help="The file to write.", show_default=False),
     classes: str = typer.Option(..., help="The names of the classes, with commas between them."),
     devices: int = typer.Option(..., help="At least how many devices will answer."),
-    epsilon: str = typer.Option(..., help="What an answer costs; with --trust shuffle once it is mixed."),
+    epsilon: str = typer.Option(..., help="What an answer costs; with --trust shuffle once it is shuffled."),
     delta: str = typer.Option("0", help="Above 0 with --trust shuffle."),
     trust: str = typer.Option("local", help="local or shuffle."),
     days: float = typer.Option(7.0, help="For how long it is open."),
@@ -168,7 +168,7 @@ def tickets(
 
 
 @intake_app.command(
-    help=flowing("""Close the question, mix its messages and write them into one file; then the store forgets them.
+    help=flowing("""Close the question, shuffle its messages and write them into one file; then the store forgets them.
 
 Below the question's minimum nothing is written and it stays open. With --trust shuffle this is the shuffler's work and
 needs its key. Memory does not grow with the number of messages. Example: tacit federation intake collect
@@ -180,13 +180,15 @@ def collect(
     store: str = _STORE,
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the shuffler's key."),
 ) -> None:
-    """Collect and mix."""
+    """Collect and shuffle."""
     from tacit.federation.intake.mixing import collect_messages
     from tacit.federation.intake.store import open_intake_store
 
     with open_intake_store(store) as opened:
         done = collect_messages(opened, _read(file), out, None if secret is None else _secret(secret))
-    console.print(f"{done.messages} messages in {out}, mixed; {done.unreadable} could not be opened", soft_wrap=True)
+    console.print(
+        f"{done.messages} messages in {out}, shuffled; {done.unreadable} could not be decrypted", soft_wrap=True
+    )
 
 
 @intake_app.command(
@@ -246,7 +248,7 @@ def device_command(
     label: str = typer.Option(..., help="The record's class."),
     epsilon: str = typer.Option(..., help="The budget for all questions together."),
     question: str = typer.Option(..., help="The largest epsilon of one question."),
-    local: str = typer.Option(..., help="The largest epsilon of a message that is not mixed."),
+    local: str = typer.Option(..., help="The largest epsilon of a message that is not shuffled."),
     delta: str = typer.Option("0", help="The budget's delta; above 0 for shuffled questions."),
     purpose: list[str] = typer.Option(["reverse k-NN labels"], help="A purpose that is allowed; repeatable."),
     shuffler: Path | None = typer.Option(None, help="The key.pub of the shuffler that is trusted."),
