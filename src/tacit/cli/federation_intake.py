@@ -34,9 +34,9 @@ intake_app = typer.Typer(
     help=flowing("""Ask very many devices with one record each; each answers by one small message.
 
 [bold]open[/bold] writes the question, a static file. Any number of [bold]worker[/bold] processes serve it and store
-what devices post. [bold]collect[/bold] closes it and shuffles the messages, [bold]decode[/bold] reads them: labels for the
-public samples. With --trust shuffle whoever runs workers and collects is the shuffler: it can read nothing, and must
-not work together with whoever decodes. [bold]tacit federation device[/bold] answers, to try it."""),
+what devices post. [bold]collect[/bold] closes it and shuffles the messages, [bold]decode[/bold] reads them: labels for
+the public samples. With --trust shuffle whoever runs workers and collects is the shuffler: it can read nothing, and
+must not work together with whoever decodes. [bold]tacit federation device[/bold] answers, to try it."""),
 )
 
 
