@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["device_command", "intake_app"]
 
-_MOST_TICKETS = 10**7
+_MOST_TOKENS = 10**7
 # An address with a password in it does not belong into a list of processes.
 _STORE = typer.Option(..., envvar="TACIT_INTAKE_STORE", help="sqlite:///file, or postgresql://…")
 
@@ -79,7 +79,7 @@ def open_command(
     trust: str = typer.Option("local", help="local or shuffle."),
     days: float = typer.Option(7.0, help="For how long it is open."),
     most: int | None = typer.Option(None, help="The most messages that are taken; twice --devices if left out."),
-    admission: str = typer.Option("open", help="open to everybody, or only with tickets."),
+    admission: str = typer.Option("open", help="open to everybody, or only with tokens."),
     coordinator: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key.pub."),
     shuffler: Path | None = typer.Option(None, help="With --trust shuffle: the shuffler's key.pub."),
     queries: int | None = typer.Option(None, help="How many queries; as many as the devices can label if left out."),
@@ -123,7 +123,7 @@ def worker(
     port: int = typer.Option(9400, help="The port to listen on; 0 for any that is free."),
     certificate: Path | None = typer.Option(None, help="The server's certificate, for TLS."),
     key: Path | None = typer.Option(None, help="The certificate's key."),
-    tickets: Path | None = typer.Option(None, help="The secret that tickets were made with."),
+    tokens: Path | None = typer.Option(None, help="The secret that tokens were made with."),
     rate: float = typer.Option(5.0, help="Posts per second of one address, in the long run; 0 for no limit."),
     burst: int = typer.Option(50, help="Posts of one address at once."),
     connections: int = typer.Option(256, help="Connections at a time."),
@@ -138,32 +138,32 @@ def worker(
     log_to()
     question, limits = _read(file), WorkerLimits(connections, per_address, rate, burst)
     with open_intake_store(store) as opened:
-        secret = None if tickets is None else _secret(tickets)
+        secret = None if tokens is None else _secret(tokens)
         serve_worker(make_worker(host, port, question, opened, secret, certificate, key, limits), certificate, _say)
 
 
 @intake_app.command(
-    help=flowing("""Make tickets, one per line, for devices that are known: only they can answer, each once.
+    help=flowing("""Make tokens, one per line, for devices that are known: only they can answer, each once.
 
-The secret is made where it is missing; workers need it (--tickets). A ticket says nothing of a record, and whoever
-decodes never sees one. Example: tacit federation intake tickets question.tacit tickets.key --count 1000 --out
-tickets.txt""")
+The secret is made where it is missing; workers need it (--tokens). A token says nothing of a record, and whoever
+decodes never sees one. Example: tacit federation intake tokens question.tacit tokens.key --count 1000 --out
+tokens.txt""")
 )
-def tickets(
+def tokens(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     secret: Path = typer.Argument(..., help="The secret's file.", show_default=False),
     count: int = typer.Option(..., help="How many."),
     out: Path = typer.Option(..., help="The file to write."),
 ) -> None:
-    """Make tickets."""
-    from tacit.federation.intake.messages import issue_tickets
+    """Make tokens."""
+    from tacit.federation.intake.messages import issue_tokens
     from tacit.federation.keys import SigningIdentity
 
-    if not 1 <= count <= _MOST_TICKETS:
-        raise InvalidInput(f"--count must be from 1 to {_MOST_TICKETS}, got {count}")
+    if not 1 <= count <= _MOST_TOKENS:
+        raise InvalidInput(f"--count must be from 1 to {_MOST_TOKENS}, got {count}")
     if not secret.exists():
         SigningIdentity.new().write(secret)
-    made = issue_tickets(_secret(secret), _read(file), count)
+    made = issue_tokens(_secret(secret), _read(file), count)
     write_file(out, "".join(f"{each.hex()}\n" for each in made).encode(), private=True)
 
 
@@ -253,7 +253,7 @@ def device_command(
     purpose: list[str] = typer.Option(["reverse k-NN labels"], help="A purpose that is allowed; repeatable."),
     shuffler: Path | None = typer.Option(None, help="The key.pub of the shuffler that is trusted."),
     authority: Path | None = typer.Option(None, help="The authority's certificate; the system's if left out."),
-    ticket: str | None = typer.Option(None, help="The ticket that was handed out, if the question asks for one."),
+    token: str | None = typer.Option(None, help="The token that was handed out, if the question asks for one."),
     attempts: int = typer.Option(3, help="How often a worker that is not there is called."),
 ) -> None:
     """Answer the open question as a device with one record: pay its own ledger, then post one message.
@@ -269,9 +269,9 @@ def device_command(
 
     try:
         sample = np.array([float(each) for each in features.split(",")])
-        handed = None if ticket is None else bytes.fromhex(ticket)
+        handed = None if token is None else bytes.fromhex(token)
     except ValueError:
-        raise InvalidInput("--features must be numbers with commas between them, and --ticket hexadecimal") from None
+        raise InvalidInput("--features must be numbers with commas between them, and --token hexadecimal") from None
     policy = DevicePolicy(
         epsilon, question, local, purpose, delta, None if shuffler is None else _public(shuffler)
     )  # fmt: skip
