@@ -2,14 +2,14 @@
 // The format is docs/wire-devices.md; `node tacit-device.mjs vectors FILE` reproduces its test vectors.
 //
 //   node tacit-device.mjs answer URL --digest HEX --state device.json --features 1,2,3 --label a
-//        --budget 4 --largest-epsilon 1 --purpose "reverse k-NN labels" [--shuffler HEX] [--ticket HEX]
+//        --budget 4 --largest-epsilon 1 --purpose "reverse k-NN labels" [--shuffler HEX] [--token HEX]
 //
 // It pays first: what is spent is on disk before the record is looked at, and the message before it is sent. Asked the
 // same again it sends the same bytes. It charges the local epsilon of a message, also where a shuffler makes it less.
 import crypto from "node:crypto";
 import fs from "node:fs";
 
-const FORM = 0x21, NAMING = 8, ID = 16, TICKET = 32;
+const FORM = 0x21, NAMING = 8, ID = 16, TOKEN = 32;
 const LARGEST_QUESTION = 4 * 2 ** 20;
 const X25519_PRIVATE = Buffer.from("302e020100300506032b656e04220420", "hex");
 const X25519_PUBLIC = Buffer.from("302a300506032b656e032100", "hex");
@@ -255,14 +255,14 @@ export function seal(publicKey, content, context, secret = crypto.randomBytes(32
   return Buffer.concat([ownPublic, sealed, cipher.getAuthTag()]);
 }
 
-export function message(question, ticket, packed, secrets = []) {
-  if (ticket.length !== (question.admission === "tickets" ? TICKET : ID)) fail("the ticket has another length");
+export function message(question, token, packed, secrets = []) {
+  if (token.length !== (question.admission === "tokens" ? TOKEN : ID)) fail("the token has another length");
   let payload = packed;
   if (question.sealed) {
     const inner = seal(question.key, Buffer.concat([Buffer.from([1]), packed]), question.digest, secrets[0]);
     payload = seal(question.shuffler, inner, `mix ${question.digest}`, secrets[1]);
   }
-  return Buffer.concat([Buffer.from([FORM]), Buffer.from(question.digest, "hex").subarray(0, NAMING), ticket, payload]);
+  return Buffer.concat([Buffer.from([FORM]), Buffer.from(question.digest, "hex").subarray(0, NAMING), token, payload]);
 }
 
 // ---- The device: a policy, a small ledger in one file, and two calls.
@@ -274,7 +274,7 @@ export function answer(payload, digest, record, policy, file) {
   if (!policy.purposes.includes(question.ask.purpose)) fail("the question is for a purpose that is not allowed");
   if (epsilon > policy.largestEpsilon) fail("the question's epsilon is larger than is allowed");
   if (question.sealed && hex(question.shuffler) !== policy.shuffler) fail("the question names another shuffler");
-  if (question.admission === "tickets" && !policy.ticket) fail("the question is for devices with a ticket");
+  if (question.admission === "tokens" && !policy.token) fail("the question is for devices with a token");
   if (record.features.length !== samples(question.ask.representation)) fail("the record has other features");
   const { queries, neighbors, names } = question.ask;
   const asked = crypto.createHash("sha256")
@@ -284,15 +284,15 @@ export function answer(payload, digest, record, policy, file) {
   if (known && known.digest !== digest) fail("the same queries were answered in another question");
   if (!known) {
     if (state.spent + epsilon > policy.budget) fail("the budget does not allow another answer");
-    const ticket = question.admission === "tickets" ? policy.ticket : hex(crypto.randomBytes(ID));
+    const token = question.admission === "tokens" ? policy.token : hex(crypto.randomBytes(ID));
     state.spent += epsilon;
-    state.answers[asked] = { digest, ticket, epsilon };
+    state.answers[asked] = { digest, token, epsilon };
     written(file, state);
   }
   const entry = state.answers[asked];
   if (!entry.body) {
     // Paid: from here on nothing is refused. A record that cannot be compared answers with made-up cells.
-    entry.body = hex(message(question, Buffer.from(entry.ticket, "hex"), randomize(question, heldCells(question, record))));
+    entry.body = hex(message(question, Buffer.from(entry.token, "hex"), randomize(question, heldCells(question, record))));
     written(file, state);
   }
   return Buffer.from(entry.body, "hex");
@@ -343,7 +343,7 @@ export function checkVectors(vectors) {
     const words = new Words(Buffer.from(each.words, "hex"));
     const packed = randomize(question, held, words);
     const secrets = each.fresh.map((secret) => Buffer.from(secret, "hex"));
-    const body = message(question, Buffer.from(each.ticket, "hex"), packed, secrets);
+    const body = message(question, Buffer.from(each.token, "hex"), packed, secrets);
     const got = { cells: held, used: words.used, packed: hex(packed), message: hex(body) };
     for (const [name, value] of Object.entries(got))
       if (JSON.stringify(value) !== JSON.stringify(each[name])) differ.push(`${each.name}: ${name}`);
@@ -362,7 +362,7 @@ async function main([command, target, ...rest]) {
     const record = { features: options.features.split(",").map(Number), label: options.label };
     const policy = {
       budget: Number(options.budget), largestEpsilon: Number(options["largest-epsilon"]), purposes: [options.purpose],
-      shuffler: options.shuffler, ticket: options.ticket,
+      shuffler: options.shuffler, token: options.token,
     };
     const body = answer(await fetchQuestion(target, options.digest), options.digest, record, policy, options.state);
     const { status, word } = await post(target, body);

@@ -64,7 +64,7 @@ def test_a_shuffled_question_from_its_keys_to_labels(folder, capsys):
     assert run(capsys, *collect)[0] == 2
     assert run(capsys, *collect, "--secret", "coordinator.key")[0] == 2
     code, said = run(capsys, *collect, "--secret", "shuffler.key")
-    assert (code, said) == (0, "3 messages in messages, mixed; 0 could not be opened")
+    assert (code, said) == (0, "3 messages in messages, shuffled; 0 could not be decrypted")
     decode = ("intake", "decode", "question.tacit", "messages", "--public", "public.csv", "--out", "labels.csv")
     assert run(capsys, *decode)[0] == 2
     assert run(capsys, *decode, "--secret", "coordinator.key")[0] == 0
@@ -72,27 +72,27 @@ def test_a_shuffled_question_from_its_keys_to_labels(folder, capsys):
     assert labels == ["label"] + ["no"] * 30 + ["yes"] * 30
 
 
-def test_tickets_are_made_once_and_known_to_workers(folder, capsys):
-    assert run(capsys, *OPEN, "--devices", 10, "--epsilon", 1, "--admission", "tickets")[0] == 0
+def test_tokens_are_made_once_and_known_to_workers(folder, capsys):
+    assert run(capsys, *OPEN, "--devices", 10, "--epsilon", 1, "--admission", "tokens")[0] == 0
     question = OpenQuestion.read((folder / "question.tacit").read_bytes())
-    made = ("intake", "tickets", "question.tacit", "tickets.key", "--count", 3, "--out", "tickets.txt")
+    made = ("intake", "tokens", "question.tacit", "tokens.key", "--count", 3, "--out", "tokens.txt")
     assert run(capsys, *made)[0] == 0
-    tickets = [bytes.fromhex(line) for line in (folder / "tickets.txt").read_text().split()]
-    assert len(set(tickets)) == 3
-    secret = bytes.fromhex((folder / "tickets.key").read_text().strip())
-    with serving(question, "sqlite:///intake.db", tickets=secret) as (address, store):
+    tokens = [bytes.fromhex(line) for line in (folder / "tokens.txt").read_text().split()]
+    assert len(set(tokens)) == 3
+    secret = bytes.fromhex((folder / "tokens.key").read_text().strip())
+    with serving(question, "sqlite:///intake.db", tokens=secret) as (address, store):
         options = (
             "--digest", question.digest, "--folder", "device", "--features", "0,0", "--label", "no", "--epsilon", 2,
             "--question", 1, "--local", 1,
         )  # fmt: skip
         code, said = run(capsys, "device", address.url, *options)
         assert code == 2
-        assert "ticket" in said
-        assert run(capsys, "device", address.url, *options, "--ticket", tickets[0].hex())[0] == 0
+        assert "token" in said
+        assert run(capsys, "device", address.url, *options, "--token", tokens[0].hex())[0] == 0
         assert store.status()["questions"][0]["taken"] == 1
     assert run(capsys, *made[:-4], "--count", 0, "--out", "more.txt")[0] == 2
     with open_intake_store("sqlite:///intake.db") as store:
-        assert DeviceMessage(tickets[0], b"").ticket_id not in b"".join(next(store.pages(question.digest)))
+        assert DeviceMessage(tokens[0], b"").token_id not in b"".join(next(store.pages(question.digest)))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["device_command", "intake_app"]
 
-_MOST_TICKETS = 10**7
+_MOST_TOKENS = 10**7
 # An address with a password in it does not belong into a list of processes.
 _STORE = typer.Option(..., envvar="TACIT_INTAKE_STORE", help="sqlite:///file, or postgresql://…")
 
@@ -34,9 +34,9 @@ intake_app = typer.Typer(
     help=flowing("""Ask very many devices with one record each; each answers by one small message.
 
 [bold]open[/bold] writes the question, a static file. Any number of [bold]worker[/bold] processes serve it and store
-what devices post. [bold]collect[/bold] closes it and mixes the messages, [bold]decode[/bold] reads them: labels for the
-public samples. With --trust shuffle whoever runs workers and collects is the shuffler: it can read nothing, and must
-not work together with whoever decodes. [bold]tacit federation device[/bold] answers, to try it."""),
+what devices post. [bold]collect[/bold] closes it and shuffles the messages, [bold]decode[/bold] reads them: labels for
+the public samples. With --trust shuffle whoever runs workers and collects is the shuffler: it can read nothing, and
+must not work together with whoever decodes. [bold]tacit federation device[/bold] answers, to try it."""),
 )
 
 
@@ -74,12 +74,12 @@ def open_command(
     out: Path = typer.Argument(..., help="The file to write.", show_default=False),
     classes: str = typer.Option(..., help="The names of the classes, with commas between them."),
     devices: int = typer.Option(..., help="At least how many devices will answer."),
-    epsilon: str = typer.Option(..., help="What an answer costs; with --trust shuffle once it is mixed."),
+    epsilon: str = typer.Option(..., help="What an answer costs; with --trust shuffle once it is shuffled."),
     delta: str = typer.Option("0", help="Above 0 with --trust shuffle."),
     trust: str = typer.Option("local", help="local or shuffle."),
     days: float = typer.Option(7.0, help="For how long it is open."),
     most: int | None = typer.Option(None, help="The most messages that are taken; twice --devices if left out."),
-    admission: str = typer.Option("open", help="open to everybody, or only with tickets."),
+    admission: str = typer.Option("open", help="open to everybody, or only with tokens."),
     coordinator: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key.pub."),
     shuffler: Path | None = typer.Option(None, help="With --trust shuffle: the shuffler's key.pub."),
     queries: int | None = typer.Option(None, help="How many queries; as many as the devices can label if left out."),
@@ -123,7 +123,7 @@ def worker(
     port: int = typer.Option(9400, help="The port to listen on; 0 for any that is free."),
     certificate: Path | None = typer.Option(None, help="The server's certificate, for TLS."),
     key: Path | None = typer.Option(None, help="The certificate's key."),
-    tickets: Path | None = typer.Option(None, help="The secret that tickets were made with."),
+    tokens: Path | None = typer.Option(None, help="The secret that tokens were made with."),
     rate: float = typer.Option(5.0, help="Posts per second of one address, in the long run; 0 for no limit."),
     burst: int = typer.Option(50, help="Posts of one address at once."),
     connections: int = typer.Option(256, help="Connections at a time."),
@@ -138,37 +138,37 @@ def worker(
     log_to()
     question, limits = _read(file), WorkerLimits(connections, per_address, rate, burst)
     with open_intake_store(store) as opened:
-        secret = None if tickets is None else _secret(tickets)
+        secret = None if tokens is None else _secret(tokens)
         serve_worker(make_worker(host, port, question, opened, secret, certificate, key, limits), certificate, _say)
 
 
 @intake_app.command(
-    help=flowing("""Make tickets, one per line, for devices that are known: only they can answer, each once.
+    help=flowing("""Make tokens, one per line, for devices that are known: only they can answer, each once.
 
-The secret is made where it is missing; workers need it (--tickets). A ticket says nothing of a record, and whoever
-decodes never sees one. Example: tacit federation intake tickets question.tacit tickets.key --count 1000 --out
-tickets.txt""")
+The secret is made where it is missing; workers need it (--tokens). A token says nothing of a record, and whoever
+decodes never sees one. Example: tacit federation intake tokens question.tacit tokens.key --count 1000 --out
+tokens.txt""")
 )
-def tickets(
+def tokens(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     secret: Path = typer.Argument(..., help="The secret's file.", show_default=False),
     count: int = typer.Option(..., help="How many."),
     out: Path = typer.Option(..., help="The file to write."),
 ) -> None:
-    """Make tickets."""
-    from tacit.federation.intake.messages import issue_tickets
+    """Make tokens."""
+    from tacit.federation.intake.messages import issue_tokens
     from tacit.federation.keys import SigningIdentity
 
-    if not 1 <= count <= _MOST_TICKETS:
-        raise InvalidInput(f"--count must be from 1 to {_MOST_TICKETS}, got {count}")
+    if not 1 <= count <= _MOST_TOKENS:
+        raise InvalidInput(f"--count must be from 1 to {_MOST_TOKENS}, got {count}")
     if not secret.exists():
         SigningIdentity.new().write(secret)
-    made = issue_tickets(_secret(secret), _read(file), count)
+    made = issue_tokens(_secret(secret), _read(file), count)
     write_file(out, "".join(f"{each.hex()}\n" for each in made).encode(), private=True)
 
 
 @intake_app.command(
-    help=flowing("""Close the question, mix its messages and write them into one file; then the store forgets them.
+    help=flowing("""Close the question, shuffle its messages and write them into one file; then the store forgets them.
 
 Below the question's minimum nothing is written and it stays open. With --trust shuffle this is the shuffler's work and
 needs its key. Memory does not grow with the number of messages. Example: tacit federation intake collect
@@ -180,13 +180,15 @@ def collect(
     store: str = _STORE,
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the shuffler's key."),
 ) -> None:
-    """Collect and mix."""
+    """Collect and shuffle."""
     from tacit.federation.intake.mixing import collect_messages
     from tacit.federation.intake.store import open_intake_store
 
     with open_intake_store(store) as opened:
         done = collect_messages(opened, _read(file), out, None if secret is None else _secret(secret))
-    console.print(f"{done.messages} messages in {out}, mixed; {done.unreadable} could not be opened", soft_wrap=True)
+    console.print(
+        f"{done.messages} messages in {out}, shuffled; {done.unreadable} could not be decrypted", soft_wrap=True
+    )
 
 
 @intake_app.command(
@@ -246,12 +248,12 @@ def device_command(
     label: str = typer.Option(..., help="The record's class."),
     epsilon: str = typer.Option(..., help="The budget for all questions together."),
     question: str = typer.Option(..., help="The largest epsilon of one question."),
-    local: str = typer.Option(..., help="The largest epsilon of a message that is not mixed."),
+    local: str = typer.Option(..., help="The largest epsilon of a message that is not shuffled."),
     delta: str = typer.Option("0", help="The budget's delta; above 0 for shuffled questions."),
     purpose: list[str] = typer.Option(["reverse k-NN labels"], help="A purpose that is allowed; repeatable."),
     shuffler: Path | None = typer.Option(None, help="The key.pub of the shuffler that is trusted."),
     authority: Path | None = typer.Option(None, help="The authority's certificate; the system's if left out."),
-    ticket: str | None = typer.Option(None, help="The ticket that was handed out, if the question asks for one."),
+    token: str | None = typer.Option(None, help="The token that was handed out, if the question asks for one."),
     attempts: int = typer.Option(3, help="How often a worker that is not there is called."),
 ) -> None:
     """Answer the open question as a device with one record: pay its own ledger, then post one message.
@@ -267,9 +269,9 @@ def device_command(
 
     try:
         sample = np.array([float(each) for each in features.split(",")])
-        handed = None if ticket is None else bytes.fromhex(ticket)
+        handed = None if token is None else bytes.fromhex(token)
     except ValueError:
-        raise InvalidInput("--features must be numbers with commas between them, and --ticket hexadecimal") from None
+        raise InvalidInput("--features must be numbers with commas between them, and --token hexadecimal") from None
     policy = DevicePolicy(
         epsilon, question, local, purpose, delta, None if shuffler is None else _public(shuffler)
     )  # fmt: skip

@@ -90,7 +90,7 @@ class Fresh:
         return x25519.X25519PrivateKey.from_private_bytes(secret)
 
 
-def vector(monkeypatch, name, question, features, label, words, ticket, fresh):
+def vector(monkeypatch, name, question, features, label, words, token, fresh):
     """One vector, made by the package's own parts from fixed words and fresh keys."""
     script = Script(words)
     monkeypatch.setattr(keys, "X25519PrivateKey", Fresh(fresh))
@@ -108,12 +108,12 @@ def vector(monkeypatch, name, question, features, label, words, ticket, fresh):
         "features": list(features),
         "label": label,
         "words": words[: 8 * script.used].hex(),
-        "ticket": ticket.hex(),
+        "token": token.hex(),
         "fresh": [each.hex() for each in fresh],
         "cells": held[0].tolist(),
         "used": script.used,
         "packed": packed.hex(),
-        "message": DeviceMessage(ticket, payload).to_bytes(question).hex(),
+        "message": DeviceMessage(token, payload).to_bytes(question).hex(),
     }
 
 
@@ -134,31 +134,31 @@ def vector_questions():
         "response, components": (
             local_question(representation=PrincipalComponents.fit(public, 3)), (2, 2, 1), "a",
         ),
-        "response, tickets": (local_question(admission="tickets"), (0, 0, 5), "b"),
+        "response, tokens": (local_question(admission="tokens"), (0, 0, 5), "b"),
         "subset of many": (local_question(SubsetSelection(CELLS, 1, 1)), (0, 0, 5), "a"),
         "subset, two neighbors": (
             local_question(SubsetSelection(60, 2, 1), queries=wide, neighbors=2), (7.5, 8), "a",
         ),
         "subset of few, shuffled": (sealed_question(mechanism=SubsetSelection(60, 1, 4), queries=wide), (31, 30), "b"),
-        "response, shuffled, tickets": (
-            sealed_question(mechanism=GeneralizedRandomizedResponse(CELLS, 1, 3), admission="tickets"), (1, 5, 1), "b",
+        "response, shuffled, tokens": (
+            sealed_question(mechanism=GeneralizedRandomizedResponse(CELLS, 1, 3), admission="tokens"), (1, 5, 1), "b",
         ),
     }  # fmt: skip
 
 
 def written_vectors(monkeypatch, draws=None):
-    """All vectors, from the words, tickets and keys of vectors that were written before or from new ones."""
+    """All vectors, from the words, tokens and keys of vectors that were written before or from new ones."""
     before = {each["name"]: each for each in draws} if draws else {}
     made = []
     for name, (question, features, label) in vector_questions().items():
         old = before.get(name)
         words = bytes.fromhex(old["words"]) if old else SystemRandomness().words(4000).tobytes()
-        ticket = bytes.fromhex(old["ticket"]) if old else SystemRandomness().words(4).tobytes()
-        ticket = ticket[: 32 if question.admission == "tickets" else 16]
+        token = bytes.fromhex(old["token"]) if old else SystemRandomness().words(4).tobytes()
+        token = token[: 32 if question.admission == "tokens" else 16]
         fresh = [bytes.fromhex(each) for each in old["fresh"]] if old else []
         if question.sealed and not old:
             fresh = [SystemRandomness().words(4).tobytes() for _ in range(2)]
-        made.append(vector(monkeypatch, name, question, features, label, words, ticket, fresh))
+        made.append(vector(monkeypatch, name, question, features, label, words, token, fresh))
     return made
 
 

@@ -11,7 +11,7 @@ from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded
 from tacit.core.randomness import SystemRandomness
 from tacit.federation.intake import device as device_module
 from tacit.federation.intake.device import device_price
-from tacit.federation.intake.messages import issue_tickets, outer_opened, read_device_message
+from tacit.federation.intake.messages import issue_tokens, outer_opened, read_device_message
 from tacit.federation.keys import public_key, unseal
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
@@ -78,10 +78,10 @@ def test_a_device_that_crashes_before_its_draw_is_kept_draws_once_and_pays_once(
         patch.setattr(SqliteLedger, "store_release", crash)
         with pytest.raises(KeyboardInterrupt):
             answered(device, question)
-    ticket = next(device.folder.glob("*.ticket")).read_bytes()
+    token = next(device.folder.glob("*.token")).read_bytes()
     body = answered(device, question)
     assert answered(device, question) == body
-    assert next(device.folder.glob("*.ticket")).read_bytes() == ticket
+    assert next(device.folder.glob("*.token")).read_bytes() == token
     assert spent(device) == [2]
 
 
@@ -126,8 +126,8 @@ def test_what_the_intake_sends_is_believed_only_with_its_digest_and_within_the_p
             a_device(tmp_path, policy=policy).answer(content, digest)
     with pytest.raises(InvalidInput, match="closed"):
         answered(a_device(tmp_path, clock=lambda: 5e9), question)
-    with pytest.raises(InvalidInput, match="ticket"):
-        answered(device, local_question(admission="tickets"))
+    with pytest.raises(InvalidInput, match="token"):
+        answered(device, local_question(admission="tokens"))
     many = np.arange(303, dtype=np.float32).reshape(101, 3)
     with pytest.raises(InvalidInput, match="more queries and classes"):
         answered(device, local_question(GeneralizedRandomizedResponse(202, 101, 1), queries=many, neighbors=101))
@@ -150,11 +150,11 @@ def test_messages_are_sealed_for_the_shuffler_that_the_owner_trusts_and_for_nobo
     assert question.mechanism.code.valid(found).all()
 
 
-def test_a_ticket_that_was_handed_out_is_used(tmp_path):
-    question = local_question(admission="tickets")
-    (ticket,) = issue_tickets(b"k" * 32, question, 1)
-    body = answered(a_device(tmp_path), question, ticket=ticket)
-    assert read_device_message(body, question, b"k" * 32).ticket == ticket
+def test_a_token_that_was_handed_out_is_used(tmp_path):
+    question = local_question(admission="tokens")
+    (token,) = issue_tokens(b"k" * 32, question, 1)
+    body = answered(a_device(tmp_path), question, token=token)
+    assert read_device_message(body, question, b"k" * 32).token == token
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Messages and tickets: only what was made for the question is read, and a ticket cannot be made up."""
+"""Messages and tokens: only what was made for the question is read, and a token cannot be made up."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tacit.federation.intake.messages import (
     IntakeRefusal,
     IntakeRefused,
     double_box,
-    issue_tickets,
+    issue_tokens,
     message_bytes,
     outer_opened,
     read_device_message,
@@ -44,18 +44,18 @@ def test_what_is_no_message_to_this_question_is_refused_by_a_stated_reason():
     assert refused(body + b"\0", question) is IntakeRefusal.MALFORMED
 
 
-def test_only_tickets_that_were_handed_out_for_this_question_are_known_again():
-    question, other = local_question(admission="tickets"), local_question(admission="tickets", request="r-2")
-    (ticket,), (foreign,) = issue_tickets(b"k" * 32, question, 1), issue_tickets(b"k" * 32, other, 1)
-    body = DeviceMessage(ticket, b"\7").to_bytes(question)
-    assert read_device_message(body, question, b"k" * 32).ticket_id == ticket[:16]
-    for wrong in (foreign, ticket[:31] + bytes([ticket[31] ^ 1]), bytes([ticket[0] ^ 1]) + ticket[1:]):
+def test_only_tokens_that_were_handed_out_for_this_question_are_known_again():
+    question, other = local_question(admission="tokens"), local_question(admission="tokens", request="r-2")
+    (token,), (foreign,) = issue_tokens(b"k" * 32, question, 1), issue_tokens(b"k" * 32, other, 1)
+    body = DeviceMessage(token, b"\7").to_bytes(question)
+    assert read_device_message(body, question, b"k" * 32).token_id == token[:16]
+    for wrong in (foreign, token[:31] + bytes([token[31] ^ 1]), bytes([token[0] ^ 1]) + token[1:]):
         spoiled = DeviceMessage(wrong, b"\7").to_bytes(question)
         assert refused(spoiled, question, b"k" * 32) is IntakeRefusal.UNADMITTED
     assert refused(body, question, b"l" * 32) is IntakeRefusal.UNADMITTED
     assert refused(body, question) is IntakeRefusal.UNADMITTED
     with pytest.raises(InvalidInput, match="at least 32 bytes"):
-        issue_tickets(b"short", question, 1)
+        issue_tokens(b"short", question, 1)
 
 
 def test_a_box_is_opened_by_the_shuffler_and_then_by_the_coordinator_and_only_for_its_question():

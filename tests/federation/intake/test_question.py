@@ -27,7 +27,7 @@ def fields(question, **changes):
     return encode({**said, **changes})
 
 
-@pytest.mark.parametrize("question", [local_question(), sealed_question(5), sealed_question(admission="tickets")])
+@pytest.mark.parametrize("question", [local_question(), sealed_question(5), sealed_question(admission="tokens")])
 def test_a_question_comes_back_as_it_was_under_the_same_name(question):
     again = OpenQuestion.read(question.to_bytes())
     assert again == question

@@ -19,7 +19,7 @@ def store(place):
         yield opened
 
 
-def test_a_message_is_taken_once_and_another_under_its_ticket_is_refused(store):
+def test_a_message_is_taken_once_and_another_under_its_token_is_refused(store):
     question = local_question()
     store.open(question)
     store.open(question)
@@ -49,7 +49,7 @@ def test_no_more_than_the_question_s_most_are_taken_and_nothing_after_it_is_clos
     assert store.put(question.digest, messages[:1]) == [DUPLICATE]
 
 
-def test_a_box_that_was_copied_under_other_tickets_is_there_once(store):
+def test_a_box_that_was_copied_under_other_tokens_is_there_once(store):
     question, plain = sealed_question(), local_question()
     store.open(question)
     assert store.put(question.digest, [(ONE, b"box"), (TWO, b"box"), (THREE, b"another")]) == [TAKEN, DUPLICATE, TAKEN]
@@ -77,16 +77,16 @@ def test_a_closed_question_is_forgotten_and_an_open_one_is_not(store):
     assert list(store.pages(question.digest)) == []
 
 
-def test_several_workers_at_once_take_every_ticket_once_and_not_one_too_many(place):
-    question, most, tickets = local_question(most=90), 90, [os.urandom(16) for _ in range(100)]
+def test_several_workers_at_once_take_every_token_once_and_not_one_too_many(place):
+    question, most, tokens = local_question(most=90), 90, [os.urandom(16) for _ in range(100)]
     with open_intake_store(place) as first:
         first.open(question)
     outcomes = []
 
     def worker():
         with open_intake_store(place) as own:
-            for start in range(0, len(tickets), 5):
-                outcomes.extend(own.put(question.digest, [(each, each) for each in tickets[start : start + 5]]))
+            for start in range(0, len(tokens), 5):
+                outcomes.extend(own.put(question.digest, [(each, each) for each in tokens[start : start + 5]]))
 
     threads = [threading.Thread(target=worker) for _ in range(4)]
     for each in threads:

@@ -36,7 +36,7 @@ def test_every_vector_is_a_message_to_its_question():
         question = OpenQuestion.read(bytes.fromhex(each["question"]))
         assert question.digest == each["digest"]
         body = bytes.fromhex(each["message"])
-        start = 9 + (32 if question.admission == "tickets" else 16)
+        start = 9 + (32 if question.admission == "tokens" else 16)
         payload = body[start:]
         if question.admission == "open":
             assert read_device_message(body, question).payload == payload

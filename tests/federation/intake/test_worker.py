@@ -8,7 +8,7 @@ import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.federation.intake.client import IntakeAddress, IntakeUnreachable, fetch_question, post_message
-from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, issue_tickets, message_bytes
+from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, issue_tokens, message_bytes
 from tacit.federation.intake.store import StoreUnavailable, open_intake_store
 from tacit.federation.intake.worker import WorkerLimits, make_worker
 from tests.federation.intake.questions import a_device, local_question, sealed_question
@@ -126,15 +126,15 @@ def test_a_body_that_is_too_large_or_does_not_say_its_length_is_not_read(here):
         assert store.status()["questions"][0]["taken"] == 0
 
 
-def test_late_messages_and_those_without_a_ticket_are_refused(here):
-    question = local_question(admission="tickets", closes=1000)
+def test_late_messages_and_those_without_a_token_are_refused(here):
+    question = local_question(admission="tokens", closes=1000)
     now = [999.0]
-    (ticket,) = issue_tickets(b"k" * 32, question, 1)
-    with serving(question, here, tickets=b"k" * 32, clock=lambda: now[0]) as (address, store):
-        body = DeviceMessage(ticket, b"\1").to_bytes(question)
+    (token,) = issue_tokens(b"k" * 32, question, 1)
+    with serving(question, here, tokens=b"k" * 32, clock=lambda: now[0]) as (address, store):
+        body = DeviceMessage(token, b"\1").to_bytes(question)
         assert called(address, "POST", "/", body[:-1] + b"\2")[0] == 200
         stranger = DeviceMessage(bytes(32), b"\1").to_bytes(question)
-        assert called(address, "POST", "/", stranger)[::2] == (403, b"no valid ticket")
+        assert called(address, "POST", "/", stranger)[::2] == (403, b"no valid token")
         now[0] = 1000.0
         assert called(address, "POST", "/", body)[::2] == (410, b"too late")
         assert counted(address, "too late", 1)

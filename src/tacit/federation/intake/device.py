@@ -4,7 +4,7 @@ It needs numpy and cryptography, and nothing else. Whatever the intake sends is 
 the digest that the device was told, and with the policy of the device's owner, before anything is paid. Then the gate
 pays the device's own ledger, and only then is the record looked at (``private/gate.py``): nothing is refused any more.
 
-One question is one payment. What was bought is kept in the ledger, and a ticket is drawn and kept before anything is
+One question is one payment. What was bought is kept in the ledger, and a token is drawn and kept before anything is
 paid. So a device that crashes between paying and sending posts the same bytes when it is asked again, never a fresh
 draw. The same queries in another file are refused: they would be a second answer.
 
@@ -37,7 +37,7 @@ from tacit.core.randomness import Randomness
 from tacit.core.rational import Number, positive, probability, rounded_up
 from tacit.core.spend import Approximate
 from tacit.federation.intake.messages import DeviceMessage, double_box
-from tacit.federation.intake.question import TICKETS, OpenQuestion
+from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.keys import KEY_BYTES
 from tacit.ledger.account import Bound, PolicyLimits, covered
 from tacit.ledger.sqlite import SqliteLedger
@@ -50,7 +50,7 @@ __all__ = ["Device", "DevicePolicy", "device_price"]
 
 ACCOUNT = "device"
 _LEDGER, _ANSWERS = "device.ledger", "answers"
-_TICKET = 16
+_TOKEN = 16
 # A short question must not keep a device busy for long.
 _MOST_CELLS, _MOST_ONES = 100_000, 100
 # Digits of a price, rounded up.
@@ -147,16 +147,16 @@ class Device:
     randomness: Randomness | None = field(default=None, repr=False)
     clock: Callable[[], float] = time.time
 
-    def answer(self, payload: bytes, digest: str, ticket: bytes | None = None) -> bytes:
+    def answer(self, payload: bytes, digest: str, token: bytes | None = None) -> bytes:
         """The message to the question in these bytes, paid for; asked again, the same bytes.
 
-        ``digest`` is the question's name, from where the owner trusts it, and ``ticket`` what was handed out for it.
+        ``digest`` is the question's name, from where the owner trusts it, and ``token`` what was handed out for it.
         """
         question = self._read(payload, digest)
-        self._require_allowed(question, ticket)
+        self._require_allowed(question, token)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(self.folder / f"{_ANSWERS}.lock"):
-            message = DeviceMessage(self._ticket(question, ticket), self._paid(question))
+            message = DeviceMessage(self._token(question, token), self._paid(question))
         return message.to_bytes(question)
 
     def _read(self, payload: bytes, digest: str) -> OpenQuestion:
@@ -166,7 +166,7 @@ class Device:
             raise InvalidInput("what was fetched is not the question of this digest; fetch it again, or elsewhere")
         return OpenQuestion.read(payload, self.policy.largest)
 
-    def _require_allowed(self, question: OpenQuestion, ticket: bytes | None) -> None:
+    def _require_allowed(self, question: OpenQuestion, token: bytes | None) -> None:
         """Refuse by the question and the policy alone: nothing here has seen the record."""
         policy, ask = self.policy, question.ask
         if self.clock() >= question.closes:
@@ -179,8 +179,8 @@ class Device:
             raise InvalidInput("the question is for a purpose that this device's policy does not name")
         if question.sealed and question.shuffler != policy.shuffler:
             raise InvalidInput("the question names another shuffler than the one that this device trusts")
-        if question.admission == TICKETS and ticket is None:
-            raise InvalidInput("the question is for devices with a ticket, and this one was given none")
+        if question.admission == TOKENS and token is None:
+            raise InvalidInput("the question is for devices with a token, and this one was given none")
 
     def _paid(self, question: OpenQuestion) -> bytes:
         """The payload that the ledger's payment bought."""
@@ -213,16 +213,16 @@ class Device:
             return SqliteLedger(file, self.heads)
         return SqliteLedger.create(file, {ACCOUNT: Ceiling(self.policy.epsilon, self.policy.delta)}, self.heads)
 
-    def _ticket(self, question: OpenQuestion, given: bytes | None) -> bytes:
-        """The ticket of the answer to these queries, on disk before anything is paid, and the same ever after."""
-        file = self.folder / f"{question.ask.question}.ticket"
+    def _token(self, question: OpenQuestion, given: bytes | None) -> bytes:
+        """The token of the answer to these queries, on disk before anything is paid, and the same ever after."""
+        file = self.folder / f"{question.ask.question}.token"
         if not file.exists():
-            ticket = os.urandom(_TICKET) if given is None or question.admission != TICKETS else given
-            kept = {"question": question.digest, "ticket": np.frombuffer(ticket, dtype=np.uint8)}
+            token = os.urandom(_TOKEN) if given is None or question.admission != TOKENS else given
+            kept = {"question": question.digest, "token": np.frombuffer(token, dtype=np.uint8)}
             write_file(file, encode(kept), private=True, replace=False)
-        fields = decode_strict(file.read_bytes(), 2**12, "ticket")
+        fields = decode_strict(file.read_bytes(), 2**12, "token")
         if fields.digest("question") != question.digest:
             raise InvalidInput(
                 "this device has answered the same queries in another question; one answer is all it gives"
             )
-        return fields.content("ticket", 2**10)
+        return fields.content("token", 2**10)

@@ -1,13 +1,13 @@
-"""What one device posts: a few bytes that name the question, a ticket that makes it count once, and the payload.
+"""What one device posts: a few bytes that name the question, a token that makes it count once, and the payload.
 
     1 byte     0x21, the form and its version
     8 bytes    the first bytes of the question's digest
-    16 bytes   the ticket: drawn at random by the device, or handed to it
-    16 bytes   only where the question asks for tickets: the tag by which the intake knows its own
+    16 bytes   the token: drawn at random by the device, or handed to it
+    16 bytes   only where the question asks for tokens: the tag by which the intake knows its own
     rest       the packed message, or in the shuffled model the message in two boxes
 
-All messages to one question are equally long. A ticket says nothing of a record. Posted again, the same bytes are
-acknowledged and counted once; other bytes under the same ticket are refused, and the first stand.
+All messages to one question are equally long. A token says nothing of a record. Posted again, the same bytes are
+acknowledged and counted once; other bytes under the same token are refused, and the first stand.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from enum import StrEnum
 
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.federation.collector.batches import FULL
-from tacit.federation.intake.question import TICKETS, OpenQuestion
+from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.keys import KEY_BYTES, seal, unseal
 
 __all__ = [
-    "TICKET_BYTES", "DeviceMessage", "IntakeRefusal", "IntakeRefused", "double_box", "issue_tickets", "outer_opened",
+    "TOKEN_BYTES", "DeviceMessage", "IntakeRefusal", "IntakeRefused", "double_box", "issue_tokens", "outer_opened",
     "read_device_message",
 ]  # fmt: skip
 
@@ -32,8 +32,8 @@ FORM = 0x21
 # A mistake is noticed by them. What binds a message to its question is its tag, or the boxes that it is in.
 _NAMING = 8
 _ID, _TAG = 16, 16
-# A ticket that was handed out: what makes it unique, and what makes it known again.
-TICKET_BYTES = _ID + _TAG
+# A token that was handed out: what makes it unique, and what makes it known again.
+TOKEN_BYTES = _ID + _TAG
 
 
 class IntakeRefusal(StrEnum):
@@ -42,7 +42,7 @@ class IntakeRefusal(StrEnum):
     MALFORMED = "malformed"
     OVERSIZED = "oversized"
     FOREIGN = "no such question"
-    UNADMITTED = "no valid ticket"
+    UNADMITTED = "no valid token"
     CONFLICT = "another was sent before"
     CLOSED = "question is closed"
     LATE = "too late"
@@ -80,53 +80,53 @@ class IntakeRefused(TacitError):
 
 @dataclass(frozen=True)
 class DeviceMessage:
-    """A ticket, with its tag where the question asks for tickets, and the payload.
+    """A token, with its tag where the question asks for tokens, and the payload.
 
     >>> from tacit.federation.intake.question import OpenQuestion
-    >>> DeviceMessage(b"t" * 16, b"payload").ticket_id
+    >>> DeviceMessage(b"t" * 16, b"payload").token_id
     b'tttttttttttttttt'
     """
 
-    ticket: bytes
+    token: bytes
     payload: bytes = field(repr=False)
 
     @property
-    def ticket_id(self) -> bytes:
-        """What makes the ticket unique."""
-        return self.ticket[:_ID]
+    def token_id(self) -> bytes:
+        """What makes the token unique."""
+        return self.token[:_ID]
 
     def to_bytes(self, question: OpenQuestion) -> bytes:
         """The message as it is posted."""
-        if len(self.ticket) != _ticket_bytes(question) or len(self.payload) != question.payload_bytes:
-            raise InvalidInput("the ticket or the payload has another length than the question's messages have")
-        return bytes([FORM]) + bytes.fromhex(question.digest)[:_NAMING] + self.ticket + self.payload
+        if len(self.token) != _token_bytes(question) or len(self.payload) != question.payload_bytes:
+            raise InvalidInput("the token or the payload has another length than the question's messages have")
+        return bytes([FORM]) + bytes.fromhex(question.digest)[:_NAMING] + self.token + self.payload
 
 
 def message_bytes(question: OpenQuestion) -> int:
     """How long every message to this question is."""
-    return 1 + _NAMING + _ticket_bytes(question) + question.payload_bytes
+    return 1 + _NAMING + _token_bytes(question) + question.payload_bytes
 
 
 def read_device_message(body: bytes, question: OpenQuestion, secret: bytes | None = None) -> DeviceMessage:
-    """The message in these bytes, if it is one to this question; ``secret`` is what tickets were made with."""
+    """The message in these bytes, if it is one to this question; ``secret`` is what tokens were made with."""
     if body[: 1 + _NAMING] != bytes([FORM]) + bytes.fromhex(question.digest)[:_NAMING]:
         raise IntakeRefused(IntakeRefusal.FOREIGN if body[:1] == bytes([FORM]) else IntakeRefusal.MALFORMED)
     if len(body) != message_bytes(question):
         raise IntakeRefused(IntakeRefusal.MALFORMED)
     start = 1 + _NAMING
-    end = start + _ticket_bytes(question)
+    end = start + _token_bytes(question)
     message = DeviceMessage(body[start:end], body[end:])
-    if question.admission == TICKETS and (
-        secret is None or not hmac.compare_digest(message.ticket[_ID:], _tag(secret, question, message.ticket_id))
+    if question.admission == TOKENS and (
+        secret is None or not hmac.compare_digest(message.token[_ID:], _tag(secret, question, message.token_id))
     ):
         raise IntakeRefused(IntakeRefusal.UNADMITTED)
     return message
 
 
-def issue_tickets(secret: bytes, question: OpenQuestion, count: int) -> list[bytes]:
-    """Tickets for that many devices; a worker with the same secret knows them again, and nobody can make one."""
+def issue_tokens(secret: bytes, question: OpenQuestion, count: int) -> list[bytes]:
+    """Tokens for that many devices; a worker with the same secret knows them again, and nobody can make one."""
     if len(secret) < KEY_BYTES:
-        raise InvalidInput(f"the secret of tickets must have at least {KEY_BYTES} bytes")
+        raise InvalidInput(f"the secret of tokens must have at least {KEY_BYTES} bytes")
     ids = [os.urandom(_ID) for _ in range(count)]
     return [each + _tag(secret, question, each) for each in ids]
 
@@ -149,9 +149,9 @@ def _mixing(question: OpenQuestion) -> str:
     return f"mix {question.digest}"
 
 
-def _ticket_bytes(question: OpenQuestion) -> int:
-    return TICKET_BYTES if question.admission == TICKETS else _ID
+def _token_bytes(question: OpenQuestion) -> int:
+    return TOKEN_BYTES if question.admission == TOKENS else _ID
 
 
-def _tag(secret: bytes, question: OpenQuestion, ticket: bytes) -> bytes:
-    return hmac.digest(secret, b"tacit ticket\0" + bytes.fromhex(question.digest) + ticket, hashlib.sha256)[:_TAG]
+def _tag(secret: bytes, question: OpenQuestion, token: bytes) -> bytes:
+    return hmac.digest(secret, b"tacit token\0" + bytes.fromhex(question.digest) + token, hashlib.sha256)[:_TAG]

@@ -21,14 +21,14 @@ from tacit.methods.rknn.voting_rules import NEAREST
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.wire import ask_to_bytes, read_ask
 
-__all__ = ["ADMISSIONS", "LARGEST_QUESTION", "OPEN", "TICKETS", "OpenQuestion"]
+__all__ = ["ADMISSIONS", "LARGEST_QUESTION", "OPEN", "TOKENS", "OpenQuestion"]
 
 VERSION = 1
 LARGEST_QUESTION = 16 * 2**20
 MOST_MESSAGES = 10**9
-# Who may answer: anybody who reaches a worker, or who was handed a ticket.
-OPEN, TICKETS = "open", "tickets"
-ADMISSIONS = (OPEN, TICKETS)
+# Who may answer: anybody who reaches a worker, or who was handed a token.
+OPEN, TOKENS = "open", "tokens"
+ADMISSIONS = (OPEN, TOKENS)
 # No time in seconds since 1970 lies beyond.
 LAST_SECOND = 2**40
 

@@ -1,10 +1,10 @@
 """Where workers keep what devices post: a SQLite file or a PostgreSQL server, by the same statements.
 
-A message is stored with its ticket alone: no address, no time, no order. Messages are written in batches, each one
-transaction that holds the question's row while it looks and adds. So no two workers take one ticket twice or one
+A message is stored with its token alone: no address, no time, no order. Messages are written in batches, each one
+transaction that holds the question's row while it looks and adds. So no two workers take one token twice or one
 message too many, and nothing is added once the question is closed. What ``put`` has returned is on disk.
 
-A sealed box is stored once, whatever ticket it comes with: somebody who saw it on its way and posts copies could find
+A sealed box is stored once, whatever token it comes with: somebody who saw it on its way and posts copies could find
 it again by their number when the boxes are open.
 """
 
@@ -83,8 +83,8 @@ class IntakeStore:
                 (),
             )
             run(
-                f"CREATE TABLE IF NOT EXISTS messages (question INTEGER NOT NULL, ticket {blob} NOT NULL, "
-                f"payload {blob} NOT NULL, PRIMARY KEY (question, ticket)){suffix}",
+                f"CREATE TABLE IF NOT EXISTS messages (question INTEGER NOT NULL, token {blob} NOT NULL, "
+                f"payload {blob} NOT NULL, PRIMARY KEY (question, token)){suffix}",
                 (),
             )
             run(
@@ -104,7 +104,7 @@ class IntakeStore:
             )
 
     def put(self, digest: str, messages: Sequence[tuple[bytes, bytes]]) -> list[Outcome]:
-        """Store (ticket, payload) pairs; for each what became of it. When this returns they are on disk."""
+        """Store (token, payload) pairs; for each what became of it. When this returns they are on disk."""
         if len(messages) > LARGEST_PUT:
             raise InvalidInput(f"at most {LARGEST_PUT} messages are stored at once, got {len(messages)}")
         if not messages:
@@ -118,27 +118,27 @@ class IntakeStore:
             if not found or found[0][3]:
                 return [IntakeRefusal.CLOSED if found else IntakeRefusal.FOREIGN] * len(messages)
             number, most, taken, _ = found[0]
-            names = [_box_name(payload) if sealed else ticket for ticket, payload in messages]
-            known = dict(_rows(run, "ticket, payload", "messages", "ticket", number, [each for each, _ in messages]))
+            names = [_box_name(payload) if sealed else token for token, payload in messages]
+            known = dict(_rows(run, "token, payload", "messages", "token", number, [each for each, _ in messages]))
             seen = {name for (name,) in _rows(run, "name", "boxes", "name", number, names)} if sealed else set()
             outcomes: list[Outcome] = []
             new: list[tuple[bytes, bytes, bytes]] = []
-            for name, (ticket, payload) in zip(names, messages, strict=True):
-                if ticket in known:
-                    outcomes.append(DUPLICATE if known[ticket] == payload else IntakeRefusal.CONFLICT)
+            for name, (token, payload) in zip(names, messages, strict=True):
+                if token in known:
+                    outcomes.append(DUPLICATE if known[token] == payload else IntakeRefusal.CONFLICT)
                 elif name in seen:
                     outcomes.append(DUPLICATE)
                 elif taken + len(new) >= most:
                     outcomes.append(IntakeRefusal.FULL)
                 else:
-                    known[ticket] = payload
+                    known[token] = payload
                     seen.add(name)
-                    new.append((name, ticket, payload))
+                    new.append((name, token, payload))
                     outcomes.append(TAKEN)
             if new:
                 values = ", ".join(["(?, ?, ?)"] * len(new))
-                rows = [value for _, ticket, payload in new for value in (number, ticket, payload)]
-                run(f"INSERT INTO messages (question, ticket, payload) VALUES {values}", rows)  # noqa: S608
+                rows = [value for _, token, payload in new for value in (number, token, payload)]
+                run(f"INSERT INTO messages (question, token, payload) VALUES {values}", rows)  # noqa: S608
                 if sealed:
                     values = ", ".join(["(?, ?)"] * len(new))
                     rows = [value for name, _, _ in new for value in (number, name)]
@@ -182,13 +182,13 @@ class IntakeStore:
         return int(found[0][0])
 
     def pages(self, digest: str, size: int = PAGE) -> Iterator[list[bytes]]:
-        """The payloads of a question, in the order of their tickets, a page at a time."""
+        """The payloads of a question, in the order of their tokens, a page at a time."""
         last = b""
         while True:
             with self._work() as run:
                 rows = run(
-                    "SELECT ticket, payload FROM messages WHERE question = (SELECT number FROM questions "
-                    "WHERE digest = ?) AND ticket > ? ORDER BY ticket LIMIT ?",
+                    "SELECT token, payload FROM messages WHERE question = (SELECT number FROM questions "
+                    "WHERE digest = ?) AND token > ? ORDER BY token LIMIT ?",
                     (digest, last, size),
                 )
             if not rows:
@@ -197,7 +197,7 @@ class IntakeStore:
             yield [bytes(payload) for _, payload in rows]
 
     def erase(self, digest: str) -> None:
-        """Forget every message of a closed question, with its ticket."""
+        """Forget every message of a closed question, with its token."""
         with self._work() as run:
             for table in ("messages", "boxes"):
                 run(

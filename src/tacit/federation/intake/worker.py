@@ -32,7 +32,7 @@ from tacit.federation.certificates import read_validity
 from tacit.federation.collector.server import CLOSE, Connections, Service, body_of, connection_of, guarded_service
 from tacit.federation.intake.limits import AddressLimits
 from tacit.federation.intake.messages import IntakeRefusal, IntakeRefused, message_bytes, read_device_message
-from tacit.federation.intake.question import TICKETS, OpenQuestion
+from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.intake.store import LARGEST_PUT, TAKEN, IntakeStore, StoreUnavailable
 from tacit.federation.processes import failure_in_words
 
@@ -75,12 +75,12 @@ class _Writer:
         self._some = asyncio.Event()
         self.dropped: Counter[str] = Counter()
 
-    async def stored(self, ticket: bytes, payload: bytes) -> Outcome:
+    async def stored(self, token: bytes, payload: bytes) -> Outcome:
         """What became of a message, once it is certain."""
         if len(self._waiting) >= self._most:
             return IntakeRefusal.BUSY
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append((ticket, payload, future))
+        self._waiting.append((token, payload, future))
         self._some.set()
         return await future
 
@@ -92,7 +92,7 @@ class _Writer:
             if not self._waiting:
                 self._some.clear()
             try:
-                pairs = [(ticket, payload) for ticket, payload, _ in batch]
+                pairs = [(token, payload) for token, payload, _ in batch]
                 outcomes = await run_in_threadpool(self._store.put, self._digest, pairs)
             except Exception as error:
                 # Whatever it is, who waits is told, and the next batch is tried.
@@ -117,19 +117,19 @@ def make_worker(
     port: int,
     question: OpenQuestion,
     store: IntakeStore,
-    tickets: bytes | None = None,
+    tokens: bytes | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
     limits: WorkerLimits = WorkerLimits(),  # noqa: B008
     clock: Callable[[], float] = time.time,
 ) -> Service:
-    """A worker that is ready to ``start``; ``tickets`` is the secret of the tickets that were handed out."""
-    if question.admission == TICKETS and tickets is None:
-        raise InvalidInput("the question is for devices with tickets: a worker needs the secret that made them")
+    """A worker that is ready to ``start``; ``tokens`` is the secret of the tokens that were handed out."""
+    if question.admission == TOKENS and tokens is None:
+        raise InvalidInput("the question is for devices with tokens: a worker needs the secret that made them")
     store.open(question)
     connections = Connections(limits.connections, limits.per_address, _SECONDS)
     writer = _Writer(store, question.digest, limits.pending)
-    routes = _routes(question, store, tickets, connections, AddressLimits(limits.rate, limits.burst), writer, clock)
+    routes = _routes(question, store, tokens, connections, AddressLimits(limits.rate, limits.burst), writer, clock)
 
     @contextlib.asynccontextmanager
     async def writing() -> AsyncIterator[None]:
@@ -150,7 +150,7 @@ def make_worker(
 def _routes(
     question: OpenQuestion,
     store: IntakeStore,
-    tickets: bytes | None,
+    tokens: bytes | None,
     connections: Connections,
     limits: AddressLimits,
     writer: _Writer,
@@ -193,10 +193,10 @@ def _routes(
             body = await body_of(request, most)
         except HTTPException:
             raise IntakeRefused(IntakeRefusal.OVERSIZED) from None
-        message = read_device_message(body, question, tickets)
+        message = read_device_message(body, question, tokens)
         if clock() >= question.closes:
             raise IntakeRefused(IntakeRefusal.LATE)
-        return message.ticket_id, message.payload
+        return message.token_id, message.payload
 
     async def status(request: Request) -> Response:
         if not limits.allows(connection_of(request, connections).origin, time.monotonic()):
