@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt dev.lock 
 DEMO_STAMP := $(VENV)/.demo-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
 WORKERS ?= 2
 
-.PHONY: demo test quick browser slow faults cover mutants check fix bench docs lock clean setup
+.PHONY: demo test quick browser slow faults soak cover mutants check fix bench docs lock clean setup
 
 setup: $(STAMP)
 
@@ -45,6 +45,9 @@ browser: $(STAMP)  ## the report and the live view in real Chromium, which is in
 
 slow faults: $(STAMP)  ## every fault at every step on real processes; about an hour
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
+
+soak: $(STAMP)  ## an hour of jobs under random faults on real processes (MINUTES=60); budgets right, nothing grows
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --out docs/results
 
 cover: $(STAMP)  ## all tests with their coverage, which may not fall
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term:skip-covered

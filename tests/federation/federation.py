@@ -42,8 +42,9 @@ def masking_nodes(count=6, seed=5, ceiling=1, **more):
 
 
 def federated(
-    exchange, public, epsilon=None, *, nodes, records=1000, holders="nodes", surviving="2/3", deliver=None, **more
-):
+    exchange, public, epsilon=None, *, nodes, records=1000, holders="nodes", surviving="2/3", colluding=None,
+    deliver=None, **more,
+):  # fmt: skip
     """A run over nodes, through the one door."""
-    there = Nodes(exchange, nodes, records, holders, Fraction(surviving), deliver=deliver)
+    there = Nodes(exchange, nodes, records, holders, Fraction(surviving), colluding=colluding, deliver=deliver)
     return distill(None, public, epsilon, exchange=there, **more)

@@ -22,7 +22,7 @@ __all__ = [
 
 ANSWER = "answer"
 # The steps of one question: its answer, those of a masked sum, to submit to a collector, or to receive a consensus.
-REQUEST_STEPS = (ANSWER, "keys", "shares", "input", "unmask", "submit", "learn")
+REQUEST_STEPS = (ANSWER, "keys", "shares", "input", "agree", "unmask", "submit", "learn")
 # No question or answer of any method comes near it; what is larger is not read.
 LARGEST_REQUEST = 1 << 28
 _LONGEST_NAME = 200

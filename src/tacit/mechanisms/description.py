@@ -30,6 +30,7 @@ __all__ = [
     "EXACT",
     "FLAG",
     "LENGTHS",
+    "OPTIONAL_COUNT",
     "WHOLE",
     "Checks",
     "Described",
@@ -74,6 +75,11 @@ def _integer(low: int, high: int) -> Parameter:
 EXACT = Parameter(str, lambda fields, name: fields.fraction(name))
 COUNT = _integer(1, _LARGEST)
 CLIENTS = _integer(1, MOST_CLIENTS)
+# What may be left out is None, and then not written.
+OPTIONAL_COUNT = Parameter(
+    lambda value: None if value is None else int(value),
+    lambda fields, name: None if fields.peek(name) is None else fields.integer(name, 0, _LARGEST),
+)
 CELLS = _integer(1, _LARGEST_DOMAIN)
 CAPACITY = _integer(1, 2**40)
 WHOLE = _integer(-_LARGEST, _LARGEST)

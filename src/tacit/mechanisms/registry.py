@@ -200,7 +200,7 @@ def _written(value: Any, known: Mapping[str, type[Any]]) -> dict[str, Any]:  # n
     for part, how in kind.parameters.items():
         own = getattr(value, part)
         written[part] = _written(own, _inside(how)) if isinstance(how, Inner) else how.write(own)
-    return written
+    return {part: each for part, each in written.items() if each is not None}
 
 
 def _read(fields: StrictReader, known: Mapping[str, type[Any]]) -> Any:  # noqa: ANN401

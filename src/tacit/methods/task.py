@@ -117,8 +117,10 @@ class Nodes:
 
     ``records`` is how many there are in all. ``holders`` are ``nodes`` with many records each, which add noise to their
     own counts, or ``records``: one-record holders, whose messages are randomized one by one. ``surviving`` is the
-    fraction of nodes that must answer, ``honest`` the fraction of those that must be honest; ``deliver`` takes the last
-    consensus of FedMD to the nodes and says who heard it.
+    fraction of nodes that must answer, ``honest`` the fraction of those that must be honest; ``colluding`` is how
+    many of all nodes may collude with the coordinator of a masked sum, so that each node can mask with a few others
+    (None: no bound beside ``honest``, and masks with all). ``deliver`` takes the last consensus of FedMD to the nodes
+    and says who heard it.
     """
 
     exchange: Exchange[Any, Any]
@@ -127,6 +129,7 @@ class Nodes:
     holders: str = "nodes"
     surviving: Fraction = TWO_THIRDS
     honest: Fraction = TWO_THIRDS
+    colluding: int | None = None
     deliver: Callable[[Any, str], Sequence[str]] | None = None
 
     def __post_init__(self) -> None:

@@ -73,6 +73,7 @@ class FederationJob(BaseModel):
     identity: str | None = None
     curator_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     node_records: Annotated[int, Field(ge=1)] | None = None
+    colluding: Annotated[int, Field(ge=0)] | None = None
     person: str | None = None
     records_per_person: Annotated[int, Field(ge=1)] = 1
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
@@ -133,6 +134,8 @@ def _check_method(job: FederationJob) -> None:
     options: Any = job.options
     if job.trust not in method_named(job.method).over_nodes:
         raise InvalidInput(f"{job.method} does not go with {job.trust} trust")
+    if job.colluding is not None and job.trust != "masked":
+        raise InvalidInput(f"colluding is for masked sums, not for {job.trust} trust")
     if job.epsilon is None and getattr(options, "round_epsilon", None) is None:
         raise InvalidInput("epsilon is missing: it is what each node spends")
     if getattr(options, "robust", None) is not None:
@@ -202,7 +205,7 @@ def _public(file: str) -> Any:  # noqa: ANN401
 def _distilled(job: FederationJob, exchange: Any, request: str) -> Run:  # noqa: ANN401
     nodes = Nodes(
         exchange, job.nodes, job.records, job.holders, Fraction(job.at_least, job.nodes),
-        deliver=getattr(exchange, "deliver", None),
+        colluding=job.colluding, deliver=getattr(exchange, "deliver", None),
     )  # fmt: skip
     unit = None if job.person is None else Unit.person(job.person, job.records_per_person)
     return distill(

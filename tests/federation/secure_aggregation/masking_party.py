@@ -11,6 +11,7 @@ from tacit.federation.secure_aggregation import client, server
 from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.mechanisms.masked.neighborhoods import neighborhood_of
 from tacit.private.gate import Gate
 from tacit.private.records import Private
 
@@ -46,6 +47,8 @@ class Party:
                 self.state, sent = client.share_secrets(state, payload)
             case "input":
                 self.state, sent = client.masked_input(state, payload, self.answer(state.session.request))
+            case "agree":
+                self.state, sent = client.agree(state, payload, self.identity)
             case "unmask":
                 self.state, sent = client.unmask(state, payload)
         return sent
@@ -62,7 +65,8 @@ def parties(count, seed=1, ceiling=10):
 
 def session_of(nodes, plan=None, run="run", request="r-1"):
     plan = plan or DistributedLaplace.for_epsilon(1, 2, len(nodes), most=1000)
-    return Session(run, 0, request, CELLS, plan, {name: each.identity.public for name, each in nodes.items()})
+    graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding)
+    return Session(run, 0, request, CELLS, plan, {name: each.identity.public for name, each in nodes.items()}, graph)
 
 
 def summed(nodes, session, drops=None, transcript=None, shape=(CELLS,)):
@@ -70,7 +74,7 @@ def summed(nodes, session, drops=None, transcript=None, shape=(CELLS,)):
     drops = drops or {}
     alive = dict(nodes)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, b"")
-    for step in server.SERVER_STEPS:
+    for step in session.steps:
         alive = {name: each for name, each in alive.items() if drops.get(name) != step and name in inbox}
         for name, each in alive.items():
             sent = each.keys(session) if step == "keys" else each.step(step, inbox[name])

@@ -30,6 +30,7 @@ from tacit.federation.keys import KEY_BYTES, SigningIdentity, public_key
 from tacit.federation.messages import Request
 from tacit.federation.secure_aggregation import server
 from tacit.federation.secure_aggregation.session import Session
+from tacit.mechanisms.masked.neighborhoods import neighborhood_of
 from tacit.methods.question import table_shape
 from tacit.wire import Price, ask_to_bytes, read_receipt
 
@@ -235,17 +236,19 @@ class FlowerMasked:
         self._heads.asked(ask.request)
         state = self._kept(status.number)
         if state is None:
-            session = Session(
-                self._run, status.number, ask.request, math.prod(table_shape(ask)), plan, self._identities
+            cells, graph = (
+                math.prod(table_shape(ask)),
+                neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding),
             )
+            session = Session(self._run, status.number, ask.request, cells, plan, self._identities, graph)
             state = server.ServerState(session)
         # A sum that is complete needs nobody any more.
         there = self._transport.present() if state.step != "over" else {}
         nodes = {name: node for name, node in there.items() if name in state.session.nodes}
         status.asked = tuple(nodes)
         self._transport.tell(status)
-        inbox = dict.fromkeys(nodes, state.session.to_bytes())
-        if state.step in server.SERVER_STEPS[1:]:
+        inbox = dict.fromkeys(nodes, state.session.announced)
+        if state.step in state.session.steps[1:]:
             inbox = _inbox(state)
         while state.step != "over":
             state = self._step(status, nodes, state, inbox, question)
@@ -326,6 +329,6 @@ class FlowerMasked:
 
 def _inbox(state: server.ServerState) -> dict[str, bytes]:
     """What was to be sent in the open step: it follows from the step before."""
-    before = server.SERVER_STEPS[server.SERVER_STEPS.index(state.step) - 1]
+    before = state.session.steps[state.session.steps.index(state.step) - 1]
     _, inbox = server.close(replace(state, step=before))
     return inbox

@@ -27,7 +27,15 @@ from tacit.federation.collector.client import Address, Unreachable, Untrusted, s
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.messages import Request
-from tacit.federation.secure_aggregation.client import ClientState, announce, masked_input, share_secrets, unmask
+from tacit.federation.secure_aggregation.client import (
+    ClientState,
+    agree,
+    announce,
+    masked_input,
+    share_secrets,
+    unmask,
+)
+from tacit.federation.secure_aggregation.neighbors import Equivocation
 from tacit.federation.secure_aggregation.session import Session
 from tacit.methods.question import table_shape
 from tacit.wire import Price, receipt_to_bytes
@@ -208,7 +216,7 @@ def _said(
 ) -> bytes:
     kept = masking.memory.read(key)
     if request.step == "keys":
-        session = Session.read(request.content)
+        session = Session.read(request.content, masking.peers)
         _require_session(session, request, ask, name, masking)
         if kept is not None:
             state = ClientState.read(kept)
@@ -226,8 +234,15 @@ def _said(
             case "input":
                 _require_session(state.session, request, ask, name, masking)
                 state, said = masked_input(state, request.content, lambda share: answer(replace(ask, mechanism=share)))
+            case "agree":
+                state, said = agree(state, request.content, masking.identity)
             case _:
-                state, said = unmask(state, request.content)
+                try:
+                    state, said = unmask(state, request.content)
+                except Equivocation:
+                    # A second try could be made until the node draws none of the wrong signatures.
+                    masking.memory.write(key, state.forgotten.to_bytes())
+                    raise
     # Remembered before it is said: a node that says two different things in one step gives its table away.
     masking.memory.write(key, state.to_bytes())
     return said

@@ -1,4 +1,4 @@
-"""A holder's side of a masked sum: four steps, each a function from a state and a message to a state and a message.
+"""A holder's side of a masked sum: its steps, each a function from a state and a message to a state and a message.
 
 The state is a plain value that can be written down between two steps. It holds secrets and belongs on the holder's own
 disk. A message that comes again gets the answer it got before, byte for byte; another message for a step that is over
@@ -8,7 +8,7 @@ is refused, whoever sends it and whatever the reason.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,10 +30,20 @@ from tacit.federation.secure_aggregation.masks import (
     read_element,
     split_secret,
 )
+from tacit.federation.secure_aggregation.neighbors import (
+    Question,
+    drawn_neighbors,
+    is_neighbor,
+    read_inbox,
+    require_agreement,
+    tag_of,
+    write_agreement,
+)
 from tacit.federation.secure_aggregation.session import (
     Keys,
     Session,
     read_boxes,
+    read_keys,
     read_question,
     read_roster,
     write_boxes,
@@ -44,9 +54,8 @@ from tacit.mechanisms.masked.distributed_gaussian import WIDTHS
 from tacit.mechanisms.masked.distributed_laplace import MaskedShare
 from tacit.wire import Price, receipt_to_bytes
 
-__all__ = ["ClientState", "announce", "masked_input", "share_secrets", "unmask"]
+__all__ = ["ClientState", "agree", "announce", "masked_input", "share_secrets", "unmask"]
 
-_STEPS = ("keys", "shares", "input", "unmask")
 _WIDTH = 32
 _LARGEST_STATE = 2**28
 
@@ -78,6 +87,16 @@ class ClientState:
             }
         )
 
+    @property
+    def forgotten(self) -> ClientState:
+        """The state without its secrets: nobody who gets hold of it can learn more, and no share is opened by it."""
+        return replace(self, sealing=b"", masking=b"", seed=b"", own=b"")
+
+    @property
+    def drawn(self) -> frozenset[str]:
+        """The neighbors that this node drew, or all others."""
+        return drawn_neighbors(read_keys(self.said["keys"], self.session, seen=True).choice, self.session, self.node)
+
     @classmethod
     def read(cls, payload: bytes) -> ClientState:
         """The state that was written down."""
@@ -87,7 +106,7 @@ class ClientState:
         own = fields.content("own", 2 * _WIDTH)
         steps = [fields.nested(name) for name in ("heard", "said")]
         heard, said = (
-            {step: each.content(step, _LARGEST_STATE) for step in _STEPS if each.peek(step) is not None}
+            {step: each.content(step, _LARGEST_STATE) for step in session.steps if each.peek(step) is not None}
             for each in steps
         )
         fields.done()
@@ -104,28 +123,32 @@ def announce(session: Session, node: str, identity: SigningIdentity) -> tuple[Cl
     """
     if session.nodes.get(node) != identity.public:
         raise InvalidInput("this node does not take part in the session under its own identity")
+    plan, choice = session.plan, tuple[bytes, ...]()
     # Keys come from the system's generator, in simulations too: they vanish from every result.
     source = SystemRandomness()
+    if session.neighborhood is not None:
+        session.neighborhood.require(plan.holders, plan.threshold, plan.honest, plan.colluding)
+        choice = (element_to_bytes(integer_below(PRIME, source)),)
     sealing, masking, seed = (element_to_bytes(integer_below(PRIME, source)) for _ in range(3))
     state = ClientState(session, node, sealing, masking, seed)
-    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session, node)
+    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session, node), *choice
     keys = Keys.signed(session, node, identity, *public).to_bytes()
     return _done(state, "keys", b"", keys), keys
 
 
 def share_secrets(state: ClientState, roster: bytes) -> tuple[ClientState, bytes]:
-    """Step 2: shares of both secrets for everybody who announced keys, each sealed for its receiver."""
+    """Step 2: shares of both secrets for every neighbor who announced keys, each sealed for its receiver."""
     if (again := _again(state, "shares", roster)) is not None:
         return state, again
     session, peers = state.session, read_roster(roster, state.session)
     _require_own_keys(state, peers)
-    source, places = SystemRandomness(), [session.place(name) for name in peers]
+    receivers = list(peers) if session.neighborhood is None else _drawn_among(state, peers)
+    source, places = SystemRandomness(), [session.place(name) for name in receivers]
     parts = [
-        split_secret(read_element(secret), session.plan.threshold, places, source)
-        for secret in (state.seed, state.masking)
+        split_secret(read_element(secret), session.shares, places, source) for secret in (state.seed, state.masking)
     ]
     boxes, own = {}, b""
-    for name, *pair in zip(peers, *parts, strict=True):
+    for name, *pair in zip(receivers, *parts, strict=True):
         content = b"".join(map(element_to_bytes, pair))
         if name == state.node:
             own = content
@@ -145,32 +168,48 @@ def masked_input(
     """
     if (again := _again(state, "input", inbox)) is not None:
         return state, again
-    mask, session = _mask(state, inbox)
+    there = _neighbors_there(state, inbox)
+    mask, session = _mask(state, there)
     plan = state.session.plan
     release = answer(MaskedShare(plan, session, mask))
     (receipt,) = release.receipts
     paid = receipt_to_bytes(receipt, Price(state.session.request, receipt.purpose, plan.spend))
     table = np.ascontiguousarray(release.value, dtype=np.dtype(WIDTHS[plan.bits]).newbyteorder("<"))
-    sent = write_input(state.node, paid + table.tobytes(), state.session)
+    tags = None
+    if state.session.neighborhood is not None:
+        tags = {name: _tag(state, keys, sender=state.node) for name, keys in there.items()}
+    sent = write_input(state.node, paid + table.tobytes(), state.session, tags)
     return _done(state, "input", inbox, sent), sent
 
 
+def agree(state: ClientState, question: bytes, identity: SigningIdentity) -> tuple[ClientState, bytes]:
+    """Step 4 among many holders: a signature under whose tables are in the sum, if all neighbors saw the same graph."""
+    if (again := _again(state, "agree", question)) is not None:
+        return state, again
+    asked, there = Question.read(question, state.session), _neighbors_there(state, state.heard["input"], seen=True)
+    known = asked.survivors | asked.dropped
+    if state.node not in asked.survivors or not set(there) <= known or not state.drawn & known <= set(there):
+        raise InvalidInput("the question must have this node's own table, and just the neighbors it was told of")
+    for name in there.keys() & asked.survivors:
+        if asked.tags.get(name) != _tag(state, there[name], sender=name):
+            raise InvalidInput(f"node {name[:80]!r} did not mask with this one: they were shown different graphs")
+    sent = write_agreement(state.node, asked, identity, state.session)
+    return _done(state, "agree", question, sent), sent
+
+
 def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
-    """Step 4: about every other holder one share, of its seed or of its key, and never of both."""
+    """The last step: about every other holder one share, of its seed or of its key, and never of both.
+
+    Among many holders it is about the neighbors who drew this one, in the question that it signed, and only once enough
+    others have signed the same. ``Equivocation`` ends the session for this holder: its state must be forgotten.
+    """
     if (again := _again(state, "unmask", question)) is not None:
         return state, again
     session = state.session
-    survivors, dropped = read_question(question, session)
-    peers, (_, boxes) = (
-        read_roster(state.heard["shares"], session, seen=True),
-        read_boxes(state.heard["input"], session),
-    )
-    if state.node not in survivors or {*survivors, *dropped} != {state.node, *boxes}:
-        raise InvalidInput(
-            "the question must be about exactly the nodes that sent their shares, and this node's own table"
-        )
+    survivors, asked, boxes = _asked(state, question)
+    peers = read_roster(state.heard["shares"], session, seen=True)
     openings = {}
-    for name in (*survivors, *dropped):
+    for name in asked:
         content = state.own
         if name != state.node:
             key, label = _box_key(state, peers[name], sender=name)
@@ -180,23 +219,69 @@ def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
             openings[name] = content[:_WIDTH] if name in survivors else content[_WIDTH:]
     sent = write_openings(state.node, openings, session)
     # Nothing more can be asked in this session, so nobody who gets hold of this state later shall learn more.
-    forgotten = replace(state, sealing=b"", masking=b"", seed=b"", own=b"")
-    return _done(forgotten, "unmask", question, sent), sent
+    return _done(state.forgotten, "unmask", question, sent), sent
 
 
-def _mask(state: ClientState, inbox: bytes) -> tuple[NDArray[np.uint64], str]:
-    """The whole mask, and a name for everything that it depends on."""
+def _asked(state: ClientState, payload: bytes) -> tuple[Collection[str], list[str], dict[str, bytes]]:
+    """Who is in the sum, about whom shares are to be opened, and their boxes."""
+    session = state.session
+    if session.neighborhood is not None:
+        if not state.sealing:
+            raise InvalidInput("this node has left the session: it was asked what others were not")
+        question = Question.read(state.heard["agree"], session)
+        require_agreement(payload, question, session)
+        _, boxes, _ = read_inbox(state.heard["input"], session)
+        return question.survivors, sorted(boxes), boxes
+    survivors, dropped = read_question(payload, session)
+    _, boxes = read_boxes(state.heard["input"], session)
+    if state.node not in survivors or {*survivors, *dropped} != {state.node, *boxes}:
+        raise InvalidInput(
+            "the question must be about exactly the nodes that sent their shares, and this node's own table"
+        )
+    return survivors, [*survivors, *dropped], boxes
+
+
+def _drawn_among(state: ClientState, peers: Mapping[str, Keys]) -> list[str]:
+    """The neighbors that this node drew and that are there; nobody but neighbors may be shown to it."""
+    session, drawn = state.session, state.drawn
+    if not all(is_neighbor(state.node, keys, drawn, session) for name, keys in peers.items() if name != state.node):
+        raise InvalidInput("the roster has keys of a node that is no neighbor of this one")
+    found = sorted(drawn & peers.keys())
+    if len(found) < session.shares:
+        raise InvalidInput(f"only {len(found)} of this node's neighbors announced keys; at least {session.shares} must")
+    return found
+
+
+def _neighbors_there(state: ClientState, inbox: bytes, seen: bool = False) -> dict[str, Keys]:
+    """The keys of those whose shares came, or of the neighbors that sent theirs; what was ``seen`` was checked."""
     session = state.session
     peers = read_roster(state.heard["shares"], session, seen=True)
-    node, boxes = read_boxes(inbox, session)
-    if node != state.node or state.node in boxes or not set(boxes) <= set(peers):
-        raise InvalidInput("the encrypted shares must be for this node, from others that announced keys")
-    if len(boxes) + 1 < session.plan.threshold:
-        raise InvalidInput(f"only {len(boxes) + 1} nodes sent shares; at least {session.plan.threshold} are needed")
+    if session.neighborhood is None:
+        node, boxes = read_boxes(inbox, session)
+        if node != state.node or state.node in boxes or not set(boxes) <= set(peers):
+            raise InvalidInput("the encrypted shares must be for this node, from others that announced keys")
+        if len(boxes) + 1 < session.plan.threshold:
+            raise InvalidInput(f"only {len(boxes) + 1} nodes sent shares; at least {session.plan.threshold} are needed")
+        return {name: peers[name] for name in boxes}
+    node, boxes, there = read_inbox(inbox, session)
+    if seen:
+        return {name: peers[name] for name in there}
+    if node != state.node or state.node in there or not set(there) <= set(peers):
+        raise InvalidInput("the inbox must be for this node, with neighbors who announced keys")
+    if set(boxes) != {name for name in there if state.node in drawn_neighbors(peers[name].choice, session, name)}:
+        raise InvalidInput("the boxes must be from just those neighbors that drew this node")
+    if len(state.drawn & set(there)) < session.shares:
+        raise InvalidInput(f"fewer than {session.shares} of the neighbors that this node drew sent their shares")
+    return {name: peers[name] for name in there}
+
+
+def _mask(state: ClientState, there: Mapping[str, Keys]) -> tuple[NDArray[np.uint64], str]:
+    """The whole mask, and a name for everything that it depends on."""
+    session = state.session
     mask = own_stream(state.seed, session, state.node)
-    for name in boxes:
-        mask = mask + pair_stream(state.masking, session, state.node, peers[name])
-    bound = [session.digest.encode(), state.node.encode(), state.heard["shares"], *map(str.encode, sorted(boxes))]
+    for keys in there.values():
+        mask = mask + pair_stream(state.masking, session, state.node, keys)
+    bound = [session.digest.encode(), state.node.encode(), state.heard["shares"], *map(str.encode, sorted(there))]
     return mask, hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in bound)).hexdigest()
 
 
@@ -205,6 +290,11 @@ def _box_key(state: ClientState, other: Keys, sender: str) -> tuple[bytes, bytes
     receiver = other.node if sender == state.node else state.node
     key = derived(shared_secret(state.sealing, other.sealing), "box", state.session.digest, sender, receiver)
     return key, f"{state.session.digest} {sender} {receiver}".encode()
+
+
+def _tag(state: ClientState, other: Keys, sender: str) -> bytes:
+    receiver = other.node if sender == state.node else state.node
+    return tag_of(shared_secret(state.sealing, other.sealing), state.session, sender, receiver)
 
 
 def _require_own_keys(state: ClientState, peers: Mapping[str, Keys]) -> None:
@@ -219,8 +309,8 @@ def _again(state: ClientState, step: str, payload: bytes) -> bytes | None:
         if state.heard[step] != payload:
             raise InvalidInput(f"this session's step {step!r} is over, and had a different content")
         return state.said[step]
-    if _STEPS[len(state.said)] != step:
-        raise InvalidInput(f"the step {step!r} comes after {_STEPS[len(state.said)]!r}")
+    if (due := state.session.steps[len(state.said)]) != step:
+        raise InvalidInput(f"the step {step!r} comes after {due!r}")
     return None
 
 

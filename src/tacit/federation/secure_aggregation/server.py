@@ -32,7 +32,15 @@ from tacit.federation.secure_aggregation.masks import (
     read_element,
     weights_at_zero,
 )
+from tacit.federation.secure_aggregation.relaying import (
+    announced_graph,
+    check_agreement,
+    check_sparse_boxes,
+    neighbors_of,
+    next_inbox,
+)
 from tacit.federation.secure_aggregation.session import (
+    STEPS,
     Keys,
     Session,
     read_boxes,
@@ -48,7 +56,7 @@ from tacit.wire import Price, read_receipt
 
 __all__ = ["SERVER_STEPS", "ServerState", "accept_message", "close", "receipts_of", "result"]
 
-SERVER_STEPS = ("keys", "shares", "input", "unmask")
+SERVER_STEPS = STEPS
 _LARGEST_STATE = 2**32
 # Sets of holders that are tried for a secret when some gave wrong shares.
 _TRIES = 1000
@@ -60,13 +68,14 @@ class ServerState:
 
     session: Session
     came: Mapping[str, Mapping[str, bytes]] = field(
-        default_factory=lambda: {step: {} for step in SERVER_STEPS}, repr=False
+        default_factory=lambda: {step: {} for step in (*SERVER_STEPS, "agree")}, repr=False
     )
     step: str = "keys"
 
     def to_bytes(self) -> bytes:
         """The state for the coordinator's disk."""
-        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in SERVER_STEPS}
+        steps = self.session.steps
+        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in steps}
         return encode({"session": bytes_to_array(self.session.to_bytes()), "step": self.step, "came": came})
 
     @classmethod
@@ -74,9 +83,9 @@ class ServerState:
         """The state that was written down."""
         fields = decode_strict(payload, _LARGEST_STATE, "state")
         session = Session.read(fields.content("session", _LARGEST_STATE))
-        step, steps = fields.one_of("step", (*SERVER_STEPS, "over")), fields.nested("came")
+        step, steps = fields.one_of("step", (*session.steps, "over")), fields.nested("came")
         came = {}
-        for each in SERVER_STEPS:
+        for each in session.steps:
             inner = steps.nested(each)
             came[each] = {
                 name: inner.content(name, _LARGEST_STATE) for name in session.nodes if inner.peek(name) is not None
@@ -95,9 +104,10 @@ def accept_message(state: ServerState, sender: str, payload: bytes) -> ServerSta
     """
     if sender not in state.session.nodes:
         raise InvalidInput("the sender does not take part in this session")
-    if state.step not in SERVER_STEPS:
+    if state.step not in state.session.steps:
         raise InvalidInput("the session is over")
-    earlier = {"shares": "keys", "input": "shares", "unmask": "input"}.get(state.step)
+    place = state.session.steps.index(state.step)
+    earlier = state.session.steps[place - 1] if place else None
     if earlier is not None and sender not in state.came[earlier]:
         raise InvalidInput(f"the sender missed the step {earlier!r} and has dropped out")
     CHECKS[state.step](state, sender, payload)
@@ -114,6 +124,8 @@ def _check_keys(state: ServerState, sender: str, payload: bytes) -> None:
 
 
 def _check_boxes(state: ServerState, sender: str, payload: bytes) -> None:
+    if state.session.neighborhood is not None:
+        return check_sparse_boxes(state.came, state.session, sender, payload)
     node, boxes = read_boxes(payload, state.session)
     if node != sender or {node, *boxes} != set(state.came["keys"]) or node in boxes:
         raise InvalidInput("the boxes must be the sender's, one for each other node that announced keys")
@@ -133,10 +145,15 @@ def _check_openings(state: ServerState, sender: str, payload: bytes) -> None:
         read_element(share)
 
 
+def _check_agreement(state: ServerState, sender: str, payload: bytes) -> None:
+    check_agreement(state.came, state.session, sender, payload)
+
+
 CHECKS: Mapping[str, Callable[[ServerState, str, bytes], None]] = {
     "keys": _check_keys,
     "shares": _check_boxes,
     "input": _check_input,
+    "agree": _check_agreement,
     "unmask": _check_openings,
 }
 
@@ -149,6 +166,9 @@ def close(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
             f"{len(here)} of {len(session.nodes)} nodes completed the step {state.step!r} of the masked sum, and at "
             f"least {session.plan.threshold} are needed. Nothing was revealed; ask again when more nodes can answer"
         )
+    if session.neighborhood is not None and state.step in session.steps[:-1]:
+        following = session.steps[session.steps.index(state.step) + 1]
+        return replace(state, step=following), next_inbox(state.step, state.came, session)
     match state.step:
         case "keys":
             roster = write_roster(here, session)
@@ -209,12 +229,22 @@ def _whole_mask(state: ServerState) -> NDArray[np.uint64]:
     mask = np.zeros(session.cells, dtype=np.uint64)
     for name in survivors:
         mask += own_stream(found.secret(name, partial(_is_seed, session, keys[name])), session, name)
+    masked = _masked_with(state)
     for name in dropped:
         secret = found.secret(name, partial(_is_masking, session, keys[name]))
-        for other in survivors:
+        for other in sorted(masked[name] & state.came["input"].keys()):
             # What the dropout would have added, the survivor took away.
             mask -= pair_stream(secret, session, name, keys[other])
     return mask
+
+
+def _masked_with(state: ServerState) -> Mapping[str, frozenset[str]]:
+    """Whom each node that sent shares masked with."""
+    everyone = frozenset(state.came["shares"])
+    if state.session.neighborhood is None:
+        return dict.fromkeys(everyone, everyone)
+    drawn = announced_graph(state.came, state.session)
+    return neighbors_of({name: each for name, each in drawn.items() if name in everyone})
 
 
 def _is_seed(session: Session, keys: Keys, secret: bytes) -> bool:
@@ -254,7 +284,7 @@ class _Secrets:
 
     def _choices(self, givers: list[str]) -> Iterator[tuple[str, ...]]:
         """Those who were right before, then the first ones, then all others, or some of them at random."""
-        threshold = self._session.plan.threshold
+        threshold = self._session.shares
         yield from [chosen for chosen in self._weights if set(chosen) <= set(givers)]
         if math.comb(len(givers), threshold) <= _TRIES:
             yield from combinations(givers, threshold)

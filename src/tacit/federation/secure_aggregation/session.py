@@ -5,6 +5,9 @@
 3. *input*: each holder sends its table under its masks.
 4. *unmask*: each holder gives, for every other one, a share of one secret: of the seed of its own mask if its table is
    in the sum, of its pairwise key if it dropped out. Never of both.
+
+Among many holders each has a few neighbors instead of all others (``neighbors.py``), and a step more: before *unmask*
+they *agree* by signature on whose tables are in the sum.
 """
 
 from __future__ import annotations
@@ -13,23 +16,27 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tacit.core.codec import StrictReader, bytes_to_array, decode_strict, encode
 from tacit.core.errors import InvalidInput
 from tacit.federation.keys import SigningIdentity, signed_by
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.mechanisms.masked.neighborhoods import Neighborhood
 from tacit.mechanisms.registry import mechanism_fields, read_mechanism
 
 __all__ = [
-    "Keys", "Session", "read_boxes", "read_input", "read_keys", "read_openings", "read_question", "read_roster",
-    "write_boxes", "write_input", "write_openings", "write_question", "write_roster",
+    "KEY", "SIGNATURE", "STEPS", "Keys", "Session", "of_session", "read_boxes", "read_input", "read_keys",
+    "read_openings", "read_pieces", "read_question", "read_roster", "require_enough", "sorted_names", "write_boxes",
+    "write_input", "write_openings", "write_pieces", "write_question", "write_roster",
 ]  # fmt: skip
 
+STEPS = ("keys", "shares", "input", "unmask")
 _MOST_NODES = 10_000
 _SHARES: tuple[type[DistributedLaplace | DistributedGaussian], ...] = (DistributedLaplace, DistributedGaussian)
 _MOST_CELLS = 2**26
-KEY, _SIGNATURE, BOX = 32, 64, 80
+KEY, SIGNATURE, BOX = 32, 64, 80
 # A message names every node and holds a box for it: this much each, and some more.
 PER_NODE = 4096
 _SLACK = 65_536
@@ -51,6 +58,8 @@ class Session:
     cells: int
     plan: DistributedLaplace | DistributedGaussian
     nodes: Mapping[str, bytes]
+    # None: every holder masks with all others.
+    neighborhood: Neighborhood | None = None
 
     def __post_init__(self) -> None:
         if len(self.nodes) != self.plan.holders:
@@ -59,40 +68,79 @@ class Session:
             raise InvalidInput("two nodes of the session have the same identity")
 
     def to_bytes(self) -> bytes:
-        """The session as bytes."""
-        names = sorted(self.nodes)
-        return encode(
-            {
-                "run": self.run,
-                "round": self.round,
-                "request": self.request,
-                "cells": self.cells,
-                "plan": mechanism_fields(self.plan),
-                "names": names,
-                "identities": bytes_to_array(b"".join(self.nodes[name] for name in names)),
-            }
-        )
+        """The session with all its members, as it is kept."""
+        return encode(self._header() | self._members())
+
+    def _header(self) -> dict[str, Any]:
+        header = {
+            "run": self.run,
+            "round": self.round,
+            "request": self.request,
+            "cells": self.cells,
+            "plan": mechanism_fields(self.plan),
+        }
+        if self.neighborhood is not None:
+            header["neighborhood"] = {"degree": self.neighborhood.degree, "shares": self.neighborhood.shares}
+        return header
+
+    def _members(self) -> dict[str, Any]:
+        names = bytes_to_array(b"".join(self.nodes[name] for name in self.names))
+        return {"names": list(self.names), "identities": names}
+
+    @cached_property
+    def announced(self) -> bytes:
+        """The session as it travels: members of a large one are not listed, because every node has its own list."""
+        if self.neighborhood is None:
+            return self.to_bytes()
+        return encode(self._header() | {"members": hashlib.sha256(encode(self._members())).hexdigest()})
 
     @classmethod
-    def read(cls, payload: bytes) -> Session:
-        """The session in these bytes, checked."""
+    def read(cls, payload: bytes, members: Mapping[str, bytes] | None = None) -> Session:
+        """The session in these bytes, checked; one that does not list its members is of these ``members``."""
         fields = decode_strict(payload, PER_NODE * _MOST_NODES, "session")
         run, number, request = fields.text("run"), fields.integer("round", 0, 10**9), fields.text("request")
         cells = fields.integer("cells", 1, _MOST_CELLS)
         plan = read_mechanism(fields.nested("plan"), _SHARES)
-        names = _names(fields, _MOST_NODES)
+        neighborhood = None
+        if fields.peek("neighborhood") is not None:
+            inner = fields.nested("neighborhood")
+            neighborhood = Neighborhood(*(inner.integer(name, 1, _MOST_NODES) for name in ("degree", "shares")))
+            inner.done()
+        if neighborhood is not None and fields.peek("members") is not None:
+            digest = fields.digest("members")
+            fields.done()
+            session = cls(run, number, request, cells, plan, dict(members or {}), neighborhood)
+            if hashlib.sha256(encode(session._members())).hexdigest() != digest:
+                raise InvalidInput("the session has other members than this node's own file")
+            return session
+        names = sorted_names(fields, _MOST_NODES)
         keys = _pieces(fields, "identities", KEY, len(names))
         fields.done()
-        return cls(run, number, request, cells, plan, dict(zip(names, keys, strict=True)))
+        return cls(run, number, request, cells, plan, dict(zip(names, keys, strict=True)), neighborhood)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps of the session, in their order."""
+        return STEPS if self.neighborhood is None else (*STEPS[:3], "agree", STEPS[3])
+
+    @property
+    def shares(self) -> int:
+        """How many shares restore a secret."""
+        return self.plan.threshold if self.neighborhood is None else self.neighborhood.shares
 
     @cached_property
     def digest(self) -> str:
         """A name for the session that binds all of it."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        return hashlib.sha256(self.announced).hexdigest()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All members, sorted."""
+        return tuple(sorted(self.nodes))
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(sorted(self.nodes), start=1)}
+        return {name: place for place, name in enumerate(self.names, start=1)}
 
     @property
     def limit(self) -> int:
@@ -113,30 +161,47 @@ class Keys:
     masking: bytes
     commitment: bytes
     signature: bytes
+    # From which the node's neighbors follow, where it does not have all others.
+    choice: bytes = b""
 
     @classmethod
-    def signed(
-        cls, session: Session, node: str, identity: SigningIdentity, sealing: bytes, masking: bytes, commitment: bytes
-    ) -> Keys:
-        """The keys with their owner's signature."""
-        content = _announcement(session, node, sealing, masking, commitment)
-        return cls(node, sealing, masking, commitment, identity.sign(content))
+    def signed(cls, session: Session, node: str, identity: SigningIdentity, *pieces: bytes) -> Keys:
+        """The keys, in the order in which they are announced, with their owner's signature."""
+        sealing, masking, commitment, *choice = pieces
+        signature = identity.sign(_announcement(session, node, b"".join(pieces)))
+        return cls(node, sealing, masking, commitment, signature, *choice)
+
+    @classmethod
+    def of(cls, node: str, content: bytes) -> Keys:
+        """The keys in these bytes: three or four, and a signature."""
+        sealing, masking, commitment, *choice = (
+            content[at : at + KEY] for at in range(0, len(content) - SIGNATURE, KEY)
+        )
+        return cls(node, sealing, masking, commitment, content[-SIGNATURE:], *choice)
+
+    @property
+    def content(self) -> bytes:
+        """The keys and the signature, one behind the other."""
+        return self._pieces + self.signature
+
+    @property
+    def _pieces(self) -> bytes:
+        return self.sealing + self.masking + self.commitment + self.choice
 
     def require(self, session: Session) -> None:
         """Refuse keys that the node they name did not announce in this session."""
         public = session.nodes.get(self.node)
-        content = _announcement(session, self.node, self.sealing, self.masking, self.commitment)
+        content = _announcement(session, self.node, self._pieces)
         if public is None or not signed_by(public, content, self.signature):
             raise InvalidInput("keys must be signed by the node they name, for this session")
 
     def to_bytes(self) -> bytes:
         """The keys as bytes."""
-        pieces = bytes_to_array(self.sealing + self.masking + self.commitment + self.signature)
-        return encode({"node": self.node, "keys": pieces})
+        return encode({"node": self.node, "keys": bytes_to_array(self.content)})
 
 
-def _announcement(session: Session, node: str, sealing: bytes, masking: bytes, commitment: bytes) -> bytes:
-    return b"\0".join([b"tacit keys 1", session.digest.encode(), node.encode(), sealing + masking + commitment])
+def _announcement(session: Session, node: str, pieces: bytes) -> bytes:
+    return b"\0".join([b"tacit keys 1", session.digest.encode(), node.encode(), pieces])
 
 
 def read_keys(payload: bytes, session: Session, seen: bool = False) -> Keys:
@@ -144,42 +209,55 @@ def read_keys(payload: bytes, session: Session, seen: bool = False) -> Keys:
 
     Who has ``seen`` them before need not check the signature again.
     """
-    keys = _keys(decode_strict(payload, session.limit, "keys"))
+    keys = _keys(decode_strict(payload, session.limit, "keys"), 3 if session.neighborhood is None else 4)
     if not seen:
         keys.require(session)
     return keys
 
 
-def _keys(fields: StrictReader) -> Keys:
+def _keys(fields: StrictReader, count: int) -> Keys:
     node = fields.text("node")
-    content = fields.content("keys", 3 * KEY + _SIGNATURE)
+    size = count * KEY + SIGNATURE
+    content = fields.content("keys", size)
     fields.done()
-    if len(content) != 3 * KEY + _SIGNATURE:
-        raise InvalidInput(f"the {fields.what} must have three keys and a signature")
-    sealing, masking, commitment = (content[at : at + KEY] for at in (0, KEY, 2 * KEY))
-    return Keys(node, sealing, masking, commitment, content[3 * KEY :])
+    if len(content) != size:
+        raise InvalidInput(f"the {fields.what} must have {count} keys and a signature")
+    return Keys.of(node, content)
 
 
 def write_roster(announced: Mapping[str, bytes], session: Session) -> bytes:
     """Everybody's keys, as the coordinator passes them on."""
+    if session.neighborhood is not None:
+        contents = {name: read_keys(each, session, seen=True).content for name, each in announced.items()}
+        return encode({"session": session.digest, **write_pieces("keys", contents)})
     return encode({"session": session.digest, "keys": [bytes_to_array(announced[name]) for name in sorted(announced)]})
 
 
 def read_roster(payload: bytes, session: Session, seen: bool = False) -> dict[str, Keys]:
     """Everybody's keys by name: each signed, each once, and enough of them."""
-    fields = _of_session(payload, session, "roster")
-    listed = fields.take("keys")
+    fields = of_session(payload, session, "roster")
+    if session.neighborhood is None:
+        contents = [StrictReader({"keys": each}, "roster").content("keys", session.limit) for each in _list(fields)]
+        found = [read_keys(each, session, seen) for each in contents]
+    else:
+        found = [Keys.of(*each) for each in read_pieces(fields, session, "keys", 4 * KEY + SIGNATURE).items()]
+        for keys in found if not seen else ():
+            keys.require(session)
     fields.done()
-    if not isinstance(listed, list):
-        raise InvalidInput("the roster must list keys")
-    contents = [StrictReader({"keys": each}, "roster").content("keys", session.limit) for each in listed]
-    found = [read_keys(each, session, seen) for each in contents]
     roster = {each.node: each for each in found}
     for one in ("sealing", "masking"):
         if len({getattr(each, one) for each in found}) < len(found):
             raise InvalidInput("the roster has the same key twice")
-    _require_enough(len(roster), session, "announced keys")
+    if session.neighborhood is None:
+        require_enough(len(roster), session, "announced keys")
     return roster
+
+
+def _list(fields: StrictReader) -> list[Any]:
+    listed = fields.take("keys")
+    if not isinstance(listed, list):
+        raise InvalidInput("the roster must list keys")
+    return listed
 
 
 def write_boxes(node: str, boxes: Mapping[str, bytes], session: Session) -> bytes:
@@ -192,15 +270,19 @@ def read_boxes(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]
     return _read_pieces(payload, session, "boxes", BOX)
 
 
-def write_input(node: str, paid: bytes, session: Session) -> bytes:
-    """A receipt and the table under its masks that it paid for, one behind the other."""
-    return encode({"session": session.digest, "node": node, "paid": bytes_to_array(paid)})
+def write_input(node: str, paid: bytes, session: Session, tags: Mapping[str, bytes] | None = None) -> bytes:
+    """A receipt and the table under its masks that it paid for, one behind the other; with ``tags`` for neighbors."""
+    sent: dict[str, Any] = {"session": session.digest, "node": node, "paid": bytes_to_array(paid)}
+    return encode(sent | ({} if tags is None else write_pieces("tags", tags)))
 
 
 def read_input(payload: bytes, session: Session) -> tuple[str, bytes]:
     """The node, and the receipt with its table."""
-    fields = _of_session(payload, session, "input", session.cells * 8 + _SLACK)
+    fields = of_session(payload, session, "input", session.cells * 8 + _SLACK)
     node, paid = _known(fields.text("node"), session), fields.content("paid", session.cells * 8 + _SLACK)
+    if session.neighborhood is not None:
+        # The tags that say whom it masked with are its neighbors' to read.
+        fields.take("names"), fields.take("tags")
     fields.done()
     return node, paid
 
@@ -212,15 +294,15 @@ def write_question(survivors: list[str], dropped: list[str], session: Session) -
 
 def read_question(payload: bytes, session: Session) -> tuple[list[str], list[str]]:
     """Survivors and dropouts, each known and none of them both."""
-    fields = _of_session(payload, session, "unmasking question")
-    survivors = _names(fields, len(session.nodes), "survivors")
-    dropped = _names(fields, len(session.nodes), "dropped")
+    fields = of_session(payload, session, "unmasking question")
+    survivors = sorted_names(fields, len(session.nodes), "survivors")
+    dropped = sorted_names(fields, len(session.nodes), "dropped")
     fields.done()
     if set(survivors) & set(dropped):
         raise InvalidInput("the question asks for both secrets of one node; that would reveal its table")
     for name in (*survivors, *dropped):
         _known(name, session)
-    _require_enough(len(survivors), session, "are in the sum")
+    require_enough(len(survivors), session, "are in the sum")
     return list(survivors), list(dropped)
 
 
@@ -234,14 +316,16 @@ def read_openings(payload: bytes, session: Session) -> tuple[str, dict[str, byte
     return _read_pieces(payload, session, "openings", KEY)
 
 
-def _of_session(payload: bytes, session: Session, what: str, most: int | None = None) -> StrictReader:
+def of_session(payload: bytes, session: Session, what: str, most: int | None = None) -> StrictReader:
+    """A message's fields, if it belongs to the session."""
     fields = decode_strict(payload, most or session.limit, what)
     if fields.digest("session") != session.digest:
         raise InvalidInput(f"the {what} belongs to another session")
     return fields
 
 
-def _names(fields: StrictReader, most: int, name: str = "names") -> tuple[str, ...]:
+def sorted_names(fields: StrictReader, most: int, name: str = "names") -> tuple[str, ...]:
+    """Names that are sorted, each there once."""
     names = fields.texts(name, most)
     if list(names) != sorted(set(names)):
         raise InvalidInput(f"the {fields.what}'s {name} must be sorted and unique")
@@ -249,18 +333,28 @@ def _names(fields: StrictReader, most: int, name: str = "names") -> tuple[str, .
 
 
 def _write_pieces(node: str, what: str, pieces: Mapping[str, bytes], session: Session) -> bytes:
+    return encode({"session": session.digest, "node": node, **write_pieces(what, pieces)})
+
+
+def write_pieces(what: str, pieces: Mapping[str, bytes]) -> dict[str, Any]:
+    """Pieces of equal size by name, as fields of a message."""
     names = sorted(pieces)
-    joined = bytes_to_array(b"".join(pieces[name] for name in names))
-    return encode({"session": session.digest, "node": node, "names": names, what: joined})
+    return {"names": names, what: bytes_to_array(b"".join(pieces[name] for name in names))}
+
+
+def read_pieces(fields: StrictReader, session: Session, what: str, size: int) -> dict[str, bytes]:
+    """One piece of this many bytes for each of the members that are named."""
+    names = sorted_names(fields, len(session.nodes))
+    pieces = _pieces(fields, what, size, len(names))
+    return {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
 
 
 def _read_pieces(payload: bytes, session: Session, what: str, size: int) -> tuple[str, dict[str, bytes]]:
     """A node, and one piece of this many bytes for each of the nodes that it names."""
-    fields = _of_session(payload, session, what)
-    node, names = _known(fields.text("node"), session), _names(fields, len(session.nodes))
-    pieces = _pieces(fields, what, size, len(names))
+    fields = of_session(payload, session, what)
+    node, pieces = _known(fields.text("node"), session), read_pieces(fields, session, what, size)
     fields.done()
-    return node, {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
+    return node, pieces
 
 
 def _pieces(fields: StrictReader, name: str, size: int, count: int) -> list[bytes]:
@@ -276,6 +370,7 @@ def _known(node: str, session: Session) -> str:
     return node
 
 
-def _require_enough(count: int, session: Session, what: str) -> None:
+def require_enough(count: int, session: Session, what: str) -> None:
+    """Refuse fewer nodes than a sum may be of."""
     if count < session.plan.threshold:
         raise InvalidInput(f"only {count} nodes {what}; at least {session.plan.threshold} are needed")

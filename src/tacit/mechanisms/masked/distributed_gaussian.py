@@ -35,6 +35,7 @@ from tacit.mechanisms.description import (
     CELLS,
     COUNT,
     EXACT,
+    OPTIONAL_COUNT,
     Checks,
     Described,
     NoiseLaw,
@@ -50,8 +51,10 @@ __all__ = [
     "closeness",
     "opened_sum",
     "quorum_of",
+    "relied_on",
     "require_shares",
     "sum_width",
+    "trusted_in_words",
 ]
 
 WIDTHS = {16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -61,7 +64,7 @@ SMALLEST_SHARE = 2
 _TWO_THIRDS = Fraction(2, 3)
 
 
-def require_shares(holders: int, threshold: int, honest: int, most: int) -> None:
+def require_shares(holders: int, threshold: int, honest: int, most: int, colluding: int | None = None) -> None:
     """Refuse a quorum that protects nobody, or counts that no mask is made for.
 
     >>> require_shares(holders=9, threshold=6, honest=4, most=100)
@@ -75,8 +78,38 @@ def require_shares(holders: int, threshold: int, honest: int, most: int) -> None
             f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, a server "
             "and colluding holders could learn both secrets of one holder by asking two groups differently"
         )
+    if colluding is not None and not 0 <= colluding <= threshold - honest:
+        raise InvalidInput(
+            f"colluding must be from 0 to threshold − honest = {threshold - honest} holders, got {colluding}: the "
+            "noise of the others must suffice"
+        )
     if not 1 <= most <= _LARGEST_COUNT:
         raise InvalidInput(f"most must be between 1 and 2^40, got {most}")
+
+
+def trusted_in_words(holders: int, threshold: int, honest: int, colluding: int | None) -> str:
+    """Who is trusted with what in a sum of shares.
+
+    >>> trusted_in_words(9, 6, 4, None)[-48:]
+    'The coordinator may collude with up to 2 others.'
+    >>> trusted_in_words(1000, 900, 500, 100)[-63:]
+    'The coordinator may collude with up to 100 of all 1000 holders.'
+    """
+    among = f"{threshold - honest} others" if colluding is None else f"{colluding} of all {holders} holders"
+    return (
+        f"No party is trusted alone. Sums are shown of at least {threshold} of {holders} holders, and of "
+        f"those at least {honest} must be honest: they add their noise and keep their keys secret. The "
+        f"coordinator may collude with up to {among}."
+    )
+
+
+def relied_on(holders: int, honest: int, colluding: int | None) -> Reliance:
+    """Noise in shares needs ``honest`` holders, of whom the node is one; a bound on who colludes needs all others.
+
+    >>> relied_on(9, 4, None), relied_on(1000, 500, 100).others
+    (Reliance(others=3, share=Fraction(1, 4)), 899)
+    """
+    return Reliance((honest if colluding is None else holders - colluding) - 1, Fraction(1, honest))
 
 
 def sum_width(largest: int, holders: int, most: int, bits: int | None = None) -> int:
@@ -149,8 +182,9 @@ class DistributedGaussian(Described):
     """Sums of ``holders`` parties with integer noise that at least ``honest`` of them make together.
 
     Sums are shown only when at least ``threshold`` holders are in them, of whom ``threshold − honest`` may work
-    together with whoever sees the sum. A table has at most ``cells`` cells, each within ±``most`` at one holder. Sums
-    are taken modulo 2^``bits``, wide enough that they never wrap.
+    together with whoever sees the sum, or ``colluding`` of all holders where that is said. A table has at most
+    ``cells`` cells, each within ±``most`` at one holder. Sums are taken modulo 2^``bits``, wide enough that they never
+    wrap.
 
     **Law.** Each holder adds a discrete Gaussian of parameter ``share`` to every cell.
 
@@ -188,6 +222,7 @@ class DistributedGaussian(Described):
         "honest": COUNT,
         "most": CAPACITY,
         "bits": COUNT,
+        "colluding": OPTIONAL_COUNT,
     }
 
     share_sigma: Fraction
@@ -198,6 +233,7 @@ class DistributedGaussian(Described):
     honest: int
     most: int
     bits: int
+    colluding: int | None
 
     def __init__(
         self,
@@ -209,6 +245,7 @@ class DistributedGaussian(Described):
         honest: int,
         most: int,
         bits: int | None = None,
+        colluding: int | None = None,
     ) -> None:
         share = positive(share_sigma, "share_sigma")
         if not SMALLEST_SHARE <= share <= LARGEST:
@@ -219,7 +256,7 @@ class DistributedGaussian(Described):
             )
         if squared_shift < 1 or cells < 1:
             raise InvalidInput(f"squared_shift and cells must be at least 1, got {squared_shift} and {cells}")
-        require_shares(holders, threshold, honest, most)
+        require_shares(holders, threshold, honest, most, colluding)
         whole = {
             "squared_shift": squared_shift, "cells": cells, "holders": holders, "threshold": threshold,
             "honest": honest, "most": most,
@@ -228,6 +265,7 @@ class DistributedGaussian(Described):
         for name, value in whole.items():
             object.__setattr__(self, name, int(value))
         object.__setattr__(self, "bits", sum_width(self._largest, holders, most, bits))
+        object.__setattr__(self, "colluding", colluding)
 
     @classmethod
     def for_budget(
@@ -242,6 +280,7 @@ class DistributedGaussian(Described):
         honest: Number = _TWO_THIRDS,
         repetitions: int = 1,
         rule: Rule = Rule.PLANNED,
+        colluding: int | None = None,
     ) -> DistributedGaussian:
         """The plan within (ε, δ) if at least that fraction of holders survives and that fraction of those is honest.
 
@@ -253,12 +292,11 @@ class DistributedGaussian(Described):
         threshold, enough = quorum_of(holders, surviving, honest)
         sigma = discrete_gaussian_sigma(epsilon, delta, squared_shift, False, repetitions, rule)
         share = float(sigma) / math.sqrt(enough)
-        made = cls(
-            max(rounded_up(share), Fraction(SMALLEST_SHARE)), squared_shift, cells, holders, threshold, enough, most
-        )
+        rest = (squared_shift, cells, holders, threshold, enough, most, None, colluding)
+        made = cls(max(rounded_up(share), Fraction(SMALLEST_SHARE)), *rest)
         while made.spend.sigma < sigma:
             share *= 1 + 1e-9
-            made = cls(rounded_up(share), squared_shift, cells, holders, threshold, enough, most)
+            made = cls(rounded_up(share), *rest)
         return made
 
     @property
@@ -287,11 +325,7 @@ class DistributedGaussian(Described):
     @property
     def in_words(self) -> str:
         """Who is trusted with what."""
-        return (
-            f"No party is trusted alone. Sums are shown of at least {self.threshold} of {self.holders} holders, and of "
-            f"those at least {self.honest} must be honest: they add their noise and keep their keys secret. The "
-            f"coordinator may collude with up to {self.threshold - self.honest} others."
-        )
+        return trusted_in_words(self.holders, self.threshold, self.honest, self.colluding)
 
     def variance(self, survivors: int) -> float:
         """The variance of one cell's noise when this many holders are in the sum."""
@@ -309,7 +343,7 @@ class DistributedGaussian(Described):
 
     def reliance(self, clients: int) -> Reliance:
         """Noise in shares needs ``honest`` holders, of whom the node is one."""
-        return Reliance(self.honest - 1, Fraction(1, self.honest))
+        return relied_on(self.holders, self.honest, self.colluding)
 
     def share(self, cells: int, randomness: Randomness) -> Integers:
         """One holder's share of the noise for this many cells."""

@@ -22,14 +22,25 @@ from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import Pure, Spend
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.description import CAPACITY, COUNT, EXACT, Described, NoiseLaw, Parameters, Reliance
+from tacit.mechanisms.description import (
+    CAPACITY,
+    COUNT,
+    EXACT,
+    OPTIONAL_COUNT,
+    Described,
+    NoiseLaw,
+    Parameters,
+    Reliance,
+)
 from tacit.mechanisms.masked.distributed_gaussian import (
     WIDTHS,
     DistributedGaussian,
     opened_sum,
     quorum_of,
+    relied_on,
     require_shares,
     sum_width,
+    trusted_in_words,
 )
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 
@@ -45,7 +56,8 @@ class DistributedLaplace(Described):
     """Counts of ``holders`` parties, added up with noise that at least ``honest`` of them make together.
 
     Sums are shown only when at least ``threshold`` holders are in them. Of those, at most ``threshold − honest`` may
-    work together with whoever sees the sum: they know their own noise and can take it out. A cell of one holder
+    work together with whoever sees the sum: they know their own noise and can take it out. Where ``colluding`` is
+    said, no more than that many of all holders do, and sums of many holders need fewer masks. A cell of one holder
     counts at most ``most``. Sums are taken modulo 2^``bits``, wide enough that they never wrap.
 
     **Law.** Each holder adds Z⁺ − Z⁻ to every cell, Z⁺ and Z⁻ ~ NB(1/honest, e^(−1/b)), where b is ``scale``. The sum
@@ -80,6 +92,7 @@ class DistributedLaplace(Described):
         "honest": COUNT,
         "most": CAPACITY,
         "bits": COUNT,
+        "colluding": OPTIONAL_COUNT,
     }
 
     scale: Fraction
@@ -89,13 +102,22 @@ class DistributedLaplace(Described):
     honest: int
     most: int
     bits: int
+    colluding: int | None
 
     def __init__(
-        self, scale: Number, l1: int, holders: int, threshold: int, honest: int, most: int, bits: int | None = None
+        self,
+        scale: Number,
+        l1: int,
+        holders: int,
+        threshold: int,
+        honest: int,
+        most: int,
+        bits: int | None = None,
+        colluding: int | None = None,
     ) -> None:
         if l1 < 1:
             raise InvalidInput(f"l1 must be at least 1, got {l1}")
-        require_shares(holders, threshold, honest, most)
+        require_shares(holders, threshold, honest, most, colluding)
         object.__setattr__(self, "scale", positive(scale, "scale"))
         object.__setattr__(self, "l1", int(l1))
         object.__setattr__(self, "holders", int(holders))
@@ -103,6 +125,7 @@ class DistributedLaplace(Described):
         object.__setattr__(self, "honest", int(honest))
         object.__setattr__(self, "most", int(most))
         object.__setattr__(self, "bits", sum_width(self._largest, holders, most, bits))
+        object.__setattr__(self, "colluding", colluding)
         # A scale that shares cannot be drawn for is refused here and not at the first sum.
         _ = self.share_law
 
@@ -115,10 +138,12 @@ class DistributedLaplace(Described):
         most: int,
         surviving: Number = TWO_THIRDS,
         honest: Number = TWO_THIRDS,
+        colluding: int | None = None,
     ) -> DistributedLaplace:
         """The plan that spends ε if at least that fraction of holders survives and that fraction of those is honest."""
         threshold, enough = quorum_of(holders, surviving, honest)
-        return cls(l1 / positive(epsilon, "epsilon"), l1, holders, threshold, enough, most)
+        scale = l1 / positive(epsilon, "epsilon")
+        return cls(scale, l1, holders, threshold, enough, most, colluding=colluding)
 
     @property
     def _largest(self) -> int:
@@ -145,11 +170,7 @@ class DistributedLaplace(Described):
     @property
     def in_words(self) -> str:
         """Who is trusted with what."""
-        return (
-            f"No party is trusted alone. Sums are shown of at least {self.threshold} of {self.holders} holders, and of "
-            f"those at least {self.honest} must be honest: they add their noise and keep their keys secret. The "
-            f"coordinator may collude with up to {self.threshold - self.honest} others."
-        )
+        return trusted_in_words(self.holders, self.threshold, self.honest, self.colluding)
 
     def variance(self, survivors: int) -> float:
         """The variance of one cell's noise when this many holders are in the sum.
@@ -176,7 +197,7 @@ class DistributedLaplace(Described):
         >>> DistributedLaplace(2, 2, holders=9, threshold=6, honest=4, most=100).reliance(1)
         Reliance(others=3, share=Fraction(1, 4))
         """
-        return Reliance(self.honest - 1, Fraction(1, self.honest))
+        return relied_on(self.holders, self.honest, self.colluding)
 
     def share(self, cells: int, randomness: Randomness) -> Integers:
         """One holder's share of the noise for this many cells."""

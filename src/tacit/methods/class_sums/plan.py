@@ -194,7 +194,8 @@ def _calibrated(task: Task, trust: Trust, moves: Sensitivity, components: int) -
     if trust is Trust.MASKED and task.nodes is not None:
         nodes = task.nodes
         quorum: dict[str, Any] = {
-            "holders": nodes.nodes, "most": nodes.records * RADIUS, "surviving": nodes.surviving, "honest": nodes.honest
+            "holders": nodes.nodes, "most": nodes.records * RADIUS, "surviving": nodes.surviving,
+            "honest": nodes.honest, "colluding": nodes.colluding,
         }  # fmt: skip
         if task.delta == 0:
             return DistributedLaplace.for_epsilon(task.budget, int(moves.l1), **quorum)

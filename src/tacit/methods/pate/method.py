@@ -190,7 +190,9 @@ def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int)
         if options.mechanism not in ("auto", "laplace"):
             raise InvalidInput(f"masked sums have shares of laplace noise, not {options.mechanism}")
         part = budget * Fraction(now, moved)
-        return DistributedLaplace.for_epsilon(part, now, task.nodes.nodes, most=1, surviving=task.nodes.surviving)
+        return DistributedLaplace.for_epsilon(
+            part, now, task.nodes.nodes, most=1, surviving=task.nodes.surviving, colluding=task.nodes.colluding
+        )
     name = options.mechanism
     if name == "auto":
         name = "laplace" if trust is Trust.LOCAL else "gaussian" if task.delta > 0 else "permute-and-flip"

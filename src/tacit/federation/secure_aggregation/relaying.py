@@ -1,0 +1,94 @@
+"""What the coordinator passes on where holders mask with neighbors: to each node what concerns its own neighbors.
+
+Everything follows from what came, so a coordinator that was killed passes on the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tacit.core.errors import InvalidInput
+from tacit.federation.secure_aggregation.neighbors import (
+    Question,
+    drawn_neighbors,
+    read_agreement,
+    read_tags,
+    write_agreements,
+    write_inbox,
+)
+from tacit.federation.secure_aggregation.session import Keys, Session, read_boxes, read_keys, write_roster
+
+__all__ = ["announced_graph", "check_agreement", "check_sparse_boxes", "neighbors_of", "next_inbox"]
+
+Came = Mapping[str, Mapping[str, bytes]]
+Graph = Mapping[str, frozenset[str]]
+
+
+def announced_graph(came: Came, session: Session) -> dict[str, frozenset[str]]:
+    """Whom each node drew that announced keys, of all members."""
+    keys: dict[str, Keys] = {name: read_keys(each, session, seen=True) for name, each in came["keys"].items()}
+    return {name: drawn_neighbors(each.choice, session, name) for name, each in keys.items()}
+
+
+def neighbors_of(drawn: Graph) -> dict[str, frozenset[str]]:
+    """Whom each node masks with, among those in the graph: whom it drew, and who drew it."""
+    found: dict[str, set[str]] = {name: set() for name in drawn}
+    for name, others in drawn.items():
+        for other in others & drawn.keys():
+            found[name].add(other)
+            found[other].add(name)
+    return {name: frozenset(others) for name, others in found.items()}
+
+
+def check_sparse_boxes(came: Came, session: Session, sender: str, payload: bytes) -> None:
+    """Refuse boxes that are not the sender's, one for each neighbor that it drew and that announced keys."""
+    node, boxes = read_boxes(payload, session)
+    drawn = drawn_neighbors(read_keys(came["keys"][sender], session, seen=True).choice, session, sender)
+    if node != sender or set(boxes) != drawn & came["keys"].keys():
+        raise InvalidInput("the boxes must be the sender's, one for each neighbor it drew that announced keys")
+
+
+def check_agreement(came: Came, session: Session, sender: str, payload: bytes) -> None:
+    """Refuse a signature that is not the sender's, or not under the question that was asked."""
+    if read_agreement(payload, session, _question(came, {}))[0] != sender:
+        raise InvalidInput("the agreement is another node's")
+
+
+def next_inbox(step: str, came: Came, session: Session) -> dict[str, bytes]:
+    """What each node that got through a step is sent in the next one."""
+    here = came[step]
+    match step:
+        case "keys":
+            neighbors = neighbors_of(announced_graph(came, session))
+            return {
+                name: write_roster({other: here[other] for other in (name, *neighbors[name])}, session) for name in here
+            }
+        case "shares":
+            sent = {name: read_boxes(payload, session)[1] for name, payload in here.items()}
+            drawn = {name: each for name, each in announced_graph(came, session).items() if name in here}
+            neighbors = neighbors_of(drawn)
+            return {
+                name: write_inbox(
+                    name,
+                    {other: sent[other][name] for other in neighbors[name] if name in drawn[other]},
+                    neighbors[name],
+                    session,
+                )
+                for name in here
+            }
+        case "input":
+            tags: dict[str, dict[str, bytes]] = {name: {} for name in here}
+            for sender, payload in here.items():
+                for receiver, tag in read_tags(payload, session).items():
+                    if receiver in tags:
+                        tags[receiver][sender] = tag
+            return {name: _question(came, tags[name]).to_bytes(session) for name in here}
+        case _:
+            question = _question(came, {})
+            signed = {name: read_agreement(each, session, question)[1] for name, each in here.items()}
+            return dict.fromkeys(here, write_agreements(signed, session))
+
+
+def _question(came: Came, tags: Mapping[str, bytes]) -> Question:
+    survivors = frozenset(came["input"])
+    return Question(survivors, frozenset(came["shares"]) - survivors, tags)
