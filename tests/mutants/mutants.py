@@ -27,6 +27,7 @@ AREAS = (
     "noisy_sgd",
     "private_knn",
     "auto",
+    "engines",
     "view",
 )
 

@@ -26,7 +26,7 @@ from tacit.engines.fragments import ArrayFragment, ArrowFragment, Fragment
 __all__ = ["OpenSource", "RecordSource", "is_pattern", "source_digest"]
 
 # Rows that one task reads, if its file can be divided.
-FRAGMENT_ROWS = 2**20
+FRAGMENT_ROWS = 2**18
 FORMATS = {
     ".parquet": "parquet",
     ".csv": "csv",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -42,8 +41,7 @@ class Threads:
         workers = min(self._workers or most, max(1, len(fragments)))
         waiting: deque[Future[Partial]] = deque()
         # Whole fragments on threads of our own, each with products on one thread: no core waits inside a product.
-        limited = algebra.limit(limits=1) if workers > 1 else nullcontext()
-        with ONE_SEARCH, limited, ThreadPoolExecutor(workers) as pool:
+        with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(workers) as pool:
             for fragment in fragments:
                 waiting.append(pool.submit(count, fragment))
                 if len(waiting) >= 2 * workers:

@@ -172,14 +172,16 @@ def encoded_block(representation: Representation, samples: NDArray[Any], rows: i
     [[1.0], [2.0]]
     """
     count = len(samples)
-    padded = np.zeros((rows, *samples.shape[1:]), dtype=samples.dtype)
-    padded[:count] = samples
+    padded = samples
+    if count < rows:
+        padded = np.concatenate([samples, np.zeros((rows - count, *samples.shape[1:]), dtype=samples.dtype)])
     encoded = _attempt(representation, padded)
     if encoded is None:
         apart = encoded_apart(representation, samples)
         lost = ~np.isfinite(apart).all(axis=1)
-        padded[:count][lost] = 0
-        encoded = _attempt(representation, padded)
+        blanked = padded.copy()
+        blanked[:count][lost] = 0
+        encoded = _attempt(representation, blanked)
         if encoded is None:
             return apart
         encoded[:count][lost] = np.nan
