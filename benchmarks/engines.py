@@ -291,8 +291,8 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
             "",
             f"On paper: 10⁹ rows at {1e6 * each:.2f} µs of processor each are {each * 1e9 / 3600:.1f} processor hours, "
             f"on 100 machines of one core {minutes:.1f} minutes; a fragment's table has "
-            f"{8 * QUERIES * CLASSES:,} bytes, {8 * QUERIES * CLASSES * 1e9 / 2**18 / 1e6:.0f} MB for all 3,815 fragments "
-            "of 2¹⁸ rows.",
+            f"{8 * QUERIES * CLASSES:,} bytes, {8 * QUERIES * CLASSES * 1e9 / 2**18 / 1e6:.0f} MB for all "
+            "3,815 fragments of 2¹⁸ rows.",
         ]
     return "\n".join([*lines, "", *([f"- {note}"] if note else []), f"- {machine()}", ""])
 

@@ -83,7 +83,7 @@ def test_an_encoding_is_the_same_bits_in_every_block_and_place(name, places, ord
             assert encoded_block(encoder(name), samples()[some], 64).tobytes() == together[some].tobytes()
 
 
-def test_a_sample_that_cannot_be_encoded_changes_no_bit_of_the_others():
+def test_neither_company_nor_a_sample_that_cannot_be_encoded_changes_a_bit_of_the_others():
     class Picky:
         """Rounds a row by how many rows there are, and fails on one that is no number."""
 
@@ -94,6 +94,7 @@ def test_a_sample_that_cannot_be_encoded_changes_no_bit_of_the_others():
 
     rows = np.arange(6.0).reshape(3, 2)
     alone = encoded_block(Picky(), rows, 8)
+    assert encoded_block(Picky(), rows[:1], 8).tobytes() == alone[:1].tobytes()
     rows[1] = np.nan
     beside = encoded_block(Picky(), rows, 8)
     assert np.isnan(beside[1]).all()
