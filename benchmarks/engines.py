@@ -226,7 +226,9 @@ def main() -> None:
         return one(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.scratch or Path(temporary)
-        stored: list[dict[str, Any]] = []
+        kept = folder / "measured.json"
+        stored: list[dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else []
+        known = {(row["asked"], row["name"], row["workers"], row["persons"]) for row in stored}
 
         def made(rows: int) -> Path:
             file = folder / f"{rows}.parquet"
@@ -245,8 +247,12 @@ def main() -> None:
         if some not in arguments.rows:
             wanted.insert(len(arguments.rows), (some, "threads", 2, False))
         for rows, name, workers, persons in wanted:
+            # What was measured with the same files before is not measured again.
+            if (rows, name, workers, persons) in known:
+                continue
             if (row := measured(made(rows), name, workers, persons)) is not None:
-                stored.append(row)
+                stored.append({"asked": rows, **row})
+                kept.write_text(json.dumps(stored), encoding="utf-8")
         text = page(stored, some, arguments.note)
         print(text)
         if arguments.out is not None:
