@@ -12,7 +12,7 @@ from tacit.engines.records import streamed_records
 from tacit.engines.source import RecordSource
 from tacit.ledger import Ceiling, open_ledger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.methods.rknn.holder import VoteCrowd, VoteHolder
+from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.voting_rules import VOTING_RULES
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, schema_of
@@ -41,9 +41,9 @@ def test_a_source_is_all_that_a_holder_has():
         VoteHolder([stream(), more], gate())
 
 
-def test_a_crowd_is_not_streamed():
+def test_one_record_holders_are_not_streamed():
     with pytest.raises(InvalidInput, match="need them in memory"):
-        VoteCrowd([stream()], gate())
+        OneRecordHolders([stream()], gate())
 
 
 @pytest.mark.parametrize("rule", VOTING_RULES[1:])
