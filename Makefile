@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt dev.lock 
 DEMO_STAMP := $(VENV)/.demo-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
 WORKERS ?= 2
 
-.PHONY: demo test quick browser slow faults soak cover mutants check fix bench docs lock clean setup
+.PHONY: demo test quick browser slow faults soak engines cover mutants check fix bench docs lock clean setup
 
 setup: $(STAMP)
 
@@ -48,6 +48,13 @@ slow faults: $(STAMP)  ## every fault at every step on real processes; about an 
 
 soak: $(STAMP)  ## an hour of jobs under random faults on real processes (MINUTES=60); budgets right, nothing grows
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --out docs/results
+
+engines: $(STAMP)  ## Spark beside everything else (a large download), and the tests of all engines
+	command -v java >/dev/null || (command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get update -qq && \
+	  apt-get install -y -qq openjdk-17-jre-headless) || echo "no Java 17: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+	$(BIN)/python -c 'import pyspark' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/engines
 
 cover: $(STAMP)  ## all tests with their coverage, which may not fall
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term:skip-covered

@@ -22,6 +22,8 @@ from tacit.core.spend import Repeated as Repeated
 from tacit.core.spend import Subsampled as Subsampled
 from tacit.datasets.published import digits as digits
 from tacit.datasets.published import read_published as read_published
+from tacit.engines.engine import Engine as Engine
+from tacit.engines.source import RecordSource as RecordSource
 from tacit.ledger import open_ledger as open_ledger
 from tacit.ledger.sqlite import SqliteLedger as SqliteLedger
 from tacit.methods.auto.options import Auto as Auto

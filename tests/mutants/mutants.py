@@ -28,6 +28,7 @@ AREAS = (
     "noisy_sgd",
     "private_knn",
     "auto",
+    "engines",
     "view",
 )
 

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from rich.markup import escape
 from rich.text import Text
 
-from tacit.cli.inputs import RunInputs, inputs_digest, read_inputs, rehearse, require_account
+from tacit.cli.inputs import RunInputs, inputs_digest, read_inputs, read_source, rehearse, require_account
 from tacit.cli.method_options import flags, read_options, renamed_flags, with_options
 from tacit.cli.recipe import Recipe, absolute, from_fields, read_recipe, recipe_text
 from tacit.cli.request import RunRequest, requested, require_place, unfinished
@@ -34,7 +34,7 @@ __all__ = ["distill_command", "resume_command", "run_command"]
 # Public samples that PrivateKT's model scores per round: enough to find some that it is unsure of.
 POOL = 2000
 _PANELS = {"data": "Data", "privacy": "Privacy", "holders": "Holders", "payment": "Payment"}
-_LEAST = {"per_person": 1, "holders": 1}
+_LEAST = {"per_person": 1, "holders": 1, "workers": 1}
 _HEAD = "The recipe of this run, with every default. Run it again: tacit run recipe.toml --out ANOTHER"
 _DRY_RUN = typer.Option(
     False, "--dry-run", help="Check files, columns, account, delta and cost; spend nothing and write nothing."
@@ -139,10 +139,14 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
         # A broken pipe does not stop the run; that later output was lost is reported at the end.
         files = [escape(listed([str(each)])) for each in (recipe.private, recipe.public)]
         console.print(f"[dim]reading {files[0]} and {files[1]}[/dim]", soft_wrap=True)
-    inputs = read_inputs(
-        recipe.private, recipe.public, recipe.label, recipe.holder or recipe.unit, recipe.classes, recipe.public_label,
-        mixed,
-    )  # fmt: skip
+    engine = _engine(recipe)
+    if engine is None:
+        inputs = read_inputs(
+            recipe.private, recipe.public, recipe.label, recipe.holder or recipe.unit, recipe.classes,
+            recipe.public_label, mixed,
+        )  # fmt: skip
+    else:
+        inputs = read_source(recipe.private, recipe.public, recipe.label, recipe.unit, recipe.classes)
     more = {} if recipe.public_label is None else {"public_labels": inputs.public.labels}
     settings = read_options(chosen, recipe.options, more)
     if chosen == "privatekt":
@@ -150,8 +154,9 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
     common = {
         "epsilon": recipe.epsilon, "delta": recipe.delta,
         "classes": None if recipe.classes is None else list(inputs.classes),
-        "holders": _holders(inputs.private.persons, recipe),
-        "persons": None if recipe.unit is None else inputs.private.persons,
+        "holders": _holders(inputs.persons, recipe),
+        "persons": None if recipe.unit is None else inputs.persons,
+        "engine": engine,
         "unit": protected, "adjacency": recipe.adjacency, "trust": recipe.trust, "ledger": ledger, "account": account,
         "seed": recipe.seed, "data_kind": recipe.data_kind, "text": list(recipe.text) or None,
         "categories": list(recipe.category),
@@ -162,7 +167,9 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
 def _decides(recipe: Recipe, settings: Any, inputs: RunInputs) -> dict[str, str]:  # noqa: ANN401
     """All inputs that determine the labels. The last student is not one of them: paid labels may train another one."""
     late = {"student"} if getattr(settings, "iterations", 1) == 1 else set()
-    apart = ("private", "public", "classes", "ledger", "seed", "out", "save_holder_models")
+    # Every engine counts the same table.
+    engine = ("engine", "address", "workers")
+    apart = ("private", "public", "classes", "ledger", "seed", "out", "save_holder_models", *engine)
     said = {name: getattr(recipe, name) for name in Recipe.settings() if name not in apart}
     said |= {"method": recipe.chosen, "text": list(recipe.text), "category": list(recipe.category)}
     options = {
@@ -214,8 +221,9 @@ def _run(
             show_plan(plan)
             request.begin()
 
-        private, public = inputs.samples
-        with counting(steps or len(inputs.labels), "rounds" if steps else "at work") as tell:
+        _, public = inputs.samples
+        size = None if inputs.labels is None else len(inputs.labels)
+        with counting(steps or size, "rounds" if steps else "at work") as tell:
 
             def stage(doing: str) -> None:
                 console.print(f"[dim]{doing}[/dim]")
@@ -229,7 +237,7 @@ def _run(
                     console.print(f"[dim]round {done} of {steps}[/dim]")
 
             finished = run_distillation(
-                (private, inputs.labels), public, method=settings, request=request.name,
+                inputs.given, public, method=settings, request=request.name,
                 observer=Observer(announce, stage, progress, show_data),
                 **common,
             )  # fmt: skip
@@ -324,6 +332,21 @@ def _require_holders(recipe: Recipe) -> None:
         raise InvalidInput("--alpha and --by-class are two ways to divide records; choose one")
     if recipe.holder is not None and recipe.unit is not None:
         raise InvalidInput("--holder and --unit both name a column that says whom a record belongs to; leave one out")
+
+
+def _engine(recipe: Recipe) -> Any:  # noqa: ANN401
+    """What counts the records where they lie; None where they are read into memory."""
+    from tacit.engines.engine import Engine
+    from tacit.engines.source import is_pattern
+
+    if recipe.engine is None and not is_pattern(recipe.private):
+        for name in ("address", "workers"):
+            if getattr(recipe, name) is not None:
+                raise InvalidInput(f"--{name} is about an engine: name it with --engine")
+        return None
+    if recipe.holder is not None:
+        raise InvalidInput("--engine counts one holder's records: leave out --holder")
+    return Engine(recipe.engine or "threads", recipe.workers, recipe.address)
 
 
 def _holders(owners: Any, recipe: Recipe) -> Any:  # noqa: ANN401

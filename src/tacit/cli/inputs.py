@@ -24,23 +24,37 @@ if TYPE_CHECKING:
     from tacit.datasets.frame import Frame
     from tacit.datasets.image_files import ImageFiles
     from tacit.datasets.table import Table
+    from tacit.engines.source import RecordSource
 
-__all__ = ["RunInputs", "inputs_digest", "read_inputs", "rehearse", "require_account"]
+__all__ = ["RunInputs", "inputs_digest", "read_inputs", "read_source", "rehearse", "require_account"]
 
 
 @dataclass(frozen=True)
 class RunInputs:
-    """The content of the two files: samples, labels, owners, and the names of the classes."""
+    """The content of the two files: samples, labels, owners, and the names of the classes.
 
-    private: Frame | Table | ImageFiles
+    A record source is not read here; it has no labels.
+    """
+
+    private: Frame | Table | ImageFiles | RecordSource
     public: Frame | Table | ImageFiles
-    labels: NDArray[Any]
+    labels: NDArray[Any] | None
     classes: NDArray[Any]
 
     @property
     def samples(self) -> tuple[Any, Any]:
         """Private and public samples, as a run takes them."""
         return _samples(self.private), _samples(self.public)
+
+    @property
+    def given(self) -> Any:  # noqa: ANN401
+        """The private records as a run takes them: a pair with their labels, or a source."""
+        return self.private if self.labels is None else (_samples(self.private), self.labels)
+
+    @property
+    def persons(self) -> NDArray[Any] | None:
+        """Whose each record is, where a column says so and is read here."""
+        return getattr(self.private, "persons", None) if self.labels is not None else None
 
 
 def read_inputs(
@@ -89,13 +103,25 @@ def read_inputs(
     return RunInputs(found, opened, found.labels, names)
 
 
-def _samples(found: Frame | Table | ImageFiles) -> Any:  # noqa: ANN401
+def read_source(private: Path, public: Path, label: str | None, person: str | None, classes: str | None) -> RunInputs:
+    """The public file, and the private records as a source, of which nothing is read yet."""
+    from tacit.datasets.table import read_classes
+    from tacit.datasets.tables import read_data
+    from tacit.engines.source import RecordSource
+
+    if classes is None:
+        raise InvalidInput("--classes must be given with --engine: records are not read to find them")
+    source = RecordSource(str(private), label, persons=person)
+    return RunInputs(source, read_data(public), None, np.array(read_classes(classes)))
+
+
+def _samples(found: Any) -> Any:  # noqa: ANN401
     from tacit.datasets.table import Table
 
     return found.frame if isinstance(found, Table) else found
 
 
-def inputs_digest(data: Frame | Table | ImageFiles) -> str:
+def inputs_digest(data: Frame | Table | ImageFiles | RecordSource) -> str:
     """A digest of a file's content: it changes with any of its columns, values, labels or persons.
 
     >>> from tacit.datasets.table import Table
@@ -105,8 +131,12 @@ def inputs_digest(data: Frame | Table | ImageFiles) -> str:
     """
     from tacit.datasets.image_files import ImageFiles
     from tacit.datasets.table import Table
+    from tacit.engines.source import RecordSource, source_digest
 
     content = hashlib.sha256()
+    if isinstance(data, RecordSource):
+        content.update(source_digest(data).encode())
+        return content.hexdigest()
     if isinstance(data, ImageFiles):
         for file in data.files:
             content.update(hashlib.sha256(file.read_bytes()).digest())
@@ -179,10 +209,10 @@ def rehearse(
         show_plan(plan)
         raise _Enough
 
-    private, public = inputs.samples
+    _, public = inputs.samples
     with closing(request), suppress(_Enough):
         distill(
-            (private, inputs.labels), public, method=settings, request=request.name,
+            inputs.given, public, method=settings, request=request.name,
             observer=Observer(stop, lambda doing: console.print(f"[dim]{doing}[/dim]"), data=show_data),
             **{**common, "ledger": ledger if there else None, "account": common["account"] if there else None},
         )  # fmt: skip

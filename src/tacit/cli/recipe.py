@@ -36,6 +36,7 @@ SECTIONS = {
 }
 _OPTIONS = "options"
 _HOLDERS = ("privatekt", "fedmd", "pate")
+_STREAMING = tuple(name for name, method in METHODS.items() if method.streams)
 _WIDTH = 100
 # A published set is named by its format before the file.
 _PREFIXED = re.compile(r"(?P<format>[a-z0-9]+):(?P<file>[^/\\].*|/.*)")
@@ -55,7 +56,8 @@ class Recipe:
         ...,
         "data",
         "Labeled private records: .csv, .tsv, .jsonl (also .gz, .xz, .bz2), .parquet, .arrow, .feather, .npz (or "
-        "file.npz:array), .npy, a folder of images with a folder per class, or a published set (svhn:FILE).",
+        "file.npz:array), .npy, a folder of images with a folder per class, or a published set (svhn:FILE). With "
+        "--engine also a folder or a pattern, such as 'records/*.parquet'.",
     )
     public: Path = setting(
         ..., "data", "Unlabeled public samples with the same feature columns, or a folder of images."
@@ -79,6 +81,21 @@ class Recipe:
     method: str = setting(
         AUTO, "", f"One of {', '.join(METHODS)}; auto plans by the data. '--method NAME --help' lists its options."
     )
+    engine: str | None = setting(
+        None,
+        "data",
+        "Count records where they lie, batch by batch, instead of reading them: threads, ray or spark.",
+        _STREAMING,
+        example='"threads"',
+    )
+    address: str | None = setting(
+        None,
+        "data",
+        "With --engine: a cluster's address, as spark://host:7077. Left out: this machine.",
+        _STREAMING,
+        example='"spark://host:7077"',
+    )
+    workers: int | None = setting(None, "data", "With --engine: how many tasks run at once.", _STREAMING, example="4")
     epsilon: float | None = setting(
         None, "privacy", "The privacy budget of this run: smaller is more private; 1 is a good start.", example="1.0"
     )
@@ -348,7 +365,7 @@ def _typed(value: Any, hint: Any, name: str, where: str) -> Any:  # noqa: ANN401
     if not right or (kind is list and not all(isinstance(each, str) for each in value)):
         said = {bool: "true or false", int: "a whole number", float: "a number", list: "a list of names"}
         raise InvalidInput(f"{where}: {name} must be {said.get(kind, 'text in quotes')}")
-    if name in ("per_person", "holders") and value < 1:
+    if name in ("per_person", "holders", "workers") and value < 1:
         raise InvalidInput(f"{where}: {name} must be at least 1, got {value}")
     return tuple(value) if kind is list else float(value) if kind is float else Path(value) if kind is Path else value
 

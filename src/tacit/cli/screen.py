@@ -102,8 +102,8 @@ def show_claim(claim: Any) -> None:  # noqa: ANN401
 
 
 @contextmanager
-def counting(records: int, what: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar over records; it disappears when the work is done."""
+def counting(records: int | None, what: str) -> Iterator[Callable[[int], None]]:
+    """A progress bar over records, whose number may be unknown; it disappears when the work is done."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=records)

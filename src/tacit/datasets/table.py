@@ -19,7 +19,10 @@ from tacit.core.errors import InvalidInput, listed
 from tacit.core.protocols import Integers
 from tacit.core.samples import Named
 
-__all__ = ["LARGEST", "Rows", "Table", "class_indices", "plain", "read_classes", "require_finite", "row_number"]
+__all__ = [
+    "LARGEST", "Rows", "Table", "class_indices", "class_places", "plain", "read_classes", "require_finite",
+    "row_number",
+]  # fmt: skip
 
 # Distances are squared and added up in single precision, which ends at 3e38.
 LARGEST = 1e18
@@ -153,11 +156,29 @@ def class_indices(
     >>> class_indices(np.array([1.0, 0.0]), np.array(["0", "1"])).tolist()
     [1, 0]
     """
-    names = check_classes(classes.tolist())
     where = "" if column is None else f", column {column!r}"
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         row = row_number(rows, int(np.flatnonzero(np.isnan(labels))[0]))
         raise InvalidInput(f"{source}: row {row}{where}: the label is missing (nan); remove the row")
+    found, inverse = np.unique(labels, return_inverse=True)
+    indices = class_places(found.tolist(), classes)[inverse]
+    unseen = np.flatnonzero(indices == UNSEEN)
+    if len(unseen):
+        row = int(unseen[0])
+        raise InvalidInput(
+            f"{source}: row {row_number(rows, row)}{where}: the label is not one of the classes "
+            f"({listed([str(name) for name in classes.tolist()])})"
+        )
+    return indices
+
+
+def class_places(labels: Sequence[Any], classes: NDArray[Any]) -> Integers:
+    """The place of each label in the list of classes, -1 where it is none of them.
+
+    >>> class_places(["b", 1, "?"], np.array(["a", "b", "1.0"])).tolist()
+    [1, 2, -1]
+    """
+    names = check_classes(classes.tolist())
     written = {str(name): index for index, name in enumerate(names)}
     values = [_value(name) for name in names]
 
@@ -167,16 +188,7 @@ def class_indices(
         value = _value(label)
         return values.index(value) if value is not None and values.count(value) == 1 else UNSEEN
 
-    found, inverse = np.unique(labels, return_inverse=True)
-    indices: Integers = np.array([place(label) for label in found.tolist()], dtype=np.int64)[inverse]
-    unseen = np.flatnonzero(indices == UNSEEN)
-    if len(unseen):
-        row = int(unseen[0])
-        raise InvalidInput(
-            f"{source}: row {row_number(rows, row)}{where}: the label is not one of the classes "
-            f"({listed([str(name) for name in names])})"
-        )
-    return indices
+    return np.array([place(label) for label in labels], dtype=np.int64)
 
 
 def _value(name: Any) -> float | None:  # noqa: ANN401

@@ -37,13 +37,29 @@ from pydantic import (
 from tacit.core.errors import InvalidInput, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.datasets.table import check_classes
+from tacit.engines.engine import Engine
 from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "NODE_EXAMPLE", "NODE_NAME", "SERVICE_EXAMPLE", "File", "Key", "Link", "Names", "NodeFile", "RunArrays",
-    "ServiceConfig", "Trusted", "TrustedCurator", "private_folder", "read_node_file", "read_peers",
-    "read_service_config", "read_settings",
+    "NODE_EXAMPLE",
+    "NODE_NAME",
+    "SERVICE_EXAMPLE",
+    "File",
+    "Key",
+    "Link",
+    "Names",
+    "NodeEngine",
+    "NodeFile",
+    "RunArrays",
+    "ServiceConfig",
+    "Trusted",
+    "TrustedCurator",
+    "private_folder",
+    "read_node_file",
+    "read_peers",
+    "read_service_config",
+    "read_settings",
 ]  # fmt: skip
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -145,6 +161,10 @@ public = "samples.csv"              # optional: the public samples, for methods 
 identity = "north.identity"         # optional, for masked sums: signs this node's messages to the others
 peers = "peers.toml"                # optional, for masked sums: the identities of all nodes, from their operators
 
+[engine]                            # optional: count records where they lie; data may be "records/*.parquet" then
+name = "threads"                    # or "ray" or "spark", with address = "spark://host:7077" for a cluster
+workers = 2
+
 [shuffler]                          # optional: the shuffler that this node trusts to mix, from its own operator
 address = "https://shuffler.example.org:9300"
 authority = "shuffler-authority.pem"
@@ -180,6 +200,21 @@ class Trusted(BaseModel):
     authority: File | None = None
 
 
+class NodeEngine(BaseModel):
+    """What counts a node's records where they lie, instead of reading them for every message."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    name: Annotated[str, AfterValidator(lambda name: Engine(name).name)] = "threads"
+    workers: Annotated[int, Field(ge=1)] | None = None
+    address: str | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that is meant."""
+        return Engine(self.name, self.workers, self.address)
+
+
 class TrustedCurator(Trusted):
     """A curator, with the public key that tables are sealed for."""
 
@@ -206,6 +241,7 @@ class NodeFile(BaseModel):
     peers: File | None = None
     shuffler: Trusted | None = None
     curator: TrustedCurator | None = None
+    engine: NodeEngine | None = None
     link: Link | None = None
     _home: Path = PrivateAttr(Path())
 
@@ -232,6 +268,8 @@ def read_node_file(path: str | Path) -> NodeFile:
     found = read_settings(path, NodeFile)
     if not isinstance(found.label, str) and sorted(found.label) != sorted(found.classes):
         raise InvalidInput(f"{path}: where label is a list of columns, they are the classes, one column each")
+    if not isinstance(found.label, str) and found.engine is not None:
+        raise InvalidInput(f"{path}: an engine counts records with one label each: name one column, or leave it out")
     found._home = path.absolute().parent
     return found
 

@@ -26,7 +26,10 @@ from tacit.core.errors import InvalidInput
 from tacit.core.files import new_file
 from tacit.core.protocols import Floats, Representation
 
-__all__ = ["EncodedCache", "encoded_apart", "encoded_chunks", "encoder_digest", "has_name", "require_encodable"]
+__all__ = [
+    "EncodedCache", "encoded_apart", "encoded_block", "encoded_chunks", "encoder_digest", "has_name",
+    "require_encodable",
+]  # fmt: skip
 
 # Rows encoded at a time: enough to keep matrix products busy, little enough to forget the size of the data set.
 _CHUNK = 8192
@@ -157,6 +160,33 @@ def encoded_apart(representation: Representation, samples: NDArray[Any]) -> Floa
         return np.full((1, width), np.nan, dtype=np.float32)
     half = len(samples) // 2
     return np.concatenate([encoded_apart(representation, part) for part in (samples[:half], samples[half:])])
+
+
+def encoded_block(representation: Representation, samples: NDArray[Any], rows: int) -> Floats:
+    """The encodings of at most ``rows`` samples, made among blanks in a block of always that many.
+
+    Whatever a library makes of the number of rows, it is always the same number. A sample that cannot be encoded
+    becomes NaN, and the others are encoded with a blank in its place.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> encoded_block(Identity(1), np.array([[1.0], [2.0]]), rows=8).tolist()
+    [[1.0], [2.0]]
+    """
+    count = len(samples)
+    padded = samples
+    if count < rows:
+        padded = np.concatenate([samples, np.zeros((rows - count, *samples.shape[1:]), dtype=samples.dtype)])
+    encoded = _attempt(representation, padded)
+    if encoded is None:
+        apart = encoded_apart(representation, samples)
+        lost = ~np.isfinite(apart).all(axis=1)
+        blanked = padded.copy()
+        blanked[:count][lost] = 0
+        encoded = _attempt(representation, blanked)
+        if encoded is None:
+            return apart
+        encoded[:count][lost] = np.nan
+    return encoded[:count]
 
 
 def require_encodable(representation: Representation, blank: NDArray[Any], width: int) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "known_kinds",
     "method_named",
     "method_of",
+    "require_streams",
 ]
 
 GROUP = "tacit.methods"
@@ -77,6 +78,7 @@ class Method:
     delta: str = "0"
     over_nodes: tuple[str, ...] = ("local",)  # who may be trusted with what where nodes answer
     holders_pay: bool = False  # every holder has an account of its own
+    streams: bool = False  # its tables are counted block by block, so records need not be in memory
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -134,7 +136,12 @@ METHODS: Mapping[str, Method] = {
     each.name: each
     for each in (
         _own(
-            "rknn", (VoteAsk,), "ReverseKNN", forecast="forecast", over_nodes=("local", "masked", "shuffle", "central")
+            "rknn",
+            (VoteAsk,),
+            "ReverseKNN",
+            forecast="forecast",
+            over_nodes=("local", "masked", "shuffle", "central"),
+            streams=True,
         ),
         Method(
             "auto",
@@ -144,8 +151,15 @@ METHODS: Mapping[str, Method] = {
             prepare="tacit.methods.auto.method:prepare",
             forecast="tacit.methods.auto.method:forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
+            streams=True,
         ),
-        _own("class_sums", (SumAsk,), "ClassSums", over_nodes=("local", "masked", "central")),
+        _own(
+            "class_sums",
+            (SumAsk,),
+            "ClassSums",
+            over_nodes=("local", "masked", "central"),
+            streams=True,
+        ),
         _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True),
         _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
         _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("local", "masked")),
@@ -219,6 +233,23 @@ def method_named(name: str) -> Method:
         meant = f"; did you mean {close!r}?" if close else ""
         raise InvalidInput(f"unknown method {listed([name])!r}: choose one of {', '.join(METHODS)}{meant}")
     return found
+
+
+def require_streams(method: Method) -> None:
+    """Refuse a method that needs a holder's records in memory, where they are streamed.
+
+    >>> require_streams(METHODS["pate"])
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: pate needs all records in memory; a record source is counted by auto, \
+class_sums, rknn. Nothing was charged
+    """
+    if not method.streams:
+        known = sorted(each.name for each in METHODS.values() if each.streams)
+        raise InvalidInput(
+            f"{method.name} needs all records in memory; a record source is counted by {', '.join(known)}. "
+            "Nothing was charged"
+        )
 
 
 def automatic(given: Iterable[str]) -> str:

@@ -52,7 +52,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Floats, Integers
 
-__all__ = ["NumberedBlock", "Progress", "RecordBlocks", "Search", "streamed"]
+__all__ = ["NumberedBlock", "Progress", "RecordBlocks", "Search", "hand_back", "streamed"]
 
 RecordBlocks = NDArray[Any] | Iterable[NDArray[Any]]
 Progress = Callable[[int], None]
@@ -77,7 +77,7 @@ def streamed(
     [(2, 3), (3, 3)]
     """
     for start, block, result in _in_order(work, blocks):
-        _hand_back(block)
+        hand_back(block)
         done = start + len(block)
         if progress is not None:
             progress(done)
@@ -111,7 +111,7 @@ def _in_order(
             yield first, done, future.result()
 
 
-def _hand_back(block: NDArray[Any]) -> None:
+def hand_back(block: NDArray[Any]) -> None:
     """Give the pages of a file mapped read-only back to the system: read once, they would count as our memory."""
     owner: Any = block
     while isinstance(owner, np.ndarray):

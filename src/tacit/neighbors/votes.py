@@ -11,17 +11,17 @@ from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Integers
 from tacit.neighbors.search import Progress, RecordBlocks, Search, streamed
 
-__all__ = ["nearest_queries", "vote_counts"]
+__all__ = ["BLOCK_BYTES", "block_votes", "nearest_queries", "vote_counts"]
 
 # One block's arrays: larger ones leave the cache, smaller ones pay more for overhead.
-_BLOCK_BYTES = 16 * 2**20
+BLOCK_BYTES = 16 * 2**20
 
 
 def nearest_queries(
     records: RecordBlocks,
     queries: NDArray[Any],
     neighbors: int,
-    block_bytes: int = _BLOCK_BYTES,
+    block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
     query_offsets: NDArray[Any] | None = None,
 ) -> Integers:
@@ -64,7 +64,7 @@ def vote_counts(
     queries: NDArray[Any],
     neighbors: int,
     classes: int,
-    block_bytes: int = _BLOCK_BYTES,
+    block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
     query_offsets: NDArray[Any] | None = None,
 ) -> Integers:
@@ -82,16 +82,7 @@ def vote_counts(
     given = _checked_labels(labels, classes)
 
     def work(start: int, block: NDArray[Any]) -> Integers:
-        label = _label_block(given, start, len(block))
-        record, query = search.pairs(block)
-        if label.ndim == 1:
-            held = label[record].astype(np.int64)
-            voting = (held >= 0) & (held < classes)
-            cells = (query * classes + held)[voting]
-        else:
-            pair, column = np.nonzero(label[record])
-            cells = query[pair] * classes + column
-        return np.bincount(cells, minlength=search.size * classes)
+        return block_votes(search, block, _label_block(given, start, len(block)), classes)
 
     counts = np.zeros(search.size * classes, dtype=np.int64)
     rows = 0
@@ -100,6 +91,24 @@ def vote_counts(
     if rows != len(given):
         raise InvalidInput(f"labels must have one row per record, got {len(given)} for {rows} records")
     return counts.reshape(search.size, classes)
+
+
+def block_votes(search: Search, block: NDArray[Any], label: NDArray[Any], classes: int) -> Integers:
+    """The votes of one block of records, as one row of queries times classes; a label that is no class is no vote.
+
+    >>> search = Search(np.array([[0.0], [9.0]]), neighbors=1, block_bytes=1000)
+    >>> block_votes(search, np.array([[1.0], [8.0]]), np.array([1, -1]), classes=2).tolist()
+    [0, 1, 0, 0]
+    """
+    record, query = search.pairs(block)
+    if label.ndim == 1:
+        held = label[record].astype(np.int64)
+        voting = (held >= 0) & (held < classes)
+        cells = (query * classes + held)[voting]
+    else:
+        pair, column = np.nonzero(label[record])
+        cells = query[pair] * classes + column
+    return np.bincount(cells, minlength=search.size * classes)
 
 
 def _checked_labels(labels: NDArray[Any], classes: int) -> NDArray[Any]:

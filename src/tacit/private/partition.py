@@ -26,6 +26,7 @@ from tacit.private.records import Private, Records, schema_of
 __all__ = [
     "bounded",
     "bounded_rows",
+    "one_stream",
     "require_owned",
     "split_by_class",
     "split_by_dirichlet",
@@ -134,6 +135,18 @@ def bounded(parts: Sequence[Records], unit: Unit, randomness: Randomness) -> lis
         part.take(kept[(kept >= start) & (kept < end)] - start)
         for part, start, end in zip(parts, starts, ends, strict=True)
     ]
+
+
+def one_stream(parts: Sequence[Private[Records]]) -> bool:
+    """Whether the records are a stream, which is a holder's only set of records.
+
+    >>> one_stream([Private(Records(np.eye(2), np.arange(2)))])
+    False
+    """
+    streamed = [schema_of(part).streamed for part in parts]
+    if any(streamed) and len(parts) > 1:
+        raise InvalidInput("a record source is all that a holder has: name all its files in one source")
+    return any(streamed)
 
 
 def require_owned(parts: Sequence[Private[Records]], unit: Unit) -> None:

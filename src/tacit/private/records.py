@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
@@ -193,6 +193,16 @@ class Records:
         if self.labels.ndim > 2 or (self.labels.ndim == 2) != (self.labels.dtype == np.bool_):
             raise InvalidInput("labels must be one class index per record, or a table of bool with a column per class")
 
+    @property
+    def schema(self) -> Schema:
+        """What is public about them."""
+        sets = self.labels.shape[1] if self.labels.ndim == 2 else None
+        return Schema(self.samples.shape[1:], self.samples.dtype, sets, self.persons is not None)
+
+    def in_order(self, order: Sequence[int]) -> Records:
+        """The same records with their columns in another order."""
+        return replace(self, samples=np.ascontiguousarray(self.samples[:, list(order)]))
+
     def take(self, rows: NDArray[np.int64]) -> Records:
         """The chosen rows, in that order."""
         persons = None if self.persons is None else self.persons[rows]
@@ -221,8 +231,8 @@ def joined(parts: Sequence[Records]) -> Records:
 class Schema:
     """What is public about records, because all of them have it in common.
 
-    That is the shape and type of a sample, how many classes there are where labels are sets, and whether it is written
-    down whose each record is.
+    That is the shape and type of a sample, how many classes there are where labels are sets, whether it is written
+    down whose each record is, and whether records are ``streamed`` from where they lie and never all in memory.
 
     A question can be tried on a made-up record of this kind before anything is paid for.
 
@@ -234,6 +244,7 @@ class Schema:
     dtype: np.dtype[Any]
     sets: int | None = None
     owned: bool = False
+    streamed: bool = False
 
     @property
     def blank(self) -> NDArray[Any]:
@@ -245,11 +256,9 @@ def schema_of(records: Private[Records]) -> Schema:
     """The kind of records that these are. It depends on no record: all of them have the same shape and type.
 
     >>> schema_of(Private(Records(np.eye(3), np.arange(3))))
-    Schema(shape=(3,), dtype=dtype('float64'), sets=None, owned=False)
+    Schema(shape=(3,), dtype=dtype('float64'), sets=None, owned=False, streamed=False)
     """
-    own = reveal(records)
-    sets = own.labels.shape[1] if own.labels.ndim == 2 else None
-    return Schema(own.samples.shape[1:], own.samples.dtype, sets, own.persons is not None)
+    return reveal(records).schema
 
 
 def public_size(parts: Sequence[Private[Records]], unit: Unit, adjacency: Adjacency) -> int:
@@ -260,6 +269,9 @@ def public_size(parts: Sequence[Private[Records]], unit: Unit, adjacency: Adjace
     """
     if adjacency is not Adjacency.REPLACE_ONE:
         raise InvalidInput("the number of records is private under add/remove adjacency, and this question needs it")
+    if any(schema_of(part).streamed for part in parts):
+        streams: list[Any] = [reveal(part) for part in parts]
+        return sum(each.units(unit) for each in streams)
     if unit.column is None:
         return sum(len(reveal(part).labels) for part in parts)
     return len(np.unique(np.concatenate([np.asarray(reveal(part).persons) for part in parts])))

@@ -16,6 +16,7 @@ from tacit.core.protocols import Exchange, Ledger
 from tacit.core.rational import Number
 from tacit.core.release import Receipt, Release
 from tacit.encoders.kinds import Recognized
+from tacit.engines.engine import Engine
 from tacit.methods.registry import Method, chosen_method
 from tacit.methods.task import Job, Nodes, Observer, Outcome, Task
 from tacit.runs.drive import Checkpoint, RunControl, drive
@@ -32,6 +33,7 @@ from tacit.runs.payment import (
 )
 from tacit.runs.run import Run
 from tacit.runs.shown import shown_arrays
+from tacit.runs.streams import read_stream_task, record_source, require_streamable, streaming
 from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
@@ -58,6 +60,7 @@ def distill(
     ledger: Ledger | str | Path | LedgerUrl | None = None,
     account: str | None = None,
     exchange: Nodes | None = None,
+    engine: Engine | str | None = None,
     seed: int | None = None,
     control: RunControl | None = None,
     **options: Any,  # noqa: ANN401
@@ -86,6 +89,9 @@ def distill(
     a curator, ``local`` or ``shuffle`` for one-record holders. With ``exchange`` nodes answer, no record is here, and
     ``private`` is None.
 
+    A ``tacit.RecordSource``, a pattern of file names, or any file beside ``engine``, is counted where it lies, batch by
+    batch, by ``threads``, ``ray`` or ``spark``, or a ``tacit.Engine`` (votes and class sums, with ``classes`` given).
+
     A ``ledger`` and ``account`` pay; left out, the run has a budget of its own. How a run is named, kept to go on
     later and watched is said in ``control=tacit.RunControl(request, checkpoint, observer)``, or by the same names
     beside it. A ``seed`` makes the run a simulation. What gives reason to think again is a ``TacitWarning``, before
@@ -104,6 +110,14 @@ def distill(
     delta, observer = chosen.delta if delta is None else delta, control.observer or Observer()
     if control.checkpoint is not None and ledger is None and seed is None and exchange is None:
         raise InvalidInput("a run that can be resumed needs a ledger file, or its payments would be lost")
+    source = None
+    if exchange is None:
+        source = record_source(private, data, engine)
+    elif engine is not None:
+        raise InvalidInput("over nodes there is no engine here: each node names its own in its file")
+    if source is not None:
+        require_streamable(chosen, settings, data, holders, trust)
+        data = replace(data, label=None, persons=source.persons)
     decides = (chosen.name, to_recipe(settings), epsilon, delta, seed)
     kept = Checkpoint.open(control.checkpoint, decides, control.request)
     if exchange is not None:
@@ -111,19 +125,24 @@ def distill(
     elif ledger is not None and account is not None and not chosen.holders_pay and kept.fresh:
         protected = unit or (Unit() if data.persons is None else Unit.person("person", 1))
         look_ahead(ledger, account, protected, adjacency, epsilon)
-    given = read_given(private, public, data, holders)
     terms = Terms(
         epsilon, delta, classes, _named_unit(unit, data.persons), adjacency, trust, kept.request or uuid.uuid4().hex,
         seed, getattr(settings, "max_labels", None) is not None, observer,
     )  # fmt: skip
-    task, features = read_task(given, terms) if exchange is None else read_nodes_task(exchange, given, terms)
-    job = _prepared(chosen, settings, replace(task, resumed=kept.rounds, own_budget=ledger is None), given.recognized)
     payers: Payers = []
-    if exchange is not None:
-        release = _asked(job, lambda: job.over(exchange), kept, observer)
-    else:
-        with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
-            release = _asked(job, lambda: job.exchange(payers), kept, observer)
+    with streaming(source, engine) as stream:
+        given = read_given(private if stream is None else None, public, data, holders)
+        if stream is not None:
+            task, features = read_stream_task(stream, given, terms)
+        else:
+            task, features = read_task(given, terms) if exchange is None else read_nodes_task(exchange, given, terms)
+        task = replace(task, resumed=kept.rounds, own_budget=ledger is None)
+        job = _prepared(chosen, settings, task, given.recognized)
+        if exchange is not None:
+            release = _asked(job, lambda: job.over(exchange), kept, observer)
+        else:
+            with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
+                release = _asked(job, lambda: job.exchange(payers), kept, observer)
     if not release.receipts:
         raise InvalidInput("nobody answered, so no student can be trained")
     observer.stage("training the student")

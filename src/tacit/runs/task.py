@@ -33,7 +33,7 @@ from tacit.runs.inputs import (
     warn_of_copies,
 )
 
-__all__ = ["Holders", "Partition", "Terms", "label_table", "read_nodes_task", "read_task"]
+__all__ = ["Holders", "Partition", "Terms", "label_table", "randomness_of", "read_nodes_task", "read_task"]
 
 WAYS = ("even", "dirichlet", "class")
 
@@ -172,7 +172,7 @@ def _read_parties(parties: Mapping[str, Any], given: GivenData, terms: Terms, se
         division=None,
         multilabel=False,
         originals=[each.samples for each in records],
-        randomness=_randomness(seed),
+        randomness=randomness_of(seed),
     )
 
 
@@ -183,7 +183,7 @@ def _read_pooled(given: GivenData, terms: Terms, seed: int | None) -> _Held:
     public = public_rows(public, like=samples)
     table, classes = _labels(private, samples, labels, terms.classes, sets)
     persons = None if given.persons is None else one_column(given.persons, "persons", len(samples))
-    records, unit, randomness = Records(samples, table, persons), _unit(terms.unit, persons), _randomness(seed)
+    records, unit, randomness = Records(samples, table, persons), _unit(terms.unit, persons), randomness_of(seed)
     kept, bounded = np.arange(len(samples)), records
     if persons is not None:
         kept = bounded_rows(persons, unit.records, randomness)
@@ -341,7 +341,12 @@ def _division(holders: Holders) -> str | None:
     return holders.way if isinstance(holders, Partition) else "even" if np.ndim(holders) == 0 else None
 
 
-def _randomness(seed: int | None) -> Randomness:
+def randomness_of(seed: int | None) -> Randomness:
+    """The system's generator, or where a seed is given that of a simulation.
+
+    >>> randomness_of(None).origin, randomness_of(1).origin
+    ('system', 'seeded')
+    """
     return SystemRandomness() if seed is None else SeededRandomness(seed)
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
 from tacit.core.guarantee import Adjacency
@@ -21,7 +20,6 @@ from tacit.core.protocols import Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.release import Release
 from tacit.core.samples import match_names
-from tacit.datasets.table import Table, class_indices, plain, row_number
 from tacit.datasets.tables import read_table
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.messages import Batch
@@ -34,6 +32,7 @@ from tacit.federation.messages import (
     digest_request,
     read_node_request,
 )
+from tacit.federation.node.records import node_records
 from tacit.federation.node.refusals import (
     ApprovalRequest,
     Approvals,
@@ -57,7 +56,7 @@ from tacit.methods.question import Notice, Question
 from tacit.methods.registry import method_of
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext
-from tacit.private.records import Private, Records, public_size, require_usable
+from tacit.private.records import Private, Records, public_size, schema_of
 from tacit.representations.registry import admitted
 from tacit.students.weighted import ESTIMATORS
 from tacit.students.wrapped import Refitted
@@ -188,7 +187,7 @@ class Node:
             order = match_names(self.features, wanted, "this node's records", "the public samples")
         except InvalidInput as error:
             raise Refused(RefusalReason.COLUMNS, str(error)) from None
-        return self.records.map(lambda own: replace(own, samples=np.ascontiguousarray(own.samples[:, order])))
+        return self.records.map(lambda own: own.in_order(order))
 
     def _masked(self, request: Request) -> bytes:
         """One step of a masked sum, in which this node's table leaves under masks only."""
@@ -235,6 +234,8 @@ class Node:
             raise InvalidInput(f"a {type(ask).__name__} has no answer")
         if method.name not in self.rules.methods:
             raise Refused(RefusalReason.METHOD)
+        if schema_of(self.records).streamed and not method.streams:
+            raise Refused(RefusalReason.METHOD, f"{method.name} needs all records in memory, and an engine counts them")
         if mechanism_name(ask) not in self.rules.mechanisms:
             raise Refused(RefusalReason.MECHANISM)
         try:
@@ -296,12 +297,11 @@ def open_node(file: NodeFile, arrays: RunArrays | None = None) -> Node:
     rules = read_rules(file.policy)
     ledger = open_ledger(file.ledger)
     unit, _ = ledger.privacy_unit(file.account)
-    how = repr((file.label, unit.column, file.classes, file.features))
-    found = arrays.of(file.data, how, lambda: _checked(file, unit.column))
+    records, features = node_records(file, unit.column, arrays)
     return Node(
         name=file.name,
         classes=file.classes,
-        records=Private(Records(found["samples"], found["labels"], found.get("persons"))),
+        records=records,
         rules=rules,
         ledger=ledger,
         account=file.account,
@@ -311,43 +311,8 @@ def open_node(file: NodeFile, arrays: RunArrays | None = None) -> Node:
         room=_room(file, arrays),
         pace=file.pace,
         approvals=Approvals(file.state / "approvals"),
-        features=tuple(map(str, found["features"])) if "features" in found else None,
+        features=features,
     )
-
-
-def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
-    """The records of a node's file, or an error that says what is wrong with them."""
-    table, labels = _labeled(file, person)
-    samples = table.samples
-    features = table.columns if table.named else None
-    if file.features is not None:
-        order = match_names(table.columns, file.features, str(file.data), "the node's file")
-        samples, features = samples.reshape(len(samples), -1)[:, order], file.features
-    require_usable(Private(Records(samples, labels, table.persons)), len(file.classes))
-    persons = None if table.persons is None else plain(table.persons)
-    names = None if features is None else np.array(features)
-    every = {"samples": samples, "labels": labels, "persons": persons, "features": names}
-    return {name: array for name, array in every.items() if array is not None}
-
-
-def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
-    """The records' table, and their classes; or where records have sets of labels, which classes each has."""
-    if isinstance(file.label, str):
-        table = read_table(file.data, file.label, person)
-        assert table.labels is not None
-        return table, class_indices(table.labels, np.array(file.classes), str(file.data), table.rows)
-    table = read_table(file.data, None, person)
-    if missing := [name for name in file.classes if name not in table.columns]:
-        raise InvalidInput(f"{file.data}: there is no column {missing[0]!r} for the class of this name")
-    marked = table.samples[:, [table.columns.index(name) for name in file.classes]]
-    if len(bad := np.flatnonzero(~np.isin(marked, (0, 1)).all(axis=1))):
-        row = row_number(table.rows, int(bad[0]))
-        raise InvalidInput(f"{file.data}: row {row}: a class's column must be 0 or 1")
-    kept = [place for place, name in enumerate(table.columns) if name not in file.classes]
-    if not kept:
-        raise InvalidInput(f"{file.data}: no feature columns are left besides the labels")
-    columns = tuple(table.columns[place] for place in kept)
-    return replace(table, columns=columns, samples=np.ascontiguousarray(table.samples[:, kept])), marked.astype(bool)
 
 
 def _masking(file: NodeFile) -> Masking | None:

@@ -8,21 +8,24 @@ has no class that was asked about adds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Floats, Integers
 from tacit.core.release import Release
+from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
 from tacit.methods.class_sums.wire import SumAsk, on_grid
-from tacit.methods.encoding import EncodedCache, encoded_chunks
+from tacit.methods.encoding import EncodedCache, encoded_block, encoded_chunks
 from tacit.methods.held import held, release_table, require_single_labels
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
-from tacit.private.partition import bounded
-from tacit.private.records import Private, Records, combine
+from tacit.private.partition import bounded, one_stream
+from tacit.private.records import Private, Records, combine, inspect
 
 __all__ = ["AT_NODE", "SUMS", "SumHolder", "class_sums"]
 
@@ -44,23 +47,47 @@ class SumHolder:
         progress: Callable[[int], None] | None = None,
         cache: EncodedCache | None = None,
     ) -> None:
-        self._records = held(records, gate)
+        self._records: list[Private[Any]] = list(held(records, gate))
         self._gate = gate
         self._progress = progress
         self._cache = cache
+        self._streamed = one_stream(records)
 
     def answer(self, ask: SumAsk) -> Release[Any]:
         """The mechanism's output for the sums, paid for."""
         SUMS.require(ask.mechanism, self._gate.named)
         require_single_labels(self._records, ask.representation, ask.components, "class sums take")
+        if self._streamed:
+            inspect(self._records, lambda own: own[0].require_sendable(SumTable(ask)))
         sums = combine(self._records, partial(self._added, ask))
         return release_table(self._gate, ask, sums)
 
-    def _added(self, ask: SumAsk, parts: list[Records]) -> Integers:
+    def _added(self, ask: SumAsk, parts: list[Any]) -> Integers:
+        if self._streamed:
+            sums: Integers = parts[0].total(SumTable(ask), self._gate.unit, self._gate.randomness, self._progress)
+            return sums
         total = np.zeros(ask.table_shape, dtype=np.int64)
         for part in bounded(parts, self._gate.unit, self._gate.randomness):
             total += class_sums(ask, part, self._cache, self._progress)
         return total
+
+
+@dataclass(frozen=True)
+class SumTable:
+    """The sums of one block of streamed records; it travels to an engine's workers and holds no record."""
+
+    ask: SumAsk
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """A row per class, a column per component and one of counts."""
+        return self.ask.table_shape
+
+    def __call__(self, samples: NDArray[Any], labels: Integers) -> Integers:
+        """The exact sums of these records."""
+        table = np.zeros(self.shape, dtype=np.int64)
+        _add(self.ask, encoded_block(self.ask.representation, samples, BLOCK), labels, table)
+        return _centered(self.ask, table)
 
 
 def class_sums(
@@ -82,15 +109,24 @@ def class_sums(
     table = np.zeros(ask.table_shape, dtype=np.int64)
     done = 0
     for chunk in encoded_chunks(ask.representation, records.samples, cache):
-        labels = records.labels[done : done + len(chunk)]
-        whole, there = on_grid(chunk, ask.scale, ask.radius, ask.norm)
-        there &= (labels >= 0) & (labels < ask.classes)
-        added = np.column_stack([whole[there], np.full(int(there.sum()), ask.count)])
-        np.add.at(table, labels[there], added)
+        _add(ask, chunk, records.labels[done : done + len(chunk)], table)
         done += len(chunk)
         if progress is not None:
             progress(done)
-    return ask.classes * table - table.sum(axis=0) if ask.centered else table
+    return _centered(ask, table)
+
+
+def _add(ask: SumAsk, encoded: Floats, labels: Integers, table: Integers) -> None:
+    """Add encoded records to the rows of their classes; one that is no number or of no class adds nothing."""
+    whole, there = on_grid(encoded, ask.scale, ask.radius, ask.norm)
+    there &= (labels >= 0) & (labels < ask.classes)
+    added = np.column_stack([whole[there], np.full(int(there.sum()), ask.count)])
+    np.add.at(table, labels[there], added)
+
+
+def _centered(ask: SumAsk, table: Integers) -> Integers:
+    centered: Integers = ask.classes * table - table.sum(axis=0) if ask.centered else table
+    return centered
 
 
 def answer_at_node(ask: SumAsk, context: NodeContext) -> Release[Any]:

@@ -8,7 +8,8 @@ an empty vote, or for a one-record holder a made-up one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,22 @@ from tacit.core.protocols import Integers
 from tacit.core.randomness import Randomness, permutations
 from tacit.core.release import Release
 from tacit.core.sensitivity import ANYTHING
+from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, one_record_door, table_door
 from tacit.mechanisms.description import require_quorum
 from tacit.mechanisms.shuffle.single_message import Shuffled
-from tacit.methods.encoding import EncodedCache, encoded_chunks, require_encodable
+from tacit.methods.encoding import EncodedCache, encoded_block, encoded_chunks, require_encodable
 from tacit.methods.held import held, release_table
 from tacit.methods.rknn.voting_rules import NEAREST, published_votes, similarities
 from tacit.methods.rknn.wire import VoteAsk, require_counted
 from tacit.neighbors import nearest_queries, vote_counts
 from tacit.neighbors.search import Search
+from tacit.neighbors.votes import BLOCK_BYTES, block_votes
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
-from tacit.private.partition import bounded
-from tacit.private.records import Private, Records, Schema, combine, public_size, schema_of
+from tacit.private.partition import bounded, one_stream
+from tacit.private.records import Private, Records, Schema, combine, inspect, public_size, schema_of
 
 __all__ = ["AT_NODE", "LOCAL_MECHANISMS", "ONE_RECORD", "VOTES", "OneRecordHolders", "VoteHolder"]
 
@@ -60,22 +63,30 @@ class VoteHolder:
         cache: EncodedCache | None = None,
     ) -> None:
         require_counted(gate.unit)
-        self._records = held(records, gate)
+        self._records: list[Private[Any]] = list(held(records, gate))
         self._gate = gate
         self._progress = progress
         self._cache = cache
+        self._streamed = one_stream(records)
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
         """The mechanism's view of the votes, paid for."""
         VOTES.require(ask.mechanism, self._gate.named)
         for part in self._records:
             require_fit(ask, schema_of(part))
+        if self._streamed:
+            if ask.voting_rule != NEAREST:
+                raise InvalidInput(f"{ask.voting_rule} votes need every record in memory at once; nothing was charged")
+            inspect(self._records, lambda own: own[0].require_sendable(VoteTable(ask)))
         unit, adjacency = self._gate.unit, self._gate.adjacency
         sensitivity = ask.sensitivity(unit, adjacency, lambda: public_size(self._records, unit, adjacency))
         counts = combine(self._records, partial(self._counted, ask))
         return release_table(self._gate, ask, counts, sensitivity)
 
-    def _counted(self, ask: VoteAsk, parts: list[Records]) -> Integers:
+    def _counted(self, ask: VoteAsk, parts: list[Any]) -> Integers:
+        if self._streamed:
+            counts: Integers = parts[0].total(VoteTable(ask), self._gate.unit, self._gate.randomness, self._progress)
+            return counts
         parts = bounded(parts, self._gate.unit, self._gate.randomness)
         if ask.voting_rule != NEAREST:
             return count_together(ask, self._cache, parts)
@@ -98,6 +109,34 @@ class VoteHolder:
         )
 
 
+@dataclass(frozen=True)
+class VoteTable:
+    """The votes of one block of streamed records; it travels to an engine's workers and holds no record.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> queries = np.array([[0.0], [9.0]], dtype=np.float32)
+    >>> ask = VoteAsk(queries, Identity(1), 1, ("a", "b"), "c0ffee", None, "labels", "r-1")
+    >>> VoteTable(ask)(np.array([[1.0], [8.0], [0.0]]), np.array([1, 0, -1])).tolist()
+    [[0, 1], [1, 0]]
+    """
+
+    ask: VoteAsk
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """A row per query and a column per class."""
+        return self.ask.table_shape
+
+    @cached_property
+    def _search(self) -> Search:
+        return Search(self.ask.queries, self.ask.neighbors, BLOCK_BYTES, self.ask.query_offsets)
+
+    def __call__(self, samples: NDArray[Any], labels: Integers) -> Integers:
+        """The exact votes of these records."""
+        encoded = encoded_block(self.ask.representation, samples, BLOCK)
+        return block_votes(self._search, encoded, labels, self.ask.classes).reshape(self.shape)
+
+
 class OneRecordHolders:
     """Many holders with one record each, in one process: every record's own answer is randomized.
 
@@ -117,6 +156,8 @@ class OneRecordHolders:
         progress: Callable[[int], None] | None = None,
         cache: EncodedCache | None = None,
     ) -> None:
+        if one_stream(records):
+            raise InvalidInput("records are streamed for tables of counts; one-record holders need them in memory")
         if gate.unit.records != 1:
             raise InvalidInput("a one-record holder answers for one record; bound persons to one record each")
         require_counted(gate.unit)

@@ -1,0 +1,317 @@
+"""What it costs to count one huge holder's votes: rows, memory and time of each engine, and of peers, in one run.
+
+Parquet files of 64 float32 features are written streaming, and counted by 200 queries with one neighbor and 10 classes.
+Every measurement is a process of its own: its peak memory, its time on the clock, and the processor time of it and its
+children, which other work on the machine changes least. The bare product is the float32 matrix product of the same
+sizes from memory, in blocks that stay in the cache: what no exact search can do without. Peers answer the same question
+(the nearest of 200 queries) from the same file or, where they cannot stream, from a part of it in memory.
+
+Run: python benchmarks/engines.py [--rows 100000 1000000] [--engines threads ray spark] [--peers] [--out docs/results]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from tacit.core.guarantee import Unit
+from tacit.core.randomness import SystemRandomness
+from tacit.engines.engine import Engine, opened_engine
+from tacit.engines.fragments import BLOCK
+from tacit.engines.records import streamed_records
+from tacit.engines.source import RecordSource
+from tacit.methods.rknn.holder import VoteTable
+from tacit.methods.rknn.wire import VoteAsk
+from tacit.representations.scaled import Identity
+from tacit.runs.folders import machine
+
+ROWS = (100_000, 1_000_000)
+WIDTH, QUERIES, CLASSES = 64, 200, 10
+GROUP = 2**17
+# Rows that peers without streaming are given: as arrays, and no more than fit.
+PEER_ROWS = 1_000_000
+COLUMNS = [f"f{place}" for place in range(WIDTH)]
+
+
+def write(file: Path, rows: int) -> None:
+    """Records around ten centers, a group of rows after the other."""
+    generator = np.random.default_rng(0)
+    centers = generator.normal(size=(CLASSES, WIDTH)).astype(np.float32)
+    schema = pa.schema([*((name, pa.float32()) for name in COLUMNS), ("label", pa.int8()), ("who", pa.int64())])
+    with pa.parquet.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer:
+        for start in range(0, rows, GROUP):
+            count = min(GROUP, rows - start)
+            labels = generator.integers(0, CLASSES, count)
+            features = generator.standard_normal((count, WIDTH), dtype=np.float32) + centers[labels]
+            who = generator.integers(0, max(1, rows // 5), count)
+            arrays = [*(features[:, place] for place in range(WIDTH)), labels.astype(np.int8), who]
+            writer.write_table(pa.table(dict(zip(schema.names, arrays, strict=True)), schema))
+
+
+def queries() -> NDArray[np.float32]:
+    """The public queries."""
+    generator = np.random.default_rng(1)
+    return (1.2 * generator.standard_normal((QUERIES, WIDTH))).astype(np.float32)
+
+
+def ask() -> VoteAsk:
+    """The question."""
+    names = tuple(str(each) for each in range(CLASSES))
+    return VoteAsk(queries(), Identity(WIDTH), 1, names, "c0ffee", None, "labels", "r-1")  # type: ignore[arg-type]
+
+
+def streamed(file: Path, engine: str, workers: int, persons: bool) -> dict[str, Any]:
+    """One engine over the file."""
+    source = RecordSource(file, "label", COLUMNS, "who" if persons else None).open()
+    unit = Unit.person("who", 2) if persons else Unit()
+    started = time.perf_counter()
+    with opened_engine(Engine(engine, workers)) as at_work:
+        ready = time.perf_counter()
+        records = streamed_records(source, at_work, np.arange(CLASSES), None, (WIDTH,))
+        counts = records.total(VoteTable(ask()), unit, SystemRandomness())
+        done = time.perf_counter()
+    return {"start": ready - started, "seconds": done - ready, "votes": int(counts.sum()), "digest": digest(counts)}
+
+
+def digest(counts: NDArray[Any]) -> int:
+    """A number that differs for other counts."""
+    flat = np.asarray(counts, dtype=np.int64).ravel()
+    return int((flat * (np.arange(len(flat)) % 8191 + 1)).sum())
+
+
+def loaded(file: Path, rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The first rows as arrays, for peers that take nothing else."""
+    table = pa.parquet.ParquetFile(file).read_row_groups(range(max(1, rows // GROUP)))
+    table = table.slice(0, rows)
+    return np.column_stack([table.column(name).to_numpy() for name in COLUMNS]), table.column("label").to_numpy()
+
+
+def voted(near: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
+    counts = np.zeros((QUERIES, CLASSES), dtype=np.int64)
+    np.add.at(counts, (near, labels), 1)
+    return {"votes": int(counts.sum()), "digest": digest(counts)}
+
+
+def product(file: Path, rows: int) -> dict[str, Any]:
+    """The bare matrix product of the same sizes, from memory."""
+    samples, points = np.ones((BLOCK, WIDTH), dtype=np.float32), queries()
+    started = time.perf_counter()
+    for _ in range(max(1, rows // BLOCK)):
+        points @ samples.T
+    return {"seconds": time.perf_counter() - started}
+
+
+def sklearn_peer(file: Path, rows: int) -> dict[str, Any]:
+    """scikit-learn's search, brute force, in memory."""
+    from sklearn.neighbors import NearestNeighbors
+
+    samples, labels = loaded(file, rows)
+    started = time.perf_counter()
+    near = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(queries()).kneighbors(samples, return_distance=False)
+    return {"seconds": time.perf_counter() - started, **voted(near[:, 0], labels)}
+
+
+def faiss_peer(file: Path, rows: int) -> dict[str, Any]:
+    """faiss' flat index, in memory."""
+    import faiss
+
+    samples, labels = loaded(file, rows)
+    faiss.omp_set_num_threads(1)
+    started = time.perf_counter()
+    index = faiss.IndexFlatL2(WIDTH)
+    index.add(queries())
+    _, near = index.search(samples, 1)
+    return {"seconds": time.perf_counter() - started, **voted(near[:, 0], labels)}
+
+
+def spark_peer(file: Path, rows: int) -> dict[str, Any]:
+    """What one would write with Spark alone: it reads the file, a pandas function finds the nearest, a group counts."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    points = queries()
+
+    def nearest(batches: Iterator[Any]) -> Iterator[Any]:
+        import pandas
+
+        for batch in batches:
+            samples = batch[COLUMNS].to_numpy(np.float32)
+            far = (points**2).sum(axis=1)[None, :] - 2 * samples @ points.T
+            yield pandas.DataFrame({"query": far.argmin(axis=1), "label": batch["label"].astype("int64")})
+
+    started = time.perf_counter()
+    found = spark.read.parquet(str(file)).mapInPandas(nearest, "query long, label long")
+    counted = found.groupBy("query", "label").count().collect()
+    seconds = time.perf_counter() - started
+    counts = np.zeros((QUERIES, CLASSES), dtype=np.int64)
+    for row in counted:
+        counts[row["query"], row["label"]] = row["count"]
+    spark.stop()
+    return {"seconds": seconds, "votes": int(counts.sum()), "digest": digest(counts)}
+
+
+PEERS: dict[str, tuple[str, Callable[[Path, int], dict[str, Any]]]] = {
+    "product": ("bare product", product),
+    "sklearn": ("scikit-learn NearestNeighbors", sklearn_peer),
+    "faiss": ("faiss-cpu IndexFlatL2", faiss_peer),
+    "spark-udf": ("plain PySpark mapInPandas", spark_peer),
+}
+
+
+def one(arguments: argparse.Namespace) -> None:
+    """One measurement in this process."""
+    name, workers, persons = arguments.one
+    file = arguments.file
+    rows = pa.parquet.ParquetFile(file).metadata.num_rows
+    before = time.process_time()
+    if name in PEERS:
+        rows = rows if name in ("product", "spark-udf") else min(rows, PEER_ROWS)
+        found = PEERS[name][1](file, rows)
+    else:
+        found = streamed(file, name, int(workers), persons == "persons")
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found |= {
+        "rows": rows,
+        "processor": time.process_time() - before + children.ru_utime + children.ru_stime,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    print(json.dumps(found))
+
+
+def measured(file: Path, name: str, workers: int = 1, persons: bool = False) -> dict[str, Any] | None:
+    """A measurement in a process of its own; None where its package is not installed."""
+    command = [sys.executable, __file__, "--file", str(file), "--one", name, str(workers)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1" if name != "threads" else str(workers)}
+    done = subprocess.run(
+        [*command, "persons" if persons else "records"], capture_output=True, text=True, env=environment
+    )
+    if done.returncode:
+        print(f"{name} was not measured: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+        return None
+    row = {"name": name, "workers": workers, "persons": persons, **json.loads(done.stdout.splitlines()[-1])}
+    print(row, flush=True)
+    return row
+
+
+def main() -> None:
+    """Measure, and print or write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=None, help="a folder for engines.json and engines.md")
+    parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
+    parser.add_argument("--engines", nargs="+", default=["threads"])
+    parser.add_argument("--engine-rows", type=int, default=10**6, help="rows for engines other than threads, and peers")
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--scratch", type=Path, default=None, help="where the files are written, and kept")
+    parser.add_argument("--note", default="", help="a line for the page")
+    parser.add_argument("--one", nargs=3, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--file", type=Path, default=None, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one is not None:
+        return one(arguments)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.scratch or Path(temporary)
+        kept = folder / "measured.json"
+        stored: list[dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else []
+        known = {(row["asked"], row["name"], row["workers"], row["persons"]) for row in stored}
+
+        def made(rows: int) -> Path:
+            file = folder / f"{rows}.parquet"
+            if not file.exists():
+                write(file.with_suffix(".draft"), rows)
+                file.with_suffix(".draft").rename(file)
+            return file
+
+        wanted = [(rows, "threads", 2, False) for rows in sorted(arguments.rows)]
+        some = arguments.engine_rows
+        wanted += [(some, "threads", 1, False), (some, "threads", 2, True), (some, "product", 1, False)]
+        for engine in arguments.engines:
+            wanted += [(some, engine, workers, False) for workers in (1, 2) if engine != "threads"]
+        if arguments.peers:
+            wanted += [(some, peer, 1 if peer != "spark-udf" else 2, False) for peer in PEERS if peer != "product"]
+        if some not in arguments.rows:
+            wanted.insert(len(arguments.rows), (some, "threads", 2, False))
+        for rows, name, workers, persons in wanted:
+            # What was measured with the same files before is not measured again.
+            if (rows, name, workers, persons) in known:
+                continue
+            if (row := measured(made(rows), name, workers, persons)) is not None:
+                stored.append({"asked": rows, **row})
+                kept.write_text(json.dumps(stored), encoding="utf-8")
+        text = page(stored, some, arguments.note)
+        print(text)
+        if arguments.out is not None:
+            (arguments.out / "engines-scale.md").write_text(text, encoding="utf-8")
+            content = {"name": "engines-scale", "rows": stored, "machine": machine(), "note": arguments.note}
+            (arguments.out / "engines-scale.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
+    """The page of results."""
+    lines = ["# engines-scale", ""]
+    lines += [
+        f"Votes of records with {WIDTH} float32 features in a Parquet file for the nearest of {QUERIES} queries, "
+        f"{CLASSES} classes. Processor time is of the process and its children; memory is the peak of the process.",
+        "",
+        "| engine | workers | rows | seconds | processor seconds | µs of processor per row | peak MB |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    grown = [row for row in stored if row["name"] == "threads" and row["workers"] == 2 and not row["persons"]]
+    lines += [_line("threads", row) for row in sorted(grown, key=lambda row: row["rows"])]
+    lines += ["", f"Engines and peers at {some:,} rows (peers in memory: the reading is not in their time).", ""]
+    base = next((row["processor"] / row["rows"] for row in stored if row["name"] == "product"), None)
+    votes = {row["digest"] for row in stored if row["rows"] == some and row["name"] == "threads" and not row["persons"]}
+    lines += [
+        "| what | workers | seconds | processor seconds | times the bare product | peak MB | same counts |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in stored:
+        if row["rows"] != some:
+            continue
+        name = PEERS[row["name"]][0] if row["name"] in PEERS else f"engine {row['name']}"
+        name += ", at most 2 records per person" if row["persons"] else ""
+        ratio = "" if base is None else f"{row['processor'] / row['rows'] / base:.1f}"
+        same = "" if row["persons"] or "digest" not in row else "yes" if row["digest"] in votes else "no"
+        cells = [name, row["workers"], f"{row['seconds']:.1f}", f"{row['processor']:.1f}", ratio]
+        lines.append(_joined([*cells, round(row["peak_mb"]), same]))
+    if grown:
+        last = max(grown, key=lambda row: row["rows"])
+        each = last["processor"] / last["rows"]
+        minutes = each * 1e9 / 100 / 60
+        lines += [
+            "",
+            f"On paper: 10⁹ rows at {1e6 * each:.2f} µs of processor each are {each * 1e9 / 3600:.1f} processor hours, "
+            f"on 100 machines of one core {minutes:.1f} minutes; a fragment's table has "
+            f"{8 * QUERIES * CLASSES:,} bytes, {8 * QUERIES * CLASSES * 1e9 / 2**18 / 1e6:.0f} MB for all "
+            "3,815 fragments of 2¹⁸ rows.",
+        ]
+    return "\n".join([*lines, "", *([f"- {note}"] if note else []), f"- {machine()}", ""])
+
+
+def _line(name: str, row: dict[str, Any]) -> str:
+    each = 1e6 * row["processor"] / row["rows"]
+    cells = [name, row["workers"], f"{row['rows']:,}", f"{row['seconds']:.1f}", f"{row['processor']:.1f}"]
+    return _joined([*cells, f"{each:.2f}", round(row["peak_mb"])])
+
+
+def _joined(cells: list[Any]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The one function that every engine runs: from a fragment of records to an exact table of whole numbers.
+
+A fragment is read in blocks of fixed size, and each block is counted by a function of samples and labels that a method
+gives. What comes back is the fragment's number, how many rows it had, and the table: nothing else leaves a worker. A
+failure comes back as a number of rows below 0, without a word of what was wrong, because such words may quote a record.
+
+A fragment's table is added up once, however often its task ran, and failed tasks are run again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import TacitError
+from tacit.core.protocols import Integers
+from tacit.engines.fragments import Block, Fragment
+from tacit.engines.persons import PersonBound
+from tacit.engines.values import class_column, frame_of_bytes, number_table
+
+__all__ = ["FAILED", "BlockTable", "FragmentCount", "Partial", "Reading", "Runner", "added_up"]
+
+# Instead of a number of rows, where a fragment could not be counted.
+FAILED = -1
+ATTEMPTS = 3
+_log = logging.getLogger("tacit.engines")
+
+
+class Partial(NamedTuple):
+    """All that a worker returns: whose table it is, of how many rows, and the table."""
+
+    fragment: int
+    rows: int
+    table: Integers
+
+
+class BlockTable(Protocol):
+    """Counts one block: an exact table that adds up over records, in which a record of class -1 is nobody."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the table."""
+        ...
+
+    def __call__(self, samples: NDArray[Any], labels: Integers) -> Integers:
+        """The table of these records."""
+        ...
+
+
+class Runner(Protocol):
+    """An engine at work: runs the count of each fragment somewhere, in any order, perhaps more than once."""
+
+    def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterable[Partial]:
+        """What the tasks return."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How records become samples and labels: public knowledge, which travels to every worker.
+
+    ``encoder`` makes numbers of what is none, by what public samples show; ``shape`` is that of a sample.
+    """
+
+    columns: tuple[str, ...] | None
+    label: str
+    person: str | None
+    classes: NDArray[Any]
+    shape: tuple[int, ...]
+    encoder: Any = None
+
+    def samples(self, block: Block) -> NDArray[Any]:
+        """The block's samples as numbers."""
+        if isinstance(block.samples, np.ndarray):
+            found = block.samples.astype(np.float64)
+        elif self.encoder is not None:
+            found = self.encoder.encode(frame_of_bytes(block.samples))
+        else:
+            found = number_table(block.samples)
+        return found.reshape(len(block), *self.shape)
+
+
+@dataclass(frozen=True)
+class FragmentCount:
+    """Counts a fragment; it is what travels to workers, and holds no record."""
+
+    reading: Reading
+    table: BlockTable
+    bound: PersonBound | None = None
+
+    def __call__(self, fragment: Fragment) -> Partial:
+        """The fragment's partial table, or a failure without words."""
+        try:
+            return self._counted(fragment)
+        except Exception as error:
+            # The type alone: what an error says may quote a record, and this is written on every worker.
+            _log.error("a fragment of the records cannot be counted (%s)", type(error).__name__)
+            return Partial(fragment.number, FAILED, np.zeros((0, 0), dtype=np.int64))
+
+    def _counted(self, fragment: Fragment) -> Partial:
+        total = np.zeros(self.table.shape, dtype=np.int64)
+        rows = 0
+        reading, person = self.reading, None if self.bound is None else self.reading.person
+        for block in fragment.blocks(reading.columns or (), reading.label, person):
+            labels = class_column(block.labels, reading.classes)
+            if self.bound is not None:
+                labels = np.where(self.bound.kept(fragment, block), labels, -1)
+            total += self.table(reading.samples(block), labels)
+            rows += len(block)
+        return Partial(fragment.number, rows, total)
+
+
+def added_up(
+    runner: Runner,
+    count: FragmentCount,
+    fragments: Sequence[Fragment],
+    progress: Callable[[int], None] | None = None,
+) -> Integers:
+    """The sum of all fragments' tables, each counted once.
+
+    >>> class Twice:
+    ...     def run(self, count, fragments):
+    ...         return [count(each) for each in [*fragments, *fragments]]
+    >>> class Ones:
+    ...     reading = table = bound = None
+    ...     def __call__(self, fragment):
+    ...         return Partial(fragment.number, 1, np.ones((1, 1), dtype=np.int64))
+    >>> from tacit.engines.fragments import ArrowFragment
+    >>> added_up(Twice(), Ones(), [ArrowFragment(0, "a", None), ArrowFragment(1, "b", None)]).tolist()
+    [[2]]
+    """
+    total: Integers | None = None
+    waiting = {fragment.number: fragment for fragment in fragments}
+    done = 0
+    for _ in range(ATTEMPTS):
+        for number, rows, table in _redacted(runner, count, list(waiting.values())):
+            # A task that ran twice, or once more after its worker was given up, finds its fragment counted.
+            if rows <= FAILED or waiting.pop(number, None) is None:
+                continue
+            total = table.astype(np.int64) if total is None else total + table
+            done += rows
+            if progress is not None:
+                progress(done)
+        if not waiting:
+            break
+    if waiting or total is None:
+        raise TacitError(f"{len(waiting)} of {len(fragments)} parts of the records could not be counted")
+    return total
+
+
+def _redacted(runner: Runner, count: FragmentCount, fragments: Sequence[Fragment]) -> Iterator[Partial]:
+    """What the engine's tasks return; its own failure ends this attempt, and is told by its type alone."""
+    try:
+        yield from runner.run(count, fragments)
+    except Exception as error:
+        _log.error("the engine failed (%s)", type(error).__name__)

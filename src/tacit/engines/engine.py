@@ -1,0 +1,85 @@
+"""Which engine counts, where it is, and with how many workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tacit.core.errors import InvalidInput
+from tacit.core.rational import whole
+from tacit.core.registry import Registry, unknown
+from tacit.engines.counting import FragmentCount, Partial
+from tacit.engines.fragments import Fragment
+
+__all__ = ["ENGINES", "Engine", "OpenEngine", "opened_engine"]
+
+ENGINES = Registry("engine", "tacit.engines", {
+    "threads": "tacit.engines.threads:Threads",
+    "ray": "tacit.engines.ray_engine:RayEngine [ray]",
+    "spark": "tacit.engines.spark_engine:SparkEngine [spark]",
+})  # fmt: skip
+
+
+class OpenEngine(Protocol):
+    """An engine that is there: it was found, or started, before anything is paid."""
+
+    def require_sendable(self, count: FragmentCount) -> None:
+        """Refuse a count that cannot travel to workers."""
+        ...
+
+    def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
+        """What the tasks return, in any order."""
+        ...
+
+    def close(self) -> None:
+        """Give back what was started here."""
+        ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What counts a record source: ``threads`` in this process, or the workers of ``ray`` or ``spark``.
+
+    ``address`` is that of a cluster; left out, Ray and Spark are started on this machine for the run. ``workers`` is
+    how many tasks run at once.
+
+    >>> Engine("spark", workers=2).workers
+    2
+    >>> Engine("sparc")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: unknown engine 'sparc': choose one of ray, spark, threads; is spark meant?
+    """
+
+    name: str = "threads"
+    workers: int | None = None
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or self.name not in ENGINES:
+            raise unknown(str(self.name), "engine", ENGINES)
+        if self.workers is not None:
+            whole(self.workers, "workers")
+        if self.address is not None and self.name == "threads":
+            raise InvalidInput("the engine threads runs in this process: leave out the address, or name ray or spark")
+
+    @classmethod
+    def of(cls, given: Any) -> Engine:  # noqa: ANN401
+        """The engine that is named, or given as one."""
+        if given is None or isinstance(given, str):
+            return cls() if given is None else cls(given)
+        if not isinstance(given, cls):
+            raise InvalidInput(f"engine must be threads, ray, spark or a tacit.Engine, got {type(given).__name__}")
+        return given
+
+
+@contextmanager
+def opened_engine(engine: Engine) -> Iterator[OpenEngine]:
+    """The engine at work, for as long as this lasts; one that is not installed or not reached is refused."""
+    made: OpenEngine = ENGINES.find(engine.name)(engine.workers, engine.address)
+    try:
+        yield made
+    finally:
+        made.close()

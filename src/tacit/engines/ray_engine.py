@@ -1,0 +1,121 @@
+"""Ray: the same count on the workers of a cluster, through Ray Data.
+
+The data set that Ray sees is a list of fragments: where each lies, and no record. An actor takes the question once and
+counts fragment after fragment, reading each itself. So records never lie in Ray's object store, which is shared by all
+jobs and is written to disk where it is full; what does lie there are tables of whole numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+# Said before Ray is loaded: it tells its makers nothing of a holder's runs, and hides no accelerators from us.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+import ray
+import ray.cloudpickle
+import ray.data
+from numpy.typing import NDArray
+
+from tacit.core.errors import InvalidInput, TacitError, listed
+from tacit.engines.counting import FragmentCount, Partial
+from tacit.engines.fragments import Fragment
+
+__all__ = ["FragmentActor", "RayEngine", "packed", "unpacked"]
+
+# Tables and questions are all that is stored: Ray's own choice would take a third of the machine's memory.
+STORE_BYTES = 256 * 2**20
+
+
+class FragmentActor:
+    """Has the question and counts the fragments that it is given."""
+
+    def __init__(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> None:
+        self._count = count
+        self._fragments = {each.number: each for each in fragments}
+
+    def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """From numbers of fragments to their tables."""
+        return packed([self._count(self._fragments[int(number)]) for number in batch["fragment"]])
+
+
+def packed(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
+    """What leaves a worker, as columns: numbers of fragments and rows, and tables with their shapes, all whole numbers.
+
+    >>> list(unpacked(packed([Partial(3, 10, np.array([[1, 2]]))])))
+    [Partial(fragment=3, rows=10, table=array([[1, 2]]))]
+    """
+    tables = np.empty(len(partials), dtype=object)
+    for place, each in enumerate(partials):
+        tables[place] = each.table.astype(np.int64).ravel()
+    return {
+        "fragment": np.array([each.fragment for each in partials], dtype=np.int64),
+        "rows": np.array([each.rows for each in partials], dtype=np.int64),
+        "columns": np.array([each.table.shape[1] for each in partials], dtype=np.int64),
+        "table": tables,
+    }
+
+
+def unpacked(columns: dict[str, Any]) -> Iterator[Partial]:
+    """The partial tables in such columns."""
+    named = (columns[name] for name in ("fragment", "rows", "columns", "table"))
+    for fragment, rows, width, cells in zip(*named, strict=True):
+        flat = np.asarray(cells, dtype=np.int64)
+        yield Partial(int(fragment), int(rows), flat.reshape(-1, int(width)) if width else flat.reshape(0, 0))
+
+
+class RayEngine:
+    """A Ray cluster at ``address``, or Ray on this machine, started for as long as the engine is open."""
+
+    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
+        self._workers = workers
+        self._started = not ray.is_initialized()
+        if self._started:
+            local = {} if address is not None else {"num_cpus": workers, "object_store_memory": STORE_BYTES}
+            try:
+                # What workers print may be anything, so it stays with them.
+                ray.init(
+                    address=address or "local", log_to_driver=False, logging_level=logging.ERROR,
+                    include_dashboard=False if address is None else None, **local,
+                )  # fmt: skip
+            except Exception as error:
+                where = "on this machine" if address is None else f"at {listed([address])}"
+                raise TacitError(f"Ray cannot be reached {where} ({type(error).__name__})") from None
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+
+    def require_sendable(self, count: FragmentCount) -> None:
+        """Refuse a question that cannot be written down for workers."""
+        try:
+            ray.cloudpickle.dumps(count)
+        except Exception as error:
+            raise InvalidInput(
+                f"the question cannot be sent to workers ({type(error).__name__}): use the engine threads. "
+                "Nothing was charged"
+            ) from None
+
+    def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
+        """Fragments' tables as actors finish them."""
+        workers = min(self._workers or int(ray.cluster_resources().get("CPU", 1)), len(fragments))
+        items = ray.data.from_items([{"fragment": each.number} for each in fragments])
+        tables = items.repartition(len(fragments)).map_batches(
+            FragmentActor,
+            fn_constructor_args=(count, list(fragments)),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(1, workers)),
+            num_cpus=1,
+        )
+        for batch in tables.iter_batches(batch_size=None, batch_format="numpy"):
+            yield from unpacked(batch)
+
+    def close(self) -> None:
+        """Stop what was started here."""
+        if self._started:
+            ray.shutdown()

@@ -1,0 +1,116 @@
+"""Spark: the same count on the workers of a cluster, through ``mapInArrow``.
+
+The frame that Spark sees has a row per fragment, in a partition of its own: the fragment's number, and no record. Each
+task reads its fragment itself, so records are neither shuffled nor written to Spark's disks. Spark runs a task again
+that failed, or whose executor was lost; what comes back is told apart by the fragment's number.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from tacit.core.errors import InvalidInput, TacitError, listed
+from tacit.engines.counting import FragmentCount, Partial
+from tacit.engines.fragments import Fragment
+
+__all__ = ["SparkEngine"]
+
+RETURNED = "fragment bigint, rows bigint, columns bigint, table binary"
+# Fragments for each task that can run at once, before their tables are added up here.
+WAVES = 4
+
+
+def _java() -> None:
+    """Refuse a machine without Java, in words; Spark would wait for it and then say something else."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and shutil.which("java", path=f"{home}/bin")):
+        raise InvalidInput("the engine spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless")
+
+
+class SparkEngine:
+    """Spark at ``address`` (``spark://host:7077``), or on this machine, started for as long as the engine is open."""
+
+    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
+        self._started = SparkSession.getActiveSession() is None
+        if self._started and address is None:
+            _java()
+        # Workers on this machine run this very Python, which has what the count needs.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder: Any = SparkSession.builder
+        if address is None:
+            # Nobody else on the network can reach what is started here.
+            builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        local = f"local[{workers or '*'}]"
+        try:
+            self._session = (
+                builder.appName("tacit")
+                .master(address or local)
+                .config("spark.ui.enabled", "false")
+                .config("spark.ui.showConsoleProgress", "false")
+                .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+                .getOrCreate()
+            )
+        except Exception as error:
+            where = "on this machine" if address is None else f"at {listed([address])}"
+            raise TacitError(f"Spark cannot be reached {where} ({type(error).__name__})") from None
+        self._session.sparkContext.setLogLevel("OFF")
+        logging.getLogger("py4j").setLevel(logging.ERROR)
+
+    def require_sendable(self, count: FragmentCount) -> None:
+        """Refuse a question that cannot be written down for workers."""
+        try:
+            cloudpickle.dumps(count)
+        except Exception as error:
+            raise InvalidInput(
+                f"the question cannot be sent to workers ({type(error).__name__}): use the engine threads. "
+                "Nothing was charged"
+            ) from None
+
+    def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
+        """Fragments' tables, a task each."""
+        # Written down as it was tried before the payment: Spark's own way knows fewer kinds of objects.
+        written = cloudpickle.dumps((count, {each.number: each for each in fragments}))
+        asked = self._session.sparkContext.broadcast(written)
+
+        def counted(batches: Iterator[Any]) -> Iterator[Any]:
+            work, known = cloudpickle.loads(asked.value)
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield _packed(work(known[number]))
+
+        spark = self._session.sparkContext
+        wave = WAVES * max(1, spark.defaultParallelism)
+        try:
+            # As many at once as keep the workers busy: all tables together might be too large for this process.
+            for first in range(0, len(fragments), wave):
+                some = fragments[first : first + wave]
+                numbers = spark.parallelize([(each.number,) for each in some], len(some))
+                frame = self._session.createDataFrame(numbers, "fragment bigint")
+                for row in frame.mapInArrow(counted, RETURNED).collect():
+                    table = np.frombuffer(row["table"], dtype="<i8").astype(np.int64)
+                    shape = (-1, row["columns"]) if row["columns"] else (0, 0)
+                    yield Partial(row["fragment"], row["rows"], table.reshape(shape))
+        finally:
+            asked.destroy()
+
+    def close(self) -> None:
+        """Stop what was started here."""
+        if self._started:
+            self._session.stop()
+
+
+def _packed(partial: Partial) -> Any:  # noqa: ANN401
+    """What leaves a worker: whole numbers, the table as their bytes."""
+    names = ("fragment", "rows", "columns", "table")
+    cells = (partial.fragment, partial.rows, partial.table.shape[1], partial.table.astype("<i8").tobytes())
+    return pa.RecordBatch.from_pydict({name: [cell] for name, cell in zip(names, cells, strict=True)})

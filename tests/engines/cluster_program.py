@@ -1,0 +1,97 @@
+"""Counts a small holder's records on an engine that loses tasks, and prints what became of it.
+
+Run by the tests of Ray and Spark, as a process of its own that ends for sure: python cluster_program.py NAME FOLDER
+"""
+
+import json
+import os
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Unit
+from tacit.core.randomness import SeededRandomness
+from tacit.engines import source as sources
+from tacit.engines.engine import Engine, opened_engine
+from tacit.engines.records import streamed_records
+from tacit.engines.threads import Threads
+from tests.engines.holdings import CLASSES, TABLES, in_memory, table
+
+SECRET = "Ada has 42"
+ROWS, FILES = 5000, 4
+
+
+class Once:
+    """One task fails, once, and one dies, once; else what the table does. What the failure quotes is private."""
+
+    def __init__(self, table, folder):
+        self.table, self.folder, self.shape = table, str(folder), table.shape
+
+    def __call__(self, samples, labels):
+        if self.first("failed"):
+            raise ValueError(SECRET)
+        if self.first("died"):
+            os._exit(1)
+        return self.table(samples, labels)
+
+    def first(self, mark):
+        try:
+            os.close(os.open(f"{self.folder}/{mark}", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+class Recording:
+    """An engine's door: what came out of it, and every task once more than it was asked for."""
+
+    def __init__(self, engine):
+        self.engine, self.seen = engine, []
+        self.require_sendable = engine.require_sendable
+
+    def run(self, count, fragments):
+        for partial in self.engine.run(count, [*fragments, fragments[0]]):
+            self.seen.append(partial)
+            yield partial
+
+
+def main(name, folder):
+    folder = Path(folder)
+    content = table(ROWS)
+    for number in range(FILES):
+        size = ROWS // FILES
+        pa.parquet.write_table(content.slice(number * size, size), folder / f"{number}.parquet")
+    columns = [f"f{place}" for place in range(4)]
+    source = sources.RecordSource(folder, "label", columns, "who").open()
+    said = {"fragments": len(source.fragments)}
+    person = Unit.person("who", 2)
+    here = streamed_records(source, Threads(2), np.array(CLASSES), None, (4,))
+    with opened_engine(Engine(name, workers=2)) as engine:
+        recording = Recording(engine)
+        records = streamed_records(source, recording, np.array(CLASSES), None, (4,))
+        records.require_sendable(TABLES["votes"])
+        counted = records.total(Once(TABLES["votes"], folder), person, SeededRandomness(1))
+        said["same"] = np.array_equal(counted, here.total(TABLES["votes"], person, SeededRandomness(1)))
+        said["fewer"] = bool(0 < counted.sum() < in_memory("votes", content).sum())
+        said["marks"] = [(folder / mark).exists() for mark in ("failed", "died")]
+        said["kinds"] = sorted(
+            {(type(each).__name__, type(each.fragment).__name__, type(each.rows).__name__, str(each.table.dtype))
+             for each in recording.seen}
+        )  # fmt: skip
+        said["shapes"] = sorted({each.table.shape for each in recording.seen})
+        said["repeated"] = max(Counter(each.fragment for each in recording.seen if each.rows > 0).values()) > 1
+        try:
+            engine.require_sendable(threading.Lock())
+        except InvalidInput as error:
+            said["refused"] = str(error)
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
