@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Encodings, Integers
 from tacit.core.release import Release
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
 from tacit.methods.class_sums.wire import SumAsk, on_grid
-from tacit.methods.encoding import EncodedCache, encoded_chunks
+from tacit.methods.encoding import encoded_chunks
 from tacit.methods.held import held, release_table, require_single_labels
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
@@ -42,7 +42,7 @@ class SumHolder:
         records: Sequence[Private[Records]],
         gate: Gate,
         progress: Callable[[int], None] | None = None,
-        cache: EncodedCache | None = None,
+        cache: Encodings | None = None,
     ) -> None:
         self._records = held(records, gate)
         self._gate = gate
@@ -66,7 +66,7 @@ class SumHolder:
 def class_sums(
     ask: SumAsk,
     records: Records,
-    cache: EncodedCache | None = None,
+    cache: Encodings | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Integers:
     """The exact table of these records: a row per class, a column per component and one of counts.
@@ -95,7 +95,7 @@ def class_sums(
 
 def answer_at_node(ask: SumAsk, context: NodeContext) -> Release[Any]:
     """The answer of a node."""
-    return SumHolder([context.records], context.gate).answer(ask)
+    return SumHolder([context.records], context.gate, cache=context.encodings).answer(ask)
 
 
 AT_NODE = NodeSide(answer_at_node, {SumAsk: table_doors(RECORD_SUMS, "a curator of class sums", SUM_SHARES)})
