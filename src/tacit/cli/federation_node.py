@@ -95,6 +95,7 @@ def node_command(file: Path = FILE) -> None:
             tell("draining", signal=came[0])
             service.drain()
             over = _ended_well(service, processes, came, serving.drain)
+        service.close()
         tell("ended", state="idle" if over else "at work")
         cut = "in the middle of a question; started again, the node goes on with it, and nothing is paid twice"
         if not over and len(came) > 1:

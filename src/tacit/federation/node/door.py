@@ -7,16 +7,17 @@ node's user can open the socket. Nothing of the node is imported here, so a mess
 from __future__ import annotations
 
 import os
+import socket
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Client, Connection, Listener
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 
 from tacit.federation.messages import LARGEST_REQUEST
 
-__all__ = ["DOOR_VARIABLE", "hand_over", "listen_at", "receive"]
+__all__ = ["DOOR_VARIABLE", "Door", "hand_over", "receive"]
 
 # The name in the environment of a node's processes for the socket.
 DOOR_VARIABLE = "TACIT_NODE_DOOR"
@@ -24,13 +25,29 @@ _SECONDS = struct.Struct("<d")
 _LONGEST_ADDRESS = 100
 
 
-def listen_at(place: Path, callers: int) -> Listener:
+class Door:
     """A socket at a place, for its owner alone; what a killed process left there is removed."""
-    place.unlink(missing_ok=True)
-    with _reachable(place) as address:
-        made = Listener(address, "AF_UNIX", backlog=callers)
-    place.chmod(0o600)
-    return made
+
+    def __init__(self, place: Path, callers: int) -> None:
+        self.place = place
+        place.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _reachable(place) as address:
+            self._socket.bind(address)
+        place.chmod(0o600)
+        self._socket.listen(callers)
+
+    def accept(self) -> Connection:
+        """The next caller; an ``OSError`` once the door is closed."""
+        caller, _ = self._socket.accept()
+        return Connection(caller.detach())
+
+    def close(self) -> None:
+        """Let nobody in any more; whoever waits for callers is told."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self.place.unlink(missing_ok=True)
 
 
 def receive(connection: Connection) -> tuple[bytes, float]:
@@ -48,16 +65,17 @@ def hand_over(place: Path, payload: bytes, seconds: float) -> bytes:
 
     >>> import tempfile, threading
     >>> place = Path(tempfile.mkdtemp()) / "door"
-    >>> with listen_at(place, 1) as listener:
-    ...     def answer():
-    ...         with listener.accept() as connection:
-    ...             payload, seconds = receive(connection)
-    ...             connection.send_bytes(payload[::-1])
-    ...     thread = threading.Thread(target=answer)
-    ...     thread.start()
-    ...     hand_over(place, b"which?", 60.0)
+    >>> door = Door(place, 1)
+    >>> def answer():
+    ...     with door.accept() as connection:
+    ...         payload, seconds = receive(connection)
+    ...         connection.send_bytes(payload[::-1])
+    >>> thread = threading.Thread(target=answer)
+    >>> thread.start()
+    >>> hand_over(place, b"which?", 60.0)
     b'?hcihw'
     >>> thread.join()
+    >>> door.close()
     """
     with _reachable(place) as address, Client(address, "AF_UNIX") as connection:
         connection.send_bytes(_SECONDS.pack(seconds) + payload)

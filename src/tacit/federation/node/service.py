@@ -17,7 +17,7 @@ import threading
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tacit.federation.messages import (
@@ -27,7 +27,7 @@ from tacit.federation.messages import (
     read_node_request,
     read_response,
 )
-from tacit.federation.node.door import listen_at, receive
+from tacit.federation.node.door import Door, receive
 from tacit.federation.node.node import Node, open_node
 from tacit.federation.node.queue import (
     ANSWERED,
@@ -74,7 +74,7 @@ class NodeService:
         self._changed, self._draining, self._idle = threading.Event(), threading.Event(), threading.Event()
         # One large request at a time is read and written down.
         self._reading, self._callers = threading.Lock(), threading.BoundedSemaphore(MOST_CALLERS)
-        self._listener: Listener | None = None
+        self._door: Door | None = None
         self._worker = threading.Thread(target=self._work, daemon=True)
 
     def load(self) -> None:
@@ -85,11 +85,10 @@ class NodeService:
     def start(self, folder: Path) -> Path:
         """Go on with what waits, and listen at a socket in this folder, which is its owner's alone; the socket."""
         self._queue.recover()
-        place = folder / DOOR
-        self._listener = listen_at(place, MOST_CALLERS)
+        self._door = Door(folder / DOOR, MOST_CALLERS)
         self._worker.start()
-        threading.Thread(target=self._listen, daemon=True).start()
-        return place
+        threading.Thread(target=self._listen, args=(self._door,), daemon=True).start()
+        return self._door.place
 
     @property
     def alive(self) -> bool:
@@ -213,12 +212,19 @@ class NodeService:
             self._encodings.forget()
         return replace(node, encodings=self._encodings, canceled=lambda: self._queue.canceled(job))
 
-    def _listen(self) -> None:
-        assert self._listener is not None
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._door is not None:
+            door, self._door = self._door, None
+            door.close()
+
+    def _listen(self, door: Door) -> None:
         while True:
             try:
-                connection = self._listener.accept()
+                connection = door.accept()
             except OSError as error:
+                if self._door is None:
+                    return
                 tell("trouble", what=f"no caller can be heard: {failure_in_words(error)}")
                 self._draining.wait(_PAUSE)
                 continue

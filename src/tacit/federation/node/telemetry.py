@@ -232,6 +232,7 @@ class NodeWeb:
         try:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             opened.bind((host, port))
+            opened.listen(32)
         except OSError as error:
             opened.close()
             raise InvalidInput(f"port {port} of {host} cannot be used ({error.strerror}): see [service]") from None
