@@ -14,6 +14,7 @@ from rich.text import Text
 from tacit.cli.federation_check import check_command
 from tacit.cli.federation_demo import federation_demo_command
 from tacit.cli.federation_intake import device_command, intake_app
+from tacit.cli.federation_fleet import fleet_command
 from tacit.cli.federation_node import cancel_command, jobs_command, node_command
 from tacit.cli.federation_setup import approve
 from tacit.cli.federation_setup import nodes_app as nodes
@@ -43,6 +44,7 @@ federation_app.command("device", help=flowing(device_command.__doc__ or ""))(dev
 federation_app.command(help=flowing(approve.__doc__ or ""))(approve)
 federation_app.command("node", help=flowing(node_command.__doc__ or ""))(node_command)
 federation_app.command("jobs", help=flowing(jobs_command.__doc__ or ""))(jobs_command)
+federation_app.command("fleet", help=flowing(fleet_command.__doc__ or ""))(fleet_command)
 federation_app.command("cancel", help=flowing(cancel_command.__doc__ or ""))(cancel_command)
 
 

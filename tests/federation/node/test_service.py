@@ -167,14 +167,14 @@ def test_the_same_question_from_two_at_once_is_paid_for_once(place):
     assert place.paid == 1
 
 
-@pytest.mark.parametrize(("looks", "paid"), [(0, 0), (1, 0), (2, 1)])
+@pytest.mark.parametrize(("looks", "paid"), [(0, 0), (1, 0), (2, 1), (3, 1)])
 def test_a_running_job_that_is_canceled_stops_at_its_next_step_and_what_is_paid_stays_paid(
     place, looks, paid, monkeypatch
 ):
     looked = []
 
     def canceled(job):
-        # Canceled before the question is read, before it is paid for, or after that.
+        # Canceled before the question is read, before it is paid for, after that, or while it waits for its pace.
         looked.append(job)
         return len(looked) > looks
 

@@ -197,6 +197,9 @@ class NodeService:
         try:
             before = node.ledger.balance(node.account).payments
             reply = node.reply(request.payload)
+            if self._queue.canceled(request.job):
+                # While it waited for its pace: the last step is to leave.
+                reply = Response(digest_request(request.payload), RefusalReason.CANCELED).to_bytes()
             bought = node.ledger.balance(node.account).payments > before
             return reply, _price(request, node) if bought else ""
         except Exception as error:
