@@ -24,7 +24,7 @@ from tacit.federation.node.queue import JobQueue, job_id
 from tacit.federation.processes import free_port
 from tacit.federation.settings import read_node_file
 from tacit.ledger import inspected
-from tests.federation.deployment import START, TACIT
+from tests.federation.deployment import START, TACIT, Deployment
 from tests.federation.node.test_service import Place
 from tests.federation.test_settings import POLICY, folder, wire_request
 
@@ -210,3 +210,25 @@ def test_a_job_is_canceled_by_a_command_while_it_runs_and_its_price_is_said(made
 def job_states(node):
     with contextlib.closing(JobQueue(node.settings.state / "queue.db")) as queue:
         return next(iter(queue.jobs())).states
+
+
+@pytest.mark.slow
+def test_the_last_answer_of_a_node_that_is_told_to_end_reaches_its_coordinator(tmp_path):
+    made = Deployment(tmp_path, ("east", "north", "west"))
+    for name in made.names:
+        file = tmp_path / name / "node.toml"
+        file.write_text(file.read_text().replace("pace = 0.5", "pace = 8.0"))
+    work = made.job()
+    with made.processes, made.link():
+        made.start(*made.names)
+        work.submit()
+        end = time.monotonic() + START
+        while '"event": "began"' not in made.log("west"):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        west = made.processes.running["west"]
+        west.send_signal(signal.SIGTERM)
+        assert west.wait(120) == 0
+        work.watch()
+    assert sorted(work.turn["answered"]) == ["east", "north", "west"]
+    assert [len(made.payments(name)) for name in made.names] == [1, 1, 1]

@@ -20,6 +20,7 @@ AREAS = (
     "accounting",
     "holders",
     "node",
+    "service",
     "masking",
     "collectors",
     "intake",
