@@ -159,9 +159,7 @@ class Node:
         request: Request | None = None
         try:
             if len(payload) > LARGEST_REQUEST:
-                raise Refused(
-                    RefusalReason.SIZE, f"the request has {len(payload)} bytes, the limit is {LARGEST_REQUEST}"
-                )
+                raise Refused(RefusalReason.SIZE, f"it has {len(payload)} bytes, the limit is {LARGEST_REQUEST}")
             request = read_node_request(payload)
             self._go_on()
             asked = replace(
@@ -296,10 +294,7 @@ class Node:
 
 
 def open_node(file: NodeFile, arrays: LoadedArrays | None = None) -> Node:
-    """The node that its file describes, with the ledger it has; only its own operator gets to see these errors.
-
-    Records and public samples that are in ``arrays`` already are neither read nor checked again.
-    """
+    """The node of a file, whose errors are its operator's; what is in ``arrays`` is neither read nor checked again."""
     arrays = arrays or LoadedArrays()
     rules = read_rules(file.policy)
     ledger = open_ledger(file.ledger)
