@@ -1,7 +1,7 @@
 """The socket by which a message's own small process hands a request to the node that stays up.
 
-What crosses is how long the asker waits, the request as it came, and the reply as it leaves: no other words. Only the
-node's user can open the socket. Nothing of the node is imported here, so a message's process starts quickly.
+What crosses is how long the coordinator waits, the request as it came, and the reply as it leaves: no other words. Only
+the node's user can open the socket. Nothing of the node is imported here, so a message's process starts quickly.
 """
 
 from __future__ import annotations

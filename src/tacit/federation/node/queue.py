@@ -1,13 +1,13 @@
 """Questions that wait at a node, in a file of its own, in the order in which they came.
 
 A question is written down before it is answered, so a node that was killed goes on with it. What it paid for is in its
-ledger, not here: a question that is run again is answered from there, and nothing is paid twice. Whoever asked is gone
-after a crash and asks again under the old name. So a question is kept only for as long as its asker waits for it; after
-that it is dropped, and nothing is paid for it.
+ledger, not here: a question that is run again is answered from there, and nothing is paid twice. After a crash nobody
+waits for the reply, and the coordinator asks again under the old name. So a question is kept only for as long as its
+coordinator waits for it; after that it is dropped, and nothing is paid for it.
 
-A job is all questions of one run. Canceled jobs are marked by the operator, in a table that no asker can fill or empty.
-Everything else has a limit: how many questions wait, of one job and in all, how many bytes they have together, how many
-are remembered, and how large the file may grow.
+A job is all questions of one run. Canceled jobs are marked by the operator, in a table that no coordinator can fill or
+empty. Everything else has a limit: how many questions wait, of one job and in all, how many bytes they have together,
+how many are remembered, and how large the file may grow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAITING, RUNNING = "waiting", "running"
 ANSWERED, REFUSED, CANCELED, EXPIRED = "answered", "refused", "canceled", "expired"
 # Questions that one job may have waiting; bytes that all waiting ones have together; those that are remembered.
 MOST_OF_A_JOB, MOST_WAITING_BYTES, MOST_REMEMBERED = 16, 2 * LARGEST_REQUEST, 1000
-# Nobody is waited for longer, whatever the asker says.
+# Nobody is waited for longer, whatever the coordinator says.
 LONGEST_WAIT = 24 * 3600.0
 _PAGE = 4096
 _DIGITS = 16
