@@ -19,7 +19,7 @@ from tacit.federation.collector.client import reach
 from tacit.federation.collector.service import make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.members import add_member, members, remove_member, removed_members
-from tacit.federation.processes import Processes, free_port
+from tacit.federation.processes import Processes, free_port, log_to
 from tacit.federation.settings import Link, read_peers
 
 HOLDER = """
@@ -174,10 +174,11 @@ class served:
 def test_a_node_is_told_in_its_log_of_the_coordinators_certificate(tmp_path, days, said, capsys):
     make_authority(tmp_path)
     make_server_certificate(tmp_path, "coordinator", ["127.0.0.1"], days=days)
-    log = tmp_path / "state" / "node.log"
+    log = tmp_path / "state" / "service.log"
+    log_to(log)
     with served(tmp_path, tmp_path / "coordinator.pem", tmp_path / "coordinator.key") as port:
         link = Link(address=f"127.0.0.1:{port}", authority=tmp_path / "authority.pem", key=tmp_path / "north.key")
-        reminder = reminded_node(link, log)
+        reminder = reminded_node(link)
         reminder.look()
     text = log.read_text()
     if said is None:

@@ -16,7 +16,6 @@ import numpy as np
 from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 from tacit.cli.federation_watch import linked, progress_of, submitted, watched
 from tacit.datasets.published import digits
-from tacit.federation.flower.processes import node_command
 from tacit.federation.node.node import prepare_ledger
 from tacit.federation.processes import Processes, free_port
 from tacit.federation.settings import read_node_file
@@ -104,9 +103,8 @@ class Deployment:
         self._started(names, self.start_node, "SuperNode ID:")
 
     def start_node(self, name):
-        own = self.home / name
-        settings = read_node_file(own / "node.toml")
-        self.processes.start(name, *node_command(own / "node.toml", settings.link, own / "state", free_port()))
+        command = [*TACIT, "federation", "node", self.home / name / "node.toml"]
+        self.processes.start(name, command, dict(os.environ))
 
     def _started(self, names, start, said):
         before = {name: self.log(name).count(said) for name in names}
@@ -125,8 +123,10 @@ class Deployment:
             return book.payments(name)
 
     def log(self, name):
-        file = self.home / "logs" / f"{name}.log"
-        return file.read_text(errors="replace") if file.exists() else ""
+        """What a process said on its output; for a node Flower's lines and its own events, too."""
+        state = self.home / name / f"{name}.state"
+        files = (self.home / "logs" / f"{name}.log", state / "node.log", state / "service.jsonl")
+        return "".join(file.read_text(errors="replace") for file in files if file.exists())
 
 
 class Work:

@@ -21,6 +21,7 @@ AREAS = (
     "accounting",
     "holders",
     "node",
+    "service",
     "masking",
     "collectors",
     "intake",

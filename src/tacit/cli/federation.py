@@ -13,11 +13,13 @@ from rich.text import Text
 
 from tacit.cli.federation_check import check_command
 from tacit.cli.federation_demo import federation_demo_command
+from tacit.cli.federation_fleet import fleet_command
 from tacit.cli.federation_intake import device_command, intake_app
+from tacit.cli.federation_node import cancel_command, jobs_command, node_command
 from tacit.cli.federation_setup import approve
 from tacit.cli.federation_setup import nodes_app as nodes
 from tacit.cli.screen import console, flowing, show_claim, show_rows
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from tacit.federation.settings import ServiceConfig
@@ -40,6 +42,10 @@ federation_app.add_typer(nodes, name="nodes")
 federation_app.add_typer(intake_app, name="intake")
 federation_app.command("device", help=flowing(device_command.__doc__ or ""))(device_command)
 federation_app.command(help=flowing(approve.__doc__ or ""))(approve)
+federation_app.command("node", help=flowing(node_command.__doc__ or ""))(node_command)
+federation_app.command("jobs", help=flowing(jobs_command.__doc__ or ""))(jobs_command)
+federation_app.command("fleet", help=flowing(fleet_command.__doc__ or ""))(fleet_command)
+federation_app.command("cancel", help=flowing(cancel_command.__doc__ or ""))(cancel_command)
 
 
 @federation_app.command(
@@ -82,50 +88,6 @@ def init(
         made = new_node(folder, node, address, authority)
     for file in made:
         console.print(Text.assemble(("made", "bold"), f"  {file}"), soft_wrap=True)
-
-
-@federation_app.command(
-    help=flowing("""Run a node in the foreground, until it is stopped.
-
-The ledger is made from the policy at the first start; a policy that changed is applied. Messages to its operator are in
-its log, in the state folder beside the node file. Certificates that expire within 30 days or are not trusted any more,
-and a wrong clock, are reported here and in the log.
-
-Example: tacit federation node here/node.toml""")
-)
-def node(file: Path = typer.Argument(..., help="The node's file.", show_default=False)) -> None:
-    """Run a node."""
-    from tacit.cli.federation_watch import reminded_node, require_valid
-    from tacit.federation.flower.processes import node_command
-    from tacit.federation.node.node import open_node, prepare_ledger
-    from tacit.federation.processes import Processes, ended_by_signals, free_port, last_lines, only_process
-    from tacit.federation.settings import read_node_file
-
-    _require_flower()
-    settings = read_node_file(file)
-    if settings.link is None:
-        raise InvalidInput(f"{file}: has no section [link], so there is no coordinator to connect to")
-    require_valid([settings.link.authority], "get the coordinator's new authority.pem")
-    # Files that a node writes are readable by its operator only.
-    os.umask(0o077)
-    prepare_ledger(settings, lambda said: console.print(said, soft_wrap=True))
-    # Errors in the data are found here, where the data's owner sees them.
-    opened = open_node(settings)
-    state = file.absolute().parent / f"{settings.name}.state"
-    console.print(f"node [bold]{settings.name}[/bold] connects to {settings.link.address}; its log is in {state}")
-    del opened
-    again = "; the ledger stays as it is, and the node can be started again at any time"
-    state.mkdir(parents=True, exist_ok=True)
-    once = only_process(
-        state / "node.lock", f"the node {settings.name} is running already; only one process can use its ledger"
-    )
-    with once, ended_by_signals(again), Processes(state) as processes:
-        reminder = reminded_node(settings.link, state / "node.log")
-        processes.start("node", *node_command(file, settings.link, state, free_port()))
-        while processes.alive("node"):
-            reminder.look()
-            time.sleep(0.5)
-        raise TacitError(f"the node ended. The end of its log:\n{last_lines(state / 'node.log')}")
 
 
 @federation_app.command(

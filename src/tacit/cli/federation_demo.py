@@ -130,7 +130,6 @@ def _passing_folder() -> Iterator[str]:
 def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
     from tacit.cli.federation_watch import linked, submitted, watched
     from tacit.federation.collector.client import Address
-    from tacit.federation.flower.processes import node_command
     from tacit.federation.processes import Processes, free_port
     from tacit.runs.federation import read_job
 
@@ -139,18 +138,17 @@ def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
     mixing = free_port()
     files = _files(home, hub, f"127.0.0.1:{port}", f"https://127.0.0.1:{mixing}", epsilon, trust)
     job = read_job(hub / "job.toml")
+    program = [sys.executable, "-c", "from tacit.cli import main; main()"]
     with Processes(home / "logs") as processes:
         if trust == "shuffle":
             console.print(f"[bold]starting[/bold]   the shuffler at 127.0.0.1:{mixing}, over TLS of its own")
-            program = [sys.executable, "-c", "from tacit.cli import main; main()"]
             command = [*program, "federation", "shuffler", str(home / "mixing" / "shuffler.toml")]
             processes.start("shuffler", command, dict(os.environ))
         console.print(f"[bold]starting[/bold]   the coordinator at 127.0.0.1:{port}, over TLS")
         with linked(processes, hub, hub / "state", "127.0.0.1", port) as control:
             console.print(f"[bold]starting[/bold]   nodes {', '.join(_NAMES)}; only registered keys are admitted")
-            for name, (file, settings) in files.items():
-                assert settings.link is not None
-                processes.start(name, *node_command(file, settings.link, file.parent / "state", free_port()))
+            for name, (file, _) in files.items():
+                processes.start(name, [*program, "federation", "node", str(file)], dict(os.environ))
             began = time.time()
             submitted(control, hub / "job.toml")
             shuffler = Address(f"https://127.0.0.1:{mixing}", home / "mixing" / "authority.pem", timeout=5)

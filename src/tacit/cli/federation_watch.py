@@ -91,12 +91,10 @@ def reminded_coordinator(files: Sequence[Path]) -> Reminder:
     return Reminder(lambda: expiry_warnings(files), _say)
 
 
-def reminded_node(link: Link, file: Path) -> Reminder:
+def reminded_node(link: Link) -> Reminder:
     """Remind a node's operator once per day, on screen and in its log: expiry, trust, reachability, clock."""
     from tacit.federation.certificates import expiry_warnings
     from tacit.federation.collector.client import clock_trouble, reach
-
-    log_to(file)
 
     def find() -> list[str]:
         found = reach(link.address, link.authority)

@@ -20,6 +20,7 @@ from tacit.core.spend import Spend
 
 __all__ = [
     "Coordinator",
+    "Encodings",
     "Estimates",
     "Exchange",
     "Floats",
@@ -250,6 +251,14 @@ class Representation(Protocol):
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
+        ...
+
+
+class Encodings(Protocol):
+    """A place where a holder keeps encodings of its records, on its own side."""
+
+    def encode(self, representation: Representation, samples: NDArray[Any]) -> Floats:
+        """The samples in the representation's space, computed or as they were kept."""
         ...
 
 

@@ -53,6 +53,8 @@ class RefusalReason(StrEnum):
     LIMIT = "limit"
     APPROVAL = "approval"
     COLUMNS = "columns"
+    BUSY = "busy"
+    CANCELED = "canceled"
 
     @property
     def in_words(self) -> str:
@@ -77,9 +79,17 @@ _IN_WORDS = {
     RefusalReason.LIMIT: "its policy's limit for one question, this purpose or this day is reached",
     RefusalReason.COLUMNS: "its records have other columns than the public samples",
     RefusalReason.APPROVAL: "a person at this node has not approved this job; ask again later",
+    RefusalReason.BUSY: "it takes no more questions now; ask again later",
+    RefusalReason.CANCELED: "its operator has canceled this job there",
 }
 # Reasons that may be gone when the same is asked again: later, on another day, or when a person has decided.
-PASSING = (RefusalReason.FAILED, RefusalReason.COLLECTOR, RefusalReason.LIMIT, RefusalReason.APPROVAL)
+PASSING = (
+    RefusalReason.FAILED,
+    RefusalReason.COLLECTOR,
+    RefusalReason.LIMIT,
+    RefusalReason.APPROVAL,
+    RefusalReason.BUSY,
+)
 # By their places they travel, so new ones go behind the others.
 _WORDS = tuple(RefusalReason)
 

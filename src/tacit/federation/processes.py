@@ -82,6 +82,10 @@ class Processes:
         """Whether the process is there."""
         return name in self.running and self.running[name].poll() is None
 
+    def at_work(self, name: str) -> int:
+        """How many processes it has started, and they, that are there now."""
+        return sum(map(exists, _descendants(self.running[name].pid)))
+
     def kill(self, name: str) -> None:
         """End a process and all it started at once, as a crash would."""
         _signal(self.running[name], signal.SIGKILL)

@@ -1,26 +1,21 @@
-"""Files that an operator writes, read strictly: a node's, a service's; and the arrays that a node reads once per run.
+"""Files that an operator writes, read strictly: a node's, a service's; and the arrays that a node reads once.
 
 The settings of a node name its records, its policy and its ledger. The coordinator never sees or sets any of it.
 
-Flower starts a new process for every message. So the arrays of a run are in a folder that only the node's owner can
-read, made by the process that lives as long as the node and removed with it. A message maps them into memory instead of
-reading and checking the file again. They are of one run and of one state of the file: another run, or a file that was
-changed, is read anew.
+A node stays up, and has its records in memory. They are of one state of their file: one that was changed is read anew.
 """
 
 from __future__ import annotations
 
-import hashlib
+import mmap
 import os
-import shutil
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
@@ -38,28 +33,14 @@ from tacit.core.errors import InvalidInput, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.datasets.table import check_classes
 from tacit.engines.engine import Engine
+from tacit.federation.certificates import on_loopback
 from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "NODE_EXAMPLE",
-    "NODE_NAME",
-    "SERVICE_EXAMPLE",
-    "File",
-    "Key",
-    "Link",
-    "Names",
-    "NodeEngine",
-    "NodeFile",
-    "RunArrays",
-    "ServiceConfig",
-    "Trusted",
-    "TrustedCurator",
-    "private_folder",
-    "read_node_file",
-    "read_peers",
-    "read_service_config",
-    "read_settings",
+    "NODE_EXAMPLE", "NODE_NAME", "SERVICE_EXAMPLE", "File", "Key", "Link", "LoadedArrays", "Names", "NodeEngine",
+    "NodeFile", "ServiceConfig", "Serving", "Trusted", "TrustedCurator", "read_node_file", "read_peers",
+    "read_service_config", "read_settings",
 ]  # fmt: skip
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -174,6 +155,15 @@ address = "https://curator.example.org:9301"
 authority = "curator-authority.pem"
 key = "{zeros}"   # the public key that tables are sealed for
 
+[service]                           # optional: how the node stays up, and where it tells of itself
+host = "127.0.0.1"                  # the address of /health, /ready and /metrics
+port = 9464                         # 0 takes a free one; it is in <name>.state/service.json
+token = "metrics.token"             # what /metrics wants to be shown; made at the first start
+budget = true                       # tell what is left; left out: on loopback only
+encodings = 256                     # MiB of encodings in memory
+waiting = 64                        # questions that may wait
+drain = 60.0                        # seconds for the running answer when the node is told to end
+
 [link]
 address = "coordinator.example.org:9092"
 authority = "authority.pem"         # the certificate that signs the coordinator's
@@ -221,6 +211,29 @@ class TrustedCurator(Trusted):
     key: Key
 
 
+class Serving(BaseModel):
+    """How a node stays up: where it tells of itself and how much, what it keeps in memory, and how it ends.
+
+    >>> Serving().host, Serving(host="0.0.0.0").tells_budget, Serving(host="0.0.0.0", budget=True).tells_budget
+    ('127.0.0.1', False, True)
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    token: File | None = None
+    budget: bool | None = None
+    encodings: Annotated[int, Field(ge=0, le=2**20)] = 256
+    waiting: Annotated[int, Field(ge=1, le=1024)] = 64
+    drain: Annotated[float, Field(gt=0, le=3600)] = 60.0
+
+    @property
+    def tells_budget(self) -> bool:
+        """Whether what is left of the budget is told: on this machine, or where the operator says so."""
+        return on_loopback(self.host) if self.budget is None else self.budget
+
+
 class NodeFile(BaseModel):
     """What a node's file says."""
 
@@ -242,6 +255,7 @@ class NodeFile(BaseModel):
     shuffler: Trusted | None = None
     curator: TrustedCurator | None = None
     engine: NodeEngine | None = None
+    service: Serving = Serving()
     link: Link | None = None
     _home: Path = PrivateAttr(Path())
 
@@ -289,81 +303,60 @@ def read_peers(path: Path) -> dict[str, bytes]:
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class RunArrays:
-    """Arrays that are made once per ``run``; without a folder they are made each time.
+class LoadedArrays:
+    """What was read from files, in memory: again only where a file was changed, and never written down.
 
     >>> import tempfile
-    >>> home, made = Path(tempfile.mkdtemp()), []
-    >>> source = home / "records.csv"
+    >>> source, made = Path(tempfile.mkdtemp()) / "records.csv", []
     >>> _ = source.write_text("1,2")
     >>> def read():
     ...     made.append("read")
     ...     return {"samples": np.array([1.0, 2.0])}
-    >>> [RunArrays("run", home / "arrays").of(source, "as numbers", read)["samples"].tolist() for _ in range(2)]
-    [[1.0, 2.0], [1.0, 2.0]]
-    >>> made
-    ['read']
+    >>> arrays = LoadedArrays()
+    >>> [arrays.of(source, "as numbers", read)["samples"].tolist() for _ in range(2)], made
+    ([[1.0, 2.0], [1.0, 2.0]], ['read'])
     """
 
-    def __init__(self, run: str = "", folder: Path | None = None) -> None:
-        self._folder = folder
-        self._run = _name(run)
+    def __init__(self) -> None:
+        self._loaded: dict[Path, tuple[object, dict[str, _Held]]] = {}
+        self.reads = 0
 
     def of(self, source: Path, how: str, make: Callable[[], Arrays]) -> Arrays:
-        """The arrays that ``make`` makes of a file as it is now; ``how`` is all else that they depend on."""
-        if self._folder is None:
-            return make()
+        """The arrays that ``make`` makes of a file as it is now; ``how`` is all else that they depend on.
+
+        Who writes into them changes nothing for the next question.
+        """
         found = source.stat()
-        state = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-        place = self._folder / self._run / _name(f"{source.absolute()} {state} {how}")
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Two messages at once: the second waits for what the first reads.
-        with FileLock(self._folder / "lock", mode=0o600):
-            if not place.is_dir():
-                arrays = make()
-                # A disk without room for a copy does not keep a node from answering.
-                with suppress(OSError):
-                    self._forget_others()
-                    _write(place, arrays)
-                return arrays
-            # Changes to what is mapped stay in this process.
-            return {file.stem: np.asarray(np.load(file, mmap_mode="c")) for file in sorted(place.glob("*.npy"))}
-
-    def _forget_others(self) -> None:
-        assert self._folder is not None
-        for other in self._folder.iterdir():
-            if other.is_dir() and other.name != self._run:
-                shutil.rmtree(other)
+        state = how, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        known = self._loaded.get(source)
+        if known is None or known[0] != state:
+            # The old ones are let go before the new ones are read: there may be room for one of them only.
+            self._loaded.pop(source, None)
+            known = state, {name: _Held(array) for name, array in make().items()}
+            self.reads += 1
+            self._loaded[source] = known
+        return {name: each.view() for name, each in known[1].items()}
 
 
-@contextmanager
-def private_folder(folder: Path) -> Iterator[None]:
-    """An empty folder that only its owner may look into, for as long as this lasts; what a crash left is removed."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True)
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+class _Held:
+    """An array in memory of its own, which no file system shows; a view of it is copied where it is written to."""
 
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._dtype, self._shape, self._content = array.dtype, array.shape, np.ascontiguousarray(array)
+        self._file: int | None = None
+        if array.nbytes and hasattr(os, "memfd_create"):
+            self._file = os.memfd_create("tacit")
+            weakref.finalize(self, os.close, self._file)
+            os.truncate(self._file, array.nbytes)
+            with mmap.mmap(self._file, array.nbytes) as memory:
+                memory[:] = self._content.tobytes()
+            self._content = np.empty(0, dtype=array.dtype)
 
-def _write(place: Path, arrays: Arrays) -> None:
-    """All arrays or none."""
-    draft = place.with_suffix(".draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    draft.mkdir(mode=0o700)
-    try:
-        for name, array in arrays.items():
-            with os.fdopen(os.open(draft / f"{name}.npy", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as opened:
-                np.save(opened, array, allow_pickle=False)
-        draft.rename(place)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _name(words: str) -> str:
-    return hashlib.sha256(words.encode()).hexdigest()[:32]
+    def view(self) -> NDArray[Any]:
+        if self._file is None:
+            return self._content.copy()
+        memory = mmap.mmap(self._file, 0, access=mmap.ACCESS_COPY)
+        return np.frombuffer(memory, dtype=self._dtype).reshape(self._shape)
 
 
 SERVICE_EXAMPLE = """\

@@ -1,19 +1,21 @@
-"""Encoding records whatever they hold, and encodings kept on disk.
+"""Encoding records whatever they hold, and encodings kept on disk or in memory.
 
 The coordinator chooses the representation. If it failed on some record, and the failure were visible, the coordinator
 would learn that there is such a record. So a question is tried on a made-up sample before anything is paid for, and
 afterwards every failure stays with the record that caused it: one that cannot be encoded becomes NaN, and affects no
 other.
 
-A cache is a place that someone chose, and encoding through it is an explicit call. It is not a representation, so it is
-never sent to a holder inside a question: what a holder encodes is kept only if the holder passes a cache of its own.
-Files are named by the encoder's parameters and the samples' bytes, and readable by their owner only.
+A cache is a place that someone chose, and encoding through it is an explicit call. It is not a representation, so it
+is never sent to a holder inside a question: what a holder encodes is kept only if the holder passes a cache of its own.
+Files are named by the encoder's parameters and the samples' bytes, and readable by their owner only. A node that stays
+up keeps encodings in its memory only, up to a limit, by the same names.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,10 @@ from numpy.typing import NDArray
 from tacit.core.codec import encode as as_bytes
 from tacit.core.errors import InvalidInput
 from tacit.core.files import new_file
-from tacit.core.protocols import Floats, Representation
+from tacit.core.protocols import Encodings, Floats, Representation
 
 __all__ = [
-    "EncodedCache", "encoded_apart", "encoded_block", "encoded_chunks", "encoder_digest", "has_name",
+    "EncodedCache", "EncodingMemory", "encoded_apart", "encoded_block", "encoded_chunks", "encoder_digest", "has_name",
     "require_encodable",
 ]  # fmt: skip
 
@@ -105,6 +107,56 @@ class EncodedCache:
         return encoded
 
 
+class EncodingMemory:
+    """Encodings in this process's memory, each computed once, up to ``most`` bytes in all; none is written down.
+
+    Where there is no room, those of the representation that was asked for longest ago go first, and never those of the
+    one that is asked for now: records that do not fit are kept in part, not exchanged for each other.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> memory = EncodingMemory(most=16)
+    >>> memory.encode(Identity(2), np.ones((1, 2))).tolist(), memory.size
+    ([[1.0, 1.0]], 8)
+    >>> _ = memory.encode(Identity(2), np.zeros((1, 2))), memory.encode(Identity(1), np.zeros((3, 1)))
+    >>> memory.size
+    12
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, dict[bytes, Floats]] = OrderedDict()
+        self.size = 0
+
+    def encode(self, representation: Representation, samples: NDArray[Any]) -> Floats:
+        """The samples' encoding, the caller's own to change: kept from before, or computed."""
+        encoder = encoder_digest(representation)
+        name = _samples_digest(samples).digest()
+        kept = self._kept.setdefault(encoder, {})
+        self._kept.move_to_end(encoder)
+        if name in kept:
+            return kept[name].copy()
+        encoded = representation.encode(samples)
+        while self.size + encoded.nbytes > self._most and len(self._kept) > 1:
+            _, gone = self._kept.popitem(last=False)
+            self.size -= sum(each.nbytes for each in gone.values())
+        if self.size + encoded.nbytes <= self._most:
+            # A copy: what the encoder returned may be the records themselves.
+            kept[name] = encoded.copy()
+            self.size += encoded.nbytes
+        return encoded
+
+    def forget(self) -> None:
+        """Keep none any more: the records are others now."""
+        self._kept.clear()
+        self.size = 0
+
+
+def _samples_digest(samples: NDArray[Any]) -> Any:  # noqa: ANN401
+    content = hashlib.sha256(f"{samples.dtype.str} {samples.shape}".encode())
+    content.update(np.ascontiguousarray(samples).view(np.uint8).reshape(-1).data)
+    return content
+
+
 def _name(representation: Representation, samples: NDArray[Any]) -> str:
     content = hashlib.sha256(encoder_digest(representation).encode())
     content.update(f"{samples.dtype.str} {samples.shape}".encode())
@@ -125,7 +177,7 @@ def _read(file: Path, rows: int) -> Floats | None:
 
 
 def encoded_chunks(
-    representation: Representation, samples: NDArray[Any], cache: EncodedCache | None = None
+    representation: Representation, samples: NDArray[Any], cache: Encodings | None = None
 ) -> Iterator[Floats]:
     """The samples in the representation's space, a few thousand at a time; read from the owner's cache, if any.
 
@@ -203,7 +255,7 @@ def require_encodable(representation: Representation, blank: NDArray[Any], width
         )
 
 
-def _attempt(representation: Representation, samples: NDArray[Any], cache: EncodedCache | None = None) -> Floats | None:
+def _attempt(representation: Representation, samples: NDArray[Any], cache: Encodings | None = None) -> Floats | None:
     """The encodings, or None where the representation fails, in whatever way."""
     try:
         with np.errstate(all="ignore"):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.core.protocols import Encodings
 from tacit.core.release import Release
 from tacit.mechanisms.choices import VOTE_SHARES, Door, Kinds
 from tacit.private.gate import Gate
@@ -24,7 +25,8 @@ class NodeContext:
     """All that a node answers one question from.
 
     Its classes, its records, a gate that pays from its account, the name of its model or the model, and a ``store``
-    of the public samples and of what was agreed on about them, where the node has set one up.
+    of the public samples and of what was agreed on about them, where the node has set one up. ``encodings`` are those
+    that a node which stays up keeps in memory.
     """
 
     classes: tuple[str, ...]
@@ -32,6 +34,7 @@ class NodeContext:
     gate: Gate
     model: Any = "logistic"
     store: Any = None
+    encodings: Encodings | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tacit.core.errors import InvalidInput
@@ -16,7 +17,10 @@ from tacit.report.html import Markup, pair, table
 from tacit.ui.folder import FoundFiles, JobState, WatchedFolder, job_states
 from tacit.ui.planning import FIELDS, planned_accuracy
 
-__all__ = ["message_page", "overview_page", "plan_page", "state"]
+if TYPE_CHECKING:
+    from tacit.runs.fleet import Fleet
+
+__all__ = ["fleet_page", "message_page", "overview_page", "plan_page", "state"]
 
 BADGES = {"running": "good", "done": "good", "stopped": "fair", "failed": "bad"}
 CLAIMS = {"differential privacy": "good", "simulation": "bad", "no guarantee": "bad", "cannot be read": "fair"}
@@ -97,6 +101,28 @@ def _forecast(given: Mapping[str, str]) -> str:
     )  # fmt: skip
 
 
+def fleet_page(name: str, fleet: Fleet) -> str:
+    """All nodes of a federation: rounds, refusals by reason, and what they have paid, as far as they have told."""
+    nodes = [
+        (each.name, each.state, f"{each.answered} of {each.asked}", each.lost,
+         ", ".join(f"{count} {reason}" for reason, count in sorted(each.refusals.items())), each.payments, each.paid,
+         each.last_answer)
+        for each in fleet.nodes
+    ]  # fmt: skip
+    heads = ("node", "state", "rounds answered", "lost", "refusals", "payments", "paid at least", "last answer")
+    shown = table(heads, nodes) if nodes else "<p class='empty'>No node is listed yet.</p>"
+    jobs = [(each.name, each.state, each.rounds, each.message) for each in fleet.jobs]
+    parts = [
+        _part("nodes", f"Nodes ({len(fleet.nodes)})", shown),
+        _part("rounds", f"Jobs ({len(jobs)})", table(("job", "state", "rounds", "says"), jobs) if jobs
+              else "<p class='empty'>No job began here.</p>"),
+        _part("reasons", "Refusals by reason", table(("reason", "times"), list(fleet.refusals.items()))
+              if fleet.refusals else "<p class='empty'>No node refused.</p>"),
+    ]  # fmt: skip
+    about = "<p>What nodes have told this coordinator. What a node has left is its own.</p>"
+    return _page("Fleet", name, "overview", about + "".join(parts))
+
+
 def message_page(title: str, said: str) -> str:
     """A page that says why something cannot be shown.
 
@@ -158,7 +184,8 @@ def _federations(watched: WatchedFolder, found: FoundFiles) -> str:
         nodes = watched.nodes(folder)
         jobs = [each for each in job_states(found) if each.kind == "federation" and _inside(each.name, name)]
         said = "; ".join(f"{each.name}: {each.state}, {each.doing}" for each in jobs) or "no job has started here"
-        rows.append((name, len(nodes), ", ".join(nodes[:20]) or "none is listed yet", said))
+        link = Markup(f"<a href='/fleet/{quote(name)}'>{escape(name)}</a>")
+        rows.append((link, len(nodes), ", ".join(nodes[:20]) or "none is listed yet", said))
     return table(("coordinator", "nodes", "let in", "jobs"), rows)
 
 

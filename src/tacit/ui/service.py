@@ -26,7 +26,7 @@ from tacit.report.ledger_page import ledger_page
 from tacit.report.page import report_page
 from tacit.runs.folders import read_record
 from tacit.ui.folder import WatchedFolder, look
-from tacit.ui.pages import message_page, overview_page, plan_page, state
+from tacit.ui.pages import fleet_page, message_page, overview_page, plan_page, state
 
 __all__ = ["HOST", "listening", "make_app", "serve_view"]
 
@@ -81,6 +81,7 @@ def make_app(folder: Path, port: int, token: str, ledgers: Sequence[LedgerUrl] =
         Route("/plan", lambda request: _own(plan_page(dict(request.query_params)))),
         Route("/state.json", lambda _: JSONResponse(state(watched.found()), headers={"Content-Security-Policy": _OWN})),
         Route("/run/{name:path}", lambda request: _run(watched, request.path_params["name"])),
+        Route("/fleet/{name:path}", lambda request: _fleet(watched, request.path_params["name"])),
         Route("/ledger/{name:path}", lambda request: _ledger(watched, request.path_params["name"])),
         Route("/ui.css", lambda _: _file(STYLE + _text("ui.css"), "text/css")),
         Route("/ui.js", lambda _: _file(_text("ui.js"), "text/javascript")),
@@ -162,6 +163,21 @@ def _run(watched: WatchedFolder, name: str) -> Response:
     except (TacitError, OSError):
         return _own(message_page("Run", "This run cannot be read: see tacit show."), 500)
     return HTMLResponse(page, headers={"Content-Security-Policy": _REPORT})
+
+
+def _fleet(watched: WatchedFolder, name: str) -> Response:
+    place = look(watched.folder).coordinators.get(name)
+    if place is None:
+        return _own(message_page("Fleet", _GONE), 404)
+    try:
+        # Keys are read by a library that the live view alone does without.
+        from tacit.runs.fleet import read_fleet
+
+        return _own(fleet_page(name, read_fleet(place)))
+    except ModuleNotFoundError:
+        return _own(message_page("Fleet", "Federations need an extra: pip install 'tacit[federated]'."), 500)
+    except (TacitError, OSError):
+        return _own(message_page("Fleet", "This folder cannot be read: see tacit federation nodes list."), 500)
 
 
 def _ledger(watched: WatchedFolder, name: str) -> Response:

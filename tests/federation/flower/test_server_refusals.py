@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import threading
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from flwr.app import Message
 
 from tacit.core.account import Ceiling
 from tacit.core.codec import encode
-from tacit.core.errors import InvalidInput
 from tacit.federation.flower.client import InProcessGrid, client_app, configured_node, contexts
+from tacit.federation.flower.handover import handing_over
 from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Request, read_response
+from tacit.federation.node.door import DOOR_VARIABLE, Door, receive
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.wire import ask_to_bytes, read_ask, read_release
@@ -100,16 +102,37 @@ def test_a_client_app_turns_every_exception_into_one_word():
     assert b"Ada" not in payload_of(reply)
 
 
-def test_a_node_is_found_by_its_own_configuration_only():
+def test_a_simulated_node_has_a_place_by_its_own_configuration_only():
     context = contexts(1)[0]
     context.node_config = {}
-    context.run_config = {"tacit-node": "/somewhere/else.toml", "simulation": "digits", "partition-id": 0}
+    context.run_config = {"simulation": "digits", "partition-id": 0, "num-partitions": 1}
     with pytest.raises(KeyError):
         configured_node(context)
-    # A node with a file of its own is no simulation, whatever a run says.
-    context.node_config = {"tacit-node": "/nowhere/node.toml", "partition-id": 0, "num-partitions": 1}
-    with pytest.raises(InvalidInput, match="cannot read"):
-        configured_node(context)
+
+
+def test_a_real_node_is_the_one_behind_its_own_door_whatever_a_run_says(tmp_path, monkeypatch):
+    monkeypatch.setenv(DOOR_VARIABLE, str(tmp_path / "door"))
+    context = contexts(1)[0]
+    context.run_config = {DOOR_VARIABLE: "/somewhere/else", "simulation": "digits"}
+    heard = []
+
+    def answer():
+        with door.accept() as connection:
+            heard.append(receive(connection))
+            connection.send_bytes(b"reply")
+
+    door = Door(tmp_path / "door", 1)
+    thread = threading.Thread(target=answer)
+    thread.start()
+    grid = InProcessGrid(handing_over(), [context], keep=True)
+    (reply,) = grid.send_and_receive([Message(content_of(b"hello"), 1, "query.answer", ttl=7.0)], timeout=5)
+    thread.join()
+    door.close()
+    assert payload_of(reply) == b"reply"
+    assert heard == [(b"hello", 7.0)]
+    # Nobody is behind it: one word, and nothing of the path.
+    (reply,) = grid.send_and_receive([Message(content_of(b"hello"), 1, "query.answer")], timeout=5)
+    assert read_response(payload_of(reply)).answer is RefusalReason.FAILED
 
 
 def test_a_simulation_takes_its_parts_from_what_the_run_names():

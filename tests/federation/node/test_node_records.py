@@ -14,7 +14,7 @@ from tacit.federation.messages import RefusalReason
 from tacit.federation.node.node import Node
 from tacit.federation.node.records import node_records
 from tacit.federation.node.refusals import Refused
-from tacit.federation.settings import NODE_EXAMPLE, RunArrays, read_node_file
+from tacit.federation.settings import NODE_EXAMPLE, LoadedArrays, read_node_file
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
@@ -49,7 +49,7 @@ def folder(tmp_path):
 
 def node(folder, data, more=""):
     (folder / "node.toml").write_text(FILE.format(data=data) + more)
-    records, features = node_records(read_node_file(folder / "node.toml"), None, RunArrays())
+    records, features = node_records(read_node_file(folder / "node.toml"), None, LoadedArrays())
     rules = Rules(("rknn", "pate"), ("DiscreteLaplaceNoise",), ("v",), participants=1)
     ledger = MemoryLedger({"north": Ceiling(1)})
     return Node("north", ("ill", "well"), records, rules, ledger, "north", features=features, seed=1)
@@ -102,7 +102,7 @@ def test_the_file_is_read_strictly(folder):
 
 def test_persons_are_bounded_by_the_account(folder):
     (folder / "node.toml").write_text(FILE.format(data="part-*.parquet") + ENGINE)
-    records, _ = node_records(read_node_file(folder / "node.toml"), "age", RunArrays())
+    records, _ = node_records(read_node_file(folder / "node.toml"), "age", LoadedArrays())
     ledger = MemoryLedger({"north": Ceiling(1000, unit=Unit.person("age", 1))})
     rules = Rules(("rknn",), ("DiscreteLaplaceNoise",), ("v",), participants=1)
     ask = VoteAsk(

@@ -1,4 +1,4 @@
-"""The Flower side of a node, real or simulated: receive a request, pass it to this machine's node, send its response.
+"""Nodes of simulations: they answer in the process that is asked, and protect nobody.
 
 Simulations have nodes with parts of one data set and a Flower grid without a network; they protect nobody. The nodes
 have accounts in memory and seeded noise. The grid calls client apps where messages are pushed. It behaves like
@@ -8,13 +8,10 @@ answers with Flower's own error.
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,62 +26,31 @@ from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.datasets.published import digits
 from tacit.datasets.tables import read_table
-from tacit.federation.flower.processes import ARRAYS_VARIABLE
-from tacit.federation.flower.server import MESSAGE_TYPE, content_of, payload_of
-from tacit.federation.messages import RefusalReason, Response, digest_request
-from tacit.federation.node.node import Node, open_node
-from tacit.federation.processes import failure_in_words
-from tacit.federation.settings import RunArrays, read_node_file
+from tacit.federation.flower.handover import answering_app
+from tacit.federation.node.node import Node
 from tacit.ledger import open_ledger
 from tacit.ledger.policy import Rules
 from tacit.private.records import Private, Records
 
-__all__ = ["NODE_FILE", "InProcessGrid", "client_app", "configured_node", "contexts", "node_app", "simulated_node"]
+__all__ = ["InProcessGrid", "client_app", "configured_node", "contexts", "node_app", "simulated_node"]
 
-_log = logging.getLogger("tacit.node")
-
-# The key in a SuperNode's own configuration that names its node file.
-NODE_FILE = "tacit-node"
 # The key by which Flower's simulation numbers its nodes.
 PLACE = "partition-id"
 
 
 def client_app(node_of: Callable[[Context], Node]) -> ClientApp:
-    """A client app that answers by the node which ``node_of`` finds for a context.
-
-    Every failure is caught here: Flower would send the text of an exception to the coordinator.
-    """
-    made = ClientApp()
-
-    def answer(message: Message, context: Context) -> Message:
-        payload = b""
-        try:
-            payload = payload_of(message)
-            said = node_of(context).reply(payload)
-        except Exception as error:
-            _log.error("the node cannot answer: %s", failure_in_words(error))
-            said = Response(digest_request(payload), RefusalReason.FAILED).to_bytes()
-        return Message(content_of(said), reply_to=message)
-
-    made.query(MESSAGE_TYPE.split(".")[1])(answer)
-    return made
+    """A client app that answers by the node which ``node_of`` finds for a context, in this process."""
+    return answering_app(lambda payload, _, context: node_of(context).reply(payload))
 
 
 def configured_node(context: Context) -> Node:
-    """The node of this machine, by the file that its own operator named; a run cannot change it.
+    """The simulated node at this context's place, with a part of the data that the run names.
 
-    Only a node of Flower's own simulation, which has a place among others and no file, takes a part of the data that
-    the run names.
+    Only Flower's own simulation gives places. A real node answers by the file of its operator, in a process that stays
+    up, and has none.
     """
-    settings = context.node_config
-    if NODE_FILE not in settings and PLACE in settings:
-        from tacit.federation.flower.client import simulated_node
-
-        return simulated_node(int(settings[PLACE]), int(settings["num-partitions"]), context.run_config)
-    folder = os.environ.get(ARRAYS_VARIABLE)
-    return open_node(
-        read_node_file(str(settings[NODE_FILE])), RunArrays(str(context.run_id), Path(folder) if folder else None)
-    )
+    place, count = context.node_config[PLACE], context.node_config["num-partitions"]
+    return simulated_node(int(place), int(count), context.run_config)
 
 
 node_app = client_app(configured_node)

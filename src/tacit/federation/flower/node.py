@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tacit.federation.collector.client import clock_trouble, seconds_ahead
 from tacit.federation.flower.link import UNREGISTERED
-from tacit.federation.flower.processes import ARRAYS_VARIABLE, be_patient, log_with_time, require_version
-from tacit.federation.settings import private_folder
+from tacit.federation.flower.processes import be_patient, log_with_time, require_version
 
-__all__ = ["run_node", "taken_up", "whole_or_not_at_all"]
+__all__ = ["run_node", "several_at_once", "taken_up", "whole_or_not_at_all"]
 
 _log = logging.getLogger("tacit.node")
 
 # Seconds between two signs of life. A SuperLink gives a node up when two of them are missing.
 HEARTBEAT = 15
 _PATIENCE, _PAUSE = 4.0 * HEARTBEAT, 2.0
+# Messages that may be at the node at a time: each has a small process that waits for its answer.
+MOST_AT_ONCE = 4
+# Seconds between two looks for replies; what stands for a run where none was fetched.
+_POLL, _NO_RUN = 0.5, 0
 _STRANGER = (
     "it does not know this node's key, or has removed it. Its operator adds the node's .pub file with "
     "`tacit federation nodes add` and starts the coordinator again"
@@ -90,6 +91,51 @@ def whole_or_not_at_all(pull: Callable[..., Any]) -> Callable[..., Any]:
     return pulled
 
 
+def several_at_once(
+    pull: Callable[..., Any], push: Callable[..., Any], most: int = MOST_AT_ONCE
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Fetch further messages while one is being answered, up to this many: the node's own queue has them then.
+
+    Flower fetches one, and asks for no other before its reply is sent. A message that waits at the SuperLink is one
+    that the node's operator cannot see or cancel.
+    """
+    at_work = 0
+
+    def pulled(**given: Any) -> Any:  # noqa: ANN401
+        nonlocal at_work
+        if at_work >= most:
+            return _NO_RUN
+        run = pull(**given)
+        if run is not None:
+            at_work += 1
+        # None would mean: nothing is at work, sleep, and send no replies.
+        return _NO_RUN if run is None and at_work else run
+
+    def pushed(*, state: Any, **given: Any) -> None:  # noqa: ANN401
+        nonlocal at_work
+        replies = state.get_messages_legacy(is_reply=True)
+        if not replies:
+            time.sleep(_POLL)
+            return
+        at_work = max(0, at_work - len(replies))
+        push(state=_Retrieved(state, replies), **given)
+
+    return pulled, pushed
+
+
+class _Retrieved:
+    """Flower's state of a node, whose replies are those that were retrieved already."""
+
+    def __init__(self, state: Any, replies: Any) -> None:  # noqa: ANN401
+        self._state, self._replies = state, replies
+
+    def get_messages_legacy(self, **_: Any) -> Any:  # noqa: ANN401
+        return self._replies
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._state, name)
+
+
 def run_node() -> None:
     """``flower-supernode``, on a machine that may be busy."""
     require_version()
@@ -103,9 +149,10 @@ def run_node() -> None:
     FleetHttpClient.ActivateNode = taken_up(FleetHttpClient.ActivateNode)
     start_client_internal._pull_and_store_message = whole_or_not_at_all(start_client_internal._pull_and_store_message)
     heartbeat.HEARTBEAT_DEFAULT_INTERVAL = fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT
-    # This process lives as long as the node, those that answer do not: what they have read in a run ends with it.
-    with private_folder(Path(os.environ[ARRAYS_VARIABLE])):
-        flower_supernode()
+    start_client_internal._pull_and_store_message, start_client_internal._push_messages = several_at_once(
+        start_client_internal._pull_and_store_message, start_client_internal._push_messages
+    )
+    flower_supernode()
 
 
 if __name__ == "__main__":

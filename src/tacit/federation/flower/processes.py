@@ -15,20 +15,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tacit.core.errors import InvalidInput
+from tacit.federation.node.door import DOOR_VARIABLE
 
 if TYPE_CHECKING:
     from tacit.federation.settings import Link
 
 __all__ = [
-    "ARRAYS_VARIABLE", "be_patient", "link_command", "log_with_time", "node_command", "require_version",
+    "be_patient", "link_command", "log_with_time", "node_command", "require_version",
     "run_installed",
 ]  # fmt: skip
 
 Command = tuple[list[str], Mapping[str, str]]
 
 _VERSION = "1.41"
-# The name in the environment of a node's processes for the folder of what it has read in a run.
-ARRAYS_VARIABLE = "TACIT_NODE_ARRAYS"
 _PATIENCE = 120
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 # By a shell, because the path of an interpreter may be too long for a first line.
@@ -140,18 +139,17 @@ def link_command(keys: Path, state: Path, host: str, port: int) -> Command:
     return command, environment(state / "flower", path)
 
 
-def node_command(file: Path, link: Link, state: Path, port: int) -> Command:
-    """A SuperNode that answers by the node file, and can start nothing but this library's own app."""
+def node_command(link: Link, state: Path, door: Path, port: int) -> Command:
+    """A SuperNode that hands over what comes to the node behind the door, and starts nothing but this library's app."""
     programs = program_folder(state / "programs", NODE_PROGRAMS)
     command = [
         sys.executable, "-m", "tacit.federation.flower.node",
         "--root-certificates", str(link.authority),
         "--superlink", link.address,
         "--auth-supernode-private-key", str(link.key),
-        "--node-config", f'tacit-node="{file.absolute()}"',
         "--port", str(port),
     ]  # fmt: skip
-    return command, {**environment(state / "flower", str(programs)), ARRAYS_VARIABLE: str(state / "arrays")}
+    return command, {**environment(state / "flower", str(programs)), DOOR_VARIABLE: str(door)}
 
 
 def run_installed() -> None:
@@ -179,6 +177,6 @@ def _nothing(*_: Any, **__: Any) -> Path:  # noqa: ANN401
 
 def _installed(*_: Any, **__: Any) -> Any:  # noqa: ANN401
     # Imported only here: by now the process has reported that it is alive, and may take its time.
-    from tacit.federation.flower.client import node_app
+    from tacit.federation.flower.handover import handing_over
 
-    return node_app
+    return handing_over()

@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
 from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Ledger
+from tacit.core.protocols import Encodings, Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.release import Release
 from tacit.core.samples import match_names
@@ -45,7 +45,7 @@ from tacit.federation.node.refusals import (
     require_door,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
-from tacit.federation.settings import NodeFile, RunArrays, read_peers
+from tacit.federation.settings import LoadedArrays, NodeFile, read_peers
 from tacit.ledger import open_ledger, opened
 from tacit.ledger.account import covered
 from tacit.ledger.places import occupied
@@ -91,6 +91,8 @@ class Node:
     features: tuple[str, ...] | None = None
     approvals: Approvals | None = None
     run: str = ""
+    encodings: Encodings | None = None
+    canceled: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.ledger.durable:
@@ -103,11 +105,12 @@ class Node:
 
     def _answer(self, ask: Question) -> Release[Any]:
         randomness = self._randomness(ask.request)
+        self._go_on()
         try:
             limits = self.rules.limits if self.rules.limits.any else None
             gate = Gate(self.ledger, self.account, randomness, limits, self._named())
-            context = NodeContext(self.classes, self.records, gate, self.model, self.room)
-            return node_side(method_of(ask)).answer(ask, context)
+            context = NodeContext(self.classes, self.records, gate, self.model, self.room, self.encodings)
+            release = node_side(method_of(ask)).answer(ask, context)
         except BudgetExceeded as error:
             lacking = lacks_delta(self.ledger, self.account, Price.of(ask).spend)
             raise Refused(RefusalReason.DELTA if lacking else RefusalReason.BUDGET, str(error)) from None
@@ -120,6 +123,13 @@ class Node:
             raise
         except TacitError as error:
             raise Refused(RefusalReason.QUESTION, str(error)) from None
+        self._go_on()  # What is paid stays paid, and the ledger keeps its answer; it does not leave.
+        return release
+
+    def _go_on(self) -> None:
+        """Stop between two steps where the operator has canceled the job meanwhile."""
+        if self.canceled():
+            raise Refused(RefusalReason.CANCELED)
 
     def conclude(self, request: str, told: Notice) -> None:
         """Receive the consensus of a run's last round; those before come with the next question."""
@@ -148,10 +158,9 @@ class Node:
         request: Request | None = None
         try:
             if len(payload) > LARGEST_REQUEST:
-                raise Refused(
-                    RefusalReason.SIZE, f"the request has {len(payload)} bytes, the limit is {LARGEST_REQUEST}"
-                )
+                raise Refused(RefusalReason.SIZE, f"it has {len(payload)} bytes, the limit is {LARGEST_REQUEST}")
             request = read_node_request(payload)
+            self._go_on()
             asked = replace(
                 self, participants=request.participants, run=request.run, records=self._in_order(request.features)
             )
@@ -213,10 +222,7 @@ class Node:
         return tuple(kind for name, kind in outside().items() if name in self.rules.mechanisms)
 
     def _clients(self) -> tuple[int, int]:
-        """How many records or persons this node answers for, and how many records those have at most.
-
-        Both are public under replace-one adjacency alone.
-        """
+        """How many records or persons it answers for, and how many records at most: public under replace-one alone."""
         unit, adjacency = self.ledger.privacy_unit(self.account)
         if adjacency is not Adjacency.REPLACE_ONE:
             raise Refused(RefusalReason.MECHANISM)
@@ -288,12 +294,9 @@ class Node:
         return SeededRandomness(int.from_bytes(digest[:8], "little"))
 
 
-def open_node(file: NodeFile, arrays: RunArrays | None = None) -> Node:
-    """The node that its file describes, with the ledger it has; only its own operator gets to see these errors.
-
-    Where a run is known its records and public samples are read and checked once, and are in its ``arrays`` then.
-    """
-    arrays = arrays or RunArrays()
+def open_node(file: NodeFile, arrays: LoadedArrays | None = None) -> Node:
+    """The node of a file, whose errors are its operator's; what is in ``arrays`` is neither read nor checked again."""
+    arrays = arrays or LoadedArrays()
     rules = read_rules(file.policy)
     ledger = open_ledger(file.ledger)
     unit, _ = ledger.privacy_unit(file.account)
@@ -327,14 +330,13 @@ def _collecting(file: NodeFile) -> Collecting | None:
     if file.identity is None or (file.shuffler is None and file.curator is None):
         return None
     shuffler = None if file.shuffler is None else Address(file.shuffler.address, file.shuffler.authority)
-    curator = None
-    if file.curator is not None:
-        curator = (Address(file.curator.address, file.curator.authority), file.curator.key)
+    own = file.curator
+    curator = None if own is None else (Address(own.address, own.authority), own.key)
     peers = {} if file.peers is None else read_peers(file.peers)
     return Collecting(SigningIdentity.read(file.identity), shuffler, curator, peers)
 
 
-def _room(file: NodeFile, arrays: RunArrays) -> ConsensusStore | None:
+def _room(file: NodeFile, arrays: LoadedArrays) -> ConsensusStore | None:
     """What FedMD needs, where the node has the public samples and a model of a known name."""
     public = file.public
     if public is None or file.model not in ESTIMATORS:

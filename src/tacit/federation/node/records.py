@@ -15,13 +15,15 @@ from tacit.datasets.tables import read_table
 from tacit.engines.engine import ENGINES
 from tacit.engines.records import StreamedRecords, streamed_records
 from tacit.engines.source import RecordSource
-from tacit.federation.settings import NodeFile, RunArrays
+from tacit.federation.settings import LoadedArrays, NodeFile
 from tacit.private.records import Private, Records, require_usable
 
 __all__ = ["node_records"]
 
 
-def node_records(file: NodeFile, person: str | None, arrays: RunArrays) -> tuple[Private[Any], tuple[str, ...] | None]:
+def node_records(
+    file: NodeFile, person: str | None, arrays: LoadedArrays
+) -> tuple[Private[Any], tuple[str, ...] | None]:
     """The records, in memory or where they lie, and the names of their columns; errors are for the node's operator."""
     if file.engine is not None:
         stream = _stream(file, person)

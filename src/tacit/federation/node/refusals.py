@@ -47,7 +47,7 @@ from tacit.wire import read_ask
 
 __all__ = [
     "APPROVED", "DECLINED", "PENDING", "ApprovalRequest", "Approvals", "Refused", "lacks_delta", "log_refusal",
-    "mechanism_name", "node_side", "reason_for", "require_door",
+    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_door",
 ]  # fmt: skip
 
 
@@ -163,6 +163,17 @@ def _cut(words: str) -> str:
     return repr(words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…")
 
 
+def price_in_words(spend: Spend) -> str:
+    """What something costs, as an operator reads it.
+
+    >>> from tacit.core.spend import Pure
+    >>> price_in_words(Pure("0.5"))
+    'epsilon 0.5'
+    """
+    epsilon = Running().plus(spend).pure_epsilon
+    return f"epsilon {decimal(epsilon)}" if epsilon is not None else json.dumps(spend_to_json(spend))
+
+
 PENDING, APPROVED, DECLINED = "pending", "approved", "declined"
 # Whoever asks could fill the disk: when this many wait, one of them makes room for the next.
 MOST_PENDING = 100
@@ -198,8 +209,7 @@ class ApprovalRequest:
     @property
     def price(self) -> str:
         """What one answer costs, in words."""
-        epsilon = Running().plus(self.spend).pure_epsilon
-        return f"epsilon {decimal(epsilon)}" if epsilon is not None else json.dumps(spend_to_json(self.spend))
+        return price_in_words(self.spend)
 
     def covers(self, other: ApprovalRequest) -> bool:
         """Whether who approved this one has approved the other: the same job, which costs no more."""

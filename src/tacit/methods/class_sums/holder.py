@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Floats, Integers
+from tacit.core.protocols import Encodings, Floats, Integers
 from tacit.core.release import Release
 from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
 from tacit.methods.class_sums.wire import SumAsk, on_grid
-from tacit.methods.encoding import EncodedCache, encoded_block, encoded_chunks
+from tacit.methods.encoding import encoded_block, encoded_chunks
 from tacit.methods.held import held, release_table, require_single_labels
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
@@ -45,7 +45,7 @@ class SumHolder:
         records: Sequence[Private[Records]],
         gate: Gate,
         progress: Callable[[int], None] | None = None,
-        cache: EncodedCache | None = None,
+        cache: Encodings | None = None,
     ) -> None:
         self._records: list[Private[Any]] = list(held(records, gate))
         self._gate = gate
@@ -93,7 +93,7 @@ class SumTable:
 def class_sums(
     ask: SumAsk,
     records: Records,
-    cache: EncodedCache | None = None,
+    cache: Encodings | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Integers:
     """The exact table of these records: a row per class, a column per component and one of counts.
@@ -131,7 +131,7 @@ def _centered(ask: SumAsk, table: Integers) -> Integers:
 
 def answer_at_node(ask: SumAsk, context: NodeContext) -> Release[Any]:
     """The answer of a node."""
-    return SumHolder([context.records], context.gate).answer(ask)
+    return SumHolder([context.records], context.gate, cache=context.encodings).answer(ask)
 
 
 AT_NODE = NodeSide(answer_at_node, {SumAsk: table_doors(RECORD_SUMS, "a curator of class sums", SUM_SHARES)})

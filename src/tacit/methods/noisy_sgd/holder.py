@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Floats, Integers
+from tacit.core.protocols import Encodings, Floats, Integers
 from tacit.core.release import Release
 from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, Door, table_door
@@ -49,11 +49,16 @@ class GradientHolder:
     """
 
     def __init__(
-        self, records: Sequence[Private[Records]], gate: Gate, progress: Callable[[int], None] | None = None
+        self,
+        records: Sequence[Private[Records]],
+        gate: Gate,
+        progress: Callable[[int], None] | None = None,
+        cache: Encodings | None = None,
     ) -> None:
         self._records = held(records, gate)
         self._gate = gate
         self._progress = progress
+        self._cache = cache
         self._seen_by: Any = None
         self._encoded: Private[Encoded] | None = None
 
@@ -73,7 +78,7 @@ class GradientHolder:
         found, done = [], 0
         for part in bounded(parts, self._gate.unit, self._gate.randomness):
             chunks = []
-            for chunk in encoded_chunks(ask.representation, part.samples):
+            for chunk in encoded_chunks(ask.representation, part.samples, self._cache):
                 chunks.append(chunk)
                 done += len(chunk)
                 if self._progress is not None:
@@ -144,7 +149,7 @@ def record_gradients(ask: GradientAsk, encoded: Encoded) -> Integers:
 
 def answer_at_node(ask: GradientAsk, context: NodeContext) -> Release[Any]:
     """The answer of a node."""
-    return GradientHolder([context.records], context.gate).answer(ask)
+    return GradientHolder([context.records], context.gate, cache=context.encodings).answer(ask)
 
 
 AT_NODE = NodeSide(answer_at_node, {GradientAsk: table_doors(RECORD_SUMS, "a curator of gradients", SUM_SHARES)})

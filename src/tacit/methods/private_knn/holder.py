@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import ToleranceExceeded
 from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Floats, Integers
+from tacit.core.protocols import Encodings, Floats, Integers
 from tacit.core.release import Release
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.choices import Door
-from tacit.methods.encoding import EncodedCache, encoded_chunks
+from tacit.methods.encoding import encoded_chunks
 from tacit.methods.held import held, require_single_labels
 from tacit.methods.private_knn.wire import NeighborAsk
 from tacit.private.gate import Gate
@@ -103,7 +103,7 @@ def first_smallest(values: NDArray[np.float64], count: int) -> Integers:
     return np.sort(chosen)
 
 
-def gathered(ask: NeighborAsk, records: Records, persons: bool, cache: EncodedCache | None = None) -> NearestVoters:
+def gathered(ask: NeighborAsk, records: Records, persons: bool, cache: Encodings | None = None) -> NearestVoters:
     """The electorate of these records; where ``persons`` are protected, a person's records are called together.
 
     >>> from tacit.representations.scaled import Identity
@@ -135,7 +135,7 @@ class NeighborHolder:
         self,
         records: Sequence[Private[Records]],
         gate: Gate,
-        cache: EncodedCache | None = None,
+        cache: Encodings | None = None,
     ) -> None:
         self._records = held(records, gate)
         self._gate = gate
@@ -188,7 +188,7 @@ def require_priced(ask: NeighborAsk, adjacency: Adjacency) -> None:
 
 def answer_at_node(ask: NeighborAsk, context: NodeContext) -> Release[Any]:
     """The answer of a node."""
-    return NeighborHolder([context.records], context.gate).answer(ask)
+    return NeighborHolder([context.records], context.gate, context.encodings).answer(ask)
 
 
 AT_NODE = NodeSide(answer_at_node, {NeighborAsk: {"answer": Door("a plain answer", _MECHANISMS)}})

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core.protocols import Encodings, Integers
 from tacit.core.randomness import Randomness, permutations
 from tacit.core.release import Release
 from tacit.core.sensitivity import ANYTHING
@@ -25,7 +25,7 @@ from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, one_record_door, table_door
 from tacit.mechanisms.description import require_quorum
 from tacit.mechanisms.shuffle.single_message import Shuffled
-from tacit.methods.encoding import EncodedCache, encoded_block, encoded_chunks, require_encodable
+from tacit.methods.encoding import encoded_block, encoded_chunks, require_encodable
 from tacit.methods.held import held, release_table
 from tacit.methods.rknn.voting_rules import NEAREST, published_votes, similarities
 from tacit.methods.rknn.wire import VoteAsk, require_counted
@@ -60,7 +60,7 @@ class VoteHolder:
         records: Sequence[Private[Records]],
         gate: Gate,
         progress: Callable[[int], None] | None = None,
-        cache: EncodedCache | None = None,
+        cache: Encodings | None = None,
     ) -> None:
         require_counted(gate.unit)
         self._records: list[Private[Any]] = list(held(records, gate))
@@ -154,7 +154,7 @@ class OneRecordHolders:
         records: Sequence[Private[Records]],
         gate: Gate,
         progress: Callable[[int], None] | None = None,
-        cache: EncodedCache | None = None,
+        cache: Encodings | None = None,
     ) -> None:
         if one_stream(records):
             raise InvalidInput("records are streamed for tables of counts; one-record holders need them in memory")
@@ -278,7 +278,7 @@ def filled_sets(sets: NDArray[np.bool_], size: int) -> Integers:
     return np.nonzero(np.column_stack([sets, made_up]))[1].reshape(len(sets), size).astype(np.int64)
 
 
-def count_together(ask: VoteAsk, cache: EncodedCache | None, parts: list[Records]) -> Integers:
+def count_together(ask: VoteAsk, cache: Encodings | None, parts: list[Records]) -> Integers:
     """The votes where the connections of all records are chosen together, by a published rule."""
     chunks = [chunk for each in parts for chunk in encoded_chunks(ask.representation, each.samples, cache)]
     features = np.concatenate(chunks)
@@ -304,7 +304,7 @@ def answer_at_node(ask: VoteAsk, context: NodeContext) -> Release[Any]:
     """The answer of a node: of its records' votes together, or of each record as a one-record holder."""
     mechanism: Any = ask.mechanism
     side = OneRecordHolders if mechanism.statistic in ("local", "shuffle") else VoteHolder
-    return side([context.records], context.gate).answer(ask)
+    return side([context.records], context.gate, cache=context.encodings).answer(ask)
 
 
 AT_NODE = NodeSide(

@@ -1,0 +1,164 @@
+"""All nodes of a federation at its coordinator: who is let in, what they were asked, why they refused, what they paid.
+
+It is read from the files in the coordinator's folder: the list of keys, the rounds of each job, and the receipts of
+runs that are written. So it tells what nodes have told. A node's ceiling and what it has paid to others are its own,
+and unknown here: what its receipts show is the least that it has spent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tacit.accounting.compose import Running, total
+from tacit.core.account import Rule
+from tacit.core.errors import TacitError
+from tacit.core.guarantee import decimal
+from tacit.core.spend import Spend
+from tacit.federation.members import members, removed_members
+from tacit.federation.messages import RefusalReason
+from tacit.runs.folders import read_record
+
+__all__ = ["Fleet", "FleetJob", "FleetNode", "read_fleet"]
+
+# At what δ spends that have no pure ε are added up, to be shown.
+DELTA = Fraction(1, 10**6)
+MOST_JOBS, MOST_NODES, LONGEST = 200, 2000, 300
+_REFUSED = "refused: "
+_WORDS = {reason.in_words: str(reason) for reason in RefusalReason}
+LET_IN, REMOVED, UNLISTED = "let in", "removed", "not listed"
+
+
+@dataclass
+class FleetNode:
+    """One node, by what it has told: rounds, refusals by reason, and what its receipts add up to."""
+
+    name: str
+    state: str
+    since: str = ""
+    asked: int = 0
+    answered: int = 0
+    lost: int = 0
+    refusals: dict[str, int] = field(default_factory=dict)
+    payments: int = 0
+    paid: str = ""
+    last_answer: str = ""
+
+
+@dataclass(frozen=True)
+class FleetJob:
+    """One job: its name, how it goes, and how many rounds it had."""
+
+    name: str
+    state: str
+    message: str
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes by name, the jobs, and how often each reason was given for a refusal."""
+
+    nodes: tuple[FleetNode, ...]
+    jobs: tuple[FleetJob, ...]
+    refusals: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """The view as JSON values."""
+        return asdict(self)
+
+
+def read_fleet(folder: Path) -> Fleet:
+    """What a coordinator's folder shows of its nodes. Nothing is changed, and a file that cannot be read is left out.
+
+    Jobs are found where their rounds are, in folders that end in ``.journal``, in this folder or one level below.
+    """
+    found = {each.name: FleetNode(each.name, LET_IN, f"{each.since}") for each in members(folder)}
+    for gone in removed_members(folder):
+        found.setdefault(gone.name, FleetNode(gone.name, REMOVED, f"{gone.since}"))
+    jobs: list[FleetJob] = []
+    spends: dict[str, list[Spend]] = {}
+    for journal, said, when in _journals(folder):
+        out = journal.with_name(journal.name.removesuffix(".journal"))
+        name = out.relative_to(folder).as_posix()
+        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:LONGEST], len(said["turns"])))
+        for turn in said["turns"]:
+            _count(found, turn, when)
+        for account, spend in _paid(out):
+            spends.setdefault(account, []).append(spend)
+    for name, own in spends.items():
+        node = _node(found, name)
+        if node is not None:
+            node.payments, node.paid = len(own), _together(own)
+    refusals: dict[str, int] = {}
+    for node in found.values():
+        for reason, count in node.refusals.items():
+            refusals[reason] = refusals.get(reason, 0) + count
+    return Fleet(tuple(found[name] for name in sorted(found)), tuple(jobs), dict(sorted(refusals.items())))
+
+
+def _journals(folder: Path) -> Iterator[tuple[Path, dict[str, Any], str]]:
+    places = sorted([*folder.glob("*.journal/progress.json"), *folder.glob("*/*.journal/progress.json")])
+    for file in places[:MOST_JOBS]:
+        try:
+            said = json.loads(file.read_text(encoding="utf-8"))
+            when = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            kinds = {"asked": list, "answered": list, "dropped": dict}
+            well_formed = all(isinstance(turn[key], kind) for turn in said["turns"] for key, kind in kinds.items())
+            if well_formed and isinstance(said["state"], str) and isinstance(said["message"], str):
+                yield file.parent, said, when
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+
+
+def _node(found: dict[str, FleetNode], name: str) -> FleetNode | None:
+    """The node of a name; one that is listed no more shows up as such, up to a number of them."""
+    if name not in found and len(found) < MOST_NODES:
+        found[name] = FleetNode(name, UNLISTED)
+    return found.get(name)
+
+
+def _count(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str) -> None:
+    """One round's share in each node's figures."""
+    answered, dropped = set(map(str, turn["answered"])), turn["dropped"]
+    for name in sorted({*map(str, turn["asked"]), *answered, *map(str, dropped)}):
+        node = _node(found, name)
+        if node is None:
+            continue
+        node.asked += 1
+        if name in answered:
+            node.answered += 1
+            node.last_answer = max(node.last_answer, when)
+        elif name in dropped:
+            words = str(dropped[name])
+            reason = _WORDS.get(words.removeprefix(_REFUSED)) if words.startswith(_REFUSED) else None
+            if reason is None:
+                node.lost += 1
+            else:
+                node.refusals[reason] = node.refusals.get(reason, 0) + 1
+
+
+def _paid(out: Path) -> list[tuple[str, Spend]]:
+    """What the receipts of a written run show, by account; nothing of simulations."""
+    if not (out / "run.json").is_file():
+        return []
+    try:
+        receipts = read_record(out).receipts
+    except (TacitError, OSError):
+        return []
+    return [(each.account, each.spend) for each in receipts if not each.simulated]
+
+
+def _together(spends: Sequence[Spend]) -> str:
+    running = Running()
+    for spend in spends:
+        running = running.plus(spend)
+    if running.pure_epsilon is not None:
+        return f"epsilon {decimal(running.pure_epsilon)}"
+    found = total(list(spends), DELTA, Rule.ADAPTIVE)
+    return f"epsilon {float(found.epsilon):.4g} at delta {decimal(DELTA)}"

@@ -1,0 +1,120 @@
+"""The fleet at its coordinator: what nodes have told, and no more than that."""
+
+import json
+import re
+
+import pytest
+
+pytest.importorskip("cryptography", reason="needs tacit[federated]")
+
+from tacit.cli import main
+from tacit.cli.federation_setup import new_coordinator, new_node
+from tacit.datasets.published import digits
+from tacit.federation.coordinator import RoundStatus
+from tacit.federation.members import add_member, remove_member
+from tacit.federation.messages import RefusalReason
+from tacit.runs.federation import JobProgress
+from tacit.runs.fleet import read_fleet
+from tests.federation.federation import CLASSES, federated, nodes
+
+NAMES = ("site 0", "site 1", "south", "gone")
+
+
+def asked_of(them):
+    """A run over these nodes."""
+    public = digits().public_samples
+    return federated(lambda ask: [each.answer(ask) for each in them], public, "1", nodes=2, classes=CLASSES, queries=8)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("fleet")
+    hub = home / "hub"
+    new_coordinator(hub, [])
+    for name in NAMES:
+        new_node(home / name, name, "127.0.0.1:9092", hub / "authority.pem")
+        add_member(hub, home / name / f"{name}.pub")
+    remove_member(hub, "gone")
+    (hub / "run.journal").mkdir()
+    progress = JobProgress(hub / "run.journal")
+    for number in range(2):
+        turn = RoundStatus(number, asked=("site 0", "site 1", "south"), answered=["site 0", "site 1"])
+        turn.dropped["south"] = f"refused: {(RefusalReason.BUDGET, RefusalReason.CANCELED)[number].in_words}"
+        progress.turn(turn)
+    progress.say("done", "written run")
+    (hub / "late.journal").mkdir()
+    late = RoundStatus(0, asked=("site 0", "<b>"), dropped={"site 0": "did not answer in time", "<b>": "<script>"})
+    JobProgress(hub / "late.journal").turn(late)
+    for broken, text in (
+        ("a", "{"),
+        ("b", '{"turns": [{"asked": 3}]}'),
+        ("c", "[]"),
+        ("d", '{"turns": 1, "state": 2}'),
+    ):
+        (hub / f"{broken}.journal").mkdir()
+        (hub / f"{broken}.journal" / "progress.json").write_text(text)
+    them = nodes(2, seed=None)
+    run = federated(
+        lambda ask: [each.answer(ask) for each in them],
+        digits().public_samples,
+        "1",
+        nodes=2,
+        classes=CLASSES,
+        queries=8,
+    )
+    run.save(hub / "run")
+    return home
+
+
+def test_the_view_has_every_node_its_rounds_its_refusals_and_what_its_receipts_show(home):
+    fleet = read_fleet(home / "hub")
+    found = {each.name: each for each in fleet.nodes}
+    assert {name: each.state for name, each in found.items()} == {
+        "<b>": "not listed", "gone": "removed", "site 0": "let in", "site 1": "let in", "south": "let in",
+    }  # fmt: skip
+    assert (found["site 0"].asked, found["site 0"].answered, found["site 0"].lost) == (3, 2, 1)
+    assert found["south"].refusals == {"budget": 1, "canceled": 1}
+    assert fleet.refusals == {"budget": 1, "canceled": 1}
+    assert (found["site 1"].payments, found["site 1"].paid) == (1, "epsilon 1")
+    assert (found["south"].payments, found["south"].paid) == (0, "")
+    assert [(each.name, each.state, each.rounds) for each in fleet.jobs] == [("late", "running", 1), ("run", "done", 2)]
+
+
+def test_what_a_simulation_spent_is_nobodys_budget(home, tmp_path):
+    (tmp_path / "hub").symlink_to(home / "hub")
+    fleet = read_fleet(tmp_path / "hub")
+    them = nodes(2, seed=3)
+    asked_of(them).save(home / "hub" / "late")
+    assert read_fleet(home / "hub") == fleet
+
+
+def test_the_command_prints_a_table_or_json(home, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["federation", "fleet", str(home / "hub"), "--json"])
+    assert ended.value.code == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said == json.loads(json.dumps(read_fleet(home / "hub").to_json()))
+    with pytest.raises(SystemExit):
+        main(["federation", "fleet", str(home / "hub")])
+    words = " ".join(capsys.readouterr().out.split())
+    assert "1 budget, 1 canceled" in words
+    assert "epsilon 1" in words
+    with pytest.raises(SystemExit) as ended:
+        main(["federation", "fleet", str(home)])
+    assert ended.value.code == 2
+
+
+def test_the_live_view_has_a_page_of_it_with_every_word_escaped(home):
+    pytest.importorskip("starlette", reason="needs tacit[ui]")
+    from tests.ui.test_service import TOKEN, Client
+
+    client = Client(home)
+    client.request("GET", f"/?token={TOKEN}")
+    overview = client.request("GET", "/").text
+    assert "href='/fleet/hub'" in overview
+    page = client.request("GET", "/fleet/hub").text
+    assert "site 0" in page
+    assert "1 budget, 1 canceled" in re.sub(r"\s+", " ", page)
+    assert "<b>" not in page.replace("<b>Tacit</b>", "")
+    assert "&lt;b&gt;" in page
+    assert client.request("GET", "/fleet/elsewhere").status_code == 404
