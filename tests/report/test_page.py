@@ -22,7 +22,7 @@ from tacit.runs.folders import read_record
 
 PARTS = tacit.digits()
 DIGITS = (PARTS.private_samples, PARTS.private_labels)
-SECTIONS = ["privacy", "budget", "chosen", "labels", "certainty", "queries", "released", "made"]
+SECTIONS = ["privacy", "budget", "chosen", "labels", "certainty", "queries", "released", "timing", "made"]
 EMPTY = {"meta", "img", "br"}
 
 

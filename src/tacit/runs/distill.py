@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +34,7 @@ from tacit.runs.payment import (
 from tacit.runs.run import Run
 from tacit.runs.shown import shown_arrays
 from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
+from tacit.runs.timing import LEARNING, PublicTiming, TimedCoordinator
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
 __all__ = ["distill"]
@@ -119,16 +121,17 @@ def distill(
     task, features = read_task(given, terms) if exchange is None else read_nodes_task(exchange, given, terms)
     job = _prepared(chosen, settings, replace(task, resumed=kept.rounds, own_budget=ledger is None), given.recognized)
     payers: Payers = []
+    timing = PublicTiming()
     if exchange is not None:
-        release = _asked(job, lambda: job.over(exchange), kept, observer)
+        release = _asked(job, lambda: job.over(exchange), kept, observer, timing)
     else:
         with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
-            release = _asked(job, lambda: job.exchange(payers), kept, observer)
+            release = _asked(job, lambda: job.exchange(payers), kept, observer, timing)
     if not release.receipts:
         raise InvalidInput("nobody answered, so no student can be trained")
     observer.stage("training the student")
     claims = _claims(job, task, release.receipts, payers, classes is None)
-    return _finished(chosen.name, job, task, given.recognized, given.raw[1], features, release, claims)
+    return _finished(chosen.name, job, task, given.recognized, given.raw[1], features, release, claims, timing)
 
 
 def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[str, Any]) -> Group:
@@ -163,9 +166,12 @@ def _finished(
     features: tuple[str, ...] | None,
     release: Release[Any],
     claims: Mapping[str, Any],
+    timing: PublicTiming,
 ) -> Run:
     """The run, of what was released: all of it is post-processing."""
-    outcome: Outcome = release.map(job.finish).value
+    # Where holders learn, they do so here once more, from their records.
+    with nullcontext() if job.holders_learn else timing.of(LEARNING):
+        outcome: Outcome = release.map(job.finish).value
     encoder, models = recognized.encoder, outcome.holder_models
     recipe = {
         "method": method,
@@ -194,13 +200,17 @@ def _finished(
         features=features if encoder is None else encoder.names,
         holder_models=None if models is None else models.taking(features, encoder),
         encoder=encoder,
+        timing=timing.seconds(),
     )
 
 
-def _asked(job: Job, made: Callable[[], Exchange[Any, Any]], kept: Checkpoint, observer: Observer) -> Release[Any]:
+def _asked(
+    job: Job, made: Callable[[], Exchange[Any, Any]], kept: Checkpoint, observer: Observer, timing: PublicTiming
+) -> Release[Any]:
     # The plan is told first: holders that are made here may buy something at once, as NFDP's subset.
     observer.plan(job.plan)
-    release: Release[Any] = drive(job.coordinator, kept.around(made(), job.holders_learn))
+    coordinator: Any = TimedCoordinator(job.coordinator, timing)
+    release: Release[Any] = drive(coordinator, kept.around(made(), job.holders_learn))
     return release
 
 

@@ -118,7 +118,7 @@ def _forecast(given: Mapping[str, str], found: FoundFiles) -> str:
         "should hold it nine times of ten.</figcaption></figure>"
         + table(heads, rows)
         + (f"<h3>Not forecast</h3>{rest}" if rest != bullets([]) else "")
-        + f"<p>The forecast depends {escape(expected.basis)}.</p>"
+        + f"<p>The forecast rests {escape(expected.basis)}.</p>"
     )
 
 
