@@ -66,9 +66,10 @@ def predict_command(
 
     Example: tacit predict first-run new.csv --out labels.csv --probabilities
     """
+    record = found_record(run)
+    console.print(f"[dim]reading {listed([str(file)])}[/dim]", soft_wrap=True)
     from tacit.runs.export import label_columns, require_new_table, write_columns
 
-    record = found_record(run)
     require_new_table(out)
     samples, truth = samples_for(record, file, label)
     console.print(f"[dim]{len(samples)} sample{'s' * (len(samples) != 1)} read[/dim]")
@@ -108,8 +109,6 @@ def export_command(
 
     Example: tacit export first-run --labels labels.parquet
     """
-    from tacit.runs.export import label_columns, require_new_table, write_columns
-
     record = found_record(run)
     kinds = [name for name, given in (("onnx", onnx), ("skops", skops), ("safetensors", safetensors)) if given]
     if len(kinds) > 1:
@@ -124,6 +123,9 @@ def export_command(
         )
     if check is not None and kinds != ["onnx"]:
         raise InvalidInput("--check compares an ONNX model with the student: give --onnx, too")
+    console.print(f"[dim]reading {listed([str(run)])}[/dim]", soft_wrap=True)
+    from tacit.runs.export import label_columns, require_new_table, write_columns
+
     if labels is not None:
         require_new_table(labels)
     if out is not None:

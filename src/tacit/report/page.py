@@ -289,6 +289,11 @@ def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """Tables that were released with noise in them, row by row."""
     name = next((each for each in ("counts", "sums") if each in arrays and arrays[each].ndim == 2), None)
     if name is None:
+        if recipe.get("method") in ("class_sums", "noisy_sgd") or recipe.get("chosen") == "sums":
+            return (
+                "<p>Sums with noise in them were released, which the student and the labels are made of; the payments "
+                "below give the scale of their noise. They are not kept as a table.</p>"
+            )
         return "<p>Labels or probabilities alone were released; no counts left the gate.</p>"
     numbers = arrays[name]
     classes = [str(each) for each in arrays["classes"]]

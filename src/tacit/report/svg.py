@@ -12,7 +12,7 @@ from html import escape
 __all__ = ["bars", "columns", "intervals", "matrix", "reliability", "share", "steps", "unit_curve"]
 
 _WIDTH, _ROW = 520.0, 24.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 18.0, 14.0, 44.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 18.0, 14.0, 44.0
 _LONGEST = 22
 # A matrix with more classes than this has no numbers in its cells.
 _NUMBERED = 15

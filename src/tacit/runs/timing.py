@@ -16,7 +16,7 @@ from tacit.core.protocols import Answer, Ask, Coordinator, Result, State
 
 __all__ = ["ASKING", "LEARNING", "PublicTiming", "TimedCoordinator"]
 
-ASKING, LEARNING = "choosing questions and reading answers", "training the student on what was released"
+ASKING, LEARNING = "questions and answers", "training the student"
 clock = time.monotonic
 
 
@@ -27,7 +27,7 @@ class PublicTiming:
     >>> with timing.of(LEARNING):
     ...     pass
     >>> timing.seconds()
-    {'training the student on what was released': 0}
+    {'training the student': 0}
     """
 
     def __init__(self) -> None:
