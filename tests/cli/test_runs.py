@@ -343,3 +343,28 @@ def test_show_answers_at_once(here):
         [sys.executable, "-c", program, "show", "named"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     assert shown.splitlines()[-1] == "False False"
+
+
+def test_a_file_may_have_the_columns_that_the_run_left_out_and_no_others(tmp_path):
+    """The same raw table as went in is taken, with the column of persons and those that the encoder did not use."""
+    from types import SimpleNamespace
+
+    from tacit.cli.runs import samples_for
+    from tacit.core.errors import InvalidInput
+    from tacit.core.guarantee import Unit
+
+    record = SimpleNamespace(
+        written={"recipe": {"features": 3, "encoding": ["1 number", "column 'visit' is left out: all differ"]}},
+        features=("age", "sex"), encoder=Path("encoder.tacit"), claim=SimpleNamespace(unit=Unit.person("patient", 2)),
+    )  # fmt: skip
+    write(
+        tmp_path / "raw.csv",
+        ("visit", "patient", "sex", "age", "state"),
+        [[1, 7, "f", 30, "ill"], [2, 7, "m", 40, "well"]],
+    )
+    samples, truth = samples_for(record, tmp_path / "raw.csv", "state")
+    assert set(samples.columns) == {"age", "sex"}
+    assert truth.tolist() == ["ill", "well"]
+    write(tmp_path / "other.csv", ("visit", "sex", "age", "weight"), [[1, "f", 30, 60]])
+    with pytest.raises(InvalidInput, match="unknown weight"):
+        samples_for(record, tmp_path / "other.csv", None)
