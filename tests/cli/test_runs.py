@@ -226,7 +226,8 @@ def test_a_network_as_onnx_and_as_safetensors(here, capsys, tmp_path):
     assert "kept as safetensors" in capsys.readouterr().err
 
 
-def test_a_mixed_table_is_predicted_and_exported_with_its_encoder(here, capsys):
+@pytest.mark.parametrize("student", [["--student", "logistic"], []])
+def test_a_mixed_table_is_predicted_and_exported_with_its_encoder(here, capsys, student):
     """Words and gaps in the file, as they went in; the encoder comes from the run and goes with the export."""
     pytest.importorskip("skl2onnx", reason="tacit[export] is not installed")
     random = np.random.default_rng(0)
@@ -246,7 +247,7 @@ def test_a_mixed_table_is_predicted_and_exported_with_its_encoder(here, capsys):
     write(Path("later.csv"), ("sex", "age", "state"), [[row[1], row[0], row[2]] for row in rows(200, True)])
     write(Path("plain.csv"), ("sex", "age"), [[row[1], row[0]] for row in rows(50, False)])
     assert run("distill", "--private", "private.csv", "--public", "open.csv", "--label", "state", "--classes",
-               "ill,well", "--epsilon", "2", "--student", "logistic", "--out", "mixed") == 0  # fmt: skip
+               "ill,well", "--epsilon", "2", *student, "--out", "mixed") == 0  # fmt: skip
     assert Path("mixed/encoder.tacit").is_file()
     capsys.readouterr()
     assert run("predict", "mixed", "later.csv", "--label", "state", "--out", "out.csv", "--probabilities") == 0
@@ -254,7 +255,9 @@ def test_a_mixed_table_is_predicted_and_exported_with_its_encoder(here, capsys):
     assert run("export", "mixed", "--onnx", "--out", "model", "--check", "plain.csv") == 0
     assert "100.0% of 50 labels are the student's" in capsys.readouterr().out
     assert Path("model/encoder.tacit").read_bytes() == Path("mixed/encoder.tacit").read_bytes()
-    assert "read_encoder" in Path("model/MODEL_CARD.md").read_text()
+    card = Path("model/MODEL_CARD.md").read_text()
+    assert "read_encoder" in card
+    assert "numbers, as `encoder.tacit` makes them of the columns" in card
     assert run("predict", "mixed", "new.csv", "--out", "no.csv") == 2
     assert "missing age, sex" in capsys.readouterr().err
     assert run("report", "mixed", "--out", "mixed.html") == 0
@@ -340,3 +343,28 @@ def test_show_answers_at_once(here):
         [sys.executable, "-c", program, "show", "named"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     assert shown.splitlines()[-1] == "False False"
+
+
+def test_a_file_may_have_the_columns_that_the_run_left_out_and_no_others(tmp_path):
+    """The same raw table as went in is taken, with the column of persons and those that the encoder did not use."""
+    from types import SimpleNamespace
+
+    from tacit.cli.runs import samples_for
+    from tacit.core.errors import InvalidInput
+    from tacit.core.guarantee import Unit
+
+    record = SimpleNamespace(
+        written={"recipe": {"features": 3, "encoding": ["1 number", "column 'visit' is left out: all differ"]}},
+        features=("age", "sex"), encoder=Path("encoder.tacit"), claim=SimpleNamespace(unit=Unit.person("patient", 2)),
+    )  # fmt: skip
+    write(
+        tmp_path / "raw.csv",
+        ("visit", "patient", "sex", "age", "state"),
+        [[1, 7, "f", 30, "ill"], [2, 7, "m", 40, "well"]],
+    )
+    samples, truth = samples_for(record, tmp_path / "raw.csv", "state")
+    assert set(samples.columns) == {"age", "sex"}
+    assert truth.tolist() == ["ill", "well"]
+    write(tmp_path / "other.csv", ("visit", "sex", "age", "weight"), [[1, "f", 30, 60]])
+    with pytest.raises(InvalidInput, match="unknown weight"):
+        samples_for(record, tmp_path / "other.csv", None)

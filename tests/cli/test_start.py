@@ -38,6 +38,17 @@ def test_help_imports_nothing_that_it_does_not_show():
     assert float(seconds) < 0.8
 
 
+def test_no_command_waits_for_scikit_learn_to_say_its_first_word():
+    """A second of imports is what a user waits for; benchmarks/first_output.py measures it."""
+    program = (
+        "import sys\nfrom tacit.cli.application import COMMANDS\n"
+        "for name, entry in COMMANDS.items():\n    entry.load(name)\n"
+        "    heavy = [each for each in ('scipy', 'sklearn', 'torch', 'flwr', 'onnx') if each in sys.modules]\n"
+        "    assert not heavy, (name, heavy)"
+    )
+    subprocess.run([sys.executable, "-c", program], timeout=120, check=True)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_line_of_a_command_is_the_first_of_its_help(name):
     command = COMMANDS[name].load(name)

@@ -5,6 +5,7 @@ byte that is written must be equal, but for the time and what names the payment.
 row and once it is almost one; and under add/remove adjacency there is once a record more.
 """
 
+import itertools
 import json
 import re
 import warnings
@@ -31,6 +32,12 @@ SPREAD = np.random.default_rng(0).normal(size=(400, 3))
 LABELS = np.arange(200) % 2
 PRIVATE, PUBLIC = CLOUDS[LABELS] + SPREAD[:200], CLOUDS[np.arange(200) % 2] + SPREAD[200:]
 SOURCE = Path(tacit.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def every_reading_of_the_clock_counts(monkeypatch):
+    """A clock that goes on by a second whenever it is read: written times are equal if it is read as often."""
+    monkeypatch.setattr("tacit.runs.timing.clock", itertools.count().__next__)
 
 
 def private(copied):

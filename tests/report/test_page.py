@@ -22,7 +22,7 @@ from tacit.runs.folders import read_record
 
 PARTS = tacit.digits()
 DIGITS = (PARTS.private_samples, PARTS.private_labels)
-SECTIONS = ["privacy", "budget", "chosen", "labels", "certainty", "queries", "released", "made"]
+SECTIONS = ["privacy", "budget", "chosen", "labels", "certainty", "queries", "released", "timing", "made"]
 EMPTY = {"meta", "img", "br"}
 
 
@@ -238,3 +238,13 @@ def test_queries_of_a_mixed_table_are_said_in_words_and_no_private_cell_is_anywh
     written = b"".join(each.read_bytes() for each in (tmp_path / "run").iterdir()) + page.encode()
     assert b"Confidential" not in written
     assert b"Hidden" not in written
+
+
+def test_what_class_sums_released_is_not_called_labels_alone(tmp_path):
+    random = np.random.default_rng(0)
+    labels = np.arange(120) % 2
+    samples = random.normal(size=(120, 3)) + 5 * labels[:, None]
+    run = tacit.distill((samples, labels), samples + 0.1, 5, classes=[0, 1], method="class_sums", seed=1)
+    page = report_page(read_record(run.save(tmp_path / "sums")))
+    assert "Labels or probabilities alone were released" not in page
+    assert "Sums with noise in them were released" in page or "These sums were released with noise" in page

@@ -40,13 +40,13 @@ def pages(tmp_path_factory):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_part_of_a_run_is_visible_and_nobody_is_asked(browser, pages, scheme):
     browser.open((pages / "run.html").as_uri(), scheme)
-    parts = ["privacy", "budget", "chosen", "labels", "certainty", "test", "queries", "released", "made"]
+    parts = ["privacy", "budget", "chosen", "labels", "certainty", "test", "queries", "released", "timing", "made"]
     assert [each.get_attribute("id") for each in browser.find("section")] == parts
     assert all(browser.seen(f"#{name}") for name in parts)
     assert browser.seen("section svg.chart")
     # A table beside every chart.
     assert all(len(each.find_elements("css selector", "table")) == 1 for each in browser.find(".pair"))
-    assert len(browser.find(".pair")) == 6
+    assert len(browser.find(".pair")) == 7
     first = browser.find("main section")[0]
     assert "Differential privacy: epsilon = 1" in first.text
     assert browser.find(".statement")[0].location["y"] < 700

@@ -127,6 +127,9 @@ def test_a_table_with_its_label_and_persons_as_columns():
     run = distill(frame, as_pandas(PUBLIC), label="outcome", persons="who")
     assert run.guarantee.unit.column == "who"
     assert accuracy(run, as_pandas(TEST)) > 0.9
+    # Where the public table says whose its rows are, too, that is no feature.
+    owned = as_pandas(PUBLIC).assign(who=np.arange(len(PUBLIC)) // 2)
+    assert distill(frame, owned, label="outcome", persons="who").features == run.features
     with pytest.raises(InvalidInput, match=r"no column 'outcom'; the columns are .* is 'outcome' meant"):
         distill(frame, as_pandas(PUBLIC), label="outcom")
     with pytest.raises(InvalidInput, match="name its label column"):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tacit
@@ -19,7 +20,7 @@ from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.runs.progress import STAGES, RunProgress, watched_run
 from tacit.ui.folder import is_ledger, job_states, look
-from tacit.ui.planning import planned_accuracy
+from tacit.ui.planning import planned
 
 service = pytest.importorskip("tacit.ui.service", reason="tacit[ui] is not installed")
 httpx = pytest.importorskip("httpx", reason="tacit[federated] is not installed")
@@ -134,14 +135,40 @@ def test_every_page_is_guarded_and_shows_what_is_there(client, folder):
 
 def test_a_form_is_answered_or_says_what_is_wrong(client):
     client.get(f"/?token={TOKEN}")
-    given = {"records": "20000", "classes": "5", "epsilon": "0.5", "purity": "0.9"}
-    assert "What to expect" in client.get("/plan", params=given).text
+    given = {"records": "2000", "classes": "5", "epsilon": "0.5", "delta": "1e-6", "holders": "4", "purity": "0.9"}
+    page = client.get("/plan", params=given).text
+    assert "What to expect" in page
+    # Every method that has a forecast is there, or says why not; trust models stand side by side.
+    for name in ("rknn", "fedmd", "pate", "privatekt"):
+        assert f"<td>{name}</td>" in page
+    for trust in ("central", "local", "shuffle"):
+        assert f"<td>rknn</td><td>{trust}</td>" in page
+    for name in ("Auto", "Class_sums", "Noisy_sgd", "Private_knn"):
+        assert f"{name} (central): is forecast from public samples" in page
     for name, wrong in (("records", "0"), ("records", "1.5"), ("epsilon", "nan"), ("purity", "2"), ("classes", "<b>")):
         page = client.get("/plan", params=given | {name: wrong}).text
         assert f"{name}: must be" in page
         assert "<b>" not in page.replace("<b class", "")
     with pytest.raises(InvalidInput, match="epsilon: must be"):
-        planned_accuracy(given | {"epsilon": "9" * 5000})
+        planned(given | {"epsilon": "9" * 5000}, {})
+
+
+def test_a_forecast_rests_on_a_public_file_of_the_folder_and_on_no_other(client, folder):
+    random = np.random.default_rng(0)
+    ill = random.random(200) < 0.5
+    rows = [f"{a:.2f},{b:.2f},{'ill' if s else 'well'}" for a, b, s in zip(
+        np.where(ill, 3, -3) + random.normal(size=200), random.normal(size=200), ill, strict=True)]  # fmt: skip
+    (folder / "open.csv").write_text("age,dose,state\n" + "\n".join(rows) + "\n")
+    (folder.parent / "outside.csv").write_text("age\n1\n")
+    client.get(f"/?token={TOKEN}")
+    assert ">open.csv</option>" in client.get("/plan").text
+    given = {"records": "5000", "classes": "2", "epsilon": "1", "delta": "0", "holders": "4", "public": "open.csv"}
+    page = client.get("/plan", params=given | {"label": "state"}).text
+    assert "on 200 labeled public samples" in page
+    assert "<td>class_sums</td>" in page
+    assert "classes is 3" in client.get("/plan", params=given | {"label": "state", "classes": "3"}).text
+    for wrong in ("../outside.csv", "runs/first/labels.csv", str(folder / "open.csv")):
+        assert "no such file here" in client.get("/plan", params=given | {"public": wrong}).text
 
 
 def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):

@@ -95,6 +95,8 @@ def audit_command(
     """
     if mechanism == PROTOCOL:
         return _audit_protocol(questions)
+    if mechanism is not None:
+        console.print("[dim]drawing samples[/dim]")
     from tacit.audit.auditor import audit as compare
 
     budget, failure = positive(epsilon, "epsilon"), probability(delta, "delta")

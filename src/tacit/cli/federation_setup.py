@@ -19,7 +19,6 @@ from tacit.cli.screen import console, flowing, show_rows
 from tacit.core.errors import InvalidInput
 from tacit.federation.settings import NODE_EXAMPLE, NODE_NAME
 from tacit.ledger.policy_file import RULES_EXAMPLE
-from tacit.runs.federation import JOB_EXAMPLE
 
 __all__ = ["approve", "listening_address", "new_coordinator", "new_node", "new_service", "nodes_app"]
 
@@ -35,6 +34,7 @@ delta = 0.0
 def new_coordinator(folder: Path, hosts: Sequence[str]) -> list[Path]:
     """Create a coordinator's folder: authority, certificate for its names, example job, folder for nodes' keys."""
     from tacit.federation.certificates import make_authority, make_server_certificate
+    from tacit.runs.federation import JOB_EXAMPLE
 
     _make(folder)
     make_authority(folder)

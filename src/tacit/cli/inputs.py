@@ -87,6 +87,10 @@ def read_inputs(
             f"{public}: has the label column {label!r}; remove it, public samples are unlabeled. FedMD pretrains on "
             "labels that are named by --public-label"
         )
+    if isinstance(opened, Frame) and owner is not None and owner in opened.columns:
+        # Whose a public row is protects nobody, and tells nothing that a private row could be compared by.
+        console.print(f"[dim]column {listed([owner])} of the public file says whose a row is: left out[/dim]")
+        opened = opened.take([name for name in opened.columns if name != owner])
     for each in (opened, found):
         if not len(each if not isinstance(each, Table) else each.samples):
             raise InvalidInput(f"{each.source}: the file has no rows")

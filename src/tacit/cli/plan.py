@@ -71,6 +71,7 @@ def plan_command(
     if public is not None and purity is not None and public_label is not None:
         raise InvalidInput("--purity and --public-label both set how far labels agree: leave one out")
     if public is None and not as_json:
+        console.print("[dim]what votes need, from figures alone[/dim]")
         _votes(records, len(names), epsilon, queries, neighbors, per_person, 0.9 if purity is None else purity)
         if accuracy is None and chart is None and delta is None and not method:
             return

@@ -74,6 +74,7 @@ def report_command(
         raise InvalidInput("--statement, --nist and --registry name the same file: choose different ones")
     if label is not None and test is None:
         raise InvalidInput("--label names a column of --test: give --test, too")
+    console.print(f"[dim]reading {listed([str(place)])}[/dim]", soft_wrap=True)
     from tacit.report.budget import read_book
     from tacit.report.card import statement as stated
     from tacit.report.exports import nist_answers, registry_entry
@@ -98,6 +99,7 @@ def _report_ledger(place: Path | LedgerUrl, out: Path | None, given: dict[str, o
     if isinstance(place, LedgerUrl) and out is None:
         raise InvalidInput("a ledger on a server has no folder for its page: say where with --out")
     page = _page(place.with_name(place.name + ".html") if isinstance(place, Path) else Path(), out)
+    console.print(f"[dim]reading {listed([str(place)])}[/dim]", soft_wrap=True)
     from tacit.report.budget import read_book
     from tacit.report.ledger_page import ledger_page
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,10 @@ def predict_command(
 
     Example: tacit predict first-run new.csv --out labels.csv --probabilities
     """
+    record = found_record(run)
+    console.print(f"[dim]reading {listed([str(file)])}[/dim]", soft_wrap=True)
     from tacit.runs.export import label_columns, require_new_table, write_columns
 
-    record = found_record(run)
     require_new_table(out)
     samples, truth = samples_for(record, file, label)
     console.print(f"[dim]{len(samples)} sample{'s' * (len(samples) != 1)} read[/dim]")
@@ -108,8 +110,6 @@ def export_command(
 
     Example: tacit export first-run --labels labels.parquet
     """
-    from tacit.runs.export import label_columns, require_new_table, write_columns
-
     record = found_record(run)
     kinds = [name for name, given in (("onnx", onnx), ("skops", skops), ("safetensors", safetensors)) if given]
     if len(kinds) > 1:
@@ -124,6 +124,9 @@ def export_command(
         )
     if check is not None and kinds != ["onnx"]:
         raise InvalidInput("--check compares an ONNX model with the student: give --onnx, too")
+    console.print(f"[dim]reading {listed([str(run)])}[/dim]", soft_wrap=True)
+    from tacit.runs.export import label_columns, require_new_table, write_columns
+
     if labels is not None:
         require_new_table(labels)
     if out is not None:
@@ -220,10 +223,15 @@ def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDA
     named. An encoder, where the run has one, checks the columns itself.
     """
     from tacit.core.samples import match_names
+    from tacit.datasets.frame import Frame
     from tacit.datasets.table import Table
     from tacit.datasets.tables import read_data
 
     found = read_data(file, label)
+    if isinstance(found, Frame):
+        # What the run had in its files and did not use may stand in this file, too.
+        unused = _left_out(record)
+        found = found.take([name for name in found.columns if name not in unused])
     wanted, shown, names = record.written["recipe"].get("features"), listed([str(file)]), record.features
     columns: tuple[str, ...] | None = getattr(found, "columns", None)
     placed = isinstance(found, Table) and not found.named
@@ -238,6 +246,14 @@ def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDA
     elif names is not None and placed:
         warn_user("the file has no column names and the run does: columns are matched by position")
     return found.frame if isinstance(found, Table) else found, found.labels
+
+
+def _left_out(record: Record) -> set[str]:
+    """Columns of the run's own files that are no features: left out by the encoder, or naming the person."""
+    said = record.written["recipe"].get("encoding") or []
+    unit = getattr(record.claim, "unit", None)
+    named = {match[1] for line in said if (match := re.match(r"column '(.+)' is left out", str(line)))}
+    return named | ({unit.column} if unit is not None and unit.column is not None else set())
 
 
 def _numbers(run: Run, samples: Any) -> Any:  # noqa: ANN401

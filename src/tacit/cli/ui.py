@@ -35,6 +35,7 @@ def ui_command(
         raise InvalidInput(
             f"{listed(files)}: a ledger in a file is shown by its folder; --ledger names one on a server"
         )
+    console.print(f"[dim]looking into {folder.absolute().name or '/'}/[/dim]")
     try:
         from tacit.ui.service import HOST, listening, serve_view
     except ModuleNotFoundError as error:

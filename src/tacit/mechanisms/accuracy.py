@@ -23,8 +23,6 @@ from typing import Any, Literal, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Reals
@@ -98,6 +96,8 @@ def _laplace(levels: Reals, counts: NDArray[np.intp]) -> Reals:
 
 
 def _gaussian(levels: Reals, counts: NDArray[np.intp]) -> Reals:
+    from scipy.special import log_ndtr
+
     # The integrand is analytic and vanishes at both ends: the trapezoidal rule converges faster than any power.
     step = 0.02
     values = np.arange(-_REACH, _REACH, step)[:, None] - levels  # (nodes, levels)
@@ -134,6 +134,8 @@ def gap_needed(selection: Selection, classes: int, error: float) -> float:
 
     def excess(gap: float) -> float:
         return math.log(error_probability(selection, classes, gap)) - math.log(error)
+
+    from scipy.optimize import brentq
 
     # At this gap each rival's chance is below e^−gap·(2 + gap), which makes the sum smaller than the error.
     far = 8 + math.log(classes / error)

@@ -37,6 +37,8 @@ _CONCENTRATION, _QUANTILES = 4.0, 12
 # Labels per class at which a student has learned half of what it can.
 _HALF = 2.0
 _UNSURE = 0.01
+# How far what is stated may be off: nobody knows it exactly.
+_STATED = 0.05
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Evidence:
     def basis(self) -> str:
         """What it depends on, in words."""
         if self.stated is not None:
-            return f"on your purity: {self.stated:.0%} of a query's voters agree"
+            return f"on your purity: {self.stated:.0%} of a query's voters agree, within {100 * _STATED:g} points"
         if self.labeled:
             return f"on {self.labeled} labeled public sample{'s' * (self.labeled != 1)} and the structure of the others"
         return "on the structure of the public samples alone, which says little about labels"
@@ -104,7 +106,7 @@ class Evidence:
         """How the public samples share this many queries, and the part of a query's samples that have its label."""
         shares, _ = self._clusters(encoded, queries)
         if self.stated is not None:
-            return shares, self.stated
+            return shares, self._as_stated(self.stated)
         if self.labeled:
             # Coarser queries have pairs enough to count; finer ones are purer by a known amount, more or less.
             at = min(queries, max(self.classes, self.labeled // _PER_QUERY))
@@ -118,12 +120,15 @@ class Evidence:
     def reachable(self, encoded: NDArray[Any] | None = None) -> float:
         """What a linear model reaches with very many labels, in all features or as encoded."""
         if self.stated is not None:
-            return self.stated
+            return self._as_stated(self.stated)
         rows = (self.points if encoded is None else encoded).reshape(len(self.points), -1)
         if not self.labeled:
             return float(np.clip(self._apart(rows) + self.level * _AROUND, self.common, 0.995))
         middle, wide = self._regression(rows)
         return float(np.clip(middle + self.level * wide, self.common, 0.995))
+
+    def _as_stated(self, stated: float) -> float:
+        return min(1.0, max(stated + self.level * _STATED, self.common))
 
     def learned(self, labels: float) -> float:
         """What a student of this many right labels reaches."""

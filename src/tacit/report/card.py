@@ -50,6 +50,7 @@ def statement(record: Record) -> dict[str, Any]:
         "metrics": {name: value for name, value in written["metrics"].items() if name != "not private"},
         "recipe": recipe,
         "versions": written.get("versions", {}),
+        "timing": record.timing,
     }
 
 

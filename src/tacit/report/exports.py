@@ -72,7 +72,8 @@ def nist_answers(said: dict[str, Any]) -> str:
             ("How is the noise sampled?", _SAMPLING),
             ("How is the accounting enforced?", _PAID_FIRST),
             ("Are there side channels?",
-             "Errors and refusals do not depend on a record. The duration of a run may, so it is not recorded; whoever "
+             "Errors and refusals do not depend on a record. The duration of a run may, so only that of steps that see "
+             "no record is recorded; whoever "
              "can time the process must be trusted."),
             ("How was the implementation tested?",
              "Exact laws on small domains, frozen draws, audits, and single-line mutants that tests must find; see the "

@@ -78,6 +78,7 @@ def report_page(record: Record, measured: Measured | None = None, book: Book | N
         ("queries", "What was asked", _queries(record, arrays)),
         ("released", "What was released, with its noise", _released(said, arrays)),
         ("measured", "What the run measured", _measured(said["metrics"])),
+        ("timing", "How long it took", _timing(said["timing"])),
         ("made", "Made with", _made(said)),
     ]
     header = (
@@ -288,6 +289,11 @@ def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """Tables that were released with noise in them, row by row."""
     name = next((each for each in ("counts", "sums") if each in arrays and arrays[each].ndim == 2), None)
     if name is None:
+        if recipe.get("method") in ("class_sums", "noisy_sgd") or recipe.get("chosen") == "sums":
+            return (
+                "<p>Sums with noise in them were released, which the student and the labels are made of; the payments "
+                "below give the scale of their noise. They are not kept as a table.</p>"
+            )
         return "<p>Labels or probabilities alone were released; no counts left the gate.</p>"
     numbers = arrays[name]
     classes = [str(each) for each in arrays["classes"]]
@@ -314,8 +320,21 @@ def _measured(metrics: dict[str, Any]) -> str:
     return table(("figure", "value"), rows) if rows else ""
 
 
-def _made(said: dict[str, Any]) -> str:
-    return table(("package", "version"), list(said["versions"].items())) + (
-        "<p>The duration of the run is not recorded: it depends on the records. A ledger has the time of each "
-        "payment.</p>"
+def _timing(timing: dict[str, int]) -> str:
+    """How long the public side took; what touches records has no time, which would tell of them."""
+    why = (
+        "<p>Only steps that saw public samples and releases have a time, in whole seconds. How long records were read, "
+        "encoded and counted depends on the records and no noise covers it, so it is written nowhere, nor how long the "
+        "run took in all. A ledger has the time of each payment.</p>"
     )
+    if not timing:
+        return why
+    rows = [(step, "less than 1" if spent == 0 else str(spent)) for step, spent in timing.items()]
+    chart = svg.bars(list(timing.items()), "seconds of the public steps")
+    return (
+        pair(chart, table(("step without records", "seconds"), rows), "Seconds of the steps that saw no record.") + why
+    )
+
+
+def _made(said: dict[str, Any]) -> str:
+    return table(("package", "version"), list(said["versions"].items()))

@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["bars", "columns", "matrix", "reliability", "share", "steps", "unit_curve"]
+__all__ = ["bars", "columns", "intervals", "matrix", "reliability", "share", "steps", "unit_curve"]
 
 _WIDTH, _ROW = 520.0, 24.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 18.0, 14.0, 44.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 18.0, 14.0, 44.0
 _LONGEST = 22
 # A matrix with more classes than this has no numbers in its cells.
 _NUMBERED = 15
@@ -39,6 +39,32 @@ def bars(rows: Sequence[tuple[str, float]], what: str, percent: bool = False) ->
             f"{_text(name_width + max(wide, 1) + 7, y + 16, told, 'start', 'number')}"
         )
     return _svg(_WIDTH, _ROW * len(rows), what, "".join(drawn))
+
+
+def intervals(rows: Sequence[tuple[str, float, float, float]], what: str) -> str:
+    """A line from low to high per row with a dot at its middle, on a scale from 0 to 100 %.
+
+    >>> chart = intervals([("votes", 0.7, 0.8, 0.95)], "labels right")
+    >>> chart.count("<circle"), "70% to 95%" in chart
+    (1, True)
+    """
+    name_width = min(170.0, 12 + 7.2 * max([0, *(len(_short(name)) for name, *_ in rows)]))
+    room, high = _WIDTH - name_width - 100, _ROW * len(rows)
+    drawn = [
+        f"<line class='grid' x1='{name_width + room * part:.1f}' x2='{name_width + room * part:.1f}' y1='0' "
+        f"y2='{high:.1f}'/>{_text(name_width + room * part, high + 16, f'{part:.0%}', 'middle')}"
+        for part in (0, 0.25, 0.5, 0.75, 1)
+    ]
+    for place, (name, low, middle, top) in enumerate(rows):
+        y = place * _ROW + 12
+        left, dot, right = (name_width + room * min(1.0, max(0.0, each)) for each in (low, middle, top))
+        drawn.append(
+            f"{_text(name_width - 8, y + 4, _short(name), 'end')}"
+            f"<rect class='fill faint' x='{left:.1f}' y='{y - 4:.1f}' width='{max(right - left, 1):.1f}' height='8' "
+            f"rx='4'/><circle class='fill' cx='{dot:.1f}' cy='{y:.1f}' r='5'/>"
+            f"{_text(name_width + room + 10, y + 4, f'{low:.0%} to {top:.0%}', 'start', 'number')}"
+        )
+    return _svg(_WIDTH, high + 24, what, "".join(drawn))
 
 
 def columns(rows: Sequence[tuple[str, int]], across: str, up: str, marked: int = 0) -> str:

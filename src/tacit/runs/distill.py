@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +36,7 @@ from tacit.runs.run import Run
 from tacit.runs.shown import shown_arrays
 from tacit.runs.streams import read_stream_task, record_source, require_streamable, streaming
 from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
+from tacit.runs.timing import LEARNING, PublicTiming, TimedCoordinator
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
 __all__ = ["distill"]
@@ -130,6 +132,7 @@ def distill(
         seed, getattr(settings, "max_labels", None) is not None, observer,
     )  # fmt: skip
     payers: Payers = []
+    timing = PublicTiming()
     with streaming(source, engine) as stream:
         given = read_given(private if stream is None else None, public, data, holders)
         if stream is not None:
@@ -139,15 +142,15 @@ def distill(
         task = replace(task, resumed=kept.rounds, own_budget=ledger is None)
         job = _prepared(chosen, settings, task, given.recognized)
         if exchange is not None:
-            release = _asked(job, lambda: job.over(exchange), kept, observer)
+            release = _asked(job, lambda: job.over(exchange), kept, observer, timing)
         else:
             with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
-                release = _asked(job, lambda: job.exchange(payers), kept, observer)
+                release = _asked(job, lambda: job.exchange(payers), kept, observer, timing)
     if not release.receipts:
         raise InvalidInput("nobody answered, so no student can be trained")
     observer.stage("training the student")
     claims = _claims(job, task, release.receipts, payers, classes is None)
-    return _finished(chosen.name, job, task, given.recognized, given.raw[1], features, release, claims)
+    return _finished(chosen.name, job, task, given.recognized, given.raw[1], features, release, claims, timing)
 
 
 def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[str, Any]) -> Group:
@@ -182,9 +185,12 @@ def _finished(
     features: tuple[str, ...] | None,
     release: Release[Any],
     claims: Mapping[str, Any],
+    timing: PublicTiming,
 ) -> Run:
     """The run, of what was released: all of it is post-processing."""
-    outcome: Outcome = release.map(job.finish).value
+    # Where holders learn, they do so here once more, from their records.
+    with nullcontext() if job.holders_learn else timing.of(LEARNING):
+        outcome: Outcome = release.map(job.finish).value
     encoder, models = recognized.encoder, outcome.holder_models
     recipe = {
         "method": method,
@@ -213,13 +219,17 @@ def _finished(
         features=features if encoder is None else encoder.names,
         holder_models=None if models is None else models.taking(features, encoder),
         encoder=encoder,
+        timing=timing.seconds(),
     )
 
 
-def _asked(job: Job, made: Callable[[], Exchange[Any, Any]], kept: Checkpoint, observer: Observer) -> Release[Any]:
+def _asked(
+    job: Job, made: Callable[[], Exchange[Any, Any]], kept: Checkpoint, observer: Observer, timing: PublicTiming
+) -> Release[Any]:
     # The plan is told first: holders that are made here may buy something at once, as NFDP's subset.
     observer.plan(job.plan)
-    release: Release[Any] = drive(job.coordinator, kept.around(made(), job.holders_learn))
+    coordinator: Any = TimedCoordinator(job.coordinator, timing)
+    release: Release[Any] = drive(coordinator, kept.around(made(), job.holders_learn))
     return release
 
 

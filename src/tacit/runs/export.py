@@ -1,8 +1,8 @@
 """A run for use elsewhere: labels and probabilities as a table, and the student as an ONNX model.
 
 A model takes rows of float32, gives labels and probabilities, and has the class names inside. scikit-learn's own
-estimators are converted by skl2onnx and networks by torch; the steps of ours (a map of public samples, a fixed
-projection, images as rows) have their conversion here. Whatever has none is refused by name.
+estimators are converted by skl2onnx and networks by torch; the steps of ours have their conversion in ``onnx_steps``.
+Whatever has none is refused by name.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput, TacitError
-from tacit.representations.maps import NeighborMap
+from tacit.runs.onnx_steps import OPSET, require_expressible, step_converters
 from tacit.students.weighted import OneEachLabel
-from tacit.students.wrapped import Flatten, Projected, without_names
+from tacit.students.wrapped import without_names
 
 __all__ = ["for_classes", "label_columns", "onnx_predictions", "require_new_table", "student_to_onnx", "write_columns"]
 
@@ -114,7 +114,6 @@ def _arrow(module: str) -> Any:  # noqa: ANN401
         raise InvalidInput("Parquet files need an extra: pip install 'tacit[tables]'") from None
 
 
-OPSET = {"": 18, "ai.onnx.ml": 3}
 _NEEDS = "ONNX needs an extra: pip install 'tacit[export]'"
 
 
@@ -236,8 +235,9 @@ def _from_sklearn(student: Any, features: int) -> Any:  # noqa: ANN401
         from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
     except ModuleNotFoundError:
         raise InvalidInput(_NEEDS) from None
-    for kind, convert in ((NeighborMap, _map), (Projected, _projection), (Flatten, _same)):
-        update_registered_converter(kind, f"Tacit{kind.__name__}", _shape, convert)
+    require_expressible(student)
+    for kind, shape, convert in step_converters():
+        update_registered_converter(kind, f"Tacit{kind.__name__}", shape, convert)
     try:
         model = to_onnx(
             student, initial_types=[("X", FloatTensorType([None, features]))], target_opset=OPSET,
@@ -274,86 +274,3 @@ def _add_label(model: Any, classes: NDArray[Any]) -> None:  # noqa: ANN401
     model.graph.node.append(helper.make_node("ArgMax", ["probabilities"], ["likeliest"], axis=1, keepdims=0))
     model.graph.node.append(helper.make_node("Gather", ["class_names", "likeliest"], ["label"], axis=0))
     model.graph.output.insert(0, helper.make_tensor_value_info("label", kind, ["samples"]))
-
-
-def _shape(operator: Any) -> None:  # noqa: ANN401
-    """How wide a step of ours makes its rows."""
-    from skl2onnx.common.data_types import FloatTensorType
-
-    step, width = operator.raw_operator, operator.inputs[0].type.shape[1]
-    if isinstance(step, NeighborMap):
-        width = np.asarray(step.places_).shape[1]
-    elif isinstance(step, Projected):
-        width = len(np.asarray(step.directions))
-    operator.outputs[0].type = FloatTensorType([None, width])
-
-
-def _same(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
-    """Rows are rows already."""
-    _Graph(scope, container).end(operator.inputs[0].full_name, operator)
-
-
-def _projection(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
-    graph, step = _Graph(scope, container), operator.raw_operator
-    rows = graph.node("Cast", operator.inputs[0].full_name, to=11)
-    centered = graph.node("Sub", rows, graph.constant(np.asarray(step.center, dtype=np.float64)))
-    turned = graph.node("MatMul", centered, graph.constant(np.asarray(step.directions, dtype=np.float64).T))
-    graph.end(graph.node("Cast", turned, to=1), operator)
-
-
-def _map(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
-    """The mean of the nearest anchors' places, the nearer the heavier: see ``Interpolated``, in double precision."""
-    graph, drawn = _Graph(scope, container), operator.raw_operator.drawn
-    anchors, places = drawn.anchors.astype(np.float64), drawn.places.astype(np.float64)
-    rows = graph.node("Cast", operator.inputs[0].full_name, to=11)
-    square = graph.node("ReduceSumSquare", rows, graph.constant(np.array([1])), keepdims=1)
-    cross = graph.node("MatMul", rows, graph.constant(-2 * anchors.T))
-    partial = graph.node("Add", cross, graph.constant((anchors**2).sum(axis=1)[None]))
-    squared = graph.node("Max", graph.node("Add", partial, square), graph.constant(np.zeros((1, 1))))
-    distance, near = graph.nodes("TopK", 2, squared, graph.constant(np.array([drawn.neighbors + 1])), largest=0)
-    far = graph.node("ReduceMax", distance, graph.constant(np.array([1])), keepdims=1)
-    one, zero = graph.constant(np.ones((1, 1))), graph.constant(np.zeros((1, 1)))
-    scale = graph.node("Where", graph.node("Greater", far, zero), far, one)
-    rest = graph.node("Sub", one, graph.node("Div", distance, scale))
-    weight = graph.node("Mul", rest, rest)
-    # All equally far: equally heavy.
-    heaviest = graph.node("ReduceMax", weight, graph.constant(np.array([1])), keepdims=1)
-    weight = graph.node("Where", graph.node("Equal", heaviest, zero), one, weight)
-    total = graph.node("ReduceSum", weight, graph.constant(np.array([1])), keepdims=1)
-    found = graph.node("Gather", graph.constant(places), near, axis=0)  # (samples, neighbors, dimensions)
-    spread = graph.node("Unsqueeze", graph.node("Div", weight, total), graph.constant(np.array([2])))
-    mean = graph.node("ReduceSum", graph.node("Mul", found, spread), graph.constant(np.array([1])), keepdims=0)
-    graph.end(graph.node("Cast", mean, to=1), operator)
-
-
-class _Graph:
-    """Nodes of an ONNX graph, each with a name of its own."""
-
-    def __init__(self, scope: Any, container: Any) -> None:  # noqa: ANN401
-        self.scope, self.container = scope, container
-
-    def constant(self, values: NDArray[Any]) -> str:
-        """A number table of the model."""
-        from onnx import TensorProto
-
-        name: str = self.scope.get_unique_variable_name("constant")
-        kind = TensorProto.INT64 if values.dtype.kind == "i" else TensorProto.DOUBLE
-        self.container.add_initializer(name, kind, list(values.shape), values.ravel().tolist())
-        return name
-
-    def nodes(self, kind: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:  # noqa: ANN401
-        """A node with several outputs."""
-        names = [self.scope.get_unique_variable_name(kind.lower()) for _ in range(outputs)]
-        self.container.add_node(kind, list(inputs), names, op_version=OPSET[""], **attributes)
-        return names
-
-    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:  # noqa: ANN401
-        """A node with one output."""
-        return self.nodes(kind, 1, *inputs, **attributes)[0]
-
-    def end(self, name: str, operator: Any) -> None:  # noqa: ANN401
-        """What the step gives on."""
-        self.container.add_node(
-            "Identity", [name], [operator.outputs[0].full_name], op_version=OPSET[""],
-            name=self.scope.get_unique_operator_name("Identity"),
-        )  # fmt: skip

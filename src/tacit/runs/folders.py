@@ -166,6 +166,14 @@ class Record:
         named = self.written.get("encoder")
         return None if named is None else self.folder / Path(str(named)).name
 
+    @property
+    def timing(self) -> dict[str, int]:
+        """Whole seconds of the steps that saw no record; runs of earlier versions have none."""
+        found = self.written.get("timing")
+        if not isinstance(found, dict):
+            return {}
+        return {str(step): spent for step, spent in found.items() if type(spent) is int and spent >= 0}
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Labels, classes, probabilities where they are known, and what else the method released."""
         archived = self.folder / EARLIER.get(self.written["format"], ARRAYS_FILE)

@@ -27,6 +27,8 @@ __all__ = ["Forecast", "Prospect", "forecast"]
 
 # Who may see what, of the methods that leave the choice.
 _TRUSTS = {"rknn": (Trust.CENTRAL, Trust.SHUFFLE, Trust.LOCAL)}
+# What they promise depends on the features of the samples, not on how far voters agree alone.
+_BY_FEATURES = ("auto", "class_sums", "noisy_sgd", "private_knn")
 _GRID = tuple(float(each) for each in np.round(np.geomspace(0.05, 10, 9), 3))
 _SMALLEST, _LARGEST, _HALVINGS = 0.01, 20.0, 9
 
@@ -139,6 +141,8 @@ def forecast(
 
 def _prospect(method: str, options: Options, task: Task, evidence: Evidence) -> Prospect:
     trust = {"privatekt": Trust.LOCAL, "fedmd": Trust.LOCAL}.get(method, task.trust or Trust.CENTRAL)
+    if method in _BY_FEATURES and not len(evidence.points):
+        return Prospect(method, str(trust), float(task.budget), refused="is forecast from public samples: give some")
     try:
         low, middle, high = (_expected(method, options, task, evidence.at(level)) for level in (-1, 0, 1))
     except InvalidInput as error:

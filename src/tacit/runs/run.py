@@ -41,8 +41,9 @@ class Run:
     every account that paid. ``recipe`` holds every public choice that was made, ``arrays`` what else was released and
     belongs to the method, ``features`` the names of the columns, where the samples had any; the student takes tables
     by them. ``encoder`` made numbers of samples that were none; it was fitted on public samples, is kept with the run,
-    and the student applies it. ``metrics`` is what was measured: a run itself writes no private figure, nor the time,
-    which depends on records. ``holder_models`` are covered by nothing, and written only when asked for.
+    and the student applies it. ``metrics`` is what was measured: a run itself writes no private figure. ``timing`` has
+    whole seconds of steps that saw releases and public samples alone; how long records took depends on them, and is not
+    written. ``holder_models`` are covered by nothing, and written only when asked for.
     """
 
     student: Any
@@ -58,6 +59,7 @@ class Run:
     features: tuple[str, ...] | None = None
     holder_models: HolderModels | None = None
     encoder: Any = None
+    timing: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def queries(self) -> NDArray[Any]:
@@ -143,6 +145,7 @@ class Run:
             "encoder": None if self.encoder is None else write_encoder(self.encoder, folder),
             "holder_models": holders,
             "versions": versions(),
+            "timing": dict(self.timing),
         }
         (folder / "run.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return lost
@@ -195,4 +198,5 @@ def load(folder: str | Path) -> Run:
         classes=classes,
         guarantee=record.claim, guarantees=record.claims, receipts=record.receipts, recipe=record.written["recipe"],
         metrics=record.written["metrics"], arrays=arrays, features=record.features, encoder=encoder,
+        timing=record.timing,
     )  # fmt: skip

@@ -23,6 +23,7 @@ __all__ = ["FoundFiles", "JobState", "WatchedFolder", "is_ledger", "job_states",
 DEEPEST, MOST_FOLDERS, MOST_FOUND = 4, 2000, 200
 UNREADABLE = "cannot be read"
 MOST_WORDS = 300
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".feather", ".arrow", ".npz", ".csv.gz", ".csv.xz", ".jsonl.gz")
 LEDGERS = (".ledger", ".db", ".sqlite")
 
 
@@ -35,6 +36,7 @@ class FoundFiles:
     journals: Mapping[str, Path]
     coordinators: Mapping[str, Path]
     ledgers: Mapping[str, Path | LedgerUrl]
+    tables: Mapping[str, Path]
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def look(folder: Path) -> FoundFiles:
                 found["jobs"][key] = place
             elif file.endswith(LEDGERS) and is_ledger(place):
                 found["ledgers"][key] = place
+            elif file.endswith(TABLES) and "run.json" not in files:
+                found["tables"][key] = place
     return FoundFiles(**{kind: dict(sorted(each.items())[:MOST_FOUND]) for kind, each in found.items()})
 
 

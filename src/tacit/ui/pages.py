@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -10,12 +11,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tacit.core.errors import InvalidInput
-from tacit.mechanisms.accuracy import at_least
 from tacit.report import svg
 from tacit.report.budget import account_rows
-from tacit.report.html import Markup, pair, table
+from tacit.report.html import Markup, bullets, table
 from tacit.ui.folder import FoundFiles, JobState, WatchedFolder, job_states
-from tacit.ui.planning import FIELDS, planned_accuracy
+from tacit.ui.planning import FIELDS, planned
 
 if TYPE_CHECKING:
     from tacit.runs.fleet import Fleet
@@ -67,38 +67,63 @@ def jobs_list(states: Sequence[JobState]) -> str:
     return "".join(shown)
 
 
-def plan_page(given: Mapping[str, str]) -> str:
+def plan_page(given: Mapping[str, str], found: FoundFiles) -> str:
     """A form, and what it leads to once it is filled in."""
     fields = "".join(
-        f"<label for='{name}'>{escape(about)}</label><input id='{name}' name='{name}' required inputmode='decimal' "
-        f"autocomplete='off' maxlength='20' value='{escape(given.get(name, example)[:20], quote=True)}'>"
+        f"<label for='{name}'>{escape(about)}</label>{_input(name, given.get(name, example), 'required')}"
         for name, about, example, _ in FIELDS
     )
-    form = f"<form method='get' action='/plan'>{fields}<button type='submit'>Plan</button></form>"
-    about = "<p>From public figures alone: nothing is read and nothing is spent.</p>"
-    return _page("Plan", "forecast before anything is spent", "plan", about + form + _forecast(given))
+    offered = "".join(
+        f"<option{' selected' * (given.get('public') == name)} value='{escape(name, quote=True)}'>{escape(name)}"
+        "</option>"
+        for name in found.tables
+    )
+    form = (
+        f"<form method='get' action='/plan'>{fields}"
+        "<label for='public'>public samples, from which purity is estimated</label>"
+        f"<select id='public' name='public'><option value=''>none</option>{offered}</select>"
+        "<label for='label'>their column with the labels of some rows, if any</label>"
+        f"{_input('label', given.get('label', ''))}"
+        "<label for='purity'>without samples: fraction of a query's voters that agree, an assumption</label>"
+        f"{_input('purity', given.get('purity', '0.9'))}<button type='submit'>Plan</button></form>"
+    )
+    about = "<p>From public figures alone: choose no file with private records. Nothing is spent.</p>"
+    return _page("Plan", "forecast before anything is spent", "plan", about + form + _forecast(given, found))
 
 
-def _forecast(given: Mapping[str, str]) -> str:
+def _input(name: str, value: str, more: str = "") -> str:
+    return (
+        f"<input id='{name}' name='{name}' {more} autocomplete='off' maxlength='80' "
+        f"value='{escape(value[:80], quote=True)}'>"
+    )
+
+
+def _forecast(given: Mapping[str, str], found: FoundFiles) -> str:
     if not given:
         return ""
     try:
-        found = planned_accuracy(given)
+        expected = planned(given, found.tables)
     except InvalidInput as error:
         return f"<p class='warning' role='alert'>{escape(str(error))}</p>"
+    here = [each for each in expected.prospects if not each.refused]
     rows = [
-        (queries, f"{each.votes:,.0f}", f"at least {at_least(each.queries_right)}",
-         f"at least {at_least(each.samples_right)}")
-        for queries, each in found
+        (each.method, each.trust, f"{each.accuracy:.0%}", f"{each.low:.0%} to {each.high:.0%}",
+         "" if each.queries is None else each.queries, f"{each.messages:,}", f"{math.ceil(each.seconds)} s", each.said)
+        for each in here
     ]  # fmt: skip
-    chart = svg.bars([(f"{queries} queries", each.samples_right) for queries, each in found], "samples right", True)
-    best = max(found, key=lambda row: row[1].samples_right)[1]
+    heads = ("method", "trust", "labels right", "nine of ten", "queries", "messages", "time", "why")
+    chart = svg.intervals(
+        [(f"{each.method}, {each.trust}", each.low, each.accuracy, each.high) for each in here], "labels right"
+    )
+    rest = bullets([f"{each.method} ({each.trust}): {each.refused}" for each in expected.prospects if each.refused])
     return (
         "<h2>What to expect</h2>"
-        + pair(chart, table(("queries", "votes each", "queries right", "samples right"), rows),
-               "The least fraction of public samples with the right label, by the number of queries.")
-        + f"<p>{escape(best.in_words)}</p>"
-    )  # fmt: skip
+        f"<figure>{chart}<figcaption>The fraction of public samples that get the right label, and the interval that "
+        "should hold it nine times of ten.</figcaption></figure>"
+        + table(heads, rows)
+        + (f"<h3>Not forecast</h3>{rest}" if rest != bullets([]) else "")
+        + f"<p>The forecast rests {escape(expected.basis)}.</p>"
+    )
 
 
 def fleet_page(name: str, fleet: Fleet) -> str:

@@ -78,7 +78,7 @@ def make_app(folder: Path, port: int, token: str, ledgers: Sequence[LedgerUrl] =
     watched = WatchedFolder(folder, ledgers)
     routes = [
         Route("/", lambda _: _own(overview_page(watched, watched.found()))),
-        Route("/plan", lambda request: _own(plan_page(dict(request.query_params)))),
+        Route("/plan", lambda request: _own(plan_page(dict(request.query_params), watched.found()))),
         Route("/state.json", lambda _: JSONResponse(state(watched.found()), headers={"Content-Security-Policy": _OWN})),
         Route("/run/{name:path}", lambda request: _run(watched, request.path_params["name"])),
         Route("/fleet/{name:path}", lambda request: _fleet(watched, request.path_params["name"])),

@@ -42,10 +42,16 @@ __all__ = [
     "sum_block",
 ]
 
+# Steps in the radius: finer than single precision, which ONNX models compute in, and squares fit in 64 bits.
+_FINE_STEPS = 2**28
+
 
 @dataclass(frozen=True)
 class SumFeatures:
-    """The features of class sums: encoded, clipped to the radius, in lengths of it."""
+    """The features of class sums: encoded, clipped to the radius, in lengths of it.
+
+    Records are summed on the grid of the radius; public samples and the student's need no grid but a fine one.
+    """
 
     representation: Representation
     scale: float
@@ -54,7 +60,8 @@ class SumFeatures:
 
     def points(self, samples: NDArray[Any]) -> Reals:
         """One row per sample, no longer than 1."""
-        return on_grid(self.representation.encode(samples), self.scale, self.radius, self.norm)[0] / self.radius
+        scale = self.scale * _FINE_STEPS / self.radius
+        return on_grid(self.representation.encode(samples), scale, _FINE_STEPS, self.norm)[0] / _FINE_STEPS
 
 
 @dataclass(frozen=True)

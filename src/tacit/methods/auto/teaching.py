@@ -84,9 +84,10 @@ class ReleasedFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """One row per sample, the features of all releases side by side."""
         samples = np.asarray(X).reshape(-1, *self.shape)
-        return np.concatenate([each.points(samples) for each in self._features()], axis=1)
+        return np.concatenate([each.points(samples) for each in self.features()], axis=1)
 
-    def _features(self) -> list[Features]:
+    def features(self) -> list[Features]:
+        """What ``written`` says."""
         return [_read(each) for each in decode(np.asarray(self.written, dtype=np.uint8).tobytes())]
 
     def __sklearn_is_fitted__(self) -> bool:

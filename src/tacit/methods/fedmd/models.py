@@ -24,7 +24,6 @@ from tacit.core.release import Release
 from tacit.methods.fedmd.wire import Feedback, PredictAsk, PredictionForm, array_digest
 from tacit.methods.question import QUESTION_BYTES
 from tacit.students.weighted import takes_weights
-from tacit.students.wrapped import Refitted
 
 __all__ = ["MODELS", "ConsensusStore", "PartyModel", "Schedule", "StartingModel", "Study", "model_name", "party_models"]
 
@@ -269,9 +268,16 @@ MODELS: Mapping[str, Callable[[NDArray[Any], int, int], StartingModel]] = {
             "perceptron",
         )
     },
-    "forest": lambda public, classes, seed: Refitted(_forest(), classes),
-    "logistic": lambda public, classes, seed: Refitted(_logistic(public), classes),
+    "forest": lambda public, classes, seed: _refitted(_forest(), classes),
+    "logistic": lambda public, classes, seed: _refitted(_logistic(public), classes),
 }
+
+
+def _refitted(model: Any, classes: int) -> StartingModel:  # noqa: ANN401
+    # Imported here: options name these models, and help on options must not wait for scikit-learn.
+    from tacit.students.wrapped import Refitted
+
+    return Refitted(model, classes)
 
 
 def model_name(model: Any) -> str:  # noqa: ANN401
@@ -316,7 +322,7 @@ def party_models(
         elif hasattr(model, "fit") and hasattr(model, "predict"):
             if not takes_weights(model):
                 raise InvalidInput(f"{type(model).__name__} does not take sample_weight in fit; choose another model")
-            made = Refitted(model, classes)
+            made = _refitted(model, classes)
         else:
             raise InvalidInput(f"{type(model).__name__} is not a classifier: it needs fit and predict")
         if labels is not None:

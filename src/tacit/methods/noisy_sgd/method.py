@@ -29,10 +29,6 @@ from tacit.representations.scaled import Identity, PrincipalComponents
 __all__ = ["prepare"]
 
 
-# Grid steps in the longest features of a student that has none of its own.
-STUDENT_STEPS = 2**20
-
-
 def prepare(task: Task, options: NoisySGD) -> Job:
     """The job of training a model on this task's records, by noisy gradients."""
     task.single_labels("noisy_sgd")
@@ -148,8 +144,7 @@ def _announced(ask: TrainingAsk, representation: str) -> Announcement:
 
 def _trained(task: Task, ask: TrainingAsk, released: NDArray[np.float32]) -> Outcome:
     """The trained layers as a student, and what they say of the public samples."""
-    # Its points are on no grid that matters: a length of a million steps.
-    features = SumFeatures(ask.representation, float(STUDENT_STEPS), STUDENT_STEPS, "l2")
+    features = SumFeatures(ask.representation, 1.0, 1, "l2")
     model = hidden_student(released, ask.mechanism, task.classes)
     encoder = ReleasedFeatures.of([features], task.public.shape[1:])
     from sklearn.pipeline import Pipeline

@@ -1,0 +1,148 @@
+"""How long each command takes to say its first word, from the start of the process.
+
+Run: python benchmarks/first_output.py [--tries 3] [--only TEXT]
+
+Makes small files in a temporary folder, starts every command on them as a user would, and measures the time until the
+first byte on the screen, and what the process had used of a processor by then, which other programs hardly change and
+which is the time on an idle machine. Whatever needs more than a second of a processor is marked and makes the exit code
+1. Commands are ended once they have spoken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import tacit
+from tacit.core.account import Ceiling
+from tacit.ledger import open_ledger
+
+LIMIT = 1.0
+_LONGEST = 60.0
+
+
+def make_files(folder: Path) -> None:
+    """A table of records, a public one, a run, a ledger and a recipe."""
+    parts = tacit.digits()
+    head = [f"pixel{place}" for place in range(64)]
+    for name, samples, labels in (
+        ("records.csv", parts.private_samples, parts.private_labels),
+        ("samples.csv", parts.public_samples, None),
+        ("tested.csv", parts.test_samples, parts.test_labels),
+    ):
+        with (folder / name).open("w", newline="") as file:
+            rows = samples.tolist() if labels is None else np.column_stack([samples, labels]).tolist()
+            csv.writer(file).writerows([head if labels is None else [*head, "digit"], *rows])
+    tacit.distill(
+        (parts.private_samples, parts.private_labels), parts.public_samples, 1.0, classes=range(10), method="rknn",
+        student="logistic", seed=1,
+    ).save(folder / "first-run")  # fmt: skip
+    open_ledger(str(folder / "site.ledger"), {"clinic": Ceiling(3)})
+    (folder / "recipe.toml").write_text(
+        '[data]\nprivate = "records.csv"\npublic = "samples.csv"\nlabel = "digit"\n'
+        'classes = "0,1,2,3,4,5,6,7,8,9"\n\n[privacy]\nepsilon = 1.0\n'
+    )
+
+
+FILES = "--private records.csv --public samples.csv --label digit"
+DATA = f"{FILES} --classes 0,1,2,3,4,5,6,7,8,9 --epsilon 1"
+COMMANDS = (
+    "--help",
+    "--version",
+    "doctor",
+    "demo --out demo-run",
+    f"distill {DATA} --out second-run",
+    f"distill {DATA} --dry-run",
+    "distill --method rknn --help",
+    "init records.csv samples.csv --label digit --out recipe-2.toml",
+    "run recipe.toml --out by-recipe",
+    "resume first-run",
+    "plan --records 1000 --classes 10",
+    "plan --records 1000 --classes 10 --public samples.csv",
+    "show first-run",
+    "show first-run --json",
+    "report first-run --out page.html",
+    "report first-run --test tested.csv --label digit --out tested.html",
+    "report site.ledger",
+    "ui --port 0",
+    "predict first-run samples.csv --out labels.csv",
+    "export first-run --skops --out model",
+    "export first-run --onnx --out model-2",
+    "export first-run --labels public-labels.csv",
+    "ledger show site.ledger",
+    "ledger verify site.ledger",
+    "ledger export site.ledger --out entries.jsonl",
+    "audit discrete-laplace",
+    "federation demo",
+    "federation init hub",
+    "federation init here --node north --address localhost:9092 --authority hub/authority.pem",
+    "federation nodes list hub",
+    "federation check here/node.toml",
+    "federation approve here/node.toml",
+    "bench --help",
+)
+
+
+def processor_seconds(process: int) -> float:
+    """What a process has used of processors so far, as Linux tells it."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def first_output(arguments: list[str], folder: Path) -> tuple[float, float, str]:
+    """Processor and wall seconds until the first byte on the screen, and its line; the process is ended then."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TACIT_STATE": str(folder / "state"), "PYTHONUNBUFFERED": "1"}
+    program = [sys.executable, "-c", "from tacit.cli import main; main()", *arguments]
+    began = time.perf_counter()
+    with subprocess.Popen(
+        program, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    ) as started:
+        assert started.stdout is not None
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(started.stdout, selectors.EVENT_READ)
+            waiting.select(_LONGEST)
+        used, took = processor_seconds(started.pid), time.perf_counter() - began
+        said = os.read(started.stdout.fileno(), 200).decode(errors="replace").strip().splitlines()
+        try:
+            # A short command may finish, so that the next finds its files.
+            started.wait(5.0)
+        except subprocess.TimeoutExpired:
+            # With the processes that it started itself.
+            os.killpg(started.pid, signal.SIGKILL)
+    return used, took, said[0][:60] if said else "(nothing)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tries", type=int, default=3)
+    parser.add_argument("--only", default="", help="commands that contain this text")
+    given = parser.parse_args()
+    late = 0
+    with tempfile.TemporaryDirectory() as made:
+        make_files(Path(made))
+        print(f"{'command':64} processor    wall  first line")
+        for command in COMMANDS:
+            if given.only not in command:
+                continue
+            found = [first_output(command.split(), Path(made)) for _ in range(given.tries)]
+            used, took, said = min(found)
+            late += used > LIMIT
+            print(
+                f"tacit {command[:58]:58} {used:7.2f}{' !' if used > LIMIT else '  '} {took:7.2f}  {said}", flush=True
+            )
+    print(f"{late} of {len(COMMANDS)} above {LIMIT:g} s")
+    sys.exit(1 if late else 0)
+
+
+if __name__ == "__main__":
+    main()

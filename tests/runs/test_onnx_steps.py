@@ -1,0 +1,80 @@
+"""What a step says in an ONNX graph is what it says in Python."""
+
+import numpy as np
+import pytest
+
+from tacit.core.errors import InvalidInput
+from tacit.methods.auto.coordinator import SumFeatures, VoteFeatures
+from tacit.methods.auto.teaching import regression_student
+from tacit.methods.class_sums.coordinator import LinearOdds
+from tacit.methods.class_sums.wire import on_grid
+from tacit.representations.chained import Chained
+from tacit.representations.groups import ClusteringHead, MixtureShares
+from tacit.representations.image_features import OrientedGradients
+from tacit.representations.maps import Interpolated
+from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
+
+pytest.importorskip("skl2onnx", reason="tacit[export] is not installed")
+pytest.importorskip("onnxruntime", reason="tacit[export] is not installed")
+
+from tacit.runs.export import onnx_predictions, student_to_onnx
+
+RANDOM = np.random.default_rng(11)
+CENTERS = np.array([[3.0, 0, 0, 1], [-3, 2, 0, 0], [0, -3, 2, 0]])
+PUBLIC = np.concatenate([RANDOM.normal(size=(40, 4)) + center for center in CENTERS]).astype(np.float32)
+# Beyond the public samples, too, and one at the origin.
+ROWS = np.concatenate([RANDOM.normal(size=(200, 4)) * 4, RANDOM.normal(size=(5, 4)) * 1e4, np.zeros((1, 4))])
+ROWS = ROWS.astype(np.float32)
+
+REPRESENTATIONS = {
+    "identity": Identity.fit(PUBLIC),
+    "standardized": Standardized.fit(PUBLIC),
+    "directions": Directions.fit(PUBLIC),
+    "principal": PrincipalComponents.fit(PUBLIC, 3, whitening=0.25),
+    "interpolated": Interpolated.fit(PUBLIC, PUBLIC[:, :2] * 3, neighbors=5),
+    "mixture": MixtureShares.fit(PUBLIC, 3),
+    "head": ClusteringHead.fit(PUBLIC, 3, starts=1),
+    "chained": Chained.fit(PUBLIC, Standardized.fit, PrincipalComponents.fit, Directions.fit),
+}
+
+
+def student(*features, classes=("a", "b", "c")):
+    width = sum(each.points(PUBLIC[:1]).shape[1] for each in features)
+    weights = np.random.default_rng(3).normal(size=(width, len(classes))) * 20
+    return regression_student(features, LinearOdds(weights, np.zeros(len(classes))), np.array(classes), (4,))
+
+
+def require_same(made):
+    labels, chances = onnx_predictions(student_to_onnx(made, 4, {}), ROWS)
+    np.testing.assert_allclose(chances, made.predict_proba(ROWS), atol=1e-5)
+    assert (labels == made.predict(ROWS)).all()
+    assert len(set(labels.tolist())) > 1
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("name", REPRESENTATIONS)
+def test_class_sums_in_every_representation_of_rows(name, norm):
+    require_same(student(SumFeatures(REPRESENTATIONS[name], 900.0, 4096, norm)))
+
+
+def test_votes_and_sums_side_by_side_of_two_classes():
+    principal = REPRESENTATIONS["principal"]
+    votes = VoteFeatures(principal, principal.encode(CENTERS.astype(np.float32)))
+    require_same(student(votes, SumFeatures(Identity(4), 900.0, 4096, "l2"), classes=(0, 1)))
+
+
+def test_what_sees_images_is_refused_by_name_before_anything_is_converted():
+    images = np.random.default_rng(0).random((30, 8, 8))
+    sums = SumFeatures(OrientedGradients.fit(images), 900.0, 4096, "l2")
+    width = sums.points(images[:1]).shape[1]
+    made = regression_student([sums], LinearOdds(np.zeros((width, 2)), np.zeros(2)), np.array(["a", "b"]), (8, 8))
+    with pytest.raises(InvalidInput, match=r"by the representation gradients, which ONNX cannot express.*--skops"):
+        student_to_onnx(made, 64, {})
+
+
+def test_public_samples_are_on_a_grid_finer_than_that_of_the_sums():
+    coarse = SumFeatures(Identity(4), 3.0, 16, "l2")
+    points, (whole, _) = coarse.points(ROWS), on_grid(ROWS, 3.0, 16, "l2")
+    assert 0 < np.abs(points - whole / 16).max() <= 1 / 16
+    assert np.linalg.norm(points, axis=1).max() <= 1
+    assert not points[-1].any()
