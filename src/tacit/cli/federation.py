@@ -13,8 +13,8 @@ from rich.text import Text
 
 from tacit.cli.federation_check import check_command
 from tacit.cli.federation_demo import federation_demo_command
-from tacit.cli.federation_intake import device_command, intake_app
 from tacit.cli.federation_fleet import fleet_command
+from tacit.cli.federation_intake import device_command, intake_app
 from tacit.cli.federation_node import cancel_command, jobs_command, node_command
 from tacit.cli.federation_setup import approve
 from tacit.cli.federation_setup import nodes_app as nodes
