@@ -19,6 +19,7 @@ from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.protocols import Coordinator, Exchange, Integers, Ledger, Representation
 from tacit.core.randomness import Randomness, SystemRandomness
 from tacit.core.spend import Spend
+from tacit.mechanisms.masked.distributed_gaussian import quorum_of
 from tacit.mechanisms.masked.distributed_laplace import TWO_THIRDS
 from tacit.students.registry import STUDENTS
 from tacit.students.weighted import fit_hard, fit_soft, takes_weights
@@ -119,7 +120,7 @@ class Nodes:
     own counts, or ``records``: one-record holders, whose messages are randomized one by one. ``surviving`` is the
     fraction of nodes that must answer, ``honest`` the fraction of those that must be honest; ``colluding`` is how
     many of all nodes may collude with the coordinator of a masked sum, so that each node can mask with a few others
-    (None: no bound beside ``honest``, and masks with all). ``deliver`` takes the last consensus of FedMD to the nodes
+    (None: all survivors that need not be honest). ``deliver`` takes the last consensus of FedMD to the nodes
     and says who heard it.
     """
 
@@ -137,6 +138,14 @@ class Nodes:
             raise InvalidInput("holders='sites' is called holders='nodes' now")
         if self.holders not in NODE_HOLDERS:
             raise InvalidInput(f"holders must be one of {', '.join(NODE_HOLDERS)}, got {self.holders!r}")
+
+    @property
+    def colluders(self) -> int:
+        """How many of all nodes may collude with the coordinator of a masked sum."""
+        if self.colluding is not None:
+            return self.colluding
+        threshold, enough = quorum_of(self.nodes, self.surviving, self.honest)
+        return threshold - enough
 
 
 @dataclass(frozen=True)

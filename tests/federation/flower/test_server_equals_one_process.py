@@ -112,7 +112,7 @@ KINDS = {
 
 
 def test_a_student_whose_view_cannot_travel_is_refused_before_anybody_pays(made):
-    with pytest.raises(InvalidInput, match="later votes at nodes cannot be cast as a RandomForestClassifier sees"):
+    with pytest.raises(InvalidInput, match="cannot be cast in the feature space of a RandomForestClassifier"):
         asked(made, 4, **ROUNDS, student="forest")
     assert [node.ledger.balance(node.account).payments for node in made[0]] == [0] * COUNT
     run, _ = asked(made, 4, **ROUNDS, student="forest", vote_space="same")

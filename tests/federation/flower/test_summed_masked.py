@@ -17,7 +17,6 @@ from tacit.federation.flower.summed import FlowerMasked
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.messages import read_node_request, read_response
 from tacit.federation.node.steps import FolderMemory
-from tacit.federation.secure_aggregation.server import SERVER_STEPS
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_laplace import MaskedShare
 from tacit.methods.rknn.holder import VoteHolder
@@ -27,6 +26,8 @@ from tests.federation.federation import federated, masking_nodes
 COUNT = 6
 TERMS = RoundPolicy(expected=COUNT, at_least=4, deadline=2, grace=0.3, patience=0.3, records=1000)
 SETTINGS = {"classes": range(10), "nodes": COUNT, "records": 1000, "queries": 12, "trust": "masked"}
+
+EVERY_STEP = ("keys", "shares", "input", "agree", "unmask")
 
 
 class Dropping(InProcessGrid):
@@ -65,12 +66,12 @@ def test_a_masked_run_labels_as_well_as_a_trusted_curator_would():
     assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.7
     assert (str(run.guarantee.trust), run.guarantee.epsilon, run.guarantee.simulation) == ("masked", 1, False)
     assert "at least 3 must be honest" in str(run.guarantee)
-    assert grid.steps == list(SERVER_STEPS)
+    assert grid.steps == list(EVERY_STEP)
     assert exchange.rounds[0].answered == [node.name for node in there]
     assert [node.ledger.balance(node.account).payments for node in there] == [1] * COUNT
 
 
-@pytest.mark.parametrize("step", SERVER_STEPS)
+@pytest.mark.parametrize("step", EVERY_STEP)
 def test_the_sum_is_exact_with_a_third_of_the_nodes_lost_at_any_step(step):
     # Seeded noise by node and request: the same with and without masks, so sums can be compared to the last bit.
     there, peers = masking_nodes(COUNT)
@@ -85,7 +86,7 @@ def test_the_sum_is_exact_with_a_third_of_the_nodes_lost_at_any_step(step):
 
     federated(listen, digits().public_samples, "1", request="r", **SETTINGS)
     ((ask, found),) = sums
-    kept = [node for place, node in enumerate(there) if place not in (1, 4) or step == "unmask"]
+    kept = [node for place, node in enumerate(there) if place not in (1, 4) or step in ("agree", "unmask")]
     expected = np.zeros_like(found)
     for node in kept:
         expected += noisy_table(node, ask)
@@ -101,14 +102,14 @@ def noisy_table(node, ask):
     return ask.mechanism.opened(VoteHolder([node.records], gate).answer(dataclasses.replace(ask, mechanism=bare)).value)
 
 
-@pytest.mark.parametrize("step", SERVER_STEPS)
+@pytest.mark.parametrize("step", EVERY_STEP)
 def test_below_the_threshold_nothing_is_revealed(step):
     there, peers = masking_nodes(COUNT)
     with pytest.raises(TooFewParticipants, match=r"needs 4 nodes.*Nothing was revealed"):
         masked(Dropping(there, {0: step, 1: step, 2: step}), peers)
 
 
-@pytest.mark.parametrize("step", SERVER_STEPS)
+@pytest.mark.parametrize("step", EVERY_STEP)
 def test_a_coordinator_killed_at_any_step_goes_on_and_nobody_pays_twice(step, tmp_path):
     there, peers = masking_nodes(COUNT, seed=None)
     with pytest.raises(KeyboardInterrupt):
@@ -116,7 +117,7 @@ def test_a_coordinator_killed_at_any_step_goes_on_and_nobody_pays_twice(step, tm
     grid = Dropping(there)
     run, _ = masked(grid, peers, Journal.open(tmp_path, "a recipe"))
     # Steps that were over are not asked again.
-    assert grid.steps == list(SERVER_STEPS[SERVER_STEPS.index(step) :])
+    assert grid.steps == list(EVERY_STEP[EVERY_STEP.index(step) :])
     assert [node.ledger.balance(node.account).payments for node in there] == [1] * COUNT
     assert len(run.receipts) == COUNT
 
@@ -164,7 +165,7 @@ def test_nothing_but_masked_tables_leaves_a_node():
     masked(grid, peers)
     seen = [payload_of(each) for each in grid.sent]
     assert all(isinstance(read_response(each).answer, bytes) for each in seen)
-    assert len(seen) == COUNT * len(SERVER_STEPS)
+    assert len(seen) == COUNT * len(EVERY_STEP)
     # Sizes are the same for all nodes in every step, whatever they hold.
     for start in range(0, len(seen), COUNT):
         assert len({len(each) for each in seen[start : start + COUNT]}) == 1

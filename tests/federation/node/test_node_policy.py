@@ -32,7 +32,7 @@ from tacit.methods.privatekt import coordinator as privatekt
 from tacit.methods.registry import METHODS
 from tacit.methods.rknn import coordinator as rknn
 from tacit.wire import ask_to_bytes
-from tests.federation.node.test_steps import IDENTITIES, MIXED, PEERS, SHARES, VOTES, mixing, node, said, tables
+from tests.federation.node.test_steps import GRAPH, IDENTITIES, MIXED, PEERS, SHARES, VOTES, mixing, node, said, tables
 
 RULES = Rules(("rknn",), ("DiscreteLaplaceNoise", "Shuffled", "DistributedLaplace"), ("votes",), 1)
 
@@ -73,16 +73,16 @@ def test_the_names_in_a_policy_are_those_of_the_methods_mechanisms_and_purposes(
 @pytest.mark.parametrize(
     ("bound", "allowed"),
     [
-        ({"honest_others": 1}, True),
-        ({"honest_others": 0}, False),
+        ({"honest_others": 2}, True),
+        ({"honest_others": 1}, False),
         ({"noise_share": Fraction(1, 2)}, True),
         ({"noise_share": Fraction(51, 100)}, False),
     ],
 )
 def test_a_masked_sum_may_rest_on_so_many_honest_others(bound, allowed):
-    assert (SHARES.honest, SHARES.reliance(1).others) == (2, 1)
+    assert (SHARES.honest, SHARES.reliance(1).others) == (2, 2)
     own = replace(node()[0], rules=replace(RULES, **bound), masking=Masking(IDENTITIES["ada"], PEERS, NodeMemory()))
-    session = Session("run", 0, "r-1", 4, SHARES, PEERS)
+    session = Session("run", 0, "r-1", 4, SHARES, PEERS, GRAPH)
     wire_request = Request("run", 0, 4, ask_to_bytes(replace(VOTES, mechanism=SHARES)), "keys", session.to_bytes())
     answer = read_response(own.reply(wire_request.to_bytes())).answer
     assert isinstance(answer, bytes) if allowed else answer is RefusalReason.TRUST

@@ -20,6 +20,7 @@ from tacit.ledger.policy import Rules
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
+from tacit.mechanisms.masked.neighborhoods import neighborhood_of
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.rknn.wire import VoteAsk
@@ -70,7 +71,8 @@ def test_a_node_hands_in_for_as_many_records_as_it_has_and_no_fewer():
 
 
 LOCAL = GeneralizedRandomizedResponse(4, 1, "1/10")
-SHARES = DistributedLaplace.for_epsilon(1, 2, 4, most=1000)
+SHARES = DistributedLaplace.for_epsilon(1, 2, 4, most=1000, colluding=1)
+GRAPH = neighborhood_of(4, 3, 2, 1)
 
 
 @pytest.mark.parametrize("step", ["submit", "answer", "keys"])
@@ -143,11 +145,21 @@ def test_a_masked_sum_counts_by_its_session(participants, enough):
     ask = replace(VOTES, mechanism=SHARES)
     assert (SHARES.holders, SHARES.threshold) == (4, 3)
     own = replace(node(participants)[0], masking=Masking(IDENTITIES["ada"], PEERS, NodeMemory()))
-    session = Session("run", 0, "r-1", 4, SHARES, PEERS)
+    session = Session("run", 0, "r-1", 4, SHARES, PEERS, GRAPH)
     for claimed in (0, 3, 1000):
         wire_request = Request("run", 0, claimed, ask_to_bytes(ask), "keys", session.to_bytes())
         answer = read_response(own.reply(wire_request.to_bytes())).answer
         assert isinstance(answer, bytes) if enough else answer is RefusalReason.PARTICIPANTS
+
+
+def test_a_sum_that_nobody_signs_is_refused():
+    """A coordinator that told every holder other dropouts learned a sum of fewer tables than the noise was made for."""
+    own = replace(node(1)[0], masking=Masking(IDENTITIES["ada"], PEERS, NodeMemory()))
+    for plan, graph in ((replace(SHARES, colluding=None), None), (SHARES, None), (SHARES, GRAPH)):
+        session = Session("run", 0, "r-1", 4, plan, PEERS, graph)
+        ask = ask_to_bytes(replace(VOTES, mechanism=plan))
+        answer = read_response(own.reply(Request("run", 0, 4, ask, "keys", session.to_bytes()).to_bytes())).answer
+        assert isinstance(answer, bytes) if graph else answer is RefusalReason.QUESTION
 
 
 @pytest.mark.parametrize("wrong", ["a stranger", "without it", "cells", "plan", "request", "run", "round"])
@@ -159,10 +171,10 @@ def test_a_session_is_of_known_members_and_this_node_and_for_this_table(wrong):
         members["dan"] = SigningIdentity.new().public
     if wrong == "without it":
         own = replace(own, name="eve")
-    session = Session("run", 0, "r-1", 5 if wrong == "cells" else 4, SHARES, members)
+    session = Session("run", 0, "r-1", 5 if wrong == "cells" else 4, SHARES, members, GRAPH)
     other = {
         # The policy was asked about the question's noise: a session with less of it would be another price.
-        "plan": {"plan": DistributedLaplace.for_epsilon(50, 2, 4, most=1000)},
+        "plan": {"plan": DistributedLaplace.for_epsilon(50, 2, 4, most=1000, colluding=1)},
         "request": {"request": "r-2"},
         "run": {"run": "another"},
         "round": {"round": 1},

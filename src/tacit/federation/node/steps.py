@@ -251,6 +251,9 @@ def _said(
 def _require_session(session: Session, request: Request, ask: Any, name: str, masking: Masking) -> None:  # noqa: ANN401
     if ask is None or session.plan != ask.mechanism:
         raise InvalidInput("the session's plan is not the one that the question names")
+    if session.neighborhood is None:
+        # Nobody would sign whose tables are in the sum, and a coordinator could tell every holder something else.
+        raise InvalidInput("the plan names no number of colluding holders, so nobody would sign who is in the sum")
     if session.cells != prod(table_shape(ask)):
         raise InvalidInput("the session is for a table of another size than the question's")
     if (session.run, session.round, session.request) != (request.run, request.round, ask.request):

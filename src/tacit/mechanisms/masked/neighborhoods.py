@@ -123,14 +123,14 @@ def neighborhood_of(holders: int, threshold: int, honest: int, colluding: int | 
         made = Neighborhood(degree, shares)
         return made if shares and exposure(holders, honest, colluding, made) <= SECURITY - 1 else None
 
-    low, high = 1, 2
+    low, high = 0, min(2, holders - 1)
     while high < holders - 1 and safe(high) is None:
         low, high = high, min(2 * high, holders - 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if safe(middle) is not None else (middle, high)
     # Whole shares make it a little uneven: a few fewer may do.
-    return next(filter(None, map(safe, range(max(2, high - _UNEVEN), high + 1))), None)
+    return next(filter(None, map(safe, range(max(min(2, high), high - _UNEVEN), high + 1))), None)
 
 
 def _most_shares(holders: int, threshold: int, degree: int) -> int:

@@ -195,7 +195,7 @@ def _calibrated(task: Task, trust: Trust, moves: Sensitivity, components: int) -
         nodes = task.nodes
         quorum: dict[str, Any] = {
             "holders": nodes.nodes, "most": nodes.records * RADIUS, "surviving": nodes.surviving,
-            "honest": nodes.honest, "colluding": nodes.colluding,
+            "honest": nodes.honest, "colluding": nodes.colluders,
         }  # fmt: skip
         if task.delta == 0:
             return DistributedLaplace.for_epsilon(task.budget, int(moves.l1), **quorum)

@@ -172,7 +172,7 @@ def step_mechanism(
             nodes = task.nodes
             quorum: dict[str, Any] = {
                 "holders": nodes.nodes, "most": nodes.records * radius, "surviving": nodes.surviving,
-                "honest": nodes.honest, "colluding": nodes.colluding,
+                "honest": nodes.honest, "colluding": nodes.colluders,
             }  # fmt: skip
             if task.delta == 0:
                 return DistributedLaplace.for_epsilon(task.budget / steps, int(moves.l1), **quorum)

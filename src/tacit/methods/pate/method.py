@@ -191,7 +191,13 @@ def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int)
             raise InvalidInput(f"masked sums have shares of laplace noise, not {options.mechanism}")
         part = budget * Fraction(now, moved)
         return DistributedLaplace.for_epsilon(
-            part, now, task.nodes.nodes, most=1, surviving=task.nodes.surviving, colluding=task.nodes.colluding
+            part,
+            now,
+            task.nodes.nodes,
+            most=1,
+            surviving=task.nodes.surviving,
+            honest=task.nodes.honest,
+            colluding=task.nodes.colluders,
         )
     name = options.mechanism
     if name == "auto":

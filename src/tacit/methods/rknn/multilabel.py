@@ -268,7 +268,7 @@ def _over(found: _Chosen, nodes: Nodes, trust: Trust, epsilon: Fraction) -> _Cho
     if noise.noise_law is None or noise.noise_law.kind != "laplace":
         raise InvalidInput("masked sums have shares of laplace noise, with delta 0")
     shared = DistributedLaplace.for_epsilon(
-        epsilon, noise.l1, nodes.nodes, nodes.records, nodes.surviving, nodes.honest, nodes.colluding
+        epsilon, noise.l1, nodes.nodes, nodes.records, nodes.surviving, nodes.honest, nodes.colluders
     )
     deviation = math.sqrt(shared.variance(shared.holders))
     return _Chosen("masked laplace", shared, SetCountReader(Noise("gaussian", deviation)), deviation)

@@ -239,7 +239,7 @@ def _pooled(choice: Choice, nodes: Nodes, trust: Trust, epsilon: Fraction) -> Ch
     if mechanism.noise_law is None or mechanism.noise_law.kind != "laplace":
         raise InvalidInput("masked sums have shares of laplace noise, with delta 0")
     shared = DistributedLaplace.for_epsilon(
-        epsilon, mechanism.l1, nodes.nodes, nodes.records, nodes.surviving, nodes.honest, nodes.colluding
+        epsilon, mechanism.l1, nodes.nodes, nodes.records, nodes.surviving, nodes.honest, nodes.colluders
     )
     spread = math.sqrt(1 / float(exact(nodes.surviving) * exact(nodes.honest)))
     return replace_fields(
