@@ -95,7 +95,7 @@ def digest(counts: NDArray[Any]) -> int:
 
 def loaded(file: Path, rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """The first rows as arrays, for peers that take nothing else."""
-    table = pa.parquet.ParquetFile(file).read_row_groups(range(max(1, rows // GROUP)))
+    table = pa.parquet.ParquetFile(file).read_row_groups(range(-(-rows // GROUP)))
     table = table.slice(0, rows)
     return np.column_stack([table.column(name).to_numpy() for name in COLUMNS]), table.column("label").to_numpy()
 
