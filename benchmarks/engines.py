@@ -273,7 +273,11 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
     ]
     grown = [row for row in stored if row["name"] == "threads" and row["workers"] == 2 and not row["persons"]]
     lines += [_line("threads", row) for row in sorted(grown, key=lambda row: row["rows"])]
-    lines += ["", f"Engines and peers at {some:,} rows (peers in memory: the reading is not in their time).", ""]
+    lines += [
+        "",
+        f"Engines and peers at {some:,} rows (peers work in memory: reading is in their processor seconds alone).",
+        "",
+    ]
     base = next((row["processor"] / row["rows"] for row in stored if row["name"] == "product"), None)
     votes = {row["digest"] for row in stored if row["rows"] == some and row["name"] == "threads" and not row["persons"]}
     lines += [
