@@ -95,7 +95,7 @@ def digest(counts: NDArray[Any]) -> int:
 
 def loaded(file: Path, rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """The first rows as arrays, for peers that take nothing else."""
-    table = pa.parquet.ParquetFile(file).read_row_groups(range(max(1, rows // GROUP)))
+    table = pa.parquet.ParquetFile(file).read_row_groups(range(-(-rows // GROUP)))
     table = table.slice(0, rows)
     return np.column_stack([table.column(name).to_numpy() for name in COLUMNS]), table.column("label").to_numpy()
 
@@ -273,7 +273,11 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
     ]
     grown = [row for row in stored if row["name"] == "threads" and row["workers"] == 2 and not row["persons"]]
     lines += [_line("threads", row) for row in sorted(grown, key=lambda row: row["rows"])]
-    lines += ["", f"Engines and peers at {some:,} rows (peers in memory: the reading is not in their time).", ""]
+    lines += [
+        "",
+        f"Engines and peers at {some:,} rows (peers work in memory: reading is in their processor seconds alone).",
+        "",
+    ]
     base = next((row["processor"] / row["rows"] for row in stored if row["name"] == "product"), None)
     votes = {row["digest"] for row in stored if row["rows"] == some and row["name"] == "threads" and not row["persons"]}
     lines += [
