@@ -99,7 +99,7 @@ class ArrowFragment:
 
 
 def reblocked(batches: Iterator[Any], rows: int) -> Iterator[Any]:
-    """The rows of record batches as tables of exactly so many rows each, and the rest.
+    """The rows of record batches as tables of exactly this many rows each, and the rest.
 
     >>> import pyarrow as pa
     >>> cut = [pa.record_batch({"age": range(size)}) for size in (3, 0, 4)]

@@ -112,6 +112,8 @@ def neighborhood_of(holders: int, threshold: int, honest: int, colluding: int | 
     Neighborhood(degree=69, shares=45)
     >>> neighborhood_of(holders=9, threshold=6, honest=4, colluding=2)
     Neighborhood(degree=8, shares=5)
+    >>> neighborhood_of(holders=2, threshold=2, honest=2, colluding=0)
+    Neighborhood(degree=1, shares=1)
     >>> neighborhood_of(holders=9, threshold=6, honest=4, colluding=None) is None
     True
     """
