@@ -125,7 +125,7 @@ def test_a_receipt_for_something_else_is_not_sent():
     ask = votes()
     for wrong in ({"request": "another"}, {"purpose": "another"}, {"spend": Pure("1/100")}):
         receipt = replace(paid(ask, None).receipts[0], **wrong)
-        with pytest.raises(InvalidInput, match="something else"):
+        with pytest.raises(InvalidInput, match="a different question"):
             release_to_bytes(restored(np.array([0, 1, 2, 0]), [receipt.to_json()]), ask)
     with pytest.raises(InvalidInput, match="one receipt"):
         release_to_bytes(restored(np.array([0, 1, 2, 0]), [PAID.to_json()] * 2), ask)

@@ -45,7 +45,7 @@ def test_questions_come_back_equal(ask):
 
 @pytest.mark.parametrize("ask", ASKS, ids=lambda ask: type(ask).__name__)
 def test_a_question_with_one_more_field_is_refused(ask):
-    with pytest.raises(InvalidInput, match="not known"):
+    with pytest.raises(InvalidInput, match="unknown field"):
         read_ask(encode(decode(ask_to_bytes(ask)) | {"more": 1}))
 
 

@@ -124,7 +124,7 @@ class FedBench:
                 # Every table says of every row what it protects; the warning beside each run would say it again.
                 warnings.simplefilter("ignore", WeakPrivacyWarning)
                 # What is measured are the holders' models, whatever the coordinator's own student learns.
-                warnings.filterwarnings("ignore", "the holders agree on nothing")
+                warnings.filterwarnings("ignore", "the holders have no consensus")
                 found = _pooled(data, setting, models) if setting.variant == "centralized" else _federated(
                     data, setting, models, seed
                 )  # fmt: skip

@@ -69,7 +69,7 @@ def test_npz_soft_labels_and_gaussian_noise(files, capsys):
                "out") == 0  # fmt: skip
     shown = capsys.readouterr().out
     assert "SIMULATION, NO PRIVACY GUARANTEE" in shown
-    assert "read off the private labels" in shown
+    assert "read from the private labels" in shown
     record = json.loads((files / "out/run.json").read_text())
     assert record["recipe"]["mechanism"] == "gaussian"
     assert record["guarantee"]["simulation"] is True

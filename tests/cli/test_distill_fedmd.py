@@ -209,7 +209,10 @@ def test_a_killed_run_never_draws_its_subset_again(place):
         (("--holders", 301, "--epsilon", 1), "holders must be between 1 and the 300 records"),
         (("--holder", "clinic", "--variant", "fedavg", "--epsilon", 1), "variant must be one of"),
         (("--holder", "clinic", "--variant", "nfdp"), "subset must be the number"),
-        (("--holder", "clinic", "--variant", "nfdp", "--subset", 9, "--epsilon", 1), "epsilon does nothing in variant"),
+        (
+            ("--holder", "clinic", "--variant", "nfdp", "--subset", 9, "--epsilon", 1),
+            "epsilon has no effect",
+        ),
         (("--holder", "clinic", "--variant", "np", "--ledger", "books"), "leave out the ledger"),
         (("--holder", "clinic", "--epsilon", 1, "--queries", 101), "at most the 100 public samples"),
         (("--holder", "clinic", "--epsilon", 1, "--models", "oracle"), "unknown model 'oracle'"),

@@ -133,7 +133,7 @@ def test_another_run_does_not_take_up_what_is_left(files, capsys, monkeypatch):
     ("arguments", "said"),
     [
         (["--epsilon", "5"], "assign the records to holders"),
-        (["--epsilon", "5", "--holders", "3", "--holder", "clinic"], "assign the records to holders"),
+        (["--epsilon", "5", "--holders", "3", "--holder", "clinic"], "both assign records to holders"),
         (
             ["--epsilon", "5", "--holder", "clinic", "--alpha", "1"],
             "--alpha and --by-class divide records",

@@ -53,7 +53,7 @@ def test_a_generator_that_does_not_answer_is_wrong(monkeypatch):
         raise OSError("no entropy")
 
     monkeypatch.setattr("tacit.core.randomness.SystemRandomness.words", words)
-    assert "does not answer (no entropy)" in finding("randomness").said
+    assert "fails (no entropy)" in finding("randomness").said
 
 
 def test_a_state_folder_that_cannot_be_written_is_wrong(monkeypatch):

@@ -251,7 +251,7 @@ def test_a_second_process_of_a_node_is_refused(north, capsys):
         file.write_text(re.sub(r"(?m)^(public|peers|identity) =.*\n", "", text))
         code, said = run(capsys, "node", file)
         assert code == 2
-        assert "is running" in said
+        assert "runs already" in said
     finally:
         os.umask(before)
         first.kill()

@@ -52,7 +52,7 @@ PAID = ("--unit", "who", "--ledger", "site.ledger", "--account")
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ((*PAID, "research"), "research can pay: it has spent epsilon 0 of 1"),
+        ((*PAID, "research"), "research can pay; it has spent epsilon 0 of 1"),
         ((), "none: the budget is for this run only"),
         (("--seed", "1"), "none: the budget is for this run only"),
         (("--delta", "1e-6", "--labels", "soft"), "price      epsilon = 1, delta = 1e-06"),
@@ -98,9 +98,9 @@ def test_a_dry_run_of_an_interrupted_run_pays_nothing_and_keeps_its_request(file
 WRONG = {
     "an unknown account": ((*PAID, "reserch"), 2, "no account 'reserch'; it has research, poor, records; is research"),
     "an account that cannot pay": ((*PAID, "poor"), 1, "account 'poor' cannot pay: it would reach epsilon 1"),
-    "an account of another unit": ((*PAID, "records"), 2, "account 'records' counts for one record"),
+    "an account of another unit": ((*PAID, "records"), 2, "account 'records' protects one record"),
     "no such ledger": (("--ledger", "sight.ledger", "--account", "research"), 2, "sight.ledger: no such ledger"),
-    "a ledger without an account": (("--ledger", "site.ledger"), 2, "name the account of the ledger that pays"),
+    "a ledger without an account": (("--ledger", "site.ledger"), 2, "name the account that pays with --account"),
     "an account without a ledger": (("--account", "research"), 2, "an account needs a ledger"),
     "a very long account": ((*PAID, "r" * 5000), 2, "no account"),
 }
@@ -130,7 +130,7 @@ def test_the_account_is_looked_at_before_any_file(files, capsys, case, dry):
         (("--private", "no.csv"), "no.csv: no such file"),
         (("--epsilon", "-1"), "epsilon must be above 0"),
         (("--delta", "2"), "delta must be"),
-        (("--classes", "0,1"), "none of the classes"),
+        (("--classes", "0,1"), "not one of the classes (0, 1)"),
         (("--out", "private.csv"), "exists already"),
         (("--dryrun",), "No such option"),
     ],

@@ -275,7 +275,7 @@ def test_only_noisy_counts_are_judged():
     assert implausible(LabelAsk(np.zeros((1, 2)), None, None, (), "p", "r"), np.zeros(1, dtype=np.int64), 10) is None
     published = dataclasses.replace(MASKED, voting_rule="max-min")
     assert implausible(published, totalling(10**9), 1000) is None
-    assert "no table" in implausible(MASKED, np.zeros((2, 2), dtype=np.int64), 1000)
+    assert "not a table" in implausible(MASKED, np.zeros((2, 2), dtype=np.int64), 1000)
     laplace = DiscreteLaplaceNoise(3, 2).noise_reach(10, 1, FAILURE)
     assert LNMax("1/3", 4).noise_reach(10, 1, FAILURE) == laplace
     assert GNMax(4, 4).noise_reach(10, 1, FAILURE) > 0

@@ -91,13 +91,13 @@ def test_without_a_ceiling_everything_is_paid_once_and_stored():
 
 
 def test_nothing_but_the_ledger_itself_names_a_back_end():
-    """But a mutant of the audit, which forgets what it stored."""
+    """But a mutant of the audit, which forgets what it stored, and a device, whose ledger is a file of its own."""
     naming = {
         str(file.relative_to(SOURCE))
         for file in SOURCE.rglob("*.py")
         if file.parent != SOURCE / "ledger" and re.search("(Sqlite|Postgres|Memory|Unlimited)Ledger", file.read_text())
     }
-    assert naming == {"audit/mutants.py"}
+    assert naming == {"audit/mutants.py", "federation/intake/device.py"}
 
 
 def test_a_ledger_of_the_protocol_alone_is_asked_before_anything_is_paid():

@@ -75,5 +75,5 @@ class Own:
 
 @pytest.mark.parametrize("strange", [Own(), "permute-and-flip", VoteShape(4, 3), None])
 def test_an_own_mechanism_does_not_travel(strange):
-    with pytest.raises(InvalidInput, match="cannot travel"):
+    with pytest.raises(InvalidInput, match="cannot be sent"):
         mechanism_fields(strange)

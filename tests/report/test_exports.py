@@ -160,7 +160,7 @@ def test_a_test_part_from_a_file_is_measured(runs, tmp_path, monkeypatch):
     Path("tested.csv").write_text("\n".join(rows) + "\n")
     assert run("report", "named", "--test", "tested.csv", "--label", "digit", "--out", "tested.html") == 0
     page = Path("tested.html").read_text()
-    assert "297 samples of tested.csv in the clear" in page
+    assert "297 samples of tested.csv without" in page
     assert "confusion matrix, one row per true class" in page
 
 

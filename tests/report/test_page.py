@@ -191,11 +191,11 @@ def test_what_a_test_part_says_is_marked_as_computed_in_the_clear(runs):
     assert 0 <= found.calibration_error < 0.5
     page = report_page(read_record(runs / "hard"), found)
     text = " ".join(Reader(page).text)
-    assert "in the clear" in text
+    assert "without noise" in text
     assert "Publish this page only if the test samples are public" in text
     assert "may be published with the run" not in text
     assert f"{found.accuracy:.1%}" in text
-    assert "Reliability:" in text
+    assert "Reliability diagram:" in text
     with pytest.raises(InvalidInput, match="no class of the run"):
         measure(saved.student, PARTS.test_samples[:1], ["x"], saved.classes, "digits.csv")
 

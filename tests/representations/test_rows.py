@@ -72,7 +72,7 @@ def test_samples_of_another_width_are_refused(name):
 def test_constant_features_do_no_harm():
     public = np.hstack([PARTS.public_samples, np.full((500, 1), 7.0)])
     assert np.isfinite(fit_representation("standardized", public, 30)[1].encode(public)).all()
-    with pytest.raises(InvalidInput, match="all alike"):
+    with pytest.raises(InvalidInput, match="all equal"):
         suggest_representation(np.ones((50, 3)))
 
 

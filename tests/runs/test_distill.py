@@ -164,7 +164,7 @@ def test_a_guarantee_does_not_tell_the_number_of_records_where_it_is_private():
 
 def test_classes_read_off_the_labels_are_admitted():
     run = distill(classes=None)
-    assert "read off the private labels" in str(run.guarantee)
+    assert "read from the private labels" in str(run.guarantee)
     assert run.classes.tolist() == list(range(10))
 
 

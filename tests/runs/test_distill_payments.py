@@ -61,6 +61,6 @@ def test_the_same_request_is_paid_once():
 
 def test_an_account_of_another_unit_is_not_charged():
     ledger = MemoryLedger({"people": Ceiling(1, unit=tacit.Unit.person("patient", 3))})
-    with pytest.raises(InvalidInput, match="counts for one person"):
+    with pytest.raises(InvalidInput, match="protects one person"):
         distill(ledger=ledger, account="people")
     assert ledger.balance("people").payments == 0

@@ -89,7 +89,7 @@ def test_doubts_are_told_before_anything_is_paid(options, said):
         ({"public": PARTS.public_samples[:, :60]}, "64 features and public ones 60"),
         ({"public": PARTS.public_samples[:0]}, "the public part is empty"),
         ({"public": np.full((50, 64), np.nan)}, "public samples: row 0"),
-        ({"public": np.ones((50, 64))}, "all alike"),
+        ({"public": np.ones((50, 64))}, "all equal"),
         ({"private": PRIVATE[0]}, "private must be a pair"),
         ({"private": ([[1.0, 2.0], [3.0]], [0, 1])}, "private samples must be an array"),
         ({"private": (PRIVATE[0], None)}, "private labels"),

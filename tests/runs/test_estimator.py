@@ -220,7 +220,7 @@ def test_cross_validation_pays_for_every_fit_and_says_so_first(tmp_path):
     assert "every fit of this search pays epsilon = 1 from" in str(heard[0].message)
     assert "its 3 fits cost epsilon = 3 in total" in str(heard[0].message)
     assert "research has spent epsilon 0 of 3" in str(heard[0].message)
-    assert "covered by nothing" in str(heard[0].message)
+    assert "covered by no guarantee" in str(heard[0].message)
 
 
 def test_the_warning_comes_before_the_first_payment(tmp_path):
@@ -302,7 +302,7 @@ def test_tables_with_words_and_gaps_are_taken_as_they_are():
 WRONG = {
     "no public samples": ({}, {"public": None}, "fit needs public samples"),
     "a ledger object": (
-        {"ledger": tacit.open_ledger("memory:", {"a": tacit.Ceiling(1)}), "account": "a"}, {}, "the path of a ledger",
+        {"ledger": tacit.open_ledger("memory:", {"a": tacit.Ceiling(1)}), "account": "a"}, {}, "path or URL",
     ),
     "an option of another method": ({"teachers": 3}, {}, "unknown option 'teachers' of ReverseKNN"),
     "an option beside an options object": ({"method": tacit.PATE(), "queries": 3}, {}, "give the options in the method "

@@ -38,7 +38,7 @@ SHORT = Schedule(own=1, digest=1, revisit=1)
 
 
 # With this little budget the coordinator's own student may have nothing to learn; the holders' exchange goes on.
-NOTHING_AGREED = pytest.mark.filterwarnings("ignore:the holders agree on nothing")
+NOTHING_AGREED = pytest.mark.filterwarnings("ignore:the holders have no consensus")
 
 
 def federate(parties, public, **options):
@@ -249,14 +249,14 @@ def test_any_classifier_may_be_a_party():
             {"subset": 20, "kind": "logits", "models": ["forest", LinearSVC()]},
             "2 of the holders have one without",
         ),
-        ("nfdp", {"subset": 20, "epsilon": 1}, "epsilon does nothing in variant nfdp"),
-        ("np", {"delta": 1e-5}, "delta does nothing in variant np"),
-        ("np", {"subset": 20}, "subset does nothing in variant np: it is for nfdp"),
-        ("rknn", {"epsilon": 1, "kind": "softmax"}, "kind does nothing in variant rknn"),
-        ("rknn", {"epsilon": 1, "weights": "agreement"}, "weights does nothing"),
-        ("rknn", {"epsilon": 1, "delta": "1e-5"}, "delta does nothing in variant rknn"),
-        ("ldp", {"epsilon": 1, "mechanism": "generalized-response"}, "mechanism does nothing"),
-        ("ldp", {"epsilon": 1, "vote_queries": 5}, "vote_queries does nothing"),
+        ("nfdp", {"subset": 20, "epsilon": 1}, "epsilon has no effect in variant nfdp"),
+        ("np", {"delta": 1e-5}, "delta has no effect in variant np"),
+        ("np", {"subset": 20}, "subset has no effect in variant np: it is for nfdp"),
+        ("rknn", {"epsilon": 1, "kind": "softmax"}, "kind has no effect in variant rknn"),
+        ("rknn", {"epsilon": 1, "weights": "agreement"}, "weights has no effect"),
+        ("rknn", {"epsilon": 1, "delta": "1e-5"}, "delta has no effect in variant rknn"),
+        ("ldp", {"epsilon": 1, "mechanism": "generalized-response"}, "mechanism has no effect"),
+        ("ldp", {"epsilon": 1, "vote_queries": 5}, "vote_queries has no effect"),
         ("np", {"public_labels": [1]}, "public_labels has shape"),
         ("nfdp", {}, "subset must be the number"),
         ("nfdp", {"subset": 0}, "size must be at least 1"),

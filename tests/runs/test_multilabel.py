@@ -107,7 +107,7 @@ def test_an_account_pays_and_its_limit_holds():
         distilled(2, ledger=ledger, account="clinic", queries=10)
     other = MemoryLedger({"clinic": Ceiling(3, adjacency=Adjacency.ADD_REMOVE)})
     with pytest.raises(
-        InvalidInput, match="counts for one record under add-remove, this run protects one record under replace-one"
+        InvalidInput, match="protects one record under add-remove, this run protects one record under replace-one"
     ):
         distilled(2, ledger=other, account="clinic")
 

@@ -75,7 +75,7 @@ def test_without_a_seed_the_guarantee_is_real():
     made = run(seed=None, classes=None, delta=0, rounds=2, teaching=Teaching(self_training=False))
     assert not made.guarantee.simulation
     assert made.guarantee.epsilon == 6
-    assert "read off the private labels" in str(made.guarantee)
+    assert "read from the private labels" in str(made.guarantee)
     assert "one over the number of holders" in str(run(rounds=10, delta="0.1").guarantee)
 
 

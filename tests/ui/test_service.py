@@ -214,6 +214,7 @@ def test_the_command_refuses_what_is_no_folder_and_says_where_it_listens(tmp_pat
     program = [sys.executable, "-c", "from tacit.cli import main; main()", "ui", str(tmp_path)]
     running = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"})
     try:
+        assert running.stdout.readline().startswith("looking into")
         first = running.stdout.readline()
         assert re.search(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}$", first.strip())
     finally:

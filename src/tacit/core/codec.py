@@ -221,7 +221,7 @@ class StrictReader:
     >>> fields.done()
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: the mechanism has a field that is not known
+    tacit.core.errors.InvalidInput: the mechanism has an unknown field
     """
 
     def __init__(self, value: Any, what: str) -> None:  # noqa: ANN401

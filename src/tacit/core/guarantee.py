@@ -113,7 +113,7 @@ def weakness(epsilon: Fraction, unit: Unit) -> str | None:
     """A sentence about a large ε; None where ε is not large.
 
     >>> print(weakness(Fraction(60), Unit()))
-    epsilon = 60 is practically no protection: what is released may tell all about one record
+    epsilon = 60 is practically no protection: what is released may reveal everything about one record
     """
     whom = "one holder" if unit.holder else "one record" if unit.column is None else "one person"
     if epsilon >= _NOTHING:

@@ -123,7 +123,7 @@ def is_pattern(records: object) -> bool:
     >>> is_pattern("records/*.parquet"), is_pattern("records.parquet")
     (True, False)
     """
-    return isinstance(records, str | Path) and glob.has_magic(str(records)) and not Path(records).exists()
+    return isinstance(records, str | Path) and any(sign in str(records) for sign in "*?") and not Path(records).exists()
 
 
 def source_digest(source: RecordSource) -> str:

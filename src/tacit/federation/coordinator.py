@@ -158,8 +158,8 @@ class NodeHeads:
     >>> heads.take("north", [Receipt("north", "r-2", "labels", Pure(1), "system", 6, "cd" * 8)])
     Traceback (most recent call last):
         ...
-    tacit.core.errors.StaleLedger: its ledger was rolled back: it showed entry 7 before this question, and now entry 6
-    ...
+    tacit.core.errors.StaleLedger: its ledger was rolled back: it showed entry 7 before this question, and now entry 6 \
+pays for it. It may spend more than its ceiling: ask the operator of north
     """
 
     def __init__(self, file: Path | None = None) -> None:

@@ -243,8 +243,8 @@ def require_quorum(participants: int, quorum: int) -> None:
     >>> require_quorum(74, 75)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.TooFewParticipants: 74 clients took part and at least 75 must: with fewer the shuffled \
-messages would not hide a vote as promised. Nothing was revealed; ask again when more clients can answer
+    tacit.core.errors.TooFewParticipants: 74 clients took part, and at least 75 are needed: with fewer the shuffled \
+messages would not hide a vote as claimed. Nothing was revealed; ask again when more clients can answer
     """
     if participants < quorum:
         raise TooFewParticipants(

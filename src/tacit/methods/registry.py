@@ -209,7 +209,7 @@ def method_of(sent: Any) -> Method:  # noqa: ANN401
     >>> method_of("a question?")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: a str is no question of a known method
+    tacit.core.errors.InvalidInput: a str is not a question of a known method
     """
     found = find_method(getattr(type(sent), "method", ""))
     if found is None or type(sent) not in found.kinds:

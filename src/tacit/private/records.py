@@ -53,7 +53,7 @@ class Private(Generic[_T]):
     >>> list(Private([1, 2, 3]))
     Traceback (most recent call last):
         ...
-    TypeError: a private value cannot be iterated; work on it with map, release it through the gate
+    TypeError: a private value cannot be iterated; transform it with map, release it through the gate
     """
 
     __slots__ = ("__compute",)

@@ -180,8 +180,8 @@ def require_travelling(student: Any) -> None:  # noqa: ANN401
     >>> require_travelling(RandomForestClassifier())
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: later votes at nodes cannot be cast as a RandomForestClassifier sees samples: \
-choose the student logistic, map or a network, or vote_space same
+    tacit.core.errors.InvalidInput: later votes at nodes cannot be cast in the feature space of a \
+RandomForestClassifier: choose the student logistic, map or a network, or vote_space same
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline

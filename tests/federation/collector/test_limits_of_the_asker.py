@@ -231,5 +231,5 @@ def test_the_second_batch_of_a_day_is_refused_in_a_closed_word(tmp_path, caplog)
     assert SubmissionRefusal.SPENT.encode() in said[1]
     assert SubmissionRefusal.SPENT.encode() not in said[0]
     assert ledger.balance("curator").payments == 1
-    assert "1 question a day" in caplog.text
+    assert "1 question per day" in caplog.text
     store.close()

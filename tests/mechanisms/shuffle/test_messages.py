@@ -134,7 +134,7 @@ def test_below_the_quorum_nothing_is_revealed():
     assert mechanism.quorum == 75
     answers = mechanism.encode(np.zeros((75, 1), dtype=int), SeededRandomness(1))
     assert len(mechanism.shuffle(answers, 75)) > 0
-    with pytest.raises(TooFewParticipants, match="74 clients took part and at least 75 must"):
+    with pytest.raises(TooFewParticipants, match="74 clients took part, and at least 75 are needed"):
         mechanism.shuffle(answers[:74], 74)
     with pytest.raises(TooFewParticipants):
         mechanism.decode(np.array([[0, 1]]), 74)
@@ -192,7 +192,7 @@ def test_a_plan_for_dropout_keeps_its_spend_and_sends_more():
         ({"epsilon_noise": 0}, "epsilon_noise"),
         ({"epsilon_noise": "1e-6"}, "epsilon"),
         ({"epsilon_margin": -1}, "epsilon_margin"),
-        ({"flood": NegativeBinomial("0.9", 1)}, "flood"),
+        ({"flood": NegativeBinomial("0.9", 1)}, "a shape of at least 1, got 0.9"),
         ({"share": 0}, "share"),
         ({"share": 2}, "share"),
         # Ten votes with hardly a flood: δ would pass one.

@@ -189,7 +189,7 @@ def test_messages_pass_through_and_come_out_without_their_order(kind):
 def test_below_the_quorum_nothing_is_revealed():
     mechanism = SingleMessage(GeneralizedRandomizedResponse(9, 1, 2), 20, "1e-3")
     messages = mechanism.encode(np.zeros((19, 1), dtype=int), SeededRandomness(3))
-    with pytest.raises(TooFewParticipants, match="19 clients took part and at least 20 must"):
+    with pytest.raises(TooFewParticipants, match="19 clients took part, and at least 20 are needed"):
         mechanism.shuffle([messages], 19)
     with pytest.raises(TooFewParticipants):
         mechanism.decode(messages, 19)

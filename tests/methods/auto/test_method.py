@@ -273,7 +273,7 @@ def test_a_hopeless_budget_and_public_samples_without_a_difference_are_told_befo
         warnings.simplefilter("error", tacit.TacitWarning)
         with pytest.raises(tacit.TacitWarning, match="most of what is learned will be noise"):
             distilled("table", epsilon="1/1000", **paying)
-    with pytest.raises(InvalidInput, match="all alike"):
+    with pytest.raises(InvalidInput, match="all equal"):
         tacit.distill(named(planes, 90, 1), np.ones((50, 4)), 8, delta=DELTA, classes=CLASSES, **paying)
     assert ledger.balance("clinic").payments == 0
 

@@ -341,7 +341,7 @@ def test_a_wrong_option_is_named(options, message):
 
 
 def test_wrong_tasks_are_named():
-    with pytest.raises(InvalidInput, match="all alike"):
+    with pytest.raises(InvalidInput, match="all equal"):
         tacit.distill(PRIVATE, np.ones((20, 5)), 1, method="class_sums", classes=CLASSES)
     with pytest.raises(InvalidInput, match="delta must be 0, or in"):
         tacit.distill(PRIVATE, PUBLIC, 1, delta="1e-40", method="class_sums", classes=CLASSES)

@@ -255,5 +255,5 @@ def test_evidence_of_noisy_tables_is_their_likelihood():
     ]:
         logs = np.array([sum(log_density(x - one) for x, one in zip(table[0], row, strict=True)) for row in np.eye(3)])
         assert softmax(evidence(table, noise))[0] == pytest.approx(softmax(logs[None])[0], rel=1e-9)
-    with pytest.raises(InvalidInput, match="nothing is known"):
+    with pytest.raises(InvalidInput, match="does not describe how"):
         evidence(table, PermuteAndFlip(1, 2))

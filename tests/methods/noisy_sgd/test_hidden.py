@@ -37,7 +37,7 @@ def run(**options):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"adjacency": "replace-one"}, "add-remove the number"),
+        ({"adjacency": "replace-one"}, "give adjacency add-remove and the approximate number of records"),
         ({"records": None}, "the approximate number of records"),
         ({"delta": 0}, "needs a delta"),
         ({"trust": "local"}, "trust must be"),
@@ -56,7 +56,7 @@ def test_where_opacus_is_missing_it_is_said_how_to_get_it(monkeypatch):
 
 def test_the_holder_refuses_other_accounts_and_other_mechanisms():
     ledger = tacit.open_ledger("memory:", {"clinic": tacit.Ceiling(8, "1e-5")})
-    with pytest.raises(InvalidInput, match="comes or goes"):
+    with pytest.raises(InvalidInput, match="is added or removed"):
         TrainingHolder([Private(Records(SAMPLES, LABELS))], Gate(ledger, "clinic"))
     assert SMALL.max_sensitivity == Sensitivity(l1=1)
     assert SMALL.spend.count == 4

@@ -174,7 +174,7 @@ def test_wrong_use_is_named(options, words):
 
 
 def test_public_samples_that_are_all_alike_are_refused():
-    with pytest.raises(InvalidInput, match="all alike"):
+    with pytest.raises(InvalidInput, match="all equal"):
         tacit.distill(
             (SAMPLES, LABELS), np.ones((50, 4)), 1, delta="1e-5", method="noisy_sgd", classes=range(3), seed=1
         )

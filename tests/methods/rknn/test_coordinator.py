@@ -219,7 +219,7 @@ def test_a_crowd_is_of_one_record_holders():
     with pytest.raises(InvalidInput, match="one record"):
         OneRecordHolders([Private(Records(PARTS.private_samples, LABELS))], gate)
     with pytest.raises(InvalidInput, match="at least one holder"):
-        OneRecordHolders([], gate)
+        OneRecordHolders([], Gate(MemoryLedger({"a": Ceiling(1)}), "a"))
 
 
 def test_margins_lie_between_a_border_and_a_center():

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.core.errors import InvalidInput
 from tacit.federation.keys import KEY_BYTES, OVERHEAD
 from tacit.mechanisms.local.clients import HitEstimates
-from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
+from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.voting_rules import NEAREST
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.wire import ask_to_bytes, read_ask
@@ -144,22 +145,24 @@ class OpenQuestion:
     @cached_property
     def inner(self) -> SingleMessage | None:
         """The plan of the shuffled model; nothing in the local one."""
-        mechanism = self.ask.mechanism
-        if not isinstance(mechanism, Shuffled):
+        mechanism: Any = self.ask.mechanism
+        if mechanism.statistic != "shuffle":
             return None
-        if not isinstance(mechanism.inner, SingleMessage):
+        plan: SingleMessage | None = getattr(mechanism, "inner", None)
+        if not hasattr(plan, "mechanism"):
             raise InvalidInput("a device sends one message; the question asks for several from each")
-        return mechanism.inner
+        return plan
 
     @property
     def mechanism(self) -> HitEstimates:
         """What a device randomizes its cells with."""
-        found = self.ask.mechanism if self.inner is None else self.inner.mechanism
-        if not isinstance(found, HitEstimates):
+        found: Any = self.ask.mechanism if self.inner is None else self.inner.mechanism
+        if not hasattr(found, "hit_counts"):
             raise InvalidInput(
                 f"devices do not answer through {type(found).__name__}; choose a mechanism of hit counts"
             )
-        return found
+        answering: HitEstimates = found
+        return answering
 
     @property
     def sealed(self) -> bool:

@@ -178,7 +178,7 @@ def check_options(options: FedMD, epsilon: Fraction | None, delta: Fraction) -> 
     >>> check_options(FedMD(variant="nfdp", subset=60), Fraction(1), Fraction(0))
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: epsilon does nothing in variant nfdp: it is for ldp, response, rknn
+    tacit.core.errors.InvalidInput: epsilon has no effect in variant nfdp: it is for ldp, response, rknn
     """
     given = {"epsilon": epsilon, "delta": delta} | {
         name: getattr(options, name) for name in OPTIONS if name not in ("epsilon", "delta")
