@@ -136,7 +136,7 @@ def test_patches_work_in_color_and_in_little_memory(monkeypatch):
     whole = fitted.encode(color)
     assert whole.shape == (30, 24)
     assert len(fitted.mean) == 48
-    monkeypatch.setattr(patches, "BLOCK_BYTES", 1)  # one image at a time
+    monkeypatch.setattr(patches, "_BLOCK_BYTES", 1)  # one image at a time
     assert np.array_equal(fitted.encode(color), whole)
 
 

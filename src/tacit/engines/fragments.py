@@ -23,7 +23,7 @@ __all__ = ["BLOCK", "ArrayFragment", "ArrowFragment", "Block", "Fragment", "rebl
 # Rows that are encoded and counted at a time, by every engine alike.
 BLOCK = 4096
 # Rows that a file is read in at a time: a few blocks, so that memory stays flat whatever a row group's size.
-BATCH = 8 * BLOCK
+_BATCH = 8 * BLOCK
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ArrowFragment:
     number: int
     name: str
     part: Any
-    batch_rows: int = BATCH
+    batch_rows: int = _BATCH
 
     def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
         """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever batches the file is read in."""

@@ -29,7 +29,7 @@ KEY_WORDS = 4
 # Ranks that wait to be sorted into those that are kept, at least.
 WAITING = 2**18
 # A fragment's rows come after one another in this many places.
-PLACES = 2**40
+_PLACES = 2**40
 
 
 def fresh_key(randomness: Randomness) -> bytes:
@@ -128,7 +128,7 @@ def count_persons(fragments: Iterable[Fragment], person: str, key: bytes) -> int
 
 def _ranked(key: bytes, fragment: Fragment, block: Block) -> tuple[Words, Words]:
     ranks = record_ranks(key, fragment.name, block.start, len(block))
-    first = fragment.number * PLACES + block.start
+    first = fragment.number * _PLACES + block.start
     return ranks, np.arange(first, first + len(block), dtype=np.uint64)
 
 

@@ -27,7 +27,7 @@ __all__ = ["OpenSource", "RecordSource", "is_pattern", "source_digest"]
 
 # Rows that one task reads, if its file can be divided.
 FRAGMENT_ROWS = 2**18
-FORMATS = {
+_FORMATS = {
     ".parquet": "parquet",
     ".csv": "csv",
     ".tsv": "csv",
@@ -149,11 +149,11 @@ def _files(records: Any) -> list[Path]:  # noqa: ANN401
     elif is_pattern(records):
         found = sorted(Path(each) for each in _matching(str(records)) if Path(each).is_file())
     elif (path := Path(records)).is_dir():
-        found = sorted(each for each in path.rglob("*") if each.suffix.lower() in FORMATS and each.is_file())
+        found = sorted(each for each in path.rglob("*") if each.suffix.lower() in _FORMATS and each.is_file())
     else:
         found = [path]
     if not found:
-        raise InvalidInput(f"{listed([str(records)])}: no file is there that can be streamed: {', '.join(FORMATS)}")
+        raise InvalidInput(f"{listed([str(records)])}: no file is there that can be streamed: {', '.join(_FORMATS)}")
     for file in found:
         if not file.is_file():
             raise InvalidInput(f"{listed([str(file)])}: no such file")
@@ -167,10 +167,10 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _format(files: Sequence[Path]) -> str:
-    found = {FORMATS.get(file.suffix.lower(), "") for file in files}
+    found = {_FORMATS.get(file.suffix.lower(), "") for file in files}
     if "" in found:
-        other = next(file for file in files if file.suffix.lower() not in FORMATS)
-        raise InvalidInput(f"{listed([str(other)])}: cannot be streamed; give {', '.join(FORMATS)}, not compressed")
+        other = next(file for file in files if file.suffix.lower() not in _FORMATS)
+        raise InvalidInput(f"{listed([str(other)])}: cannot be streamed; give {', '.join(_FORMATS)}, not compressed")
     if len(found) > 1:
         raise InvalidInput(f"records are files of one format, and here are {' and '.join(sorted(found))}")
     return found.pop()

@@ -41,7 +41,7 @@ _AT_MOST_ONCE = "Send the same request again, it is paid at most once."
 
 _CURSORS = count()
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 class LostConnection(LedgerError):
@@ -74,7 +74,7 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
             raise psycopg.OperationalError(f"no answer for {ANSWER_SECONDS:g} s") from None
 
 
-def _within(steps: Generator[Any, Any, Result], seconds: float) -> Generator[Any, Any, Result]:
+def _within(steps: Generator[Any, Any, _Result], seconds: float) -> Generator[Any, Any, _Result]:
     """The same steps, which end in TimeoutError when nothing has come for so long."""
     ends = monotonic() + seconds
     try:
@@ -87,7 +87,7 @@ def _within(steps: Generator[Any, Any, Result], seconds: float) -> Generator[Any
                 raise TimeoutError
             wanted = steps.send(ready)
     except StopIteration as finished:
-        result: Result = finished.value
+        result: _Result = finished.value
         return result
 
 

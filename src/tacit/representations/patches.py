@@ -37,7 +37,7 @@ _LIMIT = 64.0
 _BITS = 16
 # The grid of patches and words where they are compared.
 _COARSE = 10
-BLOCK_BYTES = 8 * 2**20
+_BLOCK_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class PatchDictionary:
         images = as_images(samples, self.shape)
         down, across = ((side - self.patch) // self.stride + 1 for side in self.shape[:2])
         # An image's activations and its patches in three forms are in memory at a time.
-        at_once = max(1, BLOCK_BYTES // (16 * down * across * max(len(self.words), 3 * len(self.mean))))
+        at_once = max(1, _BLOCK_BYTES // (16 * down * across * max(len(self.words), 3 * len(self.mean))))
         result = np.empty((len(images), 4 * len(self.words)), dtype=np.float32)
         for start in range(0, len(images), at_once):
             levels = _levels(images[start : start + at_once], self.dark, self.bright)
@@ -199,7 +199,7 @@ def _typical(white: NDArray[np.float64], words: int, random: np.random.Generator
     if not 2 <= words <= len(different):
         raise InvalidInput(f"words must be between 2 and the {len(different)} different public patches, got {words}")
     centers = different[random.choice(len(different), words, replace=False)]
-    step = max(1, BLOCK_BYTES // (32 * words))
+    step = max(1, _BLOCK_BYTES // (32 * words))
     for _ in range(_ROUNDS):
         total, count = np.zeros_like(centers), np.zeros(words)
         for start in range(0, len(white), step):

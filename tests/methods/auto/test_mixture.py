@@ -6,7 +6,7 @@ import pytest
 import tacit
 from tacit.methods.auto import mixture
 from tacit.methods.auto.coordinator import Block, SumFeatures
-from tacit.methods.auto.mixture import fit_mixture, refined, released_misfit
+from tacit.methods.auto.mixture import fit_public_mixture, refined, released_misfit
 from tacit.methods.class_sums.coordinator import Moments
 from tacit.representations.scaled import Identity
 from tests.methods.auto.given import CLASSES, clouds, planes
@@ -32,7 +32,7 @@ def odds(samples, moved):
 def test_labels_come_back_to_where_samples_are():
     public, true = clouds(300, 2)
     begun = odds(public, np.array([3.5, 3.5, 3.5, -3.5]))
-    found = fit_mixture(public, begun)
+    found = fit_public_mixture(public, begun)
     before, after = ((each.argmax(axis=1) == true).mean() for each in (begun, found.probabilities))
     assert before < 0.98 < after
     seen = found.components.transform(clouds(200, 3)[0])
@@ -54,12 +54,12 @@ def test_what_was_released_has_the_last_word():
 
 
 def test_few_samples_have_no_mixture():
-    assert fit_mixture(np.zeros((10, 3)), np.full((10, 2), 0.5)) is None
+    assert fit_public_mixture(np.zeros((10, 3)), np.full((10, 2), 0.5)) is None
 
 
 @pytest.mark.parametrize("columns", [1, 4])
 def test_samples_that_are_all_alike_have_none(columns):
-    assert fit_mixture(np.ones((60, columns)), np.tile([[0.3, 0.7]], (60, 1))) is None
+    assert fit_public_mixture(np.ones((60, columns)), np.tile([[0.3, 0.7]], (60, 1))) is None
 
 
 def test_embeddings_are_labeled_by_it_and_the_run_says_so(tmp_path):

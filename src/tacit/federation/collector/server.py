@@ -44,7 +44,7 @@ _PATIENCE, _PACE = 60.0, 2**17
 _LOOK, ENDING = 0.25, 10
 # One request, and what was announced: then the place is for somebody else.
 CLOSE = {"Connection": "close"}
-Place = tuple[str, int]
+_Place = tuple[str, int]
 Lasting = Callable[[], contextlib.AbstractAsyncContextManager[None]]
 
 
@@ -91,9 +91,9 @@ class Connections:
     def __init__(self, total: int, each: int, seconds: float) -> None:
         self.total, self._each, self._seconds = total, each, seconds
         # In the order in which they came.
-        self._here: dict[Place, Connection] = {}
+        self._here: dict[_Place, Connection] = {}
 
-    def admit(self, accepted: socket.socket, place: Place) -> Connection | None:
+    def admit(self, accepted: socket.socket, place: _Place) -> Connection | None:
         """The new connection, if there is room or can be made; None where all others are busy."""
         made = Connection(accepted, _origin(place[0]), self._seconds)
         for origin, most in ((made.origin, self._each), (None, self.total)):
@@ -106,11 +106,11 @@ class Connections:
         self._here[place] = made
         return made
 
-    def at(self, place: Place) -> Connection | None:
+    def at(self, place: _Place) -> Connection | None:
         """The connection from a place, unless it was cut."""
         return self._here.get(place)
 
-    def release(self, place: Place, connection: Connection) -> None:
+    def release(self, place: _Place, connection: Connection) -> None:
         """A connection is over."""
         if self._here.get(place) is connection:
             del self._here[place]
@@ -160,7 +160,7 @@ class Service:
     def __init__(self, server: uvicorn.Server, listener: _Listener) -> None:
         self._server, self._listener = server, listener
         self._thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        self.address: Place = listener.getsockname()[:2]
+        self.address: _Place = listener.getsockname()[:2]
 
     def start(self) -> None:
         """Answer from now on, in a thread of its own."""

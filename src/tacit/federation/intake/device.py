@@ -48,7 +48,7 @@ from tacit.private.records import Private, Records
 
 __all__ = ["Device", "DevicePolicy", "device_price"]
 
-ACCOUNT = "device"
+_ACCOUNT = "device"
 _LEDGER, _ANSWERS = "device.ledger", "answers"
 _TOKEN = 16
 # A short question must not keep a device busy for long.
@@ -196,7 +196,7 @@ class Device:
         asked = replace(ask, mechanism=mechanism, request=f"device {ask.question}")
         with closing(self._ledger()) as ledger:
             limits = PolicyLimits(question=Bound(policy.question))
-            gate = Gate(ledger, ACCOUNT, self.randomness, limits)
+            gate = Gate(ledger, _ACCOUNT, self.randomness, limits)
             release = OneRecordHolders([self._record(ask.class_names)], gate).answer(asked)
         if inner is not None:
             return bytes(release.value[0].tobytes())
@@ -211,7 +211,7 @@ class Device:
         file = self.folder / _LEDGER
         if file.exists():
             return SqliteLedger(file, self.heads)
-        return SqliteLedger.create(file, {ACCOUNT: Ceiling(self.policy.epsilon, self.policy.delta)}, self.heads)
+        return SqliteLedger.create(file, {_ACCOUNT: Ceiling(self.policy.epsilon, self.policy.delta)}, self.heads)
 
     def _token(self, question: OpenQuestion, given: bytes | None) -> bytes:
         """The token of the answer to these queries, on disk before anything is paid, and the same ever after."""

@@ -34,7 +34,7 @@ from tacit.federation.keys import public_key
 __all__ = ["Collection", "collect_messages", "collected_rows", "shuffled_rows"]
 
 Rows = NDArray[np.uint8]
-Progress = Callable[[int], None]
+_Progress = Callable[[int], None]
 # Rows that are put into order in memory, and files that are open at a time.
 LARGEST_FILE, _MOST_FILES = 2**16, 512
 _LENGTH = 8
@@ -95,7 +95,11 @@ def shuffled_rows(
 
 
 def collect_messages(
-    store: IntakeStore, question: OpenQuestion, out: Path, secret: bytes | None = None, progress: Progress | None = None
+    store: IntakeStore,
+    question: OpenQuestion,
+    out: Path,
+    secret: bytes | None = None,
+    progress: _Progress | None = None,
 ) -> Collection:
     """Close the question, and write all its messages, mixed, into one file; then the store forgets them.
 

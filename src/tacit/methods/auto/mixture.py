@@ -19,7 +19,7 @@ from tacit.methods.auto.coordinator import Block
 from tacit.methods.class_sums.coordinator import LinearOdds
 from tacit.students.wrapped import Projected
 
-__all__ = ["MIXED_KINDS", "Mixture", "fit_mixture", "refined", "released_misfit"]
+__all__ = ["MIXED_KINDS", "PublicMixture", "fit_public_mixture", "refined", "released_misfit"]
 
 # Kinds of samples that lie around points: what encoders make of texts, and features that came as embeddings.
 MIXED_KINDS = ("text", "embedding")
@@ -27,7 +27,7 @@ MIXED_KINDS = ("text", "embedding")
 KEPT = 0.5
 # Components in which the laws are estimated: no more than samples can bear, who estimate one covariance.
 MOST_COMPONENTS, SAMPLES_PER_COMPONENT = 100, 15
-STEPS = 10
+_STEPS = 10
 # The part of the mean variance that is added to every variance.
 RIDGE = 1e-4
 # Released sums differ from those of refined labels by their noise, which is a misfit of 1, and by how public samples
@@ -36,7 +36,7 @@ LARGEST_MISFIT = 1.25
 
 
 @dataclass(frozen=True)
-class Mixture:
+class PublicMixture:
     """Refined probabilities of the public samples, and the linear odds of the laws in the components."""
 
     probabilities: Reals  # (samples, classes)
@@ -44,13 +44,13 @@ class Mixture:
     odds: LinearOdds
 
 
-def fit_mixture(public: NDArray[Any], begun: Reals) -> Mixture | None:
+def fit_public_mixture(public: NDArray[Any], begun: Reals) -> PublicMixture | None:
     """The mixture of public samples (n, features), begun at probabilities (n, classes); None for few or equal samples.
 
     >>> public = np.concatenate([np.eye(30)[:, :2] * 0.1, 4 + np.eye(30)[:, :2] * 0.1])
     >>> begun = np.full((60, 2), 0.5)
     >>> begun[:5], begun[55:] = (0.9, 0.1), (0.1, 0.9)
-    >>> fit_mixture(public, begun).probabilities.argmax(axis=1).tolist() == [0] * 30 + [1] * 30
+    >>> fit_public_mixture(public, begun).probabilities.argmax(axis=1).tolist() == [0] * 30 + [1] * 30
     True
     """
     rows = public.reshape(len(public), -1).astype(np.float64)
@@ -60,7 +60,7 @@ def fit_mixture(public: NDArray[Any], begun: Reals) -> Mixture | None:
     components = Projected.components(rows, count)
     seen = np.asarray(components.transform(rows), dtype=np.float64)
     chances, whole = begun, seen.T @ seen / len(seen)
-    for _ in range(STEPS):
+    for _ in range(_STEPS):
         sizes = np.maximum(chances.sum(axis=0), 1e-9)
         means = chances.T @ seen / sizes[:, None]
         shares = sizes / sizes.sum()
@@ -69,7 +69,7 @@ def fit_mixture(public: NDArray[Any], begun: Reals) -> Mixture | None:
         weights = np.linalg.solve(within, means.T)
         odds = LinearOdds(weights, np.log(shares) - (means.T * weights).sum(axis=0) / 2)
         chances = KEPT * begun + (1 - KEPT) * odds.probabilities(seen)
-    return Mixture(chances, components, odds)
+    return PublicMixture(chances, components, odds)
 
 
 def released_misfit(blocks: Sequence[Block], chances: Reals) -> float:
@@ -94,9 +94,9 @@ def released_misfit(blocks: Sequence[Block], chances: Reals) -> float:
     return float(squares / terms * classes / (classes - 1))
 
 
-def refined(blocks: Sequence[Block], public: NDArray[Any], begun: Reals) -> Mixture | None:
+def refined(blocks: Sequence[Block], public: NDArray[Any], begun: Reals) -> PublicMixture | None:
     """The mixture, where what was released does not speak against it."""
-    found = fit_mixture(public, begun)
+    found = fit_public_mixture(public, begun)
     if found is None or not np.isfinite(found.probabilities).all():
         return None
     most = max(LARGEST_MISFIT, released_misfit(blocks, begun))

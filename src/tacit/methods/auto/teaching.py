@@ -34,7 +34,7 @@ from tacit.methods.auto.coordinator import (
     purity,
     sum_block,
 )
-from tacit.methods.auto.mixture import MIXED_KINDS, Mixture, refined
+from tacit.methods.auto.mixture import MIXED_KINDS, PublicMixture, refined
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
 from tacit.methods.class_sums.options import ClassSums
@@ -117,7 +117,7 @@ def regression_student(
     return Pipeline([("features", ReleasedFeatures.of(features, shape)), ("odds", _regression(odds, classes))])
 
 
-def mixture_student(found: Mixture, classes: NDArray[Any]) -> Any:  # noqa: ANN401
+def mixture_student(found: PublicMixture, classes: NDArray[Any]) -> Any:  # noqa: ANN401
     """The mixture's odds as a student with scikit-learn's interface."""
     from sklearn.pipeline import Pipeline
 

@@ -34,7 +34,7 @@ OPACUS_NOISE = (
 # Records that a step calls in the mean, at most half of them; the longest gradient; and how far a step goes.
 CALLED, CLIP, LEARNING_RATE = 500, 0.5, 2.0
 # How close to the budget the noise is solved: a percent more noise than the least costs nothing that can be measured.
-CLOSE = 1e-2
+_CLOSE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def calibrated_training(
     while not fits(enough):
         enough *= 1.5
     least = enough / 1.5 if enough > 1 else 0.3
-    while enough / least > 1 + CLOSE:
+    while enough / least > 1 + _CLOSE:
         middle = math.sqrt(enough * least)
         enough, least = (middle, least) if fits(middle) else (enough, middle)
     return made(enough)
