@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import threading
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +84,6 @@ def main(name, folder):
              for each in recording.seen}
         )  # fmt: skip
         said["shapes"] = sorted({each.table.shape for each in recording.seen})
-        said["repeated"] = max(Counter(each.fragment for each in recording.seen if each.rows > 0).values()) > 1
         try:
             engine.require_sendable(threading.Lock())
         except InvalidInput as error:

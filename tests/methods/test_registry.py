@@ -233,7 +233,7 @@ def test_it_runs_through_flower_and_under_masks(installed):
     masked, peers = masking_nodes(3, seed=None, ceiling=20)
     masked = [replace(each, rules=rules) for each in masked]
     digits = tuple(map(str, range(10)))
-    noise = DistributedLaplace.for_epsilon(10, 2, 3, 1000, "1", "1/2")
+    noise = DistributedLaplace.for_epsilon(10, 2, 3, 1000, "1", "1/2", colluding=1)
     run = example().Histogram(digits, np.zeros((5, 2)), noise, "r-1")
     summed = FlowerMasked(grid(masked), "r", RoundPolicy(3, 3, records=1000), peers)
     assert drive(run, summed).value[0] in digits

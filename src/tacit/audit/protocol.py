@@ -55,6 +55,7 @@ from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger import open_ledger
 from tacit.ledger.policy import Rules
 from tacit.ledger.policy_file import mechanism_names
+from tacit.mechanisms.masked.neighborhoods import neighborhood_of
 from tacit.methods.fedmd.models import ConsensusStore
 from tacit.methods.question import table_shape
 from tacit.methods.registry import METHODS
@@ -197,7 +198,9 @@ def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: A
     nodes = {
         name: replace(node, masking=Masking(identities[name], publics, NodeMemory())) for name, node in nodes.items()
     }
-    session = Session(_RUN, 0, ask.request, math.prod(table_shape(ask)), ask.mechanism, publics)
+    plan = ask.mechanism
+    graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding)
+    session = Session(_RUN, 0, ask.request, math.prod(table_shape(ask)), plan, publics, graph)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, session.to_bytes())
     said = []
     try:

@@ -174,7 +174,7 @@ SHUFFLED = {
     "one message": Shuffled(SingleMessage(GeneralizedRandomizedResponse(_CELLS, 1, 1), _CLIENTS, "1/1000"), _CLIENTS),
     "many messages": Shuffled(plan_noise_messages(2, "1/100", _CELLS, _CLIENTS), _CLIENTS),
 }
-MASKED = DistributedLaplace(_MOVES, _MOVES, NODES, NODES, NODES, most=50)
+MASKED = DistributedLaplace(_MOVES, _MOVES, NODES, NODES, NODES, most=50, colluding=0)
 # The sums of a person with two records move twice as far; of all adjacencies replacing moves farthest.
 _STEPS = 64
 _LONGEST = sum_sensitivity(_WIDTH, _STEPS, _STEPS // 2, unit=Unit.person("patient", 2))
@@ -184,7 +184,14 @@ _SUMS = {
     "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(_LONGEST.l1)),
 }
 _SHARES = DistributedGaussian(
-    40 * _STEPS, int(_LONGEST.l2_squared), len(AUDIT_CLASSES) * (_WIDTH + 1), NODES, NODES, NODES, most=50 * _STEPS
+    40 * _STEPS,
+    int(_LONGEST.l2_squared),
+    len(AUDIT_CLASSES) * (_WIDTH + 1),
+    NODES,
+    NODES,
+    NODES,
+    most=50 * _STEPS,
+    colluding=0,
 )
 # Gradients of three classes and one feature more than a record has move no farther than this, for every account.
 _RADIUS = 2**12
@@ -195,7 +202,14 @@ _GRADIENTS = {
     "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(_STEEPEST.l1)),
 }
 _GRADIENT_SHARES = DistributedGaussian(
-    40 * _RADIUS, int(_STEEPEST.l2_squared), len(AUDIT_CLASSES) * (_WIDTH + 1), NODES, NODES, NODES, most=50 * _RADIUS
+    40 * _RADIUS,
+    int(_STEEPEST.l2_squared),
+    len(AUDIT_CLASSES) * (_WIDTH + 1),
+    NODES,
+    NODES,
+    NODES,
+    most=50 * _RADIUS,
+    colluding=0,
 )
 # Two records of a person move two votes each.
 _SAMPLED = {

@@ -94,9 +94,9 @@ class Plain:
 
 
 class Masked(Plain):
-    """The nodes' tables are added up under masks, in four steps per question."""
+    """The nodes' tables are added up under masks, in five steps per question."""
 
-    pushes = 4 * ROUNDS
+    pushes = 5 * ROUNDS
 
     def __init__(self, folder):
         self.folder = folder
