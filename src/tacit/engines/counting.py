@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import TacitError
+from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.protocols import Integers
 from tacit.engines.fragments import Block, Fragment
 from tacit.engines.persons import PersonBound
 from tacit.engines.values import class_column, frame_of_bytes, number_table
 
-__all__ = ["FAILED", "BlockTable", "FragmentCount", "Partial", "Reading", "Runner", "added_up"]
+__all__ = ["FAILED", "BlockTable", "FragmentCount", "Partial", "Reading", "Runner", "added_up", "require_written"]
 
 # Instead of a number of rows, where a fragment could not be counted.
 FAILED = -1
@@ -113,6 +113,25 @@ class FragmentCount:
             total += self.table(reading.samples(block), labels)
             rows += len(block)
         return Partial(fragment.number, rows, total)
+
+
+def require_written(count: FragmentCount, written: Callable[[FragmentCount], bytes]) -> None:
+    """Refuse a count that an engine cannot write down for its workers; to be called before anything is paid.
+
+    >>> import pickle
+    >>> require_written(lambda: None, pickle.dumps)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the question cannot be sent to workers (...): use the engine threads. Nothing was \
+charged
+    """
+    try:
+        written(count)
+    except Exception as error:
+        raise InvalidInput(
+            f"the question cannot be sent to workers ({type(error).__name__}): use the engine threads. "
+            "Nothing was charged"
+        ) from None
 
 
 def added_up(

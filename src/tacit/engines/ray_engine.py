@@ -22,8 +22,8 @@ import ray.cloudpickle
 import ray.data
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitError, listed
-from tacit.engines.counting import FragmentCount, Partial
+from tacit.core.errors import TacitError, listed
+from tacit.engines.counting import FragmentCount, Partial, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["FragmentActor", "RayEngine", "packed", "unpacked"]
@@ -93,13 +93,7 @@ class RayEngine:
 
     def require_sendable(self, count: FragmentCount) -> None:
         """Refuse a question that cannot be written down for workers."""
-        try:
-            ray.cloudpickle.dumps(count)
-        except Exception as error:
-            raise InvalidInput(
-                f"the question cannot be sent to workers ({type(error).__name__}): use the engine threads. "
-                "Nothing was charged"
-            ) from None
+        require_written(count, ray.cloudpickle.dumps)
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
         """Fragments' tables as actors finish them."""

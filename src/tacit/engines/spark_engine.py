@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from tacit.core.errors import InvalidInput, TacitError, listed
-from tacit.engines.counting import FragmentCount, Partial
+from tacit.engines.counting import FragmentCount, Partial, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["SparkEngine"]
@@ -68,13 +68,7 @@ class SparkEngine:
 
     def require_sendable(self, count: FragmentCount) -> None:
         """Refuse a question that cannot be written down for workers."""
-        try:
-            cloudpickle.dumps(count)
-        except Exception as error:
-            raise InvalidInput(
-                f"the question cannot be sent to workers ({type(error).__name__}): use the engine threads. "
-                "Nothing was charged"
-            ) from None
+        require_written(count, cloudpickle.dumps)
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
         """Fragments' tables, a task each."""
