@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -94,11 +95,11 @@ def show_plan(plan: Any) -> None:  # noqa: ANN401
 
 def show_line(title: str, said: str) -> None:
     """Print a title and what is said about it, whose further lines begin below the first."""
-    row = Table.grid(padding=(0, 1, 0, 0))
-    row.add_column(style="bold", min_width=_TITLE - 1, no_wrap=True)
-    row.add_column(overflow="fold")
-    row.add_row(Text(title), Text(said))
-    console.print(row)
+    begins = max(_TITLE, len(title) + 1)
+    first, *more = textwrap.wrap(said, max(FOLDED, console.width - begins), break_long_words=False) or [""]
+    console.print(Text.assemble((f"{title:{begins}}", "bold"), first), soft_wrap=True)
+    for line in more:
+        console.print(Text(f"{'':{begins}}{line}"), soft_wrap=True)
 
 
 def show_claim(claim: Any) -> None:  # noqa: ANN401
