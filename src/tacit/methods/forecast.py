@@ -24,7 +24,7 @@ from tacit.mechanisms.accuracy import error_probability, gap_needed
 __all__ = ["Evidence", "Expected", "noise_unit", "of_planes", "seen_rows", "voted"]
 
 # Public samples that are looked at: more tell little, and take longer.
-_LOOKED_AT = 1500
+LOOKED_AT = 1500
 # Purity at four queries per class from the ratio of distances to the nearest and to the second of as many centers as
 # there are classes: the line through eight data sets, and how far nine of ten lie from it at most.
 _LINE, _AROUND = (1.15, -0.55), 0.15
@@ -264,13 +264,16 @@ def of_planes(reachable: float, common: float, kept: float, classes: int) -> flo
     return common + (reachable - common) * (reached - least) / (reachable - least)
 
 
-def seen_rows(public: NDArray[Any], known: Integers | None) -> tuple[NDArray[Any], Integers | None]:
-    """Some of the public samples, those whose label is known first: as many as are looked at."""
-    if len(public) <= _LOOKED_AT:
-        return public, known
-    told = np.empty(0, dtype=np.int64) if known is None else np.flatnonzero(known >= 0)[:_LOOKED_AT]
-    others = np.setdiff1d(np.arange(len(public)), told)
+def seen_rows(count: int, known: Integers | None, most: int = LOOKED_AT) -> Integers:
+    """Places of some of the public samples, those whose label is known first: as many as are looked at.
+
+    >>> seen_rows(6, np.array([-1, -1, -1, 0, -1, -1]), 3)
+    array([0, 2, 3])
+    """
+    if count <= most:
+        return np.arange(count)
+    told = np.empty(0, dtype=np.int64) if known is None else np.flatnonzero(known >= 0)[:most]
+    others = np.setdiff1d(np.arange(count), told)
     # Evenly over the file: what stands together in it is often alike.
-    wanted = _LOOKED_AT - len(told)
-    kept = np.sort(np.concatenate([told, others[np.arange(wanted) * len(others) // max(wanted, 1)]]))
-    return public[kept], None if known is None else known[kept]
+    wanted = most - len(told)
+    return np.sort(np.concatenate([told, others[np.arange(wanted) * len(others) // max(wanted, 1)]]))
