@@ -218,16 +218,19 @@ def _loaded(record: Record) -> Run:
     return load(record.folder)
 
 
-def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
+def samples_for(
+    record: Record, file: Path, label: str | None, labeled: bool = False
+) -> tuple[Any, NDArray[Any] | None]:
     """The file's samples, if they are of the kind that the student was trained on, and their labels if a column is
-    named. An encoder, where the run has one, checks the columns itself.
+    named, or those of a folder's images where they are ``labeled``. An encoder, where the run has one, checks the
+    columns itself.
     """
     from tacit.core.samples import match_names
     from tacit.datasets.frame import Frame
     from tacit.datasets.table import Table
     from tacit.datasets.tables import read_data
 
-    found = read_data(file, label)
+    found = read_data(file, label, labeled=labeled)
     if isinstance(found, Frame):
         # What the run had in its files and did not use may stand in this file, too.
         unused = _left_out(record)
