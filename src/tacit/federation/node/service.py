@@ -47,7 +47,7 @@ from tacit.methods.encoding import EncodingMemory
 from tacit.representations.registry import admitted
 from tacit.wire import Price, read_ask
 
-__all__ = ["NodeService", "budgets", "queue_file"]
+__all__ = ["DOOR", "NodeService", "budgets", "queue_file"]
 
 DOOR, QUEUE = "door", "queue.db"
 # Processes of Flower's that may wait for an answer at a time: each of them has a question waiting.
