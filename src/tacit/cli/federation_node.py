@@ -27,10 +27,10 @@ __all__ = ["cancel_command", "jobs_command", "node_command"]
 _PAUSE = 0.2
 # Seconds in which Flower's processes may send the last reply.
 _SENDING = 15.0
-FILE = typer.Argument(..., help="The node's file.", show_default=False)
+_FILE = typer.Argument(..., help="The node's file.", show_default=False)
 
 
-def node_command(file: Path = FILE) -> None:
+def node_command(file: Path = _FILE) -> None:
     """Run a node in the foreground, until it is stopped.
 
     It reads its records once and answers one question after another. The ledger is made from the policy at the first
@@ -45,8 +45,7 @@ def node_command(file: Path = FILE) -> None:
     Example: tacit federation node here/node.toml
     """
     from tacit.cli.federation_watch import reminded_node, require_valid
-    from tacit.federation.flower.processes import node_command as supernode
-    from tacit.federation.flower.processes import require_version
+    from tacit.federation.flower.processes import require_version, supernode_command
     from tacit.federation.node.node import prepare_ledger
     from tacit.federation.node.queue import JobQueue
     from tacit.federation.node.service import NodeService, budgets, queue_file
@@ -87,7 +86,7 @@ def node_command(file: Path = FILE) -> None:
         address = web.start(serving.host, serving.port)
         (state / "service.json").write_text(json.dumps({"address": address, "process": os.getpid()}), encoding="utf-8")
         door = service.start(state)
-        processes.start("node", *supernode(settings.link, state, door, free_port()))
+        processes.start("node", *supernode_command(settings.link, state, door, free_port()))
         tell("started", node=settings.name, version=__version__, address=address, waiting=queue.waiting())
         console.print(f"node [bold]{settings.name}[/bold] connects to {settings.link.address}; its log is in {state}")
         with _signals() as came:
@@ -152,7 +151,7 @@ def _signals() -> Iterator[list[str]]:
 
 
 def jobs_command(
-    file: Path = FILE,
+    file: Path = _FILE,
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
 ) -> None:
     """List the jobs that came to a node: how many questions of each wait, were answered or refused, and what was paid.
@@ -183,7 +182,7 @@ def jobs_command(
 
 
 def cancel_command(
-    file: Path = FILE,
+    file: Path = _FILE,
     job: str = typer.Argument(..., help="The job's id, or the beginning of it.", show_default=False),
 ) -> None:
     """Cancel a job at a node: its questions are not answered any more.
