@@ -35,7 +35,7 @@ __all__ = ["PrivateDistiller"]
 
 # Metadata of ``fit`` that a pipeline or a search passes on without being asked to: without it no fit makes sense.
 PASSED_ON = {"public": True, "persons": True, "holders": True}
-TAKEN = ("fit", "predict", "predict_proba", "score")
+_TAKEN = ("fit", "predict", "predict_proba", "score")
 SCORED = (
     "their scores, and what is chosen by them, come from held-out records without noise and are covered by no guarantee"
 )
@@ -47,7 +47,7 @@ def _options() -> dict[str, str]:
     An option that is called as a classifier's method is, such as ``fit``, is a parameter with "_option" behind it.
     """
     names = dict.fromkeys(each.name for method in METHODS.values() for each in fields(method.load_options()))
-    return {f"{name}_option" if name in TAKEN else name: name for name in names}
+    return {f"{name}_option" if name in _TAKEN else name: name for name in names}
 
 
 def _with_options(function: Any) -> Any:  # noqa: ANN401
