@@ -138,11 +138,11 @@ def require_column(name: str, columns: Sequence[str], source: str) -> None:
     >>> require_column("outcom", ("age", "outcome"), "a.csv")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: a.csv: no column 'outcom'; the columns are age, outcome; is 'outcome' meant?
+    tacit.core.errors.InvalidInput: a.csv: no column 'outcom'; the columns are age, outcome; did you mean 'outcome'?
     """
     if name not in columns:
         close = nearest(name, columns)
-        meant = f"; is {close!r} meant?" if close else ""
+        meant = f"; did you mean {close!r}?" if close else ""
         raise InvalidInput(f"{source}: no column {name[:80]!r}; the columns are {listed(columns)}{meant}")
 
 

@@ -81,7 +81,7 @@ def fit_representation(name: str, public: NDArray[Any], queries: int) -> tuple[s
     >>> fit_representation("spectrum", np.eye(2), 2)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown representation 'spectrum': choose one of ...; is spectral meant?
+    tacit.core.errors.InvalidInput: unknown representation 'spectrum': choose one of ...; did you mean spectral?
     """
     if name == "auto":
         name = suggest_representation(public)
