@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from tacit.cli.screen import console, flowing, show_rows
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.files import write_file
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def open_command(
 ) -> None:
     """Write a question."""
     from tacit.datasets.table import read_classes
-    from tacit.federation.intake.planning import plan_open_question
+    from tacit.federation.intake.coordinator import plan_open_question
 
     question = plan_open_question(
         _samples(public),
@@ -205,8 +205,7 @@ def decode_command(
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key."),
 ) -> None:
     """Decode."""
-    from tacit.federation.intake.decoding import decode_collected
-    from tacit.federation.intake.planning import samples_labeled
+    from tacit.federation.intake.coordinator import decode_collected, samples_labeled
 
     question, samples = _read(file), _samples(public)
     found = decode_collected(messages, question, None if secret is None else _secret(secret))
@@ -264,8 +263,7 @@ def device_command(
     """
     import numpy as np
 
-    from tacit.federation.intake.client import IntakeAddress, fetch_question, post_message
-    from tacit.federation.intake.device import Device, DevicePolicy
+    from tacit.federation.intake.device import Device, DevicePolicy, IntakeAddress, fetch_question, post_message
 
     try:
         sample = np.array([float(each) for each in features.split(",")])

@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
     from tacit.federation.flower.processes import NodeConnection

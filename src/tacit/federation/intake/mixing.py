@@ -22,10 +22,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Randomness, SystemRandomness, TooFewParticipants, permutations, uniform_below
 from tacit.core.codec import StrictReader, decode_strict, encode
-from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.files import new_file
-from tacit.core.randomness import Randomness, SystemRandomness, permutations, uniform_below
 from tacit.federation.intake.messages import outer_opened
 from tacit.federation.intake.question import OpenQuestion
 from tacit.federation.intake.store import PAGE, IntakeStore
