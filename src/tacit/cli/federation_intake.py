@@ -206,7 +206,7 @@ def decode(
 ) -> None:
     """Decode."""
     from tacit.federation.intake.decoding import decode_collected
-    from tacit.federation.intake.planning import samples_labeled
+    from tacit.federation.intake.planning import label_samples
 
     question, samples = _read(file), _samples(public)
     found = decode_collected(messages, question, None if secret is None else _secret(secret))
@@ -214,7 +214,7 @@ def decode(
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["label"])
-    lines.writerows([names[label]] for label in samples_labeled(question, samples, found.labels))
+    lines.writerows([names[label]] for label in label_samples(question, samples, found.labels))
     write_file(out, text.getvalue().encode())
     console.print(f"{found.in_words}", soft_wrap=True)
     console.print(Text.assemble(("written", "bold"), f"  {out}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Which engine counts, where it is, and with how many workers."""
+"""The choice of an engine: its name, address and number of workers."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ ENGINES = Registry("engine", "tacit.engines", {
 
 
 class OpenEngine(Protocol):
-    """An engine that is there: it was found, or started, before anything is paid."""
+    """A running engine; it is found or started before anything is paid."""
 
     def require_sendable(self, count: FragmentCount) -> None:
-        """Refuse a count that cannot travel to workers."""
+        """Refuse a count that cannot be sent to workers."""
         ...
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
-        """What the tasks return, in any order."""
+        """The results of the tasks, in any order."""
         ...
 
     def close(self) -> None:
-        """Give back what was started here."""
+        """Stop what was started here."""
         ...
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What counts a record source: ``threads`` in this process, or the workers of ``ray`` or ``spark``.
+    """The engine that counts a record source: ``threads`` in this process, or the workers of ``ray`` or ``spark``.
 
-    ``address`` is that of a cluster; left out, Ray and Spark are started on this machine for the run. ``workers`` is
-    how many tasks run at once.
+    ``address`` is that of a cluster; without it Ray and Spark are started on this machine for the run. ``workers`` is
+    the number of simultaneous tasks.
 
     >>> Engine("spark", workers=2).workers
     2
@@ -67,7 +67,7 @@ class Engine:
 
     @classmethod
     def of(cls, given: Any) -> Engine:  # noqa: ANN401
-        """The engine that is named, or given as one."""
+        """The engine of this name, or the given engine."""
         if given is None or isinstance(given, str):
             return cls() if given is None else cls(given)
         if not isinstance(given, cls):
@@ -77,7 +77,7 @@ class Engine:
 
 @contextmanager
 def opened_engine(engine: Engine) -> Iterator[OpenEngine]:
-    """The engine at work, for as long as this lasts; one that is not installed or not reached is refused."""
+    """A running engine that is closed at the end; an error if it is not installed or cannot be reached."""
     made: OpenEngine = ENGINES.find(engine.name)(engine.workers, engine.address)
     try:
         yield made

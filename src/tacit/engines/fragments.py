@@ -1,8 +1,8 @@
-"""Parts of a holder's records that one task reads: row groups of Parquet files, files, ranges of mapped arrays.
+"""Fragments: parts of a holder's records that one task reads. Row groups of Parquet files, files, ranges of arrays.
 
-A fragment is named by where it lies, never by when it is read: partial tables and the choice of a person's records go
-by that name, so neither depends on the engine, the order, or how often a task is run. A fragment hands out blocks of
-``BLOCK`` rows, of which only its last is shorter, however large the batches are that its file is read in.
+A fragment's name is its place in the files. Partial tables and the choice of a person's records depend on that name, so
+neither depends on the engine, on the order, or on how often a task runs. A fragment yields blocks of ``BLOCK`` rows, of
+which only the last one is shorter, whatever the size of the batches in which its file is read.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tacit.neighbors.search import hand_back
 
 __all__ = ["BLOCK", "ArrayFragment", "ArrowFragment", "Block", "Fragment", "reblocked"]
 
-# Rows that are encoded and counted at a time, by every engine alike.
+# Rows that are encoded and counted at a time, by every engine.
 BLOCK = 4096
-# Rows that a file is read in at a time: a few blocks, so that memory stays flat whatever a row group's size.
+# Rows that are read from a file at a time: a few blocks, so that memory does not depend on the size of a row group.
 _BATCH = 8 * BLOCK
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows as they were found: a table of Arrow or an array, with the columns of labels and persons apart."""
+    """Some rows as stored: an Arrow table or an array of samples, and the columns of labels and persons."""
 
     start: int
     samples: Any
@@ -40,16 +40,16 @@ class Block:
 
 
 class Fragment(Protocol):
-    """A part of a source, read by one task; ``number`` is its place, ``name`` where it lies."""
+    """A part of a source that one task reads."""
 
     @property
     def number(self) -> int:
-        """Its place among the source's fragments."""
+        """Its index among the source's fragments."""
         ...
 
     @property
     def name(self) -> str:
-        """Where it lies: the same in every run over the same files."""
+        """Its file and position, which are the same in every run over the same files."""
         ...
 
     def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
@@ -61,7 +61,7 @@ class Fragment(Protocol):
 class ArrowFragment:
     """Rows of an Arrow data set: row groups of a Parquet file, or a whole CSV or Arrow file.
 
-    ``part`` is pyarrow's own fragment, which travels to workers as the place of a file, without any record.
+    ``part`` is pyarrow's own fragment, which is sent to workers as the path of a file, without a record.
     """
 
     number: int
@@ -70,7 +70,7 @@ class ArrowFragment:
     batch_rows: int = _BATCH
 
     def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
-        """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever batches the file is read in."""
+        """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever the batches of the file."""
         features = list(columns or ())
         named = [*features, *(name for name in (label, person) if name is not None)]
         batches = self.part.to_batches(
@@ -90,7 +90,7 @@ class ArrowFragment:
 
     @cached_property
     def _frugal(self) -> Any:  # noqa: ANN401
-        """Parquet is read page by page, not a whole row group at once."""
+        """Options to read Parquet page by page instead of a whole row group at once."""
         import pyarrow.dataset as dataset
 
         if getattr(getattr(self.part, "format", None), "default_extname", "") != "parquet":
@@ -134,7 +134,7 @@ class ArrayFragment:
     stop: int
 
     def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
-        """Slices of the mapped arrays; pages that were read are given back."""
+        """Slices of the mapped arrays; pages that were read are released."""
         samples = None if columns is None else _mapped(self.file)
         labels = None if label is None else _mapped(Path(label))
         persons = None if person is None else _mapped(Path(person))

@@ -1,4 +1,4 @@
-"""The embedded engine: fragments on threads of this process."""
+"""The engine ``threads``: it counts fragments on threads of this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Threads"]
 
 
 class Threads:
-    """Counts fragments on ``workers`` threads, by default as many as a matrix product would use.
+    """Counts fragments on ``workers`` threads, by default as many as BLAS would use.
 
     >>> from tacit.engines.fragments import ArrowFragment
     >>> parts = [ArrowFragment(number, "", None) for number in range(3)]
@@ -32,15 +32,15 @@ class Threads:
         self._workers = workers
 
     def require_sendable(self, count: Any) -> None:  # noqa: ANN401
-        """Nothing is sent."""
+        """Accept every count: nothing is sent."""
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
-        """The fragments' tables in order, no more of them at work than there are threads."""
+        """The fragments' tables in order; at most twice as many are in memory as there are threads."""
         algebra = ThreadpoolController().select(user_api="blas")
         most = min(MOST_THREADS, max((each["num_threads"] for each in algebra.info()), default=1))
         workers = min(self._workers or most, max(1, len(fragments)))
         waiting: deque[Future[Partial]] = deque()
-        # Whole fragments on threads of our own, each with products on one thread: no core waits inside a product.
+        # Fragments run in parallel, each with single-threaded BLAS, so that no core waits for others in a product.
         with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(workers) as pool:
             for fragment in fragments:
                 waiting.append(pool.submit(count, fragment))
@@ -50,4 +50,4 @@ class Threads:
                 yield waiting.popleft().result()
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Nothing to stop."""

@@ -1,4 +1,4 @@
-"""Cells as they were found, in Arrow or numpy, made numbers, classes and names: each by itself, and none fails."""
+"""Convert stored cells (Arrow or numpy) to numbers, classes and names, each by itself and without errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["class_column", "coded", "frame_of_bytes", "number_table"]
 
 
 def coded(column: Any) -> tuple[Integers, list[str | None]]:  # noqa: ANN401
-    """A column of labels or persons as codes, and the text of each code; -1 and None where there is no value.
+    """A column of labels or persons as codes, and the text of each code; -1 or None for a missing value.
 
     >>> codes, names = coded(np.array([1.0, 2.0, 1.0]))
     >>> [names[code] for code in codes]
@@ -32,7 +32,7 @@ def coded(column: Any) -> tuple[Integers, list[str | None]]:  # noqa: ANN401
 
 
 def class_column(column: Any, classes: NDArray[Any]) -> Integers:  # noqa: ANN401
-    """The place of every label among the classes, -1 where it is none of them.
+    """The index of every label among the classes, -1 for any other label.
 
     >>> class_column(np.array(["b", "c", "a"]), np.array(["a", "b"])).tolist()
     [1, -1, 0]
@@ -44,7 +44,7 @@ def class_column(column: Any, classes: NDArray[Any]) -> Integers:  # noqa: ANN40
 
 
 def number_table(table: Any) -> NDArray[np.float64]:  # noqa: ANN401
-    """The columns of an Arrow table side by side as numbers; NaN where a cell is missing or none.
+    """The columns of an Arrow table as an array of numbers; NaN for a cell that is missing or not a number.
 
     >>> import pyarrow as pa
     >>> number_table(pa.table({"age": [61, None], "dose": [b"2.5", b"much"]})).tolist()
@@ -86,12 +86,12 @@ def frame_of_bytes(table: Any) -> Frame:  # noqa: ANN401
     >>> frame_of_bytes(pa.table({"age": [b"61"], "ward": [b"north"]})).column("ward").tolist()
     ['north']
     """
-    # Each cell stays as it is: what a column is taken for must not depend on the rows around.
+    # Cells are not converted: the kind of a column must not depend on other rows.
     return Frame(tuple(table.column_names), tuple(map(_cells, table.columns)), source="the records")
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401
-    """A label or a person as text, as a file that is read whole has it; None where there is none."""
+    """A label or a person as text, in the same form as in tables read into memory; None for a missing value."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if value is None or (isinstance(value, float) and math.isnan(value)):

@@ -1,7 +1,8 @@
-"""The whole runtime is one loop, which can be stopped at any moment and goes on.
+"""The loop that runs every method, and checkpoints from which a stopped run resumes.
 
-Every round is kept before the next is asked. What is kept is public or was released. The round that was cut off is
-asked again under the same request, so holders that had paid for it answer what they answered, and nobody pays twice.
+Every round is stored before the next one is asked. All of it is public or was released. An interrupted round is asked
+again under the same request id, so holders that have paid for it repeat their stored answers, and nothing is paid
+twice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from tacit.core.codec import decode, encode
 from tacit.core.protocols import Answer, Ask, Coordinator, Exchange, Result, State
 from tacit.core.release import Release, Silence, restored, silence
-from tacit.federation.coordinator import Journal, Kept
+from tacit.federation.coordinator import Journal, RoundAnswers
 from tacit.methods.task import Observer
 
 __all__ = ["Checkpoint", "RunControl", "drive"]
@@ -23,7 +24,7 @@ def drive(
     coordinator: Coordinator[State, Ask, Answer, Result],
     exchange: Exchange[Ask, Answer],
 ) -> Result:
-    """Ask until there is nothing left to ask.
+    """Ask the coordinator's questions, one after the other, and return its result.
 
     >>> class Once:
     ...     def begin(self): return []
@@ -41,10 +42,10 @@ def drive(
 
 @dataclass(frozen=True)
 class RunControl:
-    """How a run is named, kept and watched; none of it decides what is released.
+    """The name, the checkpoint and the observer of a run; none of them changes what is released.
 
-    A run that was stopped goes on where the same ``request`` is paid from the same ledger, or with ``checkpoint``, a
-    folder that remembers it: nothing is paid twice. ``observer`` is told what happens.
+    A stopped run resumes if the same ``request`` is paid from the same ledger, or with ``checkpoint``, a folder that
+    stores its rounds: nothing is paid twice. ``observer`` is called with the progress.
 
     >>> RunControl(request="r-1").checkpoint is None
     True
@@ -57,7 +58,7 @@ class RunControl:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A journal in a folder, around an exchange of this process; or no folder, and the request alone.
+    """The journal of a run in a folder; or no folder, and the request id only.
 
     >>> Checkpoint.open(None, ("rknn",), "r-1").request
     'r-1'
@@ -69,32 +70,32 @@ class Checkpoint:
 
     @classmethod
     def open(cls, folder: str | Path | None, settings: tuple[Any, ...], request: str | None) -> Checkpoint:
-        """The rounds of a run; ``settings`` say which one, and the folder of another is refused."""
+        """The checkpoint of the run with these settings; the folder of another run is refused."""
         if folder is None:
             return cls(None, request)
         if not (Path(folder) / "question-0.bin").exists():
-            # A run that was refused before its first question binds nobody to its settings.
+            # A run that was refused before its first question may be started with other settings.
             (Path(folder) / "run.bin").unlink(missing_ok=True)
         journal = Journal.open(folder, repr(settings))
         return cls(Path(folder), request or journal.run, journal)
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing of this run can have been paid for before: it goes on from nowhere."""
+        """Whether the run is new, so that nothing of it was paid before."""
         return self.folder is None and self.request is None
 
     @property
     def rounds(self) -> int:
-        """How many rounds were over when the run stopped."""
+        """How many rounds were complete when the run stopped."""
         number = 0
-        while self.journal is not None and self.journal.kept(number) is not None:
+        while self.journal is not None and self.journal.stored_answers(number) is not None:
             number += 1
         return number
 
     def around(self, exchange: Exchange[Any, Any], again: bool = False) -> Exchange[Any, Any]:
-        """The exchange, with every round's answers kept, and those that were kept before given again.
+        """The exchange, which stores every round's answers and returns stored ones without asking.
 
-        Where holders learn by answering they are asked ``again``, and give what their ledgers remember.
+        Holders that learn by answering are asked ``again``, and repeat the answers stored in their ledgers.
         """
         journal, number = self.journal, 0
         if journal is None:
@@ -104,12 +105,12 @@ class Checkpoint:
             nonlocal number
             this, number = number, number + 1
             journal.asked(this, f"{ask.request}\n{ask.question}".encode())
-            found = journal.kept(this)
+            found = journal.stored_answers(this)
             if found is not None and not again:
                 return [_read(each) for each in found.releases]
             answers = list(exchange(ask))
             if found is None:
-                journal.keep(this, Kept((), tuple(_written(each) for each in answers)))
+                journal.store_answers(this, RoundAnswers((), tuple(_written(each) for each in answers)))
             return answers
 
         return put

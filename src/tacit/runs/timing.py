@@ -1,8 +1,8 @@
-"""How long the public side of a run took, in whole seconds: choosing questions, reading answers, training the student.
+"""The time of the public steps of a run, in whole seconds: choosing questions, reading answers, training the student.
 
-How long it takes to read, encode, search or add up records depends on the records, and no noise covers it. So these
-steps have no time, and neither has the run as a whole. What happens at the coordinator depends on public samples and on
-releases alone: its time is post-processing, and may be written down.
+The time to read, encode, search or sum records depends on the records, and no noise covers it. So neither these steps
+nor the whole run are timed. The coordinator's work depends on public samples and releases only: its time is
+post-processing, and may be stored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ clock = time.monotonic
 
 
 class PublicTiming:
-    """Seconds of steps that see no record, added up by name.
+    """The seconds of steps that see no record, by name.
 
     >>> timing = PublicTiming()
     >>> with timing.of(LEARNING):
@@ -41,18 +41,18 @@ class PublicTiming:
         self._spent[step] = self._spent.get(step, 0.0) + clock() - began
 
     def seconds(self) -> dict[str, int]:
-        """Whole seconds, cut: less than one is 0."""
+        """Whole seconds, rounded down."""
         return {step: int(spent) for step, spent in self._spent.items()}
 
 
 class TimedCoordinator(Generic[State, Ask, Answer, Result]):
-    """A coordinator whose own work is timed; what happens between its calls, at holders, is not."""
+    """A coordinator whose own work is timed; the holders' work between its calls is not."""
 
     def __init__(self, inner: Coordinator[State, Ask, Answer, Result], timing: PublicTiming) -> None:
         self._inner, self._timing = inner, timing
 
     def begin(self) -> State:
-        """As the coordinator begins."""
+        """The coordinator's first state."""
         with self._timing.of(ASKING):
             return self._inner.begin()
 
@@ -62,11 +62,11 @@ class TimedCoordinator(Generic[State, Ask, Answer, Result]):
             return self._inner.ask(state)
 
     def fold(self, state: State, answers: Any) -> State:  # noqa: ANN401
-        """What the coordinator makes of answers."""
+        """The coordinator's state after these answers."""
         with self._timing.of(ASKING):
             return self._inner.fold(state, answers)
 
     def result(self, state: State) -> Any:  # noqa: ANN401
-        """What the coordinator ends with."""
+        """The coordinator's result."""
         with self._timing.of(ASKING):
             return self._inner.result(state)

@@ -16,7 +16,7 @@ from flwr.supernode.nodestate.nodestate_factory import NodeStateFactory
 from flwr.supernode.start_client_internal import _pull_and_store_message
 
 from tacit.core.errors import InvalidInput
-from tacit.federation.flower.node import whole_or_not_at_all
+from tacit.federation.flower.node import discard_unfetched
 from tacit.federation.flower.server import payload_of
 
 RUN = 7
@@ -74,7 +74,7 @@ def test_a_run_that_ends_on_the_way_leaves_nothing(ends_at):
     node = Late(ends_at)
     # What comes is not what was announced, so that only the end of the run can stop it.
     node.store.verify = False
-    assert node.fetch(whole_or_not_at_all(_pull_and_store_message)) is None
+    assert node.fetch(discard_unfetched(_pull_and_store_message)) is None
     assert node.waiting == []
     assert node.state.msg_store == {}
     assert len(node.store) == 0
@@ -83,7 +83,7 @@ def test_a_run_that_ends_on_the_way_leaves_nothing(ends_at):
 def test_a_message_that_comes_is_kept():
     node = Late("never")
     node.store.verify = False
-    assert node.fetch(whole_or_not_at_all(_pull_and_store_message)) == RUN
+    assert node.fetch(discard_unfetched(_pull_and_store_message)) == RUN
     assert len(node.waiting) == 1
 
 

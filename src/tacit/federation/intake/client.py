@@ -1,7 +1,7 @@
-"""A device's two calls: fetch the open question, and post the message. Of an answer no more is read than there can be.
+"""A device's two calls: fetch the open question, and post the message. Responses are read up to their largest size.
 
-Only the standard library is used. Outside loopback it speaks TLS only, follows no redirection and reads no setting of
-the machine's. A device that cannot reach a worker, or is told to come back, posts the same bytes again later.
+Only the standard library is used. Except on loopback it uses TLS; it follows no redirect and ignores proxy settings. A
+device that cannot reach a worker, or is asked to retry, posts the same bytes again later.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["IntakeAddress", "IntakeUnreachable", "fetch_question", "post_message
 _QUESTION = "/question"
 _WORD = 200
 _OK, _NOT_MODIFIED = 200, 304
-# Tried again: the worker, or its store, is not there, or has too much to do.
+# Retried: the worker or its store is unavailable or overloaded.
 _PASSING = (408, 429, 500, 502, 503, 504)
 
 
 class IntakeUnreachable(TacitError):
-    """No worker took the message and none refused it; the same bytes may be posted again."""
+    """No worker accepted or refused the message; the same bytes may be posted again."""
 
 
 @dataclass(frozen=True)
 class IntakeAddress:
-    """Where a worker is, and the certificate of the authority that vouches for it; without one the system's are asked.
+    """The URL of a worker, and the certificate of its authority; without one the system's authorities are trusted.
 
     >>> IntakeAddress("http://devices.example.org:80")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: http://devices.example.org:80: without TLS only loopback is called
+    tacit.core.errors.InvalidInput: http://devices.example.org:80: without TLS only loopback addresses are allowed
     """
 
     url: str
@@ -50,10 +50,10 @@ class IntakeAddress:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput(f"an address must be like https://host:port, got {self.url[:80]!r}")
         if parts.scheme == "http" and not on_loopback(parts.hostname):
-            raise InvalidInput(f"{self.url[:80]}: without TLS only loopback is called")
+            raise InvalidInput(f"{self.url[:80]}: without TLS only loopback addresses are allowed")
 
     def connection(self) -> http.client.HTTPConnection:
-        """A connection that is not made yet."""
+        """A connection object, not connected yet."""
         parts = urlsplit(self.url)
         if parts.scheme == "http":
             return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self.timeout)
@@ -62,10 +62,10 @@ class IntakeAddress:
 
 
 def fetch_question(address: IntakeAddress, most: int, digest: str | None = None, known: bytes | None = None) -> bytes:
-    """The question's file, of at most this many bytes: the one of this digest, or whichever is open.
+    """The question's file of at most ``most`` bytes: the one with this digest, or the open one.
 
-    ``known`` is a file that was fetched before: it is returned where it is still the one. Nothing of what comes is
-    believed; ``Device.answer`` compares it with a digest.
+    ``known`` is a file that was fetched before; it is returned if it has not changed. The content is not trusted:
+    ``Device.answer`` compares it with a digest.
     """
     headers = {} if known is None else {"If-None-Match": f'"{hashlib.sha256(known).hexdigest()}"'}
     path = _QUESTION if digest is None else f"{_QUESTION}/{digest}"
@@ -84,9 +84,9 @@ def post_message(
     pause: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Post a message; when this returns it is on the intake's disk. The same bytes again are the same as once.
+    """Post a message; on return it is on the intake's disk. Posting the same bytes again changes nothing.
 
-    A worker that does not answer, or has too much to do, is called again after a ``pause`` that doubles each time.
+    A worker that is unavailable or overloaded is called again after a ``pause`` in seconds that doubles each time.
     """
     for attempt in range(attempts):
         if attempt:
@@ -102,7 +102,7 @@ def post_message(
         if status not in _PASSING:
             word = content.decode("utf-8", "replace")
             raise IntakeRefused(next((each for each in IntakeRefusal if each == word), IntakeRefusal.MALFORMED))
-    raise IntakeUnreachable(f"{address.url} has too much to do; post the same message again later")
+    raise IntakeUnreachable(f"{address.url} is overloaded; post the same message again later")
 
 
 def _called(
@@ -120,5 +120,5 @@ def _called(
     finally:
         connection.close()
     if len(content) > most:
-        raise IntakeUnreachable(f"{address.url} answers with more than the {most} bytes that are read")
+        raise IntakeUnreachable(f"{address.url} sends more than the limit of {most} bytes")
     return response.status, content

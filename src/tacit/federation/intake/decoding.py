@@ -1,7 +1,7 @@
-"""From mixed messages to counts and labels, a page at a time: what the coordinator does with a collected file.
+"""From collected messages to estimated votes and labels, page by page, at the coordinator.
 
-Hits add up over pages as whole numbers, and the estimate is made once from their sums: it is the same to the last bit
-as that of all messages in one place.
+Hit counts are summed over pages as integers, and the estimate is computed once from the sums: it is bit for bit the
+estimate of all messages in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Rows = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class DecodedAnswers:
-    """Estimated votes of all devices, a label for every query and how sure each is, and what was left out."""
+    """Estimated votes of all devices, a label and class probabilities for every query, and how many were left out."""
 
     estimates: Estimates
     labels: Integers  # (queries,)
@@ -39,16 +39,16 @@ class DecodedAnswers:
 
     @property
     def in_words(self) -> str:
-        """How many of what there were."""
+        """The counts as a sentence."""
         return f"{self.messages} messages; {self.unreadable} unreadable and {self.invalid} invalid ones left out"
 
 
 def decode_collected(
     file: Path, question: OpenQuestion, secret: bytes | None = None, progress: Callable[[int], None] | None = None
 ) -> DecodedAnswers:
-    """The answers in a collected file; ``secret`` is the coordinator's, for a question of the shuffled model."""
+    """The answers in a collected file; ``secret`` is the coordinator's key, for a question in the shuffle model."""
     if question.sealed and (secret is None or public_key(secret) != question.key):
-        raise InvalidInput("the messages are sealed for a coordinator with another key than the one that was given")
+        raise InvalidInput("the messages are encrypted for another coordinator key than the given one")
     _, rows = collected_rows(file, question)
     return decode_rows(rows, question, secret, progress)
 
@@ -59,7 +59,7 @@ def decode_rows(
     secret: bytes | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> DecodedAnswers:
-    """The answers in rows as they come out of the mixing."""
+    """The answers in shuffled rows."""
     mechanism, ask = question.mechanism, question.ask
     hits: Integers = np.zeros(mechanism.cells, dtype=np.int64)
     messages = unreadable = invalid = 0
@@ -78,8 +78,8 @@ def decode_rows(
         if progress is not None:
             progress(messages + unreadable + invalid)
     if messages < question.minimum:
-        # Who planned for more hides the others in fewer than it said.
-        raise TooFewParticipants(f"{messages} messages can be read and at least {question.minimum} must be")
+        # Fewer messages would hide each device less than its price assumed.
+        raise TooFewParticipants(f"{messages} messages are valid, and at least {question.minimum} are needed")
     estimates = mechanism.rates.estimates(hits, messages)
     labels, probabilities = MessageReader(lambda _: estimates, ask.classes)(hits)
     assert probabilities is not None

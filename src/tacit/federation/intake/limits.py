@@ -1,9 +1,8 @@
-"""How often one address may post, in a memory of fixed size.
+"""Rate limits per address (token buckets) in a memory of fixed size.
 
-Each address has a bucket of tokens that fills up at a steady rate. The number of buckets is fixed, and a keyed hash
-says which one an address has: whoever comes from very many addresses fills no memory, and empties nobody else's bucket.
-Two addresses that share one have its rate together, which is rare while there are far fewer of them than buckets. The
-key is drawn at the start, so nobody can look for addresses that share one.
+The number of buckets is fixed, and a keyed hash assigns each address its bucket: however many addresses a client uses,
+memory does not grow. Two addresses with the same bucket share its rate, which is rare while there are far fewer
+addresses than buckets. The key is drawn at the start, so nobody can search for addresses that share a bucket.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _BUCKETS = 2**16
 
 
 class AddressLimits:
-    """At most ``burst`` posts of one address at once, and ``rate`` per second in the long run; a rate of 0 is no limit.
+    """At most ``burst`` posts from one address at once, and ``rate`` per second on average; a rate of 0 is no limit.
 
     >>> limits = AddressLimits(rate=1, burst=2)
     >>> [limits.allows("192.0.2.1", now) for now in (0.0, 0.1, 0.2, 1.1)]
@@ -29,14 +28,14 @@ class AddressLimits:
 
     def __init__(self, rate: float, burst: int, buckets: int = _BUCKETS) -> None:
         if rate < 0 or burst < 1 or buckets < 1:
-            raise InvalidInput("a limit has a rate of at least 0, a burst of at least 1 and at least 1 bucket")
+            raise InvalidInput("rate must be at least 0, burst and buckets at least 1")
         self._rate, self._burst, self._buckets = rate, float(burst), buckets
         self._key = os.urandom(16)
         self._level = array("d", [float(burst)]) * buckets
         self._seen = array("d", [0.0]) * buckets
 
     def allows(self, origin: str, now: float) -> bool:
-        """Take a token of this address, if it has one; ``now`` is a clock that is never set back."""
+        """Whether this address may post now; ``now`` is the time of a monotonic clock."""
         if not self._rate:
             return True
         name = hashlib.blake2b(origin.encode(), digest_size=8, key=self._key).digest()

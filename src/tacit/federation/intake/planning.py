@@ -1,4 +1,4 @@
-"""An open question from public samples: where the queries lie, and through what devices answer."""
+"""Plan an open question from public samples: its queries, and the mechanism by which devices answer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tacit.methods.rknn.coordinator import VoteCoordinator
 from tacit.methods.rknn.plan import plan
 from tacit.neighbors import nearest_queries
 
-__all__ = ["plan_open_question", "samples_labeled"]
+__all__ = ["label_samples", "plan_open_question"]
 
-# The shuffled model's mechanism with one message from each device.
+# The mechanism of the shuffle model with one message per device.
 _ONE_MESSAGE = "one message"
-# A cap in all, unless it is said: strangers fill no more than that.
+# The default limit of messages, as a multiple of the devices: strangers cannot fill the disk.
 _ROOM = 2
 
 
@@ -43,8 +43,8 @@ def plan_open_question(
 ) -> OpenQuestion:
     """The question about these public samples to at least ``devices`` devices; ``options`` are ``ReverseKNN``'s.
 
-    In the shuffled model nothing comes out before that many have answered. At most ``most`` messages are taken, twice
-    as many as devices unless it is said.
+    In the shuffle model nothing is released before that many have answered. At most ``most`` messages are accepted, by
+    default twice the number of devices.
 
     >>> import numpy as np
     >>> public = np.random.default_rng(0).normal(size=(200, 8))
@@ -81,8 +81,8 @@ def plan_open_question(
     )
 
 
-def samples_labeled(question: OpenQuestion, public: NDArray[Any], query_labels: Integers) -> Integers:
-    """The label of each public sample: that of the query that it is nearest to."""
+def label_samples(question: OpenQuestion, public: NDArray[Any], query_labels: Integers) -> Integers:
+    """The label of each public sample: that of its nearest query."""
     near = nearest_queries(question.ask.representation.encode(public), question.ask.queries, 1)
     labels: Integers = query_labels[near[:, 0]]
     return labels
