@@ -74,8 +74,8 @@ _T = TypeVar("_T")
 _NAMES = ("ada", "bob", "cyd")
 _VICTIM = _NAMES[0]
 _RUN = "audit"
-ASKING = tuple(each.name for each in METHODS.values() if each.questions)
-RULES = Rules(methods=ASKING, mechanisms=mechanism_names(), purposes=(AUDIT_PURPOSE,), participants=1)
+_ASKING = tuple(each.name for each in METHODS.values() if each.questions)
+RULES = Rules(methods=_ASKING, mechanisms=mechanism_names(), purposes=(AUDIT_PURPOSE,), participants=1)
 _SECRET = b"s" * 32
 UNUSED = Address("http://127.0.0.1:1")
 # Long enough that a busy machine answers within one, short enough that an audit ends.

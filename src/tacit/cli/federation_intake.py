@@ -174,7 +174,7 @@ Below the question's minimum nothing is written and it stays open. With --trust 
 needs its key. Memory does not grow with the number of messages. Example: tacit federation intake collect
 question.tacit messages.tacit --store sqlite:///intake.db --secret shuffler.key""")
 )
-def collect(
+def collect_command(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     out: Path = typer.Argument(..., help="The file to write.", show_default=False),
     store: str = _STORE,
@@ -197,7 +197,7 @@ def collect(
 With --trust shuffle this is the coordinator's work and needs its key. Example: tacit federation intake decode
 question.tacit messages.tacit --public public.csv --out labels.csv --secret coordinator.key""")
 )
-def decode(
+def decode_command(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     messages: Path = typer.Argument(..., help="What was collected.", show_default=False),
     public: Path = typer.Option(..., help="The public samples that the question was made from."),

@@ -188,7 +188,7 @@ def require_account(
     with opened(ledger) as book:
         known = list(book.accounts())
     if account not in known:
-        meant = f"; is {listed([close])} meant?" if (close := nearest(account, known)) else ""
+        meant = f"; did you mean {listed([close])}?" if (close := nearest(account, known)) else ""
         raise InvalidInput(f"{ledger}: no account {listed([account])!r}; it has {listed(known)}{meant}")
     look_ahead(ledger, account, unit, adjacency, None if resuming else epsilon)
 

@@ -207,7 +207,7 @@ def found_record(folder: Path) -> Record:
         beside = (
             [each.parent.name for each in folder.absolute().parent.glob("*/run.json")] if len(str(folder)) < 200 else []
         )
-        meant = f"; is {listed([close])} meant?" if (close := nearest(folder.name, beside)) else ""
+        meant = f"; did you mean {listed([close])}?" if (close := nearest(folder.name, beside)) else ""
         raise InvalidInput(f"{shown}: not a run folder, it has no run.json{meant}")
     return read_record(folder)
 

@@ -1,1 +1,1 @@
-"""Values and laws: what a step costs, what may be claimed, what may leave. Depends on numpy alone."""
+"""Basic values and interfaces: spends, guarantees, sensitivities, releases, randomness. Depends on numpy alone."""

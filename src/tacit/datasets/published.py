@@ -281,7 +281,7 @@ def read_published(format: str, path: str | Path) -> PublishedSamples:
     >>> read_published("leef", file)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown format 'leef': choose one of cifar10, cifar100, emnist, leaf, svhn; is \
-leaf meant?
+    tacit.core.errors.InvalidInput: unknown format 'leef': choose one of cifar10, cifar100, emnist, leaf, svhn; did \
+you mean leaf?
     """
     return find(FORMATS, format, "format")(Path(path))

@@ -19,11 +19,20 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.core.protocols import Integers
-from tacit.engines.fragments import Block, Fragment
+from tacit.engines.fragments import Fragment, RecordBlock
 from tacit.engines.persons import PersonBound
 from tacit.engines.values import class_column, frame_of_bytes, number_table
 
-__all__ = ["FAILED", "BlockTable", "FragmentCount", "Partial", "Reading", "Runner", "added_up", "require_written"]
+__all__ = [
+    "FAILED",
+    "BlockTable",
+    "FragmentCount",
+    "FragmentReading",
+    "Partial",
+    "Runner",
+    "added_up",
+    "require_written",
+]
 
 # In place of the number of rows of a fragment that could not be counted.
 FAILED = -1
@@ -61,7 +70,7 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
-class Reading:
+class FragmentReading:
     """How records become samples and labels: public, and sent to every worker.
 
     ``encoder`` was fitted to public samples and encodes cells that are not numbers; ``shape`` is that of a sample.
@@ -74,7 +83,7 @@ class Reading:
     shape: tuple[int, ...]
     encoder: Any = None
 
-    def samples(self, block: Block) -> NDArray[Any]:
+    def samples(self, block: RecordBlock) -> NDArray[Any]:
         """The block's samples as numbers."""
         if isinstance(block.samples, np.ndarray):
             found = block.samples.astype(np.float64)
@@ -89,7 +98,7 @@ class Reading:
 class FragmentCount:
     """Counts a fragment; it is sent to workers and contains no record."""
 
-    reading: Reading
+    reading: FragmentReading
     table: BlockTable
     bound: PersonBound | None = None
 

@@ -50,7 +50,7 @@ class Engine:
     >>> Engine("sparc")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown engine 'sparc': choose one of ray, spark, threads; is spark meant?
+    tacit.core.errors.InvalidInput: unknown engine 'sparc': choose one of ray, spark, threads; did you mean spark?
     """
 
     name: str = "threads"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.neighbors.search import hand_back
 
-__all__ = ["BLOCK", "ArrayFragment", "ArrowFragment", "Block", "Fragment", "reblocked"]
+__all__ = ["BLOCK", "ArrayFragment", "ArrowFragment", "Fragment", "RecordBlock", "reblocked"]
 
 # Rows that are encoded and counted at a time, by every engine.
 BLOCK = 4096
@@ -27,7 +27,7 @@ _BATCH = 8 * BLOCK
 
 
 @dataclass(frozen=True)
-class Block:
+class RecordBlock:
     """Some rows as stored: an Arrow table or an array of samples, and the columns of labels and persons."""
 
     start: int
@@ -52,7 +52,7 @@ class Fragment(Protocol):
         """Its file and position, which are the same in every run over the same files."""
         ...
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
         """Its rows, ``BLOCK`` at a time; without a label only the persons are read."""
         ...
 
@@ -69,7 +69,7 @@ class ArrowFragment:
     part: Any
     batch_rows: int = _BATCH
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
         """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever the batches of the file."""
         features = list(columns or ())
         named = [*features, *(name for name in (label, person) if name is not None)]
@@ -85,7 +85,7 @@ class ArrowFragment:
         start = 0
         for table in reblocked(batches, BLOCK):
             labels = table.column(label) if label is not None else table.column(0)
-            yield Block(start, table.select(features), labels, None if person is None else table.column(person))
+            yield RecordBlock(start, table.select(features), labels, None if person is None else table.column(person))
             start += table.num_rows
 
     @cached_property
@@ -133,7 +133,7 @@ class ArrayFragment:
     start: int
     stop: int
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
         """Slices of the mapped arrays; pages that were read are released."""
         samples = None if columns is None else _mapped(self.file)
         labels = None if label is None else _mapped(Path(label))
@@ -142,7 +142,7 @@ class ArrayFragment:
             rows = slice(begin, min(begin + BLOCK, self.stop))
             parts = [None if each is None else each[rows] for each in (samples, labels, persons)]
             there = next(part for part in (parts[1], parts[2]) if part is not None)
-            yield Block(begin - self.start, parts[0], there, parts[2])
+            yield RecordBlock(begin - self.start, parts[0], there, parts[2])
             for part in parts:
                 if part is not None:
                     hand_back(part)

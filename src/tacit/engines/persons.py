@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from tacit.core.errors import InvalidInput
 from tacit.core.protocols import Words
 from tacit.core.randomness import Randomness
-from tacit.engines.fragments import Block, Fragment
+from tacit.engines.fragments import Fragment, RecordBlock
 from tacit.engines.values import coded
 
 __all__ = ["PersonBound", "bound_persons", "count_persons", "fresh_key", "record_ranks"]
 
 KEY_WORDS = 4
 # New ranks that are collected, at least, before they are merged with the kept ones.
-WAITING = 2**18
+_WAITING = 2**18
 # The most rows of a fragment: positions of records are unique over all fragments.
 _PLACES = 2**40
 
@@ -75,7 +75,7 @@ class PersonBound:
     ranks: Words  # the largest kept rank of each
     places: Words  # and its position, in case two ranks are equal
 
-    def kept(self, fragment: Fragment, block: Block) -> NDArray[np.bool_]:
+    def kept(self, fragment: Fragment, block: RecordBlock) -> NDArray[np.bool_]:
         """Which of a block's records count; a record without a person does not."""
         digests, known = person_digests(self.key, block.persons)
         if not len(self.persons):
@@ -126,7 +126,7 @@ def count_persons(fragments: Iterable[Fragment], person: str, key: bytes) -> int
     return len(smallest.found()[0])
 
 
-def _ranked(key: bytes, fragment: Fragment, block: Block) -> tuple[Words, Words]:
+def _ranked(key: bytes, fragment: Fragment, block: RecordBlock) -> tuple[Words, Words]:
     ranks = record_ranks(key, fragment.name, block.start, len(block))
     first = fragment.number * _PLACES + block.start
     return ranks, np.arange(first, first + len(block), dtype=np.uint64)
@@ -143,7 +143,7 @@ class _Smallest:
     def add(self, persons: Words, ranks: Words, places: Words) -> None:
         self._waiting.append((persons, ranks, places))
         self._rows += len(persons)
-        if self._rows > 2 * self._kept + WAITING:
+        if self._rows > 2 * self._kept + _WAITING:
             self.found()
 
     def found(self) -> tuple[Words, Words, Words]:

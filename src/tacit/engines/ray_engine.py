@@ -26,7 +26,7 @@ from tacit.core.errors import TacitError, listed
 from tacit.engines.counting import FragmentCount, Partial, require_written
 from tacit.engines.fragments import Fragment
 
-__all__ = ["FragmentActor", "RayEngine", "packed", "unpacked"]
+__all__ = ["FragmentActor", "RayEngine"]
 
 # The store has tables and questions only; Ray's default is a third of the machine's memory.
 STORE_BYTES = 256 * 2**20
@@ -41,13 +41,13 @@ class FragmentActor:
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The tables of the fragments with these numbers."""
-        return packed([self._count(self._fragments[int(number)]) for number in batch["fragment"]])
+        return _columns_of([self._count(self._fragments[int(number)]) for number in batch["fragment"]])
 
 
-def packed(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
+def _columns_of(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
     """A worker's results as columns of integers: fragment, number of rows, and the table with its width.
 
-    >>> list(unpacked(packed([Partial(3, 10, np.array([[1, 2]]))])))
+    >>> list(_partials_of(_columns_of([Partial(3, 10, np.array([[1, 2]]))])))
     [Partial(fragment=3, rows=10, table=array([[1, 2]]))]
     """
     tables = np.empty(len(partials), dtype=object)
@@ -61,7 +61,7 @@ def packed(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
     }
 
 
-def unpacked(columns: dict[str, Any]) -> Iterator[Partial]:
+def _partials_of(columns: dict[str, Any]) -> Iterator[Partial]:
     """The partial tables in columns of that form."""
     named = (columns[name] for name in ("fragment", "rows", "columns", "table"))
     for fragment, rows, width, cells in zip(*named, strict=True):
@@ -107,7 +107,7 @@ class RayEngine:
             num_cpus=1,
         )
         for batch in tables.iter_batches(batch_size=None, batch_format="numpy"):
-            yield from unpacked(batch)
+            yield from _partials_of(batch)
 
     def close(self) -> None:
         """Stop what was started here."""

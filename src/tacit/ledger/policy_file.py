@@ -85,7 +85,7 @@ def mechanism_names() -> tuple[str, ...]:
 
 
 # What policies called mechanisms before they had the names of their papers.
-RENAMED = {
+_RENAMED = {
     "AnswerSheet": "RandomizedLabels",
     "BitResponse": "UnaryEncoding",
     "ConfidenceScreen": "ConfidentScreen",
@@ -98,8 +98,8 @@ RENAMED = {
 
 
 def _mechanism(value: str) -> str:
-    if value in RENAMED:
-        raise ValueError(f"{value} is called {RENAMED[value]} now")
+    if value in _RENAMED:
+        raise ValueError(f"{value} is called {_RENAMED[value]} now")
     return _listed(mechanism_names())(value)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tacit.core.codec import decode, encode
 from tacit.core.protocols import Answer, Ask, Coordinator, Exchange, Result, State
-from tacit.core.release import Release, Silence, restored, silence
+from tacit.core.release import NoResponse, Release, no_response, restored
 from tacit.federation.coordinator import Journal, RoundAnswers
 from tacit.methods.task import Observer
 
@@ -117,11 +117,11 @@ class Checkpoint:
 
 
 def _written(release: Release[Any]) -> bytes:
-    if isinstance(release.value, Silence):
+    if isinstance(release.value, NoResponse):
         return encode({"lost": True})
     return encode({"value": release.value, "receipts": [each.to_json() for each in release.receipts]})
 
 
 def _read(content: bytes) -> Release[Any]:
     found = decode(content)
-    return silence() if "lost" in found else restored(found["value"], found["receipts"])
+    return no_response() if "lost" in found else restored(found["value"], found["receipts"])

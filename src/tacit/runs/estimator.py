@@ -35,7 +35,7 @@ __all__ = ["PrivateDistiller"]
 
 # Metadata of ``fit`` that pipelines and searches pass on by default: no fit works without it.
 PASSED_ON = {"public": True, "persons": True, "holders": True}
-TAKEN = ("fit", "predict", "predict_proba", "score")
+_TAKEN = ("fit", "predict", "predict_proba", "score")
 SCORED = "its scores and its choice come from held-out records without noise and are not covered by any guarantee"
 
 
@@ -45,7 +45,7 @@ def _options() -> dict[str, str]:
     An option with the name of a classifier's method, such as ``fit``, gets the suffix "_option".
     """
     names = dict.fromkeys(each.name for method in METHODS.values() for each in fields(method.load_options()))
-    return {f"{name}_option" if name in TAKEN else name: name for name in names}
+    return {f"{name}_option" if name in _TAKEN else name: name for name in names}
 
 
 def _with_options(function: Any) -> Any:  # noqa: ANN401

@@ -28,7 +28,7 @@ __all__ = ["Fleet", "FleetJob", "FleetNode", "read_fleet"]
 
 # The δ at which spends without a pure ε are composed, for display.
 DELTA = Fraction(1, 10**6)
-MOST_JOBS, MOST_NODES, LONGEST = 200, 2000, 300
+MOST_JOBS, MOST_NODES, _LONGEST = 200, 2000, 300
 _REFUSED = "refused: "
 _WORDS = {reason.in_words: str(reason) for reason in RefusalReason}
 LET_IN, REMOVED, UNLISTED = "let in", "removed", "not listed"
@@ -86,7 +86,7 @@ def read_fleet(folder: Path) -> Fleet:
     for journal, said, when in _journals(folder):
         out = journal.with_name(journal.name.removesuffix(".journal"))
         name = out.relative_to(folder).as_posix()
-        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:LONGEST], len(said["turns"])))
+        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:_LONGEST], len(said["turns"])))
         for turn in said["turns"]:
             _count(found, turn, when)
         for account, spend in _paid(out):

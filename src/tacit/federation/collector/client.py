@@ -29,7 +29,7 @@ from tacit.federation.collector.messages import (
     SubmissionRefusal,
     SubmissionRefused,
 )
-from tacit.federation.collector.submission_store import COORDINATOR, LENGTH
+from tacit.federation.collector.submission_store import COORDINATOR, LENGTH_BYTES
 from tacit.federation.keys import SigningIdentity
 
 __all__ = [
@@ -104,7 +104,7 @@ def _call(address: Address, identity: SigningIdentity, kind: str, batch: Batch, 
     with _connected(address) as client:
         if len(payload) > UNANNOUNCED_BYTES:
             # The service reads large messages only after a signed announcement.
-            announced = signed("announce", len(payload).to_bytes(LENGTH, "big"))
+            announced = signed("announce", len(payload).to_bytes(LENGTH_BYTES, "big"))
             _granted(_said(address, client, "POST", ANNOUNCE, announced))
         return _granted(_said(address, client, "POST", "/", payload))
 

@@ -31,13 +31,13 @@ from tacit.federation.collector.messages import (
     read_signed_message,
 )
 
-__all__ = ["COORDINATOR", "LENGTH", "REFUSALS", "SubmissionOutcome", "SubmissionStore", "make_private"]
+__all__ = ["COORDINATOR", "LENGTH_BYTES", "REFUSALS", "SubmissionOutcome", "SubmissionStore", "make_private"]
 
 _log = logging.getLogger("tacit.collector")
 
 COORDINATOR = "coordinator"
 # Bytes of the length in an announcement.
-LENGTH = 8
+LENGTH_BYTES = 8
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS batches (digest TEXT PRIMARY KEY, content BLOB NOT NULL, output BLOB, sent INTEGER)",
     "CREATE TABLE IF NOT EXISTS submissions (batch TEXT NOT NULL, node TEXT NOT NULL, sha256 TEXT NOT NULL, "
@@ -130,7 +130,7 @@ class SubmissionStore:
         """
         try:
             message = read_signed_message(payload, self._identities, SLACK)
-            if message.kind != "announce" or len(message.body) != LENGTH:
+            if message.kind != "announce" or len(message.body) != LENGTH_BYTES:
                 raise SubmissionRefused(SubmissionRefusal.UNEXPECTED)
             length, most = int.from_bytes(message.body, "big"), LARGEST_BATCH
             if message.node != COORDINATOR:

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tacit.federation.collector.client import clock_problem, seconds_ahead
 from tacit.federation.flower.link import UNREGISTERED
-from tacit.federation.flower.processes import extend_timeouts, log_with_time, require_version
+from tacit.federation.flower.processes import (
+    CONNECTED_VARIABLE,
+    GAVE_UP,
+    HEARTBEAT,
+    extend_timeouts,
+    log_with_time,
+    require_version,
+)
 
-__all__ = ["discard_unfetched", "fetch_several", "retry_activation", "run_node"]
+__all__ = [
+    "discard_unfetched",
+    "exit_when_done",
+    "fetch_several",
+    "retry_activation",
+    "retry_lost_connections",
+    "run_node",
+    "touch_on_success",
+]
 
 _log = logging.getLogger("tacit.node")
 
-# Seconds between two heartbeats. A SuperLink considers a node lost when two of them are missing.
-HEARTBEAT = 15
 _PATIENCE, _PAUSE = 4.0 * HEARTBEAT, 2.0
 # Messages that the node fetches at a time: each has a small process that waits for its answer.
 MOST_AT_ONCE = 4
@@ -137,6 +153,62 @@ class _Retrieved:
         return getattr(self._state, name)
 
 
+def retry_lost_connections(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Retry after every lost connection; Flower itself gives up if a connection was lost in its TLS handshake.
+
+    A certificate that is not trusted is still an error.
+    """
+    import httpx
+
+    def made() -> Any:  # noqa: ANN401
+        invoker = make()
+        gives_up = invoker.should_giveup
+
+        def should_give_up(error: Exception) -> bool:
+            cut = isinstance(error, httpx.TransportError) and "certificate" not in str(error).lower()
+            return not cut and bool(gives_up(error))
+
+        invoker.should_giveup = should_give_up
+        return invoker
+
+    return made
+
+
+def touch_on_success(call: Callable[..., Any], file: Path) -> Callable[..., Any]:
+    """Touch a file whenever a call succeeds: its time is that of the last answer of the coordinator."""
+
+    def called(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        found = call(*arguments, **more)
+        try:
+            file.touch(mode=0o600)
+        except OSError as error:
+            _log.warning("%s: cannot be written (%s)", file.name, error.strerror)
+        return found
+
+    return called
+
+
+def exit_when_done(run: Callable[..., Any], failing_only: bool = False) -> Callable[..., Any]:
+    """Exit this process when one of its threads ends, or only when it fails.
+
+    Otherwise Flower's web server would keep the process alive without a connection.
+    """
+
+    def ran(*arguments: Any, **more: Any) -> None:  # noqa: ANN401
+        try:
+            run(*arguments, **more)
+            if failing_only:
+                return
+        except Exception as error:
+            _log.error("the connection to the coordinator failed: %s", type(error).__name__)
+        _log.error("the connection to the coordinator has ended")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(GAVE_UP)
+
+    return ran
+
+
 def run_node() -> None:
     """``flower-supernode`` with the changes of this module."""
     require_version()
@@ -147,13 +219,21 @@ def run_node() -> None:
     from flwr.supernode.cli import flower_supernode
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
-    FleetHttpClient.ActivateNode = retry_activation(FleetHttpClient.ActivateNode)
+    connected = Path(os.environ[CONNECTED_VARIABLE])
+    FleetHttpClient.ActivateNode = touch_on_success(retry_activation(FleetHttpClient.ActivateNode), connected)
+    FleetHttpClient.PullMessages = touch_on_success(FleetHttpClient.PullMessages, connected)
+    FleetHttpClient.SendNodeHeartbeat = touch_on_success(FleetHttpClient.SendNodeHeartbeat, connected)
+    fleet_http_connection.make_simple_http_retry_invoker = retry_lost_connections(
+        fleet_http_connection.make_simple_http_retry_invoker
+    )
+    # Without heartbeats the SuperLink considers the node lost, and nothing here would notice.
+    heartbeat.HeartbeatSender._run = exit_when_done(heartbeat.HeartbeatSender._run, failing_only=True)
     start_client_internal._pull_and_store_message = discard_unfetched(start_client_internal._pull_and_store_message)
     heartbeat.HEARTBEAT_DEFAULT_INTERVAL = fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT
     start_client_internal._pull_and_store_message, start_client_internal._push_messages = fetch_several(
         start_client_internal._pull_and_store_message, start_client_internal._push_messages
     )
-    flower_supernode()
+    exit_when_done(flower_supernode)()
 
 
 if __name__ == "__main__":

@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tacit.core.errors import InvalidInput
+from tacit.core.errors import InvalidInput, TacitError
 from tacit.federation.node.door import SOCKET_VARIABLE
+from tacit.federation.processes import Processes, last_lines
 
 if TYPE_CHECKING:
     from tacit.federation.settings import Link
 
 __all__ = [
-    "extend_timeouts", "link_command", "log_with_time", "node_command", "require_version",
-    "run_installed",
+    "CONNECTED_VARIABLE", "GAVE_UP", "HEARTBEAT", "NodeConnection", "extend_timeouts", "link_command", "log_with_time",
+    "require_version", "run_installed", "supernode_command",
 ]  # fmt: skip
 
 Command = tuple[list[str], Mapping[str, str]]
 
+# Seconds between two heartbeats. A SuperLink considers a node lost when two of them are missing.
+HEARTBEAT = 15
+# The exit code of a node's Flower process that lost its connection; the variable with the file that it touches.
+GAVE_UP, CONNECTED_VARIABLE = 75, "TACIT_NODE_CONNECTED"
 _VERSION = "1.41"
 _PATIENCE = 120
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -141,7 +148,7 @@ def link_command(keys: Path, state: Path, host: str, port: int) -> Command:
     return command, environment(state / "flower", path)
 
 
-def node_command(link: Link, state: Path, door: Path, port: int) -> Command:
+def supernode_command(link: Link, state: Path, door: Path, port: int) -> Command:
     """The command of a SuperNode that forwards requests to the socket ``door``, and runs this library's app only."""
     programs = program_folder(state / "programs", NODE_PROGRAMS)
     command = [
@@ -151,7 +158,64 @@ def node_command(link: Link, state: Path, door: Path, port: int) -> Command:
         "--auth-supernode-private-key", str(link.key),
         "--port", str(port),
     ]  # fmt: skip
-    return command, {**environment(state / "flower", str(programs)), SOCKET_VARIABLE: str(door)}
+    return command, {
+        **environment(state / "flower", str(programs)),
+        SOCKET_VARIABLE: str(door),
+        CONNECTED_VARIABLE: str(state / "connected"),
+    }
+
+
+@dataclass
+class NodeConnection:
+    """A node's Flower process: started, watched, and restarted after a pause if it lost its connection or was killed.
+
+    If it ends for another reason, for example because the node is not admitted, that is an error for the operator.
+    Pauses double from one to the next, and start again from the shortest after a process that lasted.
+    """
+
+    processes: Processes
+    command: Command
+    state: Path
+    tell: Callable[[str], None]
+    shortest: float = 1.0
+    longest: float = 60.0
+    lasting: float = 300.0
+    _pause: float = 0.0
+    _since: float = 0.0
+    _again: float | None = None
+
+    def start(self) -> None:
+        """Start the process; it is connected once it touches its file."""
+        (self.state / "connected").unlink(missing_ok=True)
+        self.processes.start("node", *self.command)
+        self._since, self._again = time.monotonic(), None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the process is running and had a recent answer of the coordinator."""
+        try:
+            heard = time.time() - (self.state / "connected").stat().st_mtime
+        except OSError:
+            return False
+        return heard < 3 * HEARTBEAT and self.processes.alive("node")
+
+    def look(self) -> None:
+        """Restart the process if it is due; an error if it ended for another reason."""
+        if self.processes.alive("node"):
+            return
+        now = time.monotonic()
+        if self._again is None:
+            code = self.processes.running["node"].returncode
+            if code != GAVE_UP and code >= 0:
+                raise TacitError(f"the node ended. The end of its log:\n{last_lines(self.state / 'node.log')}")
+            lasted = now - self._since >= self.lasting
+            self._pause = self.shortest if lasted or not self._pause else min(self.longest, 2 * self._pause)
+            self._again = now + self._pause
+            self.tell(f"the connection to the coordinator was lost; connecting again in {self._pause:g} seconds")
+        elif now >= self._again:
+            # Its child processes may have survived, with its port and its messages.
+            self.processes.kill("node")
+            self.start()
 
 
 def run_installed() -> None:

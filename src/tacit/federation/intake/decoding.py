@@ -23,7 +23,7 @@ from tacit.methods.rknn.reading import MessageReader
 
 __all__ = ["DecodedAnswers", "decode_collected", "decode_rows"]
 
-Rows = NDArray[np.uint8]
+_Rows = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def decode_collected(
 
 
 def decode_rows(
-    pages: Iterable[Rows],
+    pages: Iterable[_Rows],
     question: OpenQuestion,
     secret: bytes | None = None,
     progress: Callable[[int], None] | None = None,

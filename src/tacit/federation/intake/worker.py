@@ -37,7 +37,7 @@ from tacit.federation.intake.store import LARGEST_PUT, TAKEN, IntakeStore, Store
 from tacit.federation.processes import failure_in_words
 
 if TYPE_CHECKING:
-    from tacit.federation.intake.store import Outcome
+    from tacit.federation.intake.store import MessageOutcome
 
 __all__ = ["QUESTION_PATH", "WorkerLimits", "make_worker", "serve_worker"]
 
@@ -71,15 +71,15 @@ class _Writer:
 
     def __init__(self, store: IntakeStore, digest: str, most: int) -> None:
         self._store, self._digest, self._most = store, digest, most
-        self._waiting: list[tuple[bytes, bytes, asyncio.Future[Outcome]]] = []
+        self._waiting: list[tuple[bytes, bytes, asyncio.Future[MessageOutcome]]] = []
         self._some = asyncio.Event()
         self.dropped: Counter[str] = Counter()
 
-    async def stored(self, token: bytes, payload: bytes) -> Outcome:
+    async def stored(self, token: bytes, payload: bytes) -> MessageOutcome:
         """The outcome of a message, once it is on disk or refused."""
         if len(self._waiting) >= self._most:
             return IntakeRefusal.BUSY
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[MessageOutcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((token, payload, future))
         self._some.set()
         return await future

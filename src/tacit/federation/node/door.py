@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tacit.federation.messages import LARGEST_REQUEST
 
-__all__ = ["SOCKET_VARIABLE", "Door", "forward_request", "receive"]
+__all__ = ["SOCKET_VARIABLE", "LocalSocket", "forward_request", "receive"]
 
 # The environment variable with the socket's path, in the processes that Flower starts.
 SOCKET_VARIABLE = "TACIT_NODE_SOCKET"
@@ -25,7 +25,7 @@ _SECONDS = struct.Struct("<d")
 _LONGEST_ADDRESS = 100
 
 
-class Door:
+class LocalSocket:
     """A listening socket at a path, for its owner only; the leftover of a killed process is removed."""
 
     def __init__(self, place: Path, callers: int) -> None:
@@ -65,7 +65,7 @@ def forward_request(place: Path, payload: bytes, seconds: float) -> bytes:
 
     >>> import tempfile, threading
     >>> place = Path(tempfile.mkdtemp()) / "door"
-    >>> door = Door(place, 1)
+    >>> door = LocalSocket(place, 1)
     >>> def answer():
     ...     with door.accept() as connection:
     ...         payload, seconds = receive(connection)

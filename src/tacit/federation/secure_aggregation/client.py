@@ -30,7 +30,7 @@ from tacit.federation.secure_aggregation.masks import (
     split_secret,
 )
 from tacit.federation.secure_aggregation.neighbors import (
-    Question,
+    AgreementQuestion,
     drawn_neighbors,
     is_neighbor,
     read_inbox,
@@ -185,7 +185,10 @@ def agree(state: ClientState, question: bytes, identity: SigningIdentity) -> tup
     """Step 4 with neighborhoods: sign the list of tables in the sum, if all neighbors were shown the same graph."""
     if (again := _again(state, "agree", question)) is not None:
         return state, again
-    asked, there = Question.read(question, state.session), _neighbors_there(state, state.heard["input"], seen=True)
+    asked, there = (
+        AgreementQuestion.read(question, state.session),
+        _neighbors_there(state, state.heard["input"], seen=True),
+    )
     known = asked.survivors | asked.dropped
     if state.node not in asked.survivors or not set(there) <= known or not state.drawn & known <= set(there):
         raise InvalidInput(
@@ -229,7 +232,7 @@ def _asked(state: ClientState, payload: bytes) -> tuple[Collection[str], list[st
     if session.neighborhood is not None:
         if not state.sealing:
             raise InvalidInput("this node has left the session: nodes were sent different unmask requests")
-        question = Question.read(state.heard["agree"], session)
+        question = AgreementQuestion.read(state.heard["agree"], session)
         require_agreement(payload, question, session)
         _, boxes, _ = read_inbox(state.heard["input"], session)
         return question.survivors, sorted(boxes), boxes

@@ -35,8 +35,19 @@ from tacit.federation.secure_aggregation.session import (
 from tacit.mechanisms.masked.neighborhoods import witnesses
 
 __all__ = [
-    "TAG", "Equivocation", "Question", "drawn_neighbors", "is_neighbor", "read_agreement", "read_inbox", "read_tags",
-    "require_agreement", "tag_of", "write_agreement", "write_agreements", "write_inbox",
+    "TAG",
+    "AgreementQuestion",
+    "Equivocation",
+    "drawn_neighbors",
+    "is_neighbor",
+    "read_agreement",
+    "read_inbox",
+    "read_tags",
+    "require_agreement",
+    "tag_of",
+    "write_agreement",
+    "write_agreements",
+    "write_inbox",
 ]  # fmt: skip
 
 TAG = 16
@@ -94,7 +105,7 @@ def read_tags(payload: bytes, session: Session) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True)
-class Question:
+class AgreementQuestion:
     """An unmask request: whose tables are in the sum, who dropped out after sending shares, and the neighbors' tags."""
 
     survivors: frozenset[str]
@@ -107,7 +118,7 @@ class Question:
         return encode({"session": session.digest, **sets, **write_pieces("tags", self.tags)})
 
     @classmethod
-    def read(cls, payload: bytes, session: Session) -> Question:
+    def read(cls, payload: bytes, session: Session) -> AgreementQuestion:
         """The request in these bytes: no node both in the sum and dropped, and enough nodes in the sum."""
         fields = of_session(payload, session, "unmasking question")
         survivors, dropped = (
@@ -126,13 +137,13 @@ class Question:
         return b"\0".join([b"tacit question 1", session.digest.encode(), hashlib.sha256(b"".join(sets)).digest()])
 
 
-def write_agreement(node: str, question: Question, identity: SigningIdentity, session: Session) -> bytes:
+def write_agreement(node: str, question: AgreementQuestion, identity: SigningIdentity, session: Session) -> bytes:
     """A node's signature on the unmask request."""
     signature = bytes_to_array(identity.sign(question.signed_part(session)))
     return encode({"session": session.digest, "node": node, "signature": signature})
 
 
-def read_agreement(payload: bytes, session: Session, question: Question) -> tuple[str, bytes]:
+def read_agreement(payload: bytes, session: Session, question: AgreementQuestion) -> tuple[str, bytes]:
     """The signer and its verified signature on this unmask request."""
     fields = of_session(payload, session, "agreement")
     node, signature = fields.text("node"), fields.content("signature", SIGNATURE)
@@ -149,7 +160,7 @@ def write_agreements(signatures: Mapping[str, bytes], session: Session) -> bytes
     return encode({"session": session.digest, "signers": signers, "signatures": bytes_to_array(joined)})
 
 
-def require_agreement(payload: bytes, question: Question, session: Session) -> None:
+def require_agreement(payload: bytes, question: AgreementQuestion, session: Session) -> None:
     """Refuse a request that fewer nodes have signed than the threshold.
 
     Two different requests cannot both reach the threshold. All signatures must be listed; the node verifies some, which

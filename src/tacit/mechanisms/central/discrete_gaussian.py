@@ -20,7 +20,7 @@ from tacit.core.sensitivity import Sensitivity
 from tacit.core.spend import DiscreteGaussian
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
-from tacit.mechanisms.central.discrete_laplace import LARGEST, SMALLEST, laplace_integers
+from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE, SMALLEST_NOISE, laplace_integers
 from tacit.mechanisms.description import COUNT, EXACT, FLAG, Checks, Described, NoiseLaw, Parameters
 from tacit.mechanisms.exact import bernoulli, exp
 
@@ -117,7 +117,7 @@ class DiscreteGaussianNoise(Described):
         if squared_shift < 1:
             raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
         number = positive(sigma, "sigma")
-        if not SMALLEST <= number <= LARGEST:
+        if not SMALLEST_NOISE <= number <= LARGEST_NOISE:
             raise InvalidInput(f"sigma must be in [1e-6, 1e12], got {float(number):g}")
         object.__setattr__(self, "sigma", number)
         object.__setattr__(self, "squared_shift", int(squared_shift))

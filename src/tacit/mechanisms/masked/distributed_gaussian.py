@@ -29,7 +29,7 @@ from tacit.core.spend import DiscreteGaussian
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_gaussian import gaussian_integers
-from tacit.mechanisms.central.discrete_laplace import LARGEST
+from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE
 from tacit.mechanisms.description import (
     CAPACITY,
     CELLS,
@@ -248,7 +248,7 @@ class DistributedGaussian(Described):
         colluding: int | None = None,
     ) -> None:
         share = positive(share_sigma, "share_sigma")
-        if not SMALLEST_SHARE <= share <= LARGEST:
+        if not SMALLEST_SHARE <= share <= LARGEST_NOISE:
             raise InvalidInput(
                 f"a holder's share of the noise must have a deviation from {SMALLEST_SHARE} to 1e12, got "
                 f"{float(share):g}: sums of smaller ones hide less than the total suggests. Use a finer grid, or fewer "

@@ -26,10 +26,10 @@ MIXED_KINDS = ("text", "embedding")
 # How much of the released odds every step keeps.
 KEPT = 0.5
 # Components in which the laws are estimated: no more than samples can bear, who estimate one covariance.
-MOST_COMPONENTS, SAMPLES_PER_COMPONENT = 100, 15
+_MOST_COMPONENTS, SAMPLES_PER_COMPONENT = 100, 15
 _STEPS = 10
 # The part of the mean variance that is added to every variance.
-RIDGE = 1e-4
+_RIDGE = 1e-4
 # Released sums differ from those of refined labels by their noise, which is a misfit of 1, and by how public samples
 # differ from records; true labels of the development sets have 1.1 to 1.6.
 LARGEST_MISFIT = 1.25
@@ -54,7 +54,7 @@ def fit_public_mixture(public: NDArray[Any], begun: Reals) -> PublicMixture | No
     True
     """
     rows = public.reshape(len(public), -1).astype(np.float64)
-    count = min(MOST_COMPONENTS, len(rows) // SAMPLES_PER_COMPONENT, rows.shape[1])
+    count = min(_MOST_COMPONENTS, len(rows) // SAMPLES_PER_COMPONENT, rows.shape[1])
     if count < 1 or not np.ptp(rows, axis=0).any():
         return None
     components = Projected.components(rows, count)
@@ -65,7 +65,7 @@ def fit_public_mixture(public: NDArray[Any], begun: Reals) -> PublicMixture | No
         means = chances.T @ seen / sizes[:, None]
         shares = sizes / sizes.sum()
         within = whole - (means.T * shares) @ means
-        within += np.eye(count) * (RIDGE * np.trace(whole) / count + 1e-12)
+        within += np.eye(count) * (_RIDGE * np.trace(whole) / count + 1e-12)
         weights = np.linalg.solve(within, means.T)
         odds = LinearOdds(weights, np.log(shares) - (means.T * weights).sum(axis=0) / 2)
         chances = KEPT * begun + (1 - KEPT) * odds.probabilities(seen)

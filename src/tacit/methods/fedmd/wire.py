@@ -179,7 +179,7 @@ class Feedback:
     def read(cls, fields: StrictReader) -> Feedback:
         """The feedback that such values stand for, checked."""
         rows, most = asked.read_rows(fields), asked.LARGEST_VALUE
-        targets = fields.array("targets", asked.NARROW, (len(rows), None), -most, most)
+        targets = fields.array("targets", asked.FLOAT32, (len(rows), None), -most, most)
         return cls(fields.integer("round", 0, MOST_ROUNDS), rows, targets, fields.flag("logits"))
 
 
