@@ -39,7 +39,7 @@ def test_a_federation_over_tls_outlives_a_killed_node_and_keeps_strangers_out(tm
     assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.4
     assert (run.guarantee.simulation, run.guarantee.epsilon) == (False, 1)
     # Who is kept out is told why, and nothing else than the reason.
-    assert "does not know this node's key, or has removed it" in made.log("mallory")
+    assert "this node's key is not registered there, or was removed" in made.log("mallory")
     # Nothing of the records is in what a node said of itself.
     assert "Traceback" not in made.log("east")
 

@@ -1,4 +1,4 @@
-"""The records that a node's file names: read into memory once per run, or counted where they lie by an engine."""
+"""The records of a node: read into memory once, or counted in place by an engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["node_records"]
 def node_records(
     file: NodeFile, person: str | None, arrays: LoadedArrays
 ) -> tuple[Private[Any], tuple[str, ...] | None]:
-    """The records, in memory or where they lie, and the names of their columns; errors are for the node's operator."""
+    """The node's records, in memory or streamed, and the names of their columns; errors are for the node's operator."""
     if file.engine is not None:
         stream = _stream(file, person)
         return Private(stream), stream.source.columns
@@ -35,7 +35,7 @@ def node_records(
 
 
 def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
-    """The records of a node's file, or an error that says what is wrong with them."""
+    """The records of a node, checked; errors name file, row and column."""
     table, labels = _labeled(file, person)
     samples = table.samples
     features = table.columns if table.named else None
@@ -50,7 +50,7 @@ def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
 
 
 def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
-    """The records' table, and their classes; or where records have sets of labels, which classes each has."""
+    """The table of records and their class indices; for multi-label records, a matrix of the classes of each record."""
     if isinstance(file.label, str):
         table = read_table(file.data, file.label, person)
         assert table.labels is not None
@@ -70,7 +70,7 @@ def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
 
 
 def _stream(file: NodeFile, person: str | None) -> StreamedRecords:
-    """The records as a source, of which none is read; an engine that is started here ends with this process."""
+    """The records as a stream, none of which is read here; an engine started here ends with this process."""
     assert isinstance(file.label, str)
     assert file.engine is not None
     source = RecordSource(file.data, file.label, file.features, person).open()
