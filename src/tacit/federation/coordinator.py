@@ -34,6 +34,7 @@ from tacit.core.codec import decode, encode
 from tacit.core.errors import InvalidInput, StaleLedger, TooFewParticipants
 from tacit.core.files import write_file
 from tacit.core.release import Receipt
+from tacit.federation.messages import ToldBudget
 from tacit.methods.question import Question, TableQuestion, is_signed
 
 __all__ = ["FAILURE", "Journal", "Kept", "NodeHeads", "RoundPolicy", "RoundStatus", "implausible"]
@@ -112,6 +113,8 @@ class RoundPolicy:
 class RoundStatus:
     """One round as it goes on. Of those that were dropped, some ``refused``: asked the same again, they would again.
 
+    ``budgets`` is what nodes told of their accounts, whose operators let them.
+
     >>> status = RoundStatus(0, asked=("north", "south"), answered=["south"])
     >>> status.dropped["north"] = "did not answer in time"
     >>> status.in_words
@@ -125,6 +128,7 @@ class RoundStatus:
     refused: list[str] = field(default_factory=list)
     ignored: dict[str, int] = field(default_factory=dict)
     step: str = ""
+    budgets: dict[str, ToldBudget] = field(default_factory=dict)
 
     @property
     def in_words(self) -> str:

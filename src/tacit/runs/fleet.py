@@ -2,7 +2,7 @@
 
 It is read from the files in the coordinator's folder: the list of keys, the rounds of each job, and the receipts of
 runs that are written. So it tells what nodes have told. A node's ceiling and what it has paid to others are its own,
-and unknown here: what its receipts show is the least that it has spent.
+and known here only where its operator lets it tell them: what its receipts show is the least that it has spent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.core.errors import TacitError
 from tacit.core.guarantee import decimal
 from tacit.core.spend import Spend
 from tacit.federation.members import members, removed_members
-from tacit.federation.messages import RefusalReason
+from tacit.federation.messages import RefusalReason, ToldBudget
 from tacit.runs.folders import read_record
 
 __all__ = ["Fleet", "FleetJob", "FleetNode", "read_fleet"]
@@ -47,6 +47,7 @@ class FleetNode:
     refusals: dict[str, int] = field(default_factory=dict)
     payments: int = 0
     paid: str = ""
+    told: str = ""
     last_answer: str = ""
 
 
@@ -83,12 +84,14 @@ def read_fleet(folder: Path) -> Fleet:
         found.setdefault(gone.name, FleetNode(gone.name, REMOVED, f"{gone.since}"))
     jobs: list[FleetJob] = []
     spends: dict[str, list[Spend]] = {}
+    latest: dict[str, tuple[str, int]] = {}
     for journal, said, when in _journals(folder):
         out = journal.with_name(journal.name.removesuffix(".journal"))
         name = out.relative_to(folder).as_posix()
         jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:LONGEST], len(said["turns"])))
         for turn in said["turns"]:
             _count(found, turn, when)
+            _tell(found, turn, when, latest)
         for account, spend in _paid(out):
             spends.setdefault(account, []).append(spend)
     for name, own in spends.items():
@@ -141,6 +144,20 @@ def _count(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str) -> N
                 node.lost += 1
             else:
                 node.refusals[reason] = node.refusals.get(reason, 0) + 1
+
+
+def _tell(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str, latest: dict[str, tuple[str, int]]) -> None:
+    """What nodes told of their budgets in a round, if it is the last that they told."""
+    budgets = turn.get("budgets", {})
+    for name, told in budgets.items() if isinstance(budgets, dict) else ():
+        node, moment = _node(found, str(name)), (when, int(turn.get("number", 0)))
+        if node is None or latest.get(name, moment) > moment:
+            continue
+        try:
+            node.told = ToldBudget(str(told["spent"]), str(told["epsilon"]), str(told["delta"])).in_words[:LONGEST]
+        except (KeyError, TypeError):
+            continue
+        latest[name] = moment
 
 
 def _paid(out: Path) -> list[tuple[str, Spend]]:

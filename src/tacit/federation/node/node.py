@@ -7,6 +7,7 @@ with one reason of a closed list. A refusal never depends on a record.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
-from tacit.core.guarantee import Adjacency
+from tacit.core.guarantee import Adjacency, decimal
 from tacit.core.protocols import Encodings, Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.release import Release
@@ -29,10 +30,11 @@ from tacit.federation.messages import (
     RefusalReason,
     Request,
     Response,
+    ToldBudget,
     digest_request,
     read_node_request,
 )
-from tacit.federation.node.records import node_records
+from tacit.federation.node.records import LoadedArrays, node_records
 from tacit.federation.node.refusals import (
     ApprovalRequest,
     Approvals,
@@ -45,7 +47,7 @@ from tacit.federation.node.refusals import (
     require_door,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
-from tacit.federation.settings import LoadedArrays, NodeFile, read_peers
+from tacit.federation.settings import NodeFile, read_peers
 from tacit.ledger import open_ledger, opened
 from tacit.ledger.account import covered
 from tacit.ledger.places import occupied
@@ -93,6 +95,7 @@ class Node:
     run: str = ""
     encodings: Encodings | None = None
     canceled: Callable[[], bool] = lambda: False
+    tells_budget: bool = False
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.ledger.durable:
@@ -147,11 +150,22 @@ class Node:
         """The response to a request, at a whole number of paces after it came, to hide timing."""
         started = time.monotonic()
         with admitted(self.rules.representations):
-            reply = self._reply(payload).to_bytes()
+            reply = replace(self._reply(payload), budget=self._budget()).to_bytes()
         if self.pace > 0:
             spent = time.monotonic() - started
             time.sleep(self.pace * np.ceil(spent / self.pace) - spent)
         return reply
+
+    def _budget(self) -> ToldBudget | None:
+        """What the account has spent and may spend, where the operator lets the coordinator know."""
+        if not self.tells_budget:
+            return None
+        try:
+            balance = self.ledger.balance(self.account)
+        except LedgerError:
+            return None
+        spent = "unbounded" if math.isinf(balance.spent.epsilon) else decimal(balance.spent.epsilon)
+        return ToldBudget(spent, decimal(balance.ceiling.epsilon), decimal(balance.ceiling.delta))
 
     def _reply(self, payload: bytes) -> Response:
         request_digest = digest_request(payload)
@@ -315,6 +329,7 @@ def open_node(file: NodeFile, arrays: LoadedArrays | None = None) -> Node:
         pace=file.pace,
         approvals=Approvals(file.state / "approvals"),
         features=features,
+        tells_budget=file.link is not None and file.link.tell_budget,
     )
 
 
