@@ -81,8 +81,11 @@ def ask() -> VoteAsk:
 
 
 def used() -> float:
-    """Processor seconds of this process and of all that it started, as long as they are there or were waited for."""
-    total = 0.0
+    """Processor seconds of this process and of all that it started, as long as they are there or were waited for.
+
+    Looking at their memory is not counted.
+    """
+    total = -PEAK.spent
     for each in (own := psutil.Process(), *own.children(recursive=True)):
         try:
             times = each.cpu_times()
@@ -93,11 +96,11 @@ def used() -> float:
 
 
 class Peak(threading.Thread):
-    """The most memory that this process and all it started had together, looked at twice a second."""
+    """The most memory that this process and all it started had together, looked at every second."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.most = 0.0
+        self.most = self.spent = 0.0
 
     def run(self) -> None:
         """Look, until the process ends."""
@@ -109,7 +112,11 @@ class Peak(threading.Thread):
                 except psutil.Error:
                     continue
             self.most = max(self.most, total)
-            time.sleep(0.5)
+            self.spent = time.thread_time()
+            time.sleep(1.0)
+
+
+PEAK = Peak()
 
 
 class Unread:
@@ -267,9 +274,8 @@ def one(arguments: argparse.Namespace) -> None:
     name, workers, persons = arguments.one
     file, rows = arguments.file, rows_of(arguments.file)
     # Others' memory is looked at now and then; this process' own peak is known for sure.
-    peak = Peak()
     if name in CLUSTERS:
-        peak.start()
+        PEAK.start()
     before = time.process_time()
     if name in PEERS:
         rows = rows if name in ("product", "reading", "spark-udf") else min(rows, PEER_ROWS)
@@ -278,14 +284,15 @@ def one(arguments: argparse.Namespace) -> None:
         found = streamed(file, name, int(workers), persons == "persons")
     # Where a peer does not tell the part that counts, its processor time is that of reading and counting.
     found = {"rows": rows, "processor": time.process_time() - before, **found}
-    found["peak_mb"] = max(peak.most, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    found["peak_mb"] = max(PEAK.most, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     print(json.dumps(found))
 
 
 def measured(file: Path, name: str, workers: int = 1, persons: bool = False) -> dict[str, Any] | None:
     """A measurement in a process of its own; None where its package is not installed."""
     command = [sys.executable, __file__, "--file", str(file), "--one", name, str(workers)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_TMPDIR": "/tmp"}
+    # Ray gives its workers a lower priority than its driver: on a busy machine they would not be compared as equals.
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_TMPDIR": "/tmp", "RAY_worker_niceness": "0"}
     done = subprocess.run(
         [*command, "persons" if persons else "records"], capture_output=True, text=True, env=environment
     )
@@ -343,8 +350,10 @@ def main() -> None:
         wanted = [(rows, "threads", 2, False) for rows in sorted({*arguments.rows, some})]
         wanted += [(some, "threads", 1, False), (some, "threads", 2, True)]
         wanted += [(some, parts, 1, False) for parts in ("product", "voting", "reading")]
-        for engine in arguments.engines:
-            wanted += [(some, engine, workers, False) for workers in (1, 2) if engine != "threads"]
+        for engine in sorted({*arguments.engines} - {"threads"}):
+            wanted += [(some, engine, workers, False) for workers in (1, 2)]
+            # Once more on a whole file: what starting workers costs does not grow with the rows.
+            wanted += [(FILE_ROWS, engine, 2, False)] * (FILE_ROWS in arguments.rows)
         if arguments.peers:
             wanted += [(some, peer, 2 if peer in CLUSTERS else 1, False) for peer in ("sklearn", "faiss", "spark-udf")]
         for rows, name, workers, persons in wanted:
@@ -374,7 +383,9 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     grown = [row for row in stored if row["name"] == "threads" and row["workers"] == 2 and not row["persons"]]
-    lines += [_line("threads", row) for row in sorted(grown, key=lambda row: row["rows"])]
+    others = [row for row in stored if row["name"] in ("ray", "spark") and row["workers"] == 2]
+    for rows in (grown, others):
+        lines += [_line(row["name"], row) for row in sorted(rows, key=lambda row: (row["name"], row["rows"]))]
     lines += [
         "",
         f"Engines and peers at {some:,} rows. Starting an engine is in a column of its own. scikit-learn and faiss "
