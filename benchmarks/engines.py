@@ -259,6 +259,8 @@ PEERS: dict[str, tuple[str, Callable[[Path, int], dict[str, Any]]]] = {
     "spark-udf": ("plain PySpark mapInPandas", spark_peer),
 }
 
+# Above this load on two cores times on the clock are not comparable.
+CALM = 2.5
 # What has processes of its own.
 CLUSTERS = ("ray", "spark", "spark-udf")
 
@@ -433,10 +435,13 @@ def _remarks(stored: list[dict[str, Any]], some: int) -> list[str]:
         first, second = found.get((engine, 1)), found.get((engine, 2))
         if first and second:
             work = second["processor"] / first["processor"]
-            lines.append(
-                f"- {engine}: two workers are {first['seconds'] / second['seconds']:.2f} times as fast as one on the "
-                f"clock (load {first['load']:g} and {second['load']:g}), with {work:.2f} times the processor seconds."
-            )
+            said = f"- {engine}: two workers need {work:.2f} times the processor seconds of one, so they are at most "
+            said += f"{2 / work:.2f} times as fast. "
+            if max(first["load"], second["load"]) > CALM:
+                said += f"What the clock says is not comparable: other work had the cores (load {first['load']:g})."
+            else:
+                said += f"On the clock they are {first['seconds'] / second['seconds']:.2f} times as fast."
+            lines.append(said)
     if faiss := found.get(("faiss", 1)):
         lines.append(
             f"- faiss adds up |r|² + |q|² − 2 r·q in float32: for {faiss['other']:,} of {faiss['rows']:,} records "
