@@ -48,7 +48,7 @@ CELLS = [
 ]
 EPSILON = 4
 TERMS = {"at_least": 3, "deadline": 300, "grace": 5, "epsilon": float(EPSILON)}
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.fault]
 
 
 @pytest.fixture(scope="module")

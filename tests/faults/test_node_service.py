@@ -29,7 +29,7 @@ from tests.federation.node.test_service import Place
 from tests.federation.test_settings import POLICY, folder, wire_request
 
 __all__ = ["folder"]
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.fault]
 # No proxy of the machine's is asked about its own addresses.
 OPEN = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 

@@ -33,6 +33,7 @@ import numpy as np
 from tacit.core import InvalidInput, Receipt, StaleLedger, TooFewParticipants
 from tacit.core.codec import decode, encode
 from tacit.core.files import write_file
+from tacit.federation.messages import ToldBudget
 from tacit.methods.question import Question, TableQuestion, is_signed
 
 __all__ = ["FAILURE", "Journal", "NodeHeads", "RoundAnswers", "RoundPolicy", "RoundStatus", "implausible"]
@@ -111,6 +112,8 @@ class RoundPolicy:
 class RoundStatus:
     """The state of one round. Of the dropped nodes, those in ``refused`` would refuse the same question again.
 
+    ``budgets`` is what nodes told of their accounts, whose operators let them.
+
     >>> status = RoundStatus(0, asked=("north", "south"), answered=["south"])
     >>> status.dropped["north"] = "did not answer in time"
     >>> status.in_words
@@ -124,6 +127,7 @@ class RoundStatus:
     refused: list[str] = field(default_factory=list)
     ignored: dict[str, int] = field(default_factory=dict)
     step: str = ""
+    budgets: dict[str, ToldBudget] = field(default_factory=dict)
 
     @property
     def in_words(self) -> str:

@@ -36,10 +36,11 @@ from tacit.federation.node.queue import (
     QueuedRequest,
     QueueFull,
 )
+from tacit.federation.node.records import LoadedArrays
 from tacit.federation.node.refusals import price_in_words, reason_for
 from tacit.federation.node.telemetry import NodeMetrics, tell
 from tacit.federation.processes import failure_in_words
-from tacit.federation.settings import LoadedArrays, NodeFile, read_node_file
+from tacit.federation.settings import NodeFile, read_node_file
 from tacit.ledger import inspected
 from tacit.methods.encoding import EncodingMemory
 from tacit.representations.registry import admitted
