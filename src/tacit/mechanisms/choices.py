@@ -1,12 +1,12 @@
-"""Which mechanisms may answer which statistic: one table, by which the doors to private records are made.
+"""Which mechanisms may answer which statistic.
 
-Whoever asks chooses the mechanism. One that belongs elsewhere may be private there and tell everything here: a local
-randomizer states the price of one client's message, whatever it is given. So every holder, curator and step of a node
-lists what may go through, with a list of its own for inside each wrapper, and what is not listed is refused by looking
-at the question alone.
+The coordinator chooses the mechanism. One that is private for its own statistic may reveal everything about another: a
+local randomizer states the cost of one participant's message, whatever its input. So every holder, curator and step of
+a node has a list of allowed mechanisms, with its own list for the inside of each wrapper. Any other is refused from the
+question alone, before a record is read.
 
-A mechanism of the package is added to the rows where it belongs; one of another package needs no row, and passes where
-an operator's policy names it and the row has others that randomize the same statistic and release the same kind of
+A new mechanism of Tacit is added to the lists where it belongs. One of another package needs no entry: it is allowed if
+the operator's policy names it and the list has another that randomizes the same statistic and releases the same kind of
 answer.
 """
 
@@ -42,24 +42,24 @@ __all__ = [
     "SUM_SHARES",
     "TEACHER_VOTES",
     "VOTE_SHARES",
-    "Door",
+    "AllowedMechanisms",
     "Kinds",
-    "label_door",
-    "one_record_door",
-    "prediction_door",
-    "table_door",
+    "allowed_for_labels",
+    "allowed_for_predictions",
+    "allowed_for_records",
+    "allowed_for_tables",
     "wrapped",
 ]
 
 Kinds = tuple[type[Any], ...]
-# What a mechanism from outside may randomize: noise in shares and sealed messages are steps of a protocol as well.
+# What a mechanism of another package may randomize: noise shares and encrypted messages are also steps of a protocol.
 _OPEN = ("table", "local")
 
 
 def wrapped(mechanism: Any) -> list[Any]:  # noqa: ANN401
-    """The mechanisms inside a mechanism: whichever of its parts have a price or a tolerance of their own.
+    """The mechanisms inside a mechanism: those of its fields that have a spend or a maximum sensitivity.
 
-    It is the parts' types that are looked at: what a part says of itself may fail, and may take long to find.
+    Only the types of the fields are checked: computing a spend may fail, or take long.
 
     >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> from tacit.mechanisms.central.counts import SealedTable
@@ -76,17 +76,18 @@ def _priced(kind: type) -> bool:
 
 
 @dataclass(frozen=True)
-class Door:
-    """The mechanisms that may go through, by exact type, and what may be ``inside`` each that wraps another.
+class AllowedMechanisms:
+    """A list of allowed mechanisms, by exact type, and of those allowed ``inside`` each wrapper.
 
-    A wrapper for whose inside nothing is listed does not pass.
+    A wrapper without a list for its inside is refused.
 
     >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> from tacit.mechanisms.central.counts import SealedTable
-    >>> door = Door("a holder of votes", (PermuteAndFlip, SealedTable), {SealedTable: (PermuteAndFlip,)})
-    >>> door.require(SealedTable(PermuteAndFlip("1/4", 2), "session", len))
-    >>> door.require(SealedTable(GeneralizedRandomizedResponse(10, 1, 1), "session", len))
+    >>> tables = (PermuteAndFlip, SealedTable)
+    >>> allowed = AllowedMechanisms("a holder of votes", tables, {SealedTable: (PermuteAndFlip,)})
+    >>> allowed.require(SealedTable(PermuteAndFlip("1/4", 2), "session", len))
+    >>> allowed.require(SealedTable(GeneralizedRandomizedResponse(10, 1, 1), "session", len))
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: a holder of votes does not answer through SealedTable of \
@@ -98,10 +99,10 @@ GeneralizedRandomizedResponse; inside SealedTable it knows PermuteAndFlip
     inside: Mapping[type, Kinds] = field(default_factory=dict)
 
     def require(self, mechanism: Any, named: Collection[type] = ()) -> None:  # noqa: ANN401
-        """Refuse a mechanism that is not listed here, or has something inside that is not.
+        """Refuse a mechanism that is not allowed, or that wraps one that is not.
 
-        ``named`` are classes from outside that the operator's policy names. They pass where others are listed that
-        randomize and release the same; never as a wrapper, for whose inside nothing is listed.
+        ``named`` are classes of other packages that the operator's policy names. They are allowed if the list has
+        another that randomizes and releases the same, but never as a wrapper.
         """
         self._require(mechanism, self.listed, "", named)
 
@@ -116,7 +117,7 @@ GeneralizedRandomizedResponse; inside SealedTable it knows PermuteAndFlip
 
 
 def _alike(kind: type[Any], allowed: Kinds) -> bool:
-    """Whether one of those that are allowed randomizes and releases the same."""
+    """Whether an allowed mechanism randomizes and releases the same."""
     return kind.statistic in _OPEN and any(
         (each.statistic, each.releases) == (kind.statistic, kind.releases) for each in allowed
     )
@@ -133,23 +134,23 @@ TEACHER_VOTES: Kinds = _own("table")
 PREDICTIONS: Kinds = (DiscreteGaussianNoise, DiscreteLaplaceNoise, Responses)
 _LABELS: Kinds = (RandomizedLabels,)
 LOCAL: Kinds = _own("local")
-# Whose shares make the noise of a masked sum: of counts, and of numbers with a bounded length.
+# Noise shares of a securely aggregated sum: of counts, and of vectors with a bounded norm.
 VOTE_SHARES: Kinds = (DistributedLaplace,)
 SUM_SHARES: Kinds = (DistributedGaussian, DistributedLaplace)
 
 
-def table_door(name: str, choices: Kinds, shares: Kinds = VOTE_SHARES) -> Door:
-    """A holder whose table goes out through one of these, in shares under masks, or sealed for a curator."""
-    return Door(
+def allowed_for_tables(name: str, choices: Kinds, shares: Kinds = VOTE_SHARES) -> AllowedMechanisms:
+    """For a holder of a table: these mechanisms, noise shares under masks, or the table encrypted for a curator."""
+    return AllowedMechanisms(
         name,
         (*choices, *shares, MaskedShare, SealedTable),
         {MaskedShare: shares, SealedTable: choices},
     )
 
 
-def one_record_door(name: str) -> Door:
-    """One-record holders that randomize their own answers, with or without a shuffler."""
-    return Door(
+def allowed_for_records(name: str) -> AllowedMechanisms:
+    """For one-record holders: local mechanisms, with or without a shuffler."""
+    return AllowedMechanisms(
         name,
         (*LOCAL, SealedMessages, Shuffled),
         {
@@ -162,11 +163,11 @@ def one_record_door(name: str) -> Door:
     )
 
 
-def prediction_door(name: str) -> Door:
-    """A party that randomizes the predictions of its model."""
-    return Door(name, PREDICTIONS, {Responses: (GeneralizedRandomizedResponse, SubsetSelection)})
+def allowed_for_predictions(name: str) -> AllowedMechanisms:
+    """For a party that randomizes the predictions of its model."""
+    return AllowedMechanisms(name, PREDICTIONS, {Responses: (GeneralizedRandomizedResponse, SubsetSelection)})
 
 
-def label_door(name: str) -> Door:
-    """A holder that randomizes the labels its model gives."""
-    return Door(name, _LABELS)
+def allowed_for_labels(name: str) -> AllowedMechanisms:
+    """For a holder that randomizes the labels of its model."""
+    return AllowedMechanisms(name, _LABELS)

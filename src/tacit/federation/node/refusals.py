@@ -2,8 +2,8 @@
 
 A refusal is one reason of a closed list for the coordinator, and the details for the node's own log.
 
-Before it answers, a node looks up the method's side there and the doors of the step. Steps and mechanisms are declared
-with each method's holders; what is not declared is refused.
+Before it answers, a node looks up the method's side there and the mechanisms that the step allows. Steps and mechanisms
+are declared with each method's holders; what is not declared is refused.
 
 The reason follows from the question, the ledger and the node's settings, never from a record. The log has what was
 asked and what is allowed, with texts of the coordinator cut short.
@@ -55,7 +55,7 @@ def node_side(method: Method) -> NodeSide:
     """The method's side at a node, whose code is imported here and not before.
 
     >>> from tacit.methods.registry import METHODS
-    >>> sorted(each.__name__ for each in node_side(METHODS["fedmd"]).doors)
+    >>> sorted(each.__name__ for each in node_side(METHODS["fedmd"]).allowed)
     ['PartyVoteAsk', 'PredictAsk']
     """
     side = method.load_node_side()
@@ -80,10 +80,10 @@ def require_door(step: str, ask: Question, named: Collection[type] = ()) -> None
         ...
     tacit.core.errors.InvalidInput: a LabelAsk is not answered in the step 'masked'
     """
-    door = node_side(method_of(ask)).doors.get(type(ask), {}).get(step)
-    if door is None:
+    allowed = node_side(method_of(ask)).allowed.get(type(ask), {}).get(step)
+    if allowed is None:
         raise InvalidInput(f"a {type(ask).__name__} is not answered in the step {step!r}")
-    door.require(ask.mechanism, named)
+    allowed.require(ask.mechanism, named)
 
 
 _log = logging.getLogger("tacit.node")

@@ -1,4 +1,4 @@
-"""Which local mechanism to use: the one with the smallest error whose messages are short enough, and why."""
+"""The choice of a local mechanism: the one with the smallest error whose messages are short enough."""
 
 from __future__ import annotations
 
@@ -13,12 +13,33 @@ from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResp
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 
-__all__ = ["Alternative", "LocalChoice", "choose"]
+__all__ = ["Alternative", "LocalChoice", "choose", "require_current_name"]
+
+# Names of earlier versions.
+_RENAMED = {
+    "generalized response": "generalized randomized response",
+    "local hashing": "optimal local hashing",
+    "local hashing, linear": "linear hashing",
+    "bit response, asymmetric": "optimized unary encoding",
+    "bit response, symmetric": "symmetric unary encoding",
+}
+
+
+def require_current_name(name: str) -> None:
+    """Refuse a mechanism's name of an earlier version, and give the new one.
+
+    >>> require_current_name("local hashing")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the local mechanism 'local hashing' is called 'optimal local hashing' now
+    """
+    if name in _RENAMED:
+        raise InvalidInput(f"the local mechanism {name!r} is called {_RENAMED[name]!r} now")
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A mechanism that was considered, with what speaks for or against it."""
+    """A mechanism that was considered, with its error and message size."""
 
     name: str
     mechanism: LocalMechanism
@@ -40,18 +61,18 @@ class LocalChoice:
         """The alternatives as lines of text.
 
         >>> print(choose(cells=100, ones=1, epsilon=4).table)
-        mechanism                      error per cell   message bits
-        generalized response                0.0714032              7
-        subset selection                    0.0714032            100
-        local hashing, linear               0.0855729             18
-        bit response, asymmetric            0.0860218            100
-        local hashing                       0.0860992            134
-        bit response, symmetric              0.181015            100
-        discrete Laplace                     0.362031           6400
+        mechanism                        error per cell   message bits
+        generalized randomized response       0.0714032              7
+        subset selection                      0.0714032            100
+        linear hashing                        0.0855729             18
+        optimized unary encoding              0.0860218            100
+        optimal local hashing                 0.0860992            134
+        symmetric unary encoding               0.181015            100
+        discrete Laplace                       0.362031           6400
         """
-        lines = [f"{'mechanism':<30} {'error per cell':>14} {'message bits':>14}"]
+        lines = [f"{'mechanism':<32} {'error per cell':>14} {'message bits':>14}"]
         lines += [
-            f"{each.name:<30} {each.mean_squared_error:>14.6g} {each.message_bits:>14}"
+            f"{each.name:<32} {each.mean_squared_error:>14.6g} {each.message_bits:>14}"
             + ("" if each.allowed else "  too long")
             for each in self.alternatives
         ]
@@ -59,27 +80,27 @@ class LocalChoice:
 
 
 def _candidates(cells: int, ones: int, epsilon: Number) -> dict[str, LocalMechanism]:
-    """Every unbiased mechanism on a flat table of cells, by name; of two that are equally good, the first is taken."""
+    """Every unbiased mechanism on a table of cells, by name; of two equally good ones the first is taken."""
     candidates: dict[str, LocalMechanism] = {
-        "generalized response": GeneralizedRandomizedResponse(cells, ones, epsilon)
+        "generalized randomized response": GeneralizedRandomizedResponse(cells, ones, epsilon)
     }
     if ones == 1 and possible_sizes(cells):
-        candidates["local hashing, linear"] = LinearHashing(cells, ones, epsilon)
-    candidates["local hashing" if ones == 1 else "Collision"] = Collision(cells, ones, epsilon)
+        candidates["linear hashing"] = LinearHashing(cells, ones, epsilon)
+    candidates["optimal local hashing" if ones == 1 else "Collision"] = Collision(cells, ones, epsilon)
     candidates["subset selection"] = SubsetSelection(cells, ones, epsilon)
-    candidates["bit response, asymmetric"] = UnaryEncoding(cells, ones, epsilon)
-    candidates["bit response, symmetric"] = UnaryEncoding(cells, ones, epsilon, symmetric=True)
+    candidates["optimized unary encoding"] = UnaryEncoding(cells, ones, epsilon)
+    candidates["symmetric unary encoding"] = UnaryEncoding(cells, ones, epsilon, symmetric=True)
     candidates["discrete Laplace"] = LocalLaplace(cells, ones, epsilon)
     return candidates
 
 
 def choose(cells: int, ones: int, epsilon: Number, largest_message_bits: int | None = None) -> LocalChoice:
-    """The most accurate local mechanism for clients with ``ones`` of ``cells``, within a limit on message size.
+    """The most accurate local mechanism for participants with ``ones`` of ``cells``, within a limit on message size.
 
-    Accuracy is the expected squared error that one client adds to a cell, averaged over all cells, which for many
-    cells is the variance on zeros. All alternatives spend the same ε. Separation and Concatenation are not among
-    them: the first loses to Collision because it splits ε, the second is biased as published and loses when
-    corrected.
+    Accuracy is the expected squared error that one participant adds to a cell, averaged over all cells, which for many
+    cells is the variance on zeros. All alternatives spend the same ε. Separation and Concatenation are not among them:
+    Collision is better than the first, which splits ε, and than the second, which is biased as published, after its
+    correction.
 
     >>> choice = choose(cells=100, ones=1, epsilon=1)
     >>> choice.mechanism
@@ -98,7 +119,7 @@ def choose(cells: int, ones: int, epsilon: Number, largest_message_bits: int | N
         Alternative(name, each, each.mean_squared_error, each.message_bits, limit is None or each.message_bits <= limit)
         for name, each in candidates.items()
     ]
-    # Errors equal up to rounding count as equal, so that the shorter message wins.
+    # Errors that are equal up to rounding count as equal, so that the shorter message is preferred.
     ranked = sorted(listed, key=lambda each: (float(f"{each.mean_squared_error:.9g}"), each.message_bits))
     allowed = [each for each in ranked if each.allowed]
     if not allowed:

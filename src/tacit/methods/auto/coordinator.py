@@ -1,8 +1,8 @@
-"""The side that sees releases only: the releases so far, as blocks of one regression, and the next question.
+"""The coordinator, which sees releases only: the releases so far as blocks of one regression, and the next question.
 
-Votes are sums, too: of vectors with a one at the nearest query. So every release gives, per class, the mean of some
-public features over the records, with a known noise; side by side they are the moments of one regression on all these
-features. All of it is post-processing.
+Votes are sums too: of one-hot vectors of the nearest query. So every release gives, per class, the mean of some public
+features over the records, with known noise; together they are the moments of one regression on all these features. All
+of it is post-processing.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ __all__ = [
     "sum_block",
 ]
 
-# Steps in the radius: finer than single precision, which ONNX models compute in, and squares fit in 64 bits.
+# Grid steps in the radius: finer than single precision, which ONNX models use, and squares fit in 64 bits.
 _FINE_STEPS = 2**28
 
 
 @dataclass(frozen=True)
 class SumFeatures:
-    """The features of class sums: encoded, clipped to the radius, in lengths of it.
+    """The features of class sums: encoded samples, clipped to the radius and divided by it.
 
-    Records are summed on the grid of the radius; public samples and the student's need no grid but a fine one.
+    Records are summed on an integer grid; for public samples a much finer grid is used.
     """
 
     representation: Representation
@@ -59,20 +59,20 @@ class SumFeatures:
     norm: Norm
 
     def points(self, samples: NDArray[Any]) -> Reals:
-        """One row per sample, no longer than 1."""
+        """One row per sample, with a norm of at most 1."""
         scale = self.scale * _FINE_STEPS / self.radius
         return on_grid(self.representation.encode(samples), scale, _FINE_STEPS, self.norm)[0] / _FINE_STEPS
 
 
 @dataclass(frozen=True)
 class VoteFeatures:
-    """The features of votes: a one at the nearest query."""
+    """The features of votes: a one-hot vector of the nearest query."""
 
     representation: Representation
     queries: Floats
 
     def points(self, samples: NDArray[Any]) -> Reals:
-        """One row per sample with at most one 1; none for a sample that is nowhere.
+        """One row per sample with at most one 1; all zeros for a sample that cannot be encoded.
 
         >>> from tacit.representations.scaled import Identity
         >>> VoteFeatures(Identity(1), np.array([[0.0], [9.0]], dtype=np.float32)).points(np.array([[8.0]])).tolist()
@@ -88,16 +88,16 @@ Features = SumFeatures | VoteFeatures
 
 @dataclass(frozen=True)
 class Block:
-    """One release: the public features it is about, and what it says of them per class."""
+    """One release: the public features it is about, and their moments per class."""
 
     features: Features
     public: Reals  # (public samples, features)
-    told: Moments
+    moments: Moments
     counts: NDArray[Any] | None = None  # (queries, classes), of votes
 
 
 def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int | None) -> Block:
-    """What released sums tell."""
+    """The block of released sums."""
     features = SumFeatures(ask.representation, ask.scale, ask.radius, ask.norm)
     points = features.points(public)
     mechanism: Any = ask.mechanism
@@ -121,16 +121,15 @@ def joint_points(blocks: Sequence[Block]) -> Reals:
 def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
     """The regression whose moments are those of all blocks.
 
-    Shares of the classes are the means over the blocks, weighted by precision. With two classes odds are those
-    of a logistic regression, whose ranking is the better one; with more, least squares, whose scores are calibrated
-    afterwards, is more robust to noise.
+    Class proportions are averaged over the blocks, weighted by precision. Two classes use logistic regression, which
+    ranks better; more classes use calibrated least squares, which is more robust to noise.
     """
-    exact = np.array([1 / each.told.variances.mean() for each in blocks])
-    shares = np.average([each.told.shares for each in blocks], axis=0, weights=exact)
+    exact = np.array([1 / each.moments.variances.mean() for each in blocks])
+    shares = np.average([each.moments.shares for each in blocks], axis=0, weights=exact)
     together = Moments(
-        np.concatenate([each.told.means for each in blocks], axis=1),
+        np.concatenate([each.moments.means for each in blocks], axis=1),
         shares / shares.sum(),
-        np.concatenate([each.told.variances for each in blocks], axis=1),
+        np.concatenate([each.moments.variances for each in blocks], axis=1),
     )
     read = read_logistic if len(shares) == 2 else read_calibrated
     return read(together, joint_points(blocks))
@@ -138,7 +137,7 @@ def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
 
 @dataclass(frozen=True)
 class Step:
-    """A question, what its answer tells, and reasons to think again before it is paid for."""
+    """A question, how its answer is read, and warnings to show before it is paid for."""
 
     question: Any
     read: Callable[[Any], Block]
@@ -149,7 +148,7 @@ class Step:
 class AutoState:
     """The releases so far, and the open question."""
 
-    told: tuple[Release[Block], ...]
+    releases: tuple[Release[Block], ...]
     step: Step | None
 
 
@@ -172,14 +171,14 @@ class AutoCoordinator:
     def fold(self, state: AutoState, answers: Sequence[Release[Any]]) -> AutoState:
         """Read the answer, and choose the next question from all releases."""
         if len(answers) != 1 or state.step is None:
-            raise InvalidInput(f"the default takes one answer, a curator's; got {len(answers)}")
-        told = (*state.told, answers[0].map(state.step.read))
-        if len(told) == self.steps:
-            return AutoState(told, None)
-        return AutoState(told, self.choose([each.value for each in told]))
+            raise InvalidInput(f"the default method expects one answer, from a curator; got {len(answers)}")
+        releases = (*state.releases, answers[0].map(state.step.read))
+        if len(releases) == self.steps:
+            return AutoState(releases, None)
+        return AutoState(releases, self.choose([each.value for each in releases]))
 
     def result(self, state: AutoState) -> Release[list[Block]]:
-        """All that was told."""
-        if len(state.told) < self.steps:
+        """All releases."""
+        if len(state.releases) < self.steps:
             raise InvalidInput("the run has questions that were not answered yet")
-        return gather(state.told)
+        return gather(state.releases)

@@ -1,8 +1,8 @@
-"""Odds from releases, refined by how the public samples themselves lie: a mixture of normal laws, one per class.
+"""A Gaussian mixture on the public samples, one component per class, that refines the odds from releases.
 
-Embeddings of one class lie around one point. Noise moves the classes' points away from where public samples are dense;
-a few steps of expectation-maximization move them back. It is begun at the odds that follow from the releases and keeps
-a part of them in every step, so a class cannot become another one. All of it is post-processing of releases.
+Embeddings of one class lie around one mean. Noise moves the estimated means away from where public samples are dense; a
+few steps of expectation-maximization (EM) move them back. EM starts at the odds from the releases and keeps a part of
+them in every step, so that classes cannot be exchanged. All of it is post-processing of releases.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tacit.students.wrapped import Projected
 
 __all__ = ["MIXED_KINDS", "PublicMixture", "fit_public_mixture", "refined", "released_misfit"]
 
-# Kinds of samples that lie around points: what encoders make of texts, and features that came as embeddings.
+# Kinds of samples that form one cluster per class: encoded texts, and embeddings.
 MIXED_KINDS = ("text", "embedding")
-# How much of the released odds every step keeps.
+# The weight of the released odds in every step.
 KEPT = 0.5
-# Components in which the laws are estimated: no more than samples can bear, who estimate one covariance.
+# Principal components for which the covariance is estimated, limited by the number of samples.
 MOST_COMPONENTS, SAMPLES_PER_COMPONENT = 100, 15
 _STEPS = 10
-# The part of the mean variance that is added to every variance.
+# The fraction of the mean variance that is added to every variance.
 RIDGE = 1e-4
-# Released sums differ from those of refined labels by their noise, which is a misfit of 1, and by how public samples
-# differ from records; true labels of the development sets have 1.1 to 1.6.
+# The misfit of released sums to those of refined labels is 1 from noise alone, and larger if public samples differ from
+# records; with the true labels of the development sets it is 1.1 to 1.6.
 LARGEST_MISFIT = 1.25
 
 
 @dataclass(frozen=True)
 class PublicMixture:
-    """Refined probabilities of the public samples, and the linear odds of the laws in the components."""
+    """Refined probabilities of the public samples, and the mixture's linear odds in the principal components."""
 
     probabilities: Reals  # (samples, classes)
     components: Projected
@@ -45,7 +45,7 @@ class PublicMixture:
 
 
 def fit_public_mixture(public: NDArray[Any], begun: Reals) -> PublicMixture | None:
-    """The mixture of public samples (n, features), begun at probabilities (n, classes); None for few or equal samples.
+    """The mixture of public samples (n, features), started at probabilities (n, classes); None for too few samples.
 
     >>> public = np.concatenate([np.eye(30)[:, :2] * 0.1, 4 + np.eye(30)[:, :2] * 0.1])
     >>> begun = np.full((60, 2), 0.5)
@@ -73,13 +73,13 @@ def fit_public_mixture(public: NDArray[Any], begun: Reals) -> PublicMixture | No
 
 
 def released_misfit(blocks: Sequence[Block], chances: Reals) -> float:
-    """How much the sums of so labeled public samples differ from the released ones: 1 is what noise explains.
+    """How much the sums of public samples with these probabilities differ from the released ones; 1 is noise alone.
 
     >>> from tacit.methods.auto.coordinator import SumFeatures
     >>> from tacit.methods.class_sums.coordinator import Moments
     >>> from tacit.representations.scaled import Identity
-    >>> told = Moments(np.array([[-0.5], [0.5]]), np.array([0.5, 0.5]), np.full((2, 1), 1e-4))
-    >>> block = Block(SumFeatures(Identity(1), 1.0, 1, "l2"), np.array([[-1.0], [1.0]] * 500), told)
+    >>> found = Moments(np.array([[-0.5], [0.5]]), np.array([0.5, 0.5]), np.full((2, 1), 1e-4))
+    >>> block = Block(SumFeatures(Identity(1), 1.0, 1, "l2"), np.array([[-1.0], [1.0]] * 500), found)
     >>> right, wrong = np.tile(np.eye(2), (500, 1)), np.full((1000, 2), 0.5)
     >>> released_misfit([block], right) < 1e-9, released_misfit([block], wrong) > 100
     (True, True)
@@ -88,14 +88,14 @@ def released_misfit(blocks: Sequence[Block], chances: Reals) -> float:
     for each in blocks:
         means = chances.T @ each.public / len(each.public)
         drawn = (np.square(chances).T @ np.square(each.public) / len(each.public) - np.square(means)) / len(each.public)
-        squares += float((np.square(means - each.told.means) / (each.told.variances + drawn)).sum())
+        squares += float((np.square(means - each.moments.means) / (each.moments.variances + drawn)).sum())
         terms += means.size
-    # The sums over all classes are those of all samples: one class's follow from the others'.
+    # The sums over all classes are those of all samples, so one class follows from the others.
     return float(squares / terms * classes / (classes - 1))
 
 
 def refined(blocks: Sequence[Block], public: NDArray[Any], begun: Reals) -> PublicMixture | None:
-    """The mixture, where what was released does not speak against it."""
+    """The mixture, or None if the releases contradict it."""
     found = fit_public_mixture(public, begun)
     if found is None or not np.isfinite(found.probabilities).all():
         return None
