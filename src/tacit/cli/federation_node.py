@@ -16,9 +16,10 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
+    from tacit.federation.flower.processes import NodeConnection
     from tacit.federation.node.service import NodeService
     from tacit.federation.processes import Processes, Reminder
 
@@ -27,10 +28,10 @@ __all__ = ["cancel_command", "jobs_command", "node_command"]
 _PAUSE = 0.2
 # Seconds in which Flower's processes may send the last reply.
 _SENDING = 15.0
-FILE = typer.Argument(..., help="The node's file.", show_default=False)
+_FILE = typer.Argument(..., help="The node's file.", show_default=False)
 
 
-def node_command(file: Path = FILE) -> None:
+def node_command(file: Path = _FILE) -> None:
     """Run a node in the foreground, until it is stopped.
 
     It reads its records once and answers one question after another. The ledger is made from the policy at the first
@@ -45,11 +46,10 @@ def node_command(file: Path = FILE) -> None:
     Example: tacit federation node here/node.toml
     """
     from tacit.cli.federation_watch import reminded_node, require_valid
-    from tacit.federation.flower.processes import node_command as supernode
-    from tacit.federation.flower.processes import require_version
+    from tacit.federation.flower.processes import NodeConnection, require_version, supernode_command
     from tacit.federation.node.node import prepare_ledger
     from tacit.federation.node.queue import JobQueue
-    from tacit.federation.node.service import NodeService, budgets, queue_file
+    from tacit.federation.node.service import DOOR, NodeService, budgets, queue_file
     from tacit.federation.node.telemetry import NodeMetrics, NodeWeb, log_events, read_token, tell
     from tacit.federation.processes import Processes, ended_by_signals, free_port, only_process
     from tacit.federation.settings import read_node_file
@@ -80,18 +80,18 @@ def node_command(file: Path = FILE) -> None:
         service = NodeService(file.absolute(), queue, metrics)
         # What is wrong with the data is found here, where its owner reads it.
         service.load()
-        web = NodeWeb(
-            metrics, read_token(serving.token or state / "metrics.token"),
-            lambda: service.ready and processes.alive("node"),
-        )  # fmt: skip
+        token = read_token(serving.token or state / "metrics.token")
+        command = supernode_command(settings.link, state, state / DOOR, free_port())
+        connection = NodeConnection(processes, command, state, lambda what: tell("trouble", what=what))
+        web = NodeWeb(metrics, token, lambda: service.ready and connection.connected)
         address = web.start(serving.host, serving.port)
         (state / "service.json").write_text(json.dumps({"address": address, "process": os.getpid()}), encoding="utf-8")
-        door = service.start(state)
-        processes.start("node", *supernode(settings.link, state, door, free_port()))
+        service.start(state)
+        connection.start()
         tell("started", node=settings.name, version=__version__, address=address, waiting=queue.waiting())
         console.print(f"node [bold]{settings.name}[/bold] connects to {settings.link.address}; its log is in {state}")
         with _signals() as came:
-            _serve(service, processes, reminded_node(settings.link), came, state)
+            _serve(service, connection, reminded_node(settings.link), came, state)
             tell("draining", signal=came[0])
             service.drain()
             over = _ended_well(service, processes, came, serving.drain)
@@ -103,13 +103,10 @@ def node_command(file: Path = FILE) -> None:
         console.print("ended; nothing is left half done" if over else f"ended after {serving.drain:g} seconds {cut}")
 
 
-def _serve(service: NodeService, processes: Processes, reminder: Reminder, came: list[str], state: Path) -> None:
+def _serve(service: NodeService, connection: NodeConnection, reminder: Reminder, came: list[str], state: Path) -> None:
     """Look after everything until a signal comes."""
-    from tacit.federation.processes import last_lines
-
     while not came:
-        if not processes.alive("node"):
-            raise TacitError(f"the node ended. The end of its log:\n{last_lines(state / 'node.log')}")
+        connection.look()
         if not service.alive:
             raise TacitError(f"the node cannot answer any more. Its log says why: {state / 'service.jsonl'}")
         reminder.look()
@@ -152,7 +149,7 @@ def _signals() -> Iterator[list[str]]:
 
 
 def jobs_command(
-    file: Path = FILE,
+    file: Path = _FILE,
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
 ) -> None:
     """List the jobs that came to a node: how many questions of each wait, were answered or refused, and what was paid.
@@ -183,7 +180,7 @@ def jobs_command(
 
 
 def cancel_command(
-    file: Path = FILE,
+    file: Path = _FILE,
     job: str = typer.Argument(..., help="The job's id, or the beginning of it.", show_default=False),
 ) -> None:
     """Cancel a job at a node: its questions are not answered any more.

@@ -18,7 +18,7 @@ from tacit.core.spend import Spend
 
 __all__ = ["Balance", "Ceiling", "Change", "Limits", "Paid", "Rule", "Total"]
 
-ONE_RECORD = Unit()
+_ONE_RECORD = Unit()
 
 
 class Rule(StrEnum):
@@ -60,7 +60,7 @@ class Ceiling:
         epsilon: Number,
         delta: Number = 0,
         rule: Rule = Rule.ADAPTIVE,
-        unit: Unit = ONE_RECORD,
+        unit: Unit = _ONE_RECORD,
         adjacency: Adjacency = Adjacency.REPLACE_ONE,
     ) -> None:
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.samples import column_names
-from tacit.datasets.table import Rows, Table, require_finite, row_number
+from tacit.datasets.table import RowNumbers, Table, require_finite, row_number
 
 __all__ = [
     "DATE_FORMATS", "Frame", "as_dates", "as_levels", "as_numbers", "as_texts", "cells_of", "frame_of",
@@ -53,7 +53,7 @@ class Frame:
     labels: NDArray[Any] | None = None
     persons: NDArray[Any] | None = None
     source: str = "the table"
-    rows: Rows = 0
+    rows: RowNumbers = 0
     hint: str = ""
 
     def __len__(self) -> int:

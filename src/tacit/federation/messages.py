@@ -11,8 +11,8 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
@@ -31,7 +31,7 @@ MOST_FEATURES = 2**20
 # A mistake is noticed by it. Whoever wants to answer another request can: the digest is no secret.
 DIGEST_BYTES = 4
 # The first byte of a reply: what follows, in which version. What is not listed is not read.
-GIVEN, REFUSED = 0x11, 0x12
+_GIVEN, _REFUSED = 0x11, 0x12
 
 
 class RefusalReason(StrEnum):
@@ -158,8 +158,8 @@ class Response:
     def to_bytes(self) -> bytes:
         """The response as bytes."""
         if isinstance(self.answer, RefusalReason):
-            return bytes([REFUSED]) + self.request_digest + bytes([_WORDS.index(self.answer)])
-        return bytes([GIVEN]) + self.request_digest + self.answer
+            return bytes([_REFUSED]) + self.request_digest + bytes([_WORDS.index(self.answer)])
+        return bytes([_GIVEN]) + self.request_digest + self.answer
 
 
 def read_node_request(payload: bytes) -> Request:
@@ -190,9 +190,9 @@ def read_response(payload: bytes) -> Response:
     if not isinstance(payload, bytes) or len(payload) > LARGEST_REQUEST:
         raise InvalidInput(f"the reply must be at most {LARGEST_REQUEST} bytes")
     form, request_digest, said = payload[:1], payload[1 : 1 + DIGEST_BYTES], payload[1 + DIGEST_BYTES :]
-    if form not in (bytes([GIVEN]), bytes([REFUSED])) or len(request_digest) < DIGEST_BYTES:
+    if form not in (bytes([_GIVEN]), bytes([_REFUSED])) or len(request_digest) < DIGEST_BYTES:
         raise InvalidInput("the reply has an unknown form")
-    if form == bytes([GIVEN]):
+    if form == bytes([_GIVEN]):
         return Response(request_digest, said)
     if len(said) != 1 or said[0] >= len(_WORDS):
         raise InvalidInput("the reply refuses with an unknown reason")

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tacit.federation.collector.client import clock_trouble, seconds_ahead
 from tacit.federation.flower.link import UNREGISTERED
-from tacit.federation.flower.processes import be_patient, log_with_time, require_version
+from tacit.federation.flower.processes import (
+    CONNECTED_VARIABLE,
+    GAVE_UP,
+    HEARTBEAT,
+    be_patient,
+    log_with_time,
+    require_version,
+)
 
-__all__ = ["run_node", "several_at_once", "taken_up", "whole_or_not_at_all"]
+__all__ = ["ended", "noted", "persistent", "run_node", "several_at_once", "taken_up", "whole_or_not_at_all"]
 
 _log = logging.getLogger("tacit.node")
 
-# Seconds between two signs of life. A SuperLink gives a node up when two of them are missing.
-HEARTBEAT = 15
 _PATIENCE, _PAUSE = 4.0 * HEARTBEAT, 2.0
 # Messages that may be at the node at a time: each has a small process that waits for its answer.
 MOST_AT_ONCE = 4
@@ -136,8 +144,64 @@ class _Retrieved:
         return getattr(self._state, name)
 
 
+def persistent(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Ask again after any connection that was cut; Flower gives up for good where it was cut in its TLS handshake.
+
+    A certificate that is not trusted stays so: that is still given up, and told.
+    """
+    import httpx
+
+    def made() -> Any:  # noqa: ANN401
+        invoker = make()
+        gives_up = invoker.should_giveup
+
+        def should_give_up(error: Exception) -> bool:
+            cut = isinstance(error, httpx.TransportError) and "certificate" not in str(error).lower()
+            return not cut and bool(gives_up(error))
+
+        invoker.should_giveup = should_give_up
+        return invoker
+
+    return made
+
+
+def noted(call: Callable[..., Any], file: Path) -> Callable[..., Any]:
+    """Touch a file whenever a call succeeds: its time is when the coordinator was heard last."""
+
+    def called(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        found = call(*arguments, **more)
+        try:
+            file.touch(mode=0o600)
+        except OSError as error:
+            _log.warning("%s: cannot be written (%s)", file.name, error.strerror)
+        return found
+
+    return called
+
+
+def ended(run: Callable[..., Any], failing_only: bool = False) -> Callable[..., Any]:
+    """End this process where the work of one of its threads ends, or only where that fails.
+
+    Flower's web server would keep the process: alive, and connected to nobody.
+    """
+
+    def ran(*arguments: Any, **more: Any) -> None:  # noqa: ANN401
+        try:
+            run(*arguments, **more)
+            if failing_only:
+                return
+        except Exception as error:
+            _log.error("the connection to the coordinator failed: %s", type(error).__name__)
+        _log.error("the connection to the coordinator is given up")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(GAVE_UP)
+
+    return ran
+
+
 def run_node() -> None:
-    """``flower-supernode``, on a machine that may be busy."""
+    """``flower-supernode``, on a machine that may be busy, over a connection that may be cut at any time."""
     require_version()
     be_patient()
     log_with_time()
@@ -146,13 +210,21 @@ def run_node() -> None:
     from flwr.supernode.cli import flower_supernode
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
-    FleetHttpClient.ActivateNode = taken_up(FleetHttpClient.ActivateNode)
+    connected = Path(os.environ[CONNECTED_VARIABLE])
+    FleetHttpClient.ActivateNode = noted(taken_up(FleetHttpClient.ActivateNode), connected)
+    FleetHttpClient.PullMessages = noted(FleetHttpClient.PullMessages, connected)
+    FleetHttpClient.SendNodeHeartbeat = noted(FleetHttpClient.SendNodeHeartbeat, connected)
+    fleet_http_connection.make_simple_http_retry_invoker = persistent(
+        fleet_http_connection.make_simple_http_retry_invoker
+    )
+    # Without its signs of life the SuperLink takes the node for lost, and nothing here would notice.
+    heartbeat.HeartbeatSender._run = ended(heartbeat.HeartbeatSender._run, failing_only=True)
     start_client_internal._pull_and_store_message = whole_or_not_at_all(start_client_internal._pull_and_store_message)
     heartbeat.HEARTBEAT_DEFAULT_INTERVAL = fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT
     start_client_internal._pull_and_store_message, start_client_internal._push_messages = several_at_once(
         start_client_internal._pull_and_store_message, start_client_internal._push_messages
     )
-    flower_supernode()
+    ended(flower_supernode)()
 
 
 if __name__ == "__main__":

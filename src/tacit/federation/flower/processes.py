@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.node.door import DOOR_VARIABLE
+from tacit.federation.processes import Processes, last_lines
 
 if TYPE_CHECKING:
     from tacit.federation.settings import Link
 
 __all__ = [
-    "be_patient", "link_command", "log_with_time", "node_command", "require_version",
-    "run_installed",
+    "CONNECTED_VARIABLE", "GAVE_UP", "HEARTBEAT", "NodeConnection", "be_patient", "link_command", "log_with_time",
+    "require_version", "run_installed", "supernode_command",
 ]  # fmt: skip
 
 Command = tuple[list[str], Mapping[str, str]]
 
+# Seconds between two signs of life. A SuperLink gives a node up when two of them are missing.
+HEARTBEAT = 15
+# The exit code of a node's Flower process that has given its connection up, and where it notes that it is connected.
+GAVE_UP, CONNECTED_VARIABLE = 75, "TACIT_NODE_CONNECTED"
 _VERSION = "1.41"
 _PATIENCE = 120
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -139,7 +146,7 @@ def link_command(keys: Path, state: Path, host: str, port: int) -> Command:
     return command, environment(state / "flower", path)
 
 
-def node_command(link: Link, state: Path, door: Path, port: int) -> Command:
+def supernode_command(link: Link, state: Path, door: Path, port: int) -> Command:
     """A SuperNode that hands over what comes to the node behind the door, and starts nothing but this library's app."""
     programs = program_folder(state / "programs", NODE_PROGRAMS)
     command = [
@@ -149,7 +156,64 @@ def node_command(link: Link, state: Path, door: Path, port: int) -> Command:
         "--auth-supernode-private-key", str(link.key),
         "--port", str(port),
     ]  # fmt: skip
-    return command, {**environment(state / "flower", str(programs)), DOOR_VARIABLE: str(door)}
+    return command, {
+        **environment(state / "flower", str(programs)),
+        DOOR_VARIABLE: str(door),
+        CONNECTED_VARIABLE: str(state / "connected"),
+    }
+
+
+@dataclass
+class NodeConnection:
+    """A node's Flower process: started, watched, and started again after a pause where it gave up or was killed.
+
+    Where it ends by itself, as one that is not let in does, it is for the operator, and told as an error. Pauses double
+    from one to the next; a process that lasted is forgotten.
+    """
+
+    processes: Processes
+    command: Command
+    state: Path
+    tell: Callable[[str], None]
+    shortest: float = 1.0
+    longest: float = 60.0
+    lasting: float = 300.0
+    _pause: float = 0.0
+    _since: float = 0.0
+    _again: float | None = None
+
+    def start(self) -> None:
+        """Start the process; it is connected only when it says so."""
+        (self.state / "connected").unlink(missing_ok=True)
+        self.processes.start("node", *self.command)
+        self._since, self._again = time.monotonic(), None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the process is there and has heard the coordinator of late."""
+        try:
+            heard = time.time() - (self.state / "connected").stat().st_mtime
+        except OSError:
+            return False
+        return heard < 3 * HEARTBEAT and self.processes.alive("node")
+
+    def look(self) -> None:
+        """See that the process is there, or that it comes again; an error where it ended for a reason of its own."""
+        if self.processes.alive("node"):
+            return
+        now = time.monotonic()
+        if self._again is None:
+            code = self.processes.running["node"].returncode
+            if code != GAVE_UP and code >= 0:
+                raise TacitError(f"the node ended. The end of its log:\n{last_lines(self.state / 'node.log')}")
+            lasted = now - self._since >= self.lasting
+            self._pause = self.shortest if lasted or not self._pause else min(self.longest, 2 * self._pause)
+            self._again = now + self._pause
+            self.tell(f"the connection to the coordinator was lost; connecting again in {self._pause:g} seconds")
+        elif now >= self._again:
+            # What it had started may have outlived it, and would have its port and its messages.
+            self.processes.kill("node")
+            self.start()
 
 
 def run_installed() -> None:
