@@ -311,7 +311,7 @@ WRONG = {
     "measured targets": ({}, {"y": np.linspace(0, 1, 1000)}, "Unknown label type: continuous"),
     "a spent budget": ({"epsilon": 0}, {}, "epsilon must be above 0"),
     "an account without a ledger": ({"account": "research"}, {}, "an account needs a ledger"),
-    "a student without weights": ({"student": "forrest"}, {}, "is forest meant"),
+    "a student without weights": ({"student": "forrest"}, {}, "did you mean forest"),
     "other features": ({}, {"public": PARTS.public_samples[:, 1:]}, "64 features and public ones 63"),
     "text": ({}, {"public": np.array([["a"] * 64])}, "no column that varies"),
     "two-dimensional rows": ({}, {"public": PARTS.public_samples[0]}, "Expected 2D array"),

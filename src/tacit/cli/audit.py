@@ -67,7 +67,7 @@ def audit_command(
     concatenation-corrected, local-laplace, privatekt-answers
 
     Shuffled messages, secret subsets, and the whole path from records to labels:
-    shuffled-response, flooded-messages, nfdp-subset, nfdp-with-replacement,
+    shuffled-response, noise_message_target-messages, nfdp-subset, nfdp-with-replacement,
     nfdp-stratified, gate, gate-retried
 
     All that a server sees in whole runs of a protocol, packet by packet:
