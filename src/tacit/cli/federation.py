@@ -18,7 +18,7 @@ from tacit.cli.federation_intake import device_command, intake_app
 from tacit.cli.federation_node import cancel_command, jobs_command, node_command
 from tacit.cli.federation_setup import approve
 from tacit.cli.federation_setup import nodes_app as nodes
-from tacit.cli.screen import console, flowing, show_claim, show_rows
+from tacit.cli.screen import console, flowing, show_claim, show_rows, visible
 from tacit.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def coordinator(
         reminder.look()
         if found["message"] not in shown:
             shown.append(found["message"])
-            console.print(found["message"], soft_wrap=True, highlight=False, markup=False)
+            console.print(visible(found["message"]), soft_wrap=True, highlight=False, markup=False)
 
     state = folder / "state"
     again = "; start it again to resume the job, and nobody pays twice"
@@ -187,7 +187,7 @@ def curator(file: Path = typer.Argument(..., help="The curator's file.", show_de
 
 
 @federation_app.command(
-    help=flowing("""What a node has spent and has left, or the progress of a coordinator's job. Nothing is changed.
+    help=flowing("""Show a node's spent and remaining budget, or the progress of a job. Nothing is changed.
 
 Example: tacit federation status here/node.toml, or tacit federation status hub/job.toml""")
 )

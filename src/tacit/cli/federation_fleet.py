@@ -16,10 +16,10 @@ def fleet_command(
     folder: Path = typer.Argument(..., help="The coordinator's folder.", show_default=False),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
-    """Show all nodes: who is let in, what they were asked and answered, why they refused, and what they have paid.
+    """Show all nodes: who is admitted, their answers, their refusals by reason, and their payments.
 
-    It is what nodes have told this coordinator. A node's ceiling and what it paid to others are its own: what is shown
-    as paid is the least that it has spent. Nothing is asked and nothing is changed.
+    It is what this coordinator knows from its own jobs. A node's ceiling and its payments to other coordinators are not
+    known: the amount shown as paid is the least that it has spent. Nothing is asked and nothing is changed.
 
     Example: tacit federation fleet hub
     """

@@ -97,7 +97,7 @@ def _report_ledger(place: Path | LedgerUrl, out: Path | None, given: dict[str, o
     if wrong := [name for name, value in given.items() if value is not None]:
         raise InvalidInput(f"{wrong[0]} is about a run, and {listed([str(place)])} is a ledger: leave it out")
     if isinstance(place, LedgerUrl) and out is None:
-        raise InvalidInput("a ledger on a server has no folder for its page: say where with --out")
+        raise InvalidInput("a ledger on a server has no folder for its page: give --out")
     page = _page(place.with_name(place.name + ".html") if isinstance(place, Path) else Path(), out)
     console.print(f"[dim]reading {listed([str(place)])}[/dim]", soft_wrap=True)
     from tacit.report.budget import read_book
@@ -129,7 +129,7 @@ def _new(file: Path, kind: str) -> bool:
     if file.exists():
         raise InvalidInput(f"{shown}: exists already; choose another file")
     if not file.absolute().parent.is_dir():
-        raise InvalidInput(f"{shown}: there is no such folder to write it into")
+        raise InvalidInput(f"{shown}: there is no such folder")
     return True
 
 
@@ -156,5 +156,5 @@ def _measured(record: Record, test: Path, label: str | None) -> Measured:
         raise InvalidInput(f"{listed([str(test)])}: name the column with the true labels by --label")
     finished = load(record.folder)
     if finished.labels.ndim == 2:
-        raise InvalidInput("--test needs samples with one label each, and this run has sets of labels")
+        raise InvalidInput("--test needs samples with one label each, and this run is multi-label")
     return measure(finished.student, samples, truth.tolist(), finished.classes, test.name[:80])

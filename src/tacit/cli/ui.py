@@ -22,8 +22,8 @@ def ui_command(
 ) -> None:
     """Show runs, running jobs, ledgers and a planning form in your browser.
 
-    It listens on this machine only, and changes nothing. The address that it prints has a random token: only who has
-    the address sees the folder's runs and ledgers. Stop it with Ctrl-C.
+    It listens on this machine only, and changes nothing. The printed address contains a random token: only who has the
+    address can see the folder's runs and ledgers. Stop it with Ctrl-C.
 
     Example: tacit ui runs
     """

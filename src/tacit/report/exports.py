@@ -1,7 +1,7 @@
-"""A run's statement in the forms that others ask for: NIST's questions, and an entry of the public registry.
+"""A run's statement in two external formats: answers to NIST's questions, and an entry for the public registry.
 
 What a run cannot know, such as who published it and why, is marked as to be filled in by a person. A simulation, or a
-variant without differential privacy, has nothing to say in either form and is refused.
+variant without differential privacy, is refused.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _claim(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sentence(words: str) -> str:
-    """Words that begin large and end with a point; a Greek letter stays as it is."""
+    """A sentence with a capital letter and a period; a Greek letter stays as it is."""
     first = words[:1].upper() if words[:1].isascii() else words[:1]
     return first + words[1:].rstrip(".") + "."
 

@@ -1,7 +1,7 @@
-"""A ledger as one page for its operator: what each account may spend, has spent and has left, and when.
+"""A ledger as one page for its operator: the ceiling, spent and remaining budget of each account, and its payments.
 
-Nothing in it depends on a record: a charge is known before anything is drawn. It is still the operator's page, for
-purposes and names of requests are in it.
+Nothing in it depends on a record: a charge is known before anything is drawn. It is still for the operator only,
+because it contains purposes and request ids.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADS = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments
 
 
 def ledger_statement(book: Book) -> dict[str, Any]:
-    """A ledger as JSON values: every account with its ceiling, what it spent and what it has left. Versioned."""
+    """A ledger as JSON values: every account with its ceiling, spent and remaining budget. Versioned."""
     return {
         "format": _FORMAT,
         "ledger": book.name,

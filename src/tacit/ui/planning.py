@@ -1,4 +1,4 @@
-"""The form to plan: what to expect of every method from public figures alone. No record is read, nothing is spent."""
+"""The planning form: forecasts of every method from public information. No record is read, nothing is spent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.runs.planning import Forecast, forecast
 
 __all__ = ["FIELDS", "PUBLIC_FIELDS", "planned"]
 
-# What is asked: a name, what it is, an example, and between what it must be.
+# The fields: name, description, example, and bounds.
 FIELDS = (
     ("records", "number of private records, or persons", "20000", (1, 10**9)),
     ("classes", "classes", "5", (2, 10**4)),
@@ -26,9 +26,9 @@ _PURITY = (0.01, 1)
 
 
 def planned(given: Mapping[str, str], files: Mapping[str, Path]) -> Forecast:
-    """The forecast that a form asks for; ``files`` are those that may be named as public. An error names the field.
+    """The forecast for a filled-in form; ``files`` may be chosen as public samples. Errors name the field.
 
-    Without a public file the share of a query's voters that agree is taken from the form.
+    Without a public file the purity is taken from the form.
 
     >>> given = {"records": "20000", "classes": "5", "epsilon": "0.5", "delta": "1e-6", "holders": "4", "purity": "0.9"}
     >>> planned(given, {}).best.accuracy > 0.8
@@ -47,7 +47,7 @@ def planned(given: Mapping[str, str], files: Mapping[str, Path]) -> Forecast:
         more["purity"] = _number(given, "purity", _PURITY)
     else:
         if name not in files:
-            raise InvalidInput("public: there is no such file here any more")
+            raise InvalidInput("public: this file no longer exists")
         more["public"], more["public_labels"], names = _samples(files[name], given.get("label", "").strip())
         if names is not None:
             if len(names) != classes:
