@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.account import Ceiling
+from tacit.core import Ceiling, Sensitivity
 from tacit.core.files import write_file
-from tacit.core.sensitivity import Sensitivity
 from tacit.federation.keys import SigningIdentity, boxed, derived, shared_secret
 from tacit.federation.secure_aggregation import client, server
 from tacit.federation.secure_aggregation.neighbors import (

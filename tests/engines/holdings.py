@@ -6,8 +6,8 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
+from tacit.engines.engine import Threads
 from tacit.engines.fragments import BLOCK, RecordBlock, reblocked
-from tacit.engines.threads import Threads
 from tacit.methods.class_sums.holder import SumTable, class_sums
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.rknn.holder import VoteTable

@@ -50,10 +50,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
-from tacit.core.rational import Number, bisect, exact, positive, rounded_down, rounded_up
-from tacit.core.spend import Approximate
+from tacit.core import Approximate, InvalidInput, Number, Reals, bisect, exact, positive, rounded_down, rounded_up
 
 __all__ = [
     "CLOSED",

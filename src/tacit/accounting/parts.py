@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import assert_never
 
-from tacit.core.errors import InvalidInput
-from tacit.core.rational import rounded_up
+from tacit.core import InvalidInput, rounded_up
 from tacit.core.spend import (
     Approximate,
     Composed,

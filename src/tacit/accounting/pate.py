@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.rdp import ORDERS, improved_epsilon, pure_curve
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 
 __all__ = [
     "diagnosed_epsilon",

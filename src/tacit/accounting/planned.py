@@ -45,9 +45,7 @@ from numpy.typing import NDArray
 
 from tacit.accounting.parts import Part, SpendParts
 from tacit.accounting.rdp import ORDERS, curve
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
-from tacit.core.rational import exact, positive, probability
+from tacit.core import InvalidInput, Reals, exact, positive, probability
 from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
 
 __all__ = ["pld_epsilon", "repeated_epsilon", "response_epsilon", "smallest_epsilon", "supports"]

@@ -42,9 +42,7 @@ from typing import assert_never
 import numpy as np
 
 from tacit.accounting.parts import Part, SpendParts
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
-from tacit.core.rational import bisect
+from tacit.core import InvalidInput, Reals, bisect
 from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
 
 __all__ = [

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.parts import Part, SpendParts, basic_epsilon, largest_epsilon, own_delta
-from tacit.core.spend import DiscreteGaussian, Gaussian
+from tacit.core import DiscreteGaussian, Gaussian
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,11 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.auditor import ACCOUNT, BOTTOMLESS, RETRIES, open_account, whole_path
-from tacit.core.account import Ceiling, Rule
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.release import Receipt
+from tacit.core import Adjacency, Ceiling, Integers, Randomness, Receipt, Rule, uniform_below
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.auditing import (
     AUDITED_CELLS,

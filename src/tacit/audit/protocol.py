@@ -35,11 +35,8 @@ from tacit.audit.protocol_questions import (
     public_samples,
     question,
 )
-from tacit.core.account import Ceiling
+from tacit.core import Adjacency, Ceiling, InvalidInput, Ledger, TooFewParticipants, Unit
 from tacit.core.codec import decode_strict
-from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.federation.collector.batches import open_shuffler, plan_batch, plan_tables
 from tacit.federation.collector.client import Address

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from tacit.cli.screen import console, flowing, show_rows
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.files import write_file
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def open_command(
 ) -> None:
     """Write a question."""
     from tacit.datasets.table import read_classes
-    from tacit.federation.intake.planning import plan_open_question
+    from tacit.federation.intake.coordinator import plan_open_question
 
     question = plan_open_question(
         _samples(public),
@@ -153,7 +153,7 @@ tokens.txt""")
 def tokens(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     secret: Path = typer.Argument(..., help="The secret's file.", show_default=False),
-    count: int = typer.Option(..., help="The number of tokens."),
+    count: int = typer.Option(..., help="How many."),
     out: Path = typer.Option(..., help="The file to write."),
 ) -> None:
     """Issue tokens."""
@@ -206,8 +206,7 @@ def decode_command(
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key."),
 ) -> None:
     """Decode."""
-    from tacit.federation.intake.decoding import decode_collected
-    from tacit.federation.intake.planning import label_samples
+    from tacit.federation.intake.coordinator import decode_collected, label_samples
 
     question, samples = _read(file), _samples(public)
     found = decode_collected(messages, question, None if secret is None else _secret(secret))
@@ -265,8 +264,7 @@ def device_command(
     """
     import numpy as np
 
-    from tacit.federation.intake.client import IntakeAddress, fetch_question, post_message
-    from tacit.federation.intake.device import Device, DevicePolicy
+    from tacit.federation.intake.device import Device, DevicePolicy, IntakeAddress, fetch_question, post_message
 
     try:
         sample = np.array([float(each) for each in features.split(",")])

@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
     from tacit.federation.flower.processes import NodeConnection
@@ -81,7 +81,7 @@ def node_command(file: Path = _FILE) -> None:
         service.load()
         token = read_token(serving.token or state / "metrics.token")
         command = supernode_command(settings.link, state, state / DOOR, free_port())
-        connection = NodeConnection(processes, command, state, lambda what: tell("trouble", what=what))
+        connection = NodeConnection(processes, command, state, lambda what: tell("error", what=what))
         web = NodeWeb(metrics, token, lambda: service.ready and connection.connected)
         address = web.start(serving.host, serving.port)
         (state / "service.json").write_text(json.dumps({"address": address, "process": os.getpid()}), encoding="utf-8")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tacit.cli.recipe import Recipe, absolute, recipe_text
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 
 __all__ = ["init_command"]
 

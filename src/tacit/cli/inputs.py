@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from tacit.cli.screen import console, show_data, show_plan
-from tacit.core.errors import InvalidInput, listed, nearest
-from tacit.core.guarantee import Unit
+from tacit.core import InvalidInput, Unit, listed, nearest
 from tacit.core.places import LedgerUrl
 from tacit.methods.registry import METHODS
 

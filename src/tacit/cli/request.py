@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, RequestConflict, TacitError, listed, nearest
+from tacit.core import InvalidInput, RequestConflict, TacitError, listed, nearest
 from tacit.core.files import sync_folder, try_lock, write_file
 from tacit.core.places import LedgerUrl
 

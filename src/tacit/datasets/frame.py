@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.samples import column_names
 from tacit.datasets.table import RowNumbers, Table, require_finite, row_number
 

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers
+from tacit.core import Floats, Integers, InvalidInput
 from tacit.core.registry import find
 
 __all__ = [

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput, listed
 from tacit.core.samples import Named
 
 __all__ = [

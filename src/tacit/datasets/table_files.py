@@ -24,7 +24,7 @@ from typing import Any, TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.samples import column_names
 from tacit.datasets.frame import Frame, cells_of, frame_of, named_values, require_column
 

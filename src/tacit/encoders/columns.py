@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.datasets.frame import DATE_FORMATS, as_dates, as_levels, as_numbers, is_missing
 from tacit.datasets.table import LARGEST_NUMBER
 from tacit.representations.arrays import SMALLEST_SCALE, snapped

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tacit.core import InvalidInput
 from tacit.core.codec import StrictReader, decode, encode
-from tacit.core.errors import InvalidInput
 from tacit.core.registry import find
 from tacit.core.samples import ImageShape, image_shape, pixel_side
 from tacit.datasets.frame import Frame, as_numbers, frame_of

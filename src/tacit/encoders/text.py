@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.datasets.frame import Frame, as_texts, cells_of
 from tacit.datasets.samples import samples_of
 from tacit.datasets.table import LARGEST_NUMBER

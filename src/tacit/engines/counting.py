@@ -17,11 +17,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitError
-from tacit.core.protocols import Integers
-from tacit.engines.fragments import Fragment, RecordBlock
+from tacit.core import Integers, InvalidInput, TacitError
+from tacit.engines.fragments import Fragment, RecordBlock, class_column, frame_of_bytes, number_table
 from tacit.engines.persons import PersonBound
-from tacit.engines.values import class_column, frame_of_bytes, number_table
 
 __all__ = [
     "FAILED",

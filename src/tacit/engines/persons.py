@@ -17,11 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Words
-from tacit.core.randomness import Randomness
-from tacit.engines.fragments import Fragment, RecordBlock
-from tacit.engines.values import coded
+from tacit.core import InvalidInput, Randomness, Words
+from tacit.engines.fragments import Fragment, RecordBlock, coded
 
 __all__ = ["PersonBound", "bound_persons", "count_persons", "fresh_key", "record_ranks"]
 

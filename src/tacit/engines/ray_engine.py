@@ -22,7 +22,7 @@ import ray.cloudpickle
 import ray.data
 from numpy.typing import NDArray
 
-from tacit.core.errors import TacitError, listed
+from tacit.core import TacitError, listed
 from tacit.engines.counting import FragmentCount, Partial, require_written
 from tacit.engines.fragments import Fragment
 

@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Unit
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, SystemRandomness
+from tacit.core import Integers, InvalidInput, Randomness, SystemRandomness, Unit
 from tacit.engines.counting import BlockTable, FragmentCount, FragmentReading, added_up
 from tacit.engines.engine import OpenEngine
 from tacit.engines.persons import PersonBound, bound_persons, count_persons, fresh_key

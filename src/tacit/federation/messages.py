@@ -11,8 +11,8 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [

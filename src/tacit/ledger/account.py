@@ -20,10 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from tacit.accounting.compose import Running
-from tacit.core.account import Balance, Ceiling, Paid, Rule, Total
-from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded
-from tacit.core.guarantee import decimal
-from tacit.core.spend import Spend
+from tacit.core import Balance, BudgetExceeded, Ceiling, InvalidInput, LimitExceeded, Paid, Rule, Spend, Total, decimal
 
 __all__ = ["Bound", "PolicyLimits", "Standing", "Tally", "covered", "equal_states"]
 

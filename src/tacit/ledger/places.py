@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.places import Place, ledger_place
 
 if TYPE_CHECKING:

@@ -11,10 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
 
-from tacit.core.account import Ceiling, Rule
-from tacit.core.errors import InvalidInput, nearest
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.rational import positive, probability
+from tacit.core import Adjacency, Ceiling, InvalidInput, Rule, Unit, nearest, positive, probability
 from tacit.ledger.account import Bound, PolicyLimits, covered
 
 __all__ = [

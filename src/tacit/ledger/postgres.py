@@ -11,11 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tacit.core.account import Ceiling, Change, Limits
-from tacit.core.errors import LedgerError
+from tacit.core import Ceiling, Change, LedgerError, Limits, Receipt, Spend
 from tacit.core.places import LedgerUrl, Place, ledger_place
-from tacit.core.release import Receipt
-from tacit.core.spend import Spend
 from tacit.ledger import store as rows
 from tacit.ledger.base import named_accounts
 from tacit.ledger.heads import Heads

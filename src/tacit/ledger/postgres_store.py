@@ -19,7 +19,7 @@ from itertools import count
 from time import monotonic
 from typing import Any, TypeVar
 
-from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
+from tacit.core import DamagedLedger, InvalidInput, LedgerError
 from tacit.core.places import LedgerUrl
 from tacit.ledger import store
 from tacit.ledger.entries import LEDGER_FORMAT, Entry

@@ -8,10 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Self
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import DamagedLedger, LedgerError
+from tacit.core import Ceiling, DamagedLedger, LedgerError, spend_from_json
 from tacit.core.files import write_file
-from tacit.core.spend import spend_from_json
 from tacit.ledger import sqlite_store
 from tacit.ledger import store as rows
 from tacit.ledger.account import Standing

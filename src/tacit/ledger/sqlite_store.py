@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
+from tacit.core import DamagedLedger, InvalidInput, LedgerError
 from tacit.ledger import store
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry
 

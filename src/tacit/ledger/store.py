@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import DamagedLedger
+from tacit.core import Ceiling, DamagedLedger
 from tacit.ledger.account import Standing
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, following, genesis
 

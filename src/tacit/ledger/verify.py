@@ -20,11 +20,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
+from tacit.core import Ceiling, DamagedLedger, InvalidInput, LedgerError, spend_from_json
 from tacit.core.files import new_file
 from tacit.core.places import Place
-from tacit.core.spend import spend_from_json
 from tacit.ledger import store as rows
 from tacit.ledger.account import Standing, equal_states
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, canonical, entry_digest, payload_digest

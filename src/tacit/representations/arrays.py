@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
 from tacit.core.samples import ImageShape
 
 __all__ = [

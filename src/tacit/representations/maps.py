@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.core.samples import content_digest, row_digests
 from tacit.neighbors import nearest_queries
 from tacit.representations.arrays import FLOAT32, blocks, parameters, read_finite_array

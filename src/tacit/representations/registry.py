@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Representation
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Representation
 from tacit.core.registry import Registry
 from tacit.core.samples import content_digest, row_digests
 

@@ -17,11 +17,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from tacit.core.errors import InvalidInput, nearest, warn_user
-from tacit.core.guarantee import Unit, decimal
+from tacit.core import InvalidInput, Number, Unit, decimal, nearest, positive, warn_user
 from tacit.core.options import Options
 from tacit.core.places import LedgerUrl, ledger_place
-from tacit.core.rational import Number, positive
 from tacit.core.samples import column_names
 from tacit.ledger import opened
 from tacit.methods.registry import METHODS

@@ -16,10 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.compose import Running, total
-from tacit.core.account import Rule
-from tacit.core.errors import TacitError
-from tacit.core.guarantee import decimal
-from tacit.core.spend import Spend
+from tacit.core import Rule, Spend, TacitError, decimal
 from tacit.federation.members import members, removed_members
 from tacit.federation.messages import RefusalReason
 from tacit.runs.folders import read_record

@@ -7,8 +7,8 @@ import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
+from tacit.mechanisms.choices import choose
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
-from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.collision import LONGEST_RANGE, Collision
 from tacit.mechanisms.local.linear_hashing import FIELD_SIZES, LinearHashing, finite_field, possible_sizes
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse

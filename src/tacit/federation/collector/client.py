@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tacit.core import InvalidInput, TacitError
 from tacit.core.codec import StrictReader, decode_strict
-from tacit.core.errors import InvalidInput, TacitError
 from tacit.federation.certificates import Validity, client_context, on_loopback, why_untrusted
 from tacit.federation.collector.messages import (
     ANNOUNCE,

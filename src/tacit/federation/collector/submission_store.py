@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tacit.core import BudgetExceeded, InvalidInput, LimitExceeded, TacitError, TooFewParticipants
 from tacit.core.codec import bytes_to_array, encode
-from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded, TacitError, TooFewParticipants
 from tacit.federation.collector.messages import (
     LARGEST_BATCH,
     SLACK,

@@ -21,10 +21,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Randomness, SystemRandomness, TooFewParticipants, permutations, uniform_below
 from tacit.core.codec import StrictReader, decode_strict, encode
-from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.files import new_file
-from tacit.core.randomness import Randomness, SystemRandomness, permutations, uniform_below
 from tacit.federation.intake.messages import open_outer_box
 from tacit.federation.intake.question import OpenQuestion
 from tacit.federation.intake.store import PAGE, IntakeStore
@@ -34,7 +33,7 @@ __all__ = ["Collection", "collect_messages", "collected_rows", "shuffled_rows"]
 
 _Rows = NDArray[np.uint8]
 _Progress = Callable[[int], None]
-# _Rows that are permuted in memory, and files that are open at a time.
+# Rows that are permuted in memory, and files that are open at a time.
 _LARGEST_FILE, _MOST_FILES = 2**16, 512
 _LENGTH = 8
 _LARGEST_FRAME = 2**27

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.collector.submission_store import make_private
 from tacit.federation.intake.messages import IntakeRefusal
 from tacit.federation.intake.question import LARGEST_QUESTION, OpenQuestion

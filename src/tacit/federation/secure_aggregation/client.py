@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Release, SystemRandomness, integer_below
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.randomness import SystemRandomness, integer_below
-from tacit.core.release import Release
 from tacit.federation.keys import SigningIdentity, boxed, derived, public_key, shared_secret, unboxed
 from tacit.federation.secure_aggregation.masks import (
     PRIME,

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.core import InvalidInput, SystemRandomness, permutations
 from tacit.core.codec import bytes_to_array, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.randomness import SystemRandomness, permutations
 from tacit.federation.keys import SigningIdentity, derived, signed_by, stream
 from tacit.federation.secure_aggregation.session import (
     BOX,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.secure_aggregation.neighbors import (
     AgreementQuestion,
     drawn_neighbors,

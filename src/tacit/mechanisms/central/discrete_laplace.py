@@ -13,12 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Pure
+from tacit.core import Integers, InvalidInput, Number, Pure, Randomness, Sensitivity, positive
 from tacit.mechanisms.auditing import MOVED, PURE, Check, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.description import COUNT, EXACT, Checks, Described, NoiseLaw, Parameters

@@ -17,13 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Gaussian
+from tacit.core import Gaussian, Integers, InvalidInput, Number, Randomness, Rule, Sensitivity, positive, rounded_up
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE, SMALLEST_NOISE, geometric, signs

@@ -18,13 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import decimal
-from tacit.core.protocols import Integers
+from tacit.core import ANYTHING, Integers, InvalidInput, Sensitivity, Stability, decimal, rounded_up
 from tacit.core.randomness import Randomness, permutations, uniform_below
-from tacit.core.rational import rounded_up
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Stability
 from tacit.mechanisms.auditing import PURE, Check, Target
 from tacit.mechanisms.description import Checks, Described
 

@@ -16,9 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Estimates, Integers, MessageLaw
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number
+from tacit.core import Estimates, Integers, MessageLaw, Number, Randomness
 from tacit.mechanisms.auditing import SINGLE, Check, message_checks
 from tacit.mechanisms.description import CELLS, EXACT, FLAG, LENGTHS, Checks, Inner, Parameters
 from tacit.mechanisms.exact import precision

@@ -19,13 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
+from tacit.core import DiscreteGaussian, Integers, InvalidInput, Randomness, Rule, Sensitivity
 from tacit.core.rational import Number, exact, positive, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import DiscreteGaussian
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_gaussian import gaussian_integers

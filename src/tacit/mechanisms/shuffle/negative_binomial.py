@@ -29,10 +29,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.rational import Number, exact, positive, probability
+from tacit.core import Integers, InvalidInput, Number, Randomness, exact, positive, probability, uniform_below
 from tacit.mechanisms.description import EXACT, Parameters
 from tacit.mechanisms.exact import UnboundedTable, exp, precision
 

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Reals, Release, gather
 from tacit.methods.class_sums.wire import SumAsk, on_grid
 
 __all__ = [

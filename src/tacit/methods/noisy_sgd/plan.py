@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Rule, Trust, Unit, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.protocols import Mechanism, Representation
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
+from tacit.core import InvalidInput, Reals
 from tacit.methods.class_sums.wire import Norm, lengths
 from tacit.methods.noisy_sgd.coordinator import Descent
 

@@ -13,11 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import BudgetExceeded, InvalidInput
-from tacit.core.protocols import Integers, Reals
+from tacit.core import BudgetExceeded, Integers, InvalidInput, NoResponse, Reals, Release, Spend, gather
 from tacit.core.randomness import SeededRandomness, permutations
-from tacit.core.release import NoResponse, Release, gather
-from tacit.core.spend import Spend
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.options import TARGETS, Teaching
 from tacit.methods.privatekt.wire import LabelAsk

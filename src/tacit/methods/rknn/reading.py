@@ -16,9 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
-from tacit.core.release import Release, gather
+from tacit.core import Estimates, Integers, InvalidInput, Release, gather
 from tacit.methods.rknn.posterior import Noise, calibrated_posterior
 
 __all__ = [
