@@ -75,7 +75,7 @@ def require_new_table(path: Path) -> None:
     if path.exists():
         raise InvalidInput(f"{str(path)[-80:]}: exists already; choose another file")
     if not path.absolute().parent.is_dir():
-        raise InvalidInput(f"{str(path)[-80:]}: there is no such folder to write it into")
+        raise InvalidInput(f"{str(path)[-80:]}: there is no such folder")
     if path.suffix.lower() == ".parquet":
         _arrow("pyarrow")
 
