@@ -109,10 +109,10 @@ def init(
     peers: Path | None = typer.Option(None, help="With --service: a file with the .id lines of all nodes."),
 ) -> None:
     """Make keys, certificates and files to fill in."""
+    console.print("[dim]making keys and files to fill in[/dim]")
     from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 
     _require_flower()
-    console.print("[dim]making keys and files to fill in[/dim]")
     if service is not None:
         if node is not None or coordinator is None or peers is None:
             raise InvalidInput("--service needs --coordinator and --peers: who may ask it, and who may submit")
