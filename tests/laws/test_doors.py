@@ -55,6 +55,7 @@ TEACHER_TABLES = VOTE_TABLES | {
     "exponential-mechanism",
     "gaussian-votes",
     "laplace-votes",
+    "tested-votes",
 }
 SUM_TABLES = {"rounded-gaussian", "discrete-gaussian", "discrete-laplace"}
 SUM_SHARES = {"distributed-gaussian", "distributed-laplace"}

@@ -58,8 +58,8 @@ def audit_command(
     Central mechanisms:
     permute-and-flip, exponential-mechanism, discrete-laplace,
     discrete-gaussian, rounded-gaussian, distributed-gaussian, pate-lnmax,
-    pate-gnmax, pate-confidence, private-knn, private-knn-replaced,
-    private-knn-filtered, private-knn-screen
+    pate-gnmax, pate-confidence, pate-tested, private-knn,
+    private-knn-replaced, private-knn-filtered, private-knn-screen
 
     Local mechanisms:
     bits-symmetric (SUE), bits-asymmetric (OUE), generalized-response (GRR), subset-selection,

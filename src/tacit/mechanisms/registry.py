@@ -23,6 +23,7 @@ from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScre
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
+from tacit.mechanisms.central.tested_votes import TestedGNMax
 from tacit.mechanisms.description import Checks, Described, Inner, Parameter
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
@@ -60,6 +61,7 @@ OWN: tuple[type[Described], ...] = (
     LNMax,
     GNMax,
     ConfidentScreen,
+    TestedGNMax,
     SubsampledGNMax,
     SubsampledScreen,
     UnaryEncoding,

@@ -20,6 +20,7 @@ from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
+from tacit.mechanisms.central.tested_votes import TestedGNMax, contested_sigma
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.curated import Answering, CuratedJob
 from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
@@ -38,6 +39,8 @@ _FEW = (50, 100, 200, 400)
 RECORDS_PER_TEACHER = 20
 # The noise of the screen relative to that of the answers, as published for handwritten digits: 150 and 40.
 SCREEN = Fraction(15, 4)
+# The part of ε that the test of contested votes costs: less, and its margin takes more teachers than there are.
+TEST = Fraction(1, 4)
 SEVERAL_MODELS = "the teachers were trained on records without noise; they stay with their holders and are not covered"
 HOLDERS_KNOWN = "which holder has a record or person is public: one is replaced by another of the same holder"
 
@@ -67,6 +70,8 @@ def prepare(task: Task, options: PATE) -> Job:
     if options.threshold is not None:
         screen, votes = _confident(task, options, len(asked))
         mechanism, answers = votes, votes.queries
+    elif options.contested is not None:
+        mechanism = _tested(task, options, len(asked))
     else:
         mechanism = vote_noise(task, options, trust, answers * options.rounds, answers)
     if options.diagnostic:
@@ -144,6 +149,25 @@ def _confident(task: Task, options: PATE, queries: int) -> tuple[ConfidentScreen
     sigma = screened_sigma(task.budget, task.delta, answers, queries, SCREEN)
     threshold = math.ceil(float(options.threshold or 1) * teachers_of(task, options))
     return ConfidentScreen(SCREEN * sigma, threshold, queries), GNMax(sigma, answers)
+
+
+def _tested(task: Task, options: PATE, queries: int) -> TestedGNMax:
+    """GNMax with less noise where a test finds few queries contested, all of it within (ε, δ)."""
+    if task.nodes is not None:
+        raise InvalidInput("there is no test over nodes, where each node is one teacher: leave out contested")
+    if task.delta == 0:
+        raise InvalidInput("a test of the votes needs delta above 0, for example 1e-6; got 0")
+    epsilon, delta = (1 - TEST) * task.budget, task.delta / 2
+    doubted = max(1, math.ceil((options.contested or 0) * queries))
+    made = TestedGNMax(contested_sigma(epsilon, delta, doubted), queries, epsilon, delta, TEST * task.budget)
+    teachers = teachers_of(task, options)
+    if 2 * made.margin >= teachers or made.sigma >= made.safe.sigma:
+        raise InvalidInput(
+            f"a test gains nothing here: it takes more than {2 * made.margin} teachers and a noise of "
+            f"{float(made.sigma):.3g} below {float(made.safe.sigma):.3g}; there are {teachers} teachers. Leave out "
+            "contested"
+        )
+    return made
 
 
 def _require_diagnosed(task: Task, mechanism: Any) -> None:  # noqa: ANN401

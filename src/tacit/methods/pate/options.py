@@ -42,6 +42,12 @@ class PATE:
     answers: int | None = option(
         None, "With threshold: number of queries that are answered, those that pass first; by default half.", least=1
     )
+    contested: float | None = option(
+        None,
+        "GNMax with a private test: noise for this fraction of the queries being contested, where the votes bear it "
+        "out; labels only, with delta above 0.",
+        least=0.0, most=1,
+    )  # fmt: skip
     teacher: Any = option("logistic", "The teachers' model: logistic, forest, or any classifier with fit and predict.")
     student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")
     robust: str | None = option(
@@ -64,3 +70,8 @@ class PATE:
             raise InvalidInput("a screen needs a single round: leave out threshold, or rounds")
         if self.threshold is not None and self.mechanism not in ("auto", "gaussian", "gnmax"):
             raise InvalidInput(f"the screen of Confident-GNMax needs gaussian noise, not {self.mechanism}")
+        if self.contested is not None:
+            if self.mechanism not in ("auto", "gnmax"):
+                raise InvalidInput(f"contested goes with gnmax, whose winners are released, not {self.mechanism}")
+            if self.threshold is not None or self.rounds > 1 or self.diagnostic:
+                raise InvalidInput("contested goes with one round and without threshold and diagnostic: leave them out")
