@@ -17,8 +17,9 @@ from tacit.methods.auto.coordinator import Features, SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures
 from tacit.representations.chained import Chained
 from tacit.representations.groups import LARGEST_PENALTY, SQUARINGS, ClusteringHead, MixtureShares
-from tacit.representations.maps import Interpolated, NeighborMap
+from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
+from tacit.representations.student_features import NeighborMap
 from tacit.students.wrapped import Flatten, Projected
 
 __all__ = ["OPSET", "require_expressible", "step_converters"]
