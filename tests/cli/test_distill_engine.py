@@ -53,7 +53,7 @@ def test_a_rehearsal_spends_and_writes_nothing(files, capsys, tmp_path):
         (["--engine", "sparc"], "is spark meant"),
         (["--engine", "threads", "--address", "host:1"], "leave out the address"),
         (["--private", "records/0.parquet", "--workers", "2"], "name it with --engine"),
-        (["--engine", "threads", "--private", "nowhere/*.parquet"], "no file is there"),
+        (["--engine", "threads", "--private", "nowhere/*.parquet"], "there is no file that can be streamed"),
         (["--engine", "threads", "--label", "outcom"], "is 'outcome' meant"),
         (["--engine", "threads", "--unit", "whom"], "is 'who' meant"),
     ],

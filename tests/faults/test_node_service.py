@@ -19,7 +19,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.cli.federation_setup import new_coordinator, new_node
 from tacit.federation.messages import RefusalReason, read_response
-from tacit.federation.node.door import hand_over
+from tacit.federation.node.door import forward_request
 from tacit.federation.node.queue import JobQueue, job_id
 from tacit.federation.processes import free_port
 from tacit.federation.settings import read_node_file
@@ -29,7 +29,7 @@ from tests.federation.node.test_service import Place
 from tests.federation.test_settings import POLICY, folder, wire_request
 
 __all__ = ["folder"]
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.fault]
 # No proxy of the machine's is asked about its own addresses.
 OPEN = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
@@ -79,7 +79,7 @@ class Command:
             return None
 
     def ask(self, request="r", run="run"):
-        return read_response(hand_over(self.door, self.payload(request, run), START)).answer
+        return read_response(forward_request(self.door, self.payload(request, run), START)).answer
 
     def later(self, *arguments):
         found = []

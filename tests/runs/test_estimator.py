@@ -220,7 +220,7 @@ def test_cross_validation_pays_for_every_fit_and_says_so_first(tmp_path):
     assert "every fit of this search pays epsilon = 1 from" in str(heard[0].message)
     assert "its 3 fits cost epsilon = 3 in total" in str(heard[0].message)
     assert "research has spent epsilon 0 of 3" in str(heard[0].message)
-    assert "covered by no guarantee" in str(heard[0].message)
+    assert "not covered by any guarantee" in str(heard[0].message)
 
 
 def test_the_warning_comes_before_the_first_payment(tmp_path):

@@ -235,9 +235,9 @@ def _unmasked(epsilon: Fraction, delta: Fraction) -> Check:
 
 
 def _in_order(epsilon: Fraction, delta: Fraction) -> Check:
-    from tacit.audit.transcripts import shuffled_transcript, unmixed
+    from tacit.audit.transcripts import shuffled_transcript, unshuffled
 
-    return shuffled_transcript(epsilon, delta, order=True, make=unmixed)
+    return shuffled_transcript(epsilon, delta, order=True, make=unshuffled)
 
 
 _ALL = (

@@ -50,8 +50,9 @@ def fleet_command(
 ) -> None:
     """Show all nodes: who is let in, what they were asked and answered, why they refused, and what they have paid.
 
-    It is what nodes have told this coordinator. A node's ceiling and what it paid to others are its own: what is shown
-    as paid is the least that it has spent. Nothing is asked and nothing is changed.
+    It is what nodes have told this coordinator. A node's ceiling and what it paid to others are its own, and shown only
+    where its operator lets it tell them (tell_budget); what is shown as paid is the least that it has spent. Nothing
+    is asked and nothing is changed.
 
     Example: tacit federation fleet hub
     """
@@ -67,11 +68,11 @@ def fleet_command(
     rows = [
         (each.name, each.state, f"{each.answered} of {each.asked}", f"{each.lost}",
          ", ".join(f"{count} {reason}" for reason, count in sorted(each.refusals.items())) or "-",
-         each.paid or "-", each.last_answer or "-")
+         each.paid or "-", each.told or "-", each.last_answer or "-")
         for each in found.nodes
     ]  # fmt: skip
-    columns = ("node", "state", "rounds answered", "lost", "refusals", "paid at least", "last answer")
-    show_rows(columns, rows, folding=("refusals", "paid at least"))
+    columns = ("node", "state", "rounds answered", "lost", "refusals", "paid at least", "budget told", "last answer")
+    show_rows(columns, rows, folding=("refusals", "paid at least", "budget told"))
     jobs = [(each.name, each.state, f"{each.rounds}", each.message) for each in found.jobs]
     if jobs:
         show_rows(("job", "state", "rounds", "says"), jobs, folding=("says",))

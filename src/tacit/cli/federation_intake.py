@@ -205,7 +205,7 @@ def decode_command(
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key."),
 ) -> None:
     """Decode."""
-    from tacit.federation.intake.coordinator import decode_collected, samples_labeled
+    from tacit.federation.intake.coordinator import decode_collected, label_samples
 
     question, samples = _read(file), _samples(public)
     found = decode_collected(messages, question, None if secret is None else _secret(secret))
@@ -213,7 +213,7 @@ def decode_command(
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["label"])
-    lines.writerows([names[label]] for label in samples_labeled(question, samples, found.labels))
+    lines.writerows([names[label]] for label in label_samples(question, samples, found.labels))
     write_file(out, text.getvalue().encode())
     console.print(f"{found.in_words}", soft_wrap=True)
     console.print(Text.assemble(("written", "bold"), f"  {out}"), soft_wrap=True)

@@ -192,8 +192,8 @@ def list_nodes(folder: Path = FOLDER) -> None:
     for name in ("authority.pem", "coordinator.pem"):
         found = read_validity(folder / name)
         _say(f"{name} is valid until {found.ends:%Y-%m-%d}")
-        if (trouble := found.trouble()) is not None:
-            _warn(f"{trouble}; renew it with `tacit federation nodes renew {folder}{_authority(name)}`")
+        if (problem := found.problem()) is not None:
+            _warn(f"{problem}; renew it with `tacit federation nodes renew {folder}{_authority(name)}`")
 
 
 @nodes_app.command(
@@ -278,8 +278,8 @@ def _renewed(file: Path) -> None:
 
     found = read_validity(file)
     console.print(Text.assemble(("renewed", "bold"), f"  {file}, valid until {found.ends:%Y-%m-%d}"), soft_wrap=True)
-    if (trouble := found.trouble()) is not None:
-        _warn(f"{trouble}, as its authority does; renew that, too, with --authority")
+    if (problem := found.problem()) is not None:
+        _warn(f"{problem}, as its authority does; renew that, too, with --authority")
 
 
 def _authority(name: str) -> str:

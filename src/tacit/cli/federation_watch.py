@@ -58,7 +58,7 @@ def linked(processes: Processes, keys: Path, state: Path, host: str, port: int) 
         )
         try:
             _wait(control, processes)
-            new, gone = control.let_in(listed)
+            new, gone = control.admit_only(listed)
             _log.info("let in: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "nobody")
             for name in gone:
                 renewed = any(each.name == name for each in listed)
@@ -81,7 +81,7 @@ def require_valid(files: Iterable[Path], then: str) -> None:
 
     for found in map(read_validity, files):
         if found.expired() or found.early():
-            raise InvalidInput(f"{found.trouble()}. Look at the clock, or {then}")
+            raise InvalidInput(f"{found.problem()}. Look at the clock, or {then}")
 
 
 def reminded_coordinator(files: Sequence[Path]) -> Reminder:
@@ -94,13 +94,13 @@ def reminded_coordinator(files: Sequence[Path]) -> Reminder:
 def reminded_node(link: Link) -> Reminder:
     """Remind a node's operator once per day, on screen and in its log: expiry, trust, reachability, clock."""
     from tacit.federation.certificates import expiry_warnings
-    from tacit.federation.collector.client import clock_trouble, reach
+    from tacit.federation.collector.client import clock_problem, reach
 
     def find() -> list[str]:
         found = reach(link.address, link.authority)
-        shown = None if found.validity is None else found.validity.trouble()
-        clock = clock_trouble(found.ahead)
-        said = [found.trouble, shown, clock and f"{link.address}: {clock}"]
+        shown = None if found.validity is None else found.validity.problem()
+        clock = clock_problem(found.ahead)
+        said = [found.problem, shown, clock and f"{link.address}: {clock}"]
         return [*expiry_warnings([link.authority]), *(each for each in said if each)]
 
     return Reminder(find, _say, every=_LOOK)

@@ -12,9 +12,9 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.federation.messages import RefusalReason
 from tacit.federation.node.node import Node
-from tacit.federation.node.records import node_records
+from tacit.federation.node.records import LoadedArrays, node_records
 from tacit.federation.node.refusals import Refused
-from tacit.federation.settings import NODE_EXAMPLE, LoadedArrays, read_node_file
+from tacit.federation.settings import NODE_EXAMPLE, read_node_file
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise

@@ -176,7 +176,7 @@ class ConsensusStore:
         most = min(ask.round - 1, self._answered(ask.request) + 1)
         found = [self.memory.read(_name(ask.request, number)) for number in range(most)]
         release = party(ask, [_read(kept) for kept in found if kept is not None])
-        # Kept once it is paid for: nobody fills this node's disk for nothing.
+        # RoundAnswers once it is paid for: nobody fills this node's disk for nothing.
         self.keep(ask.request, ask.feedback)
         name = _name(ask.request, _ANSWERED)
         with self.memory.held(name):
