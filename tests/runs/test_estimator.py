@@ -245,7 +245,7 @@ def test_cross_validation_pays_for_every_fit_and_says_so_first(tmp_path):
     assert "every fit of this search pays epsilon = 1 from" in str(heard[0].message)
     assert "its 3 fits cost epsilon = 3 in total" in str(heard[0].message)
     assert "research has spent epsilon 0 of 3" in str(heard[0].message)
-    assert "covered by no guarantee" in str(heard[0].message)
+    assert "not covered by any guarantee" in str(heard[0].message)
 
 
 def test_the_warning_comes_before_the_first_payment(tmp_path):
@@ -336,7 +336,7 @@ WRONG = {
     "measured targets": ({}, {"y": np.linspace(0, 1, 1000)}, "Unknown label type: continuous"),
     "a spent budget": ({"epsilon": 0}, {}, "epsilon must be above 0"),
     "an account without a ledger": ({"account": "research"}, {}, "an account needs a ledger"),
-    "a student without weights": ({"student": "forrest"}, {}, "is forest meant"),
+    "a student without weights": ({"student": "forrest"}, {}, "did you mean forest"),
     "other features": ({}, {"public": PARTS.public_samples[:, 1:]}, "64 features and public ones 63"),
     "text": ({}, {"public": np.array([["a"] * 64])}, "no column that varies"),
     "two-dimensional rows": ({}, {"public": PARTS.public_samples[0]}, "Expected 2D array"),

@@ -23,8 +23,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-from tacit.core.errors import InvalidInput, TacitError, TacitWarning
-from tacit.core.guarantee import Guarantee
+from tacit.core import Guarantee, InvalidInput, TacitError, TacitWarning
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +42,7 @@ __all__ = [
     "show_rows",
     "tolerate_broken_pipe",
     "transliterate",
+    "visible",
     "write_run",
 ]  # fmt: skip
 
@@ -65,6 +65,15 @@ def flowing(text: str) -> str:
     'One paragraph.\\n\\nAnother.'
     """
     return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
+
+
+def visible(text: str) -> str:
+    """The text with control characters escaped: names that another party chose must not change what a terminal shows.
+
+    >>> visible("run\\x1b[2K") == "run\\\\x1b[2K"
+    True
+    """
+    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
 
 
 def transliterate() -> None:
@@ -126,7 +135,7 @@ def show_rows(names: Sequence[str], rows: Sequence[Sequence[str | Text]], foldin
 
     Only the columns named in ``folding`` are broken over lines.
     """
-    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     width = EDGES - _GAP
     for index, name in enumerate(names):
@@ -175,7 +184,7 @@ def write_run(
                 soft_wrap=True,
             )
     for each in lost:
-        console.print(Text.assemble(("warning:", "yellow"), f" not kept, {each}"), soft_wrap=True)
+        console.print(Text.assemble(("warning:", "yellow"), f" not saved: {each}"), soft_wrap=True)
     written = ", ".join(sorted(file.name for file in folder.iterdir()))
     console.print(Text.assemble(("written", "bold"), f"    {folder}/: {written}"), soft_wrap=True)
 

@@ -1,7 +1,7 @@
-"""The steps of ours as nodes of an ONNX graph: a map of public samples, a projection, the features of releases.
+"""ONNX conversions of this package's own steps: a map of public samples, a projection, the features of releases.
 
-Everything is computed in double precision and cut to single precision where the step itself does so. A representation
-that has no conversion here (upright handwriting, patches, a pretrained encoder) is refused by its name.
+Everything is computed in double precision and rounded to single precision where the step itself does so. A
+representation without a conversion (upright handwriting, patches, a pretrained encoder) is refused by name.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Representation
+from tacit.core import InvalidInput, Representation
 from tacit.methods.auto.coordinator import Features, SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures
 from tacit.representations.chained import Chained
@@ -26,9 +25,9 @@ from tacit.representations.image_features import (
     block_floor,
     cell_windows,
 )
-from tacit.representations.maps import Interpolated, NeighborMap
+from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
-from tacit.representations.student_features import StudentFeatures
+from tacit.representations.student_features import NeighborMap, StudentFeatures
 from tacit.students.averaged import AveragedStudent
 from tacit.students.wrapped import Flatten, Projected
 
@@ -39,7 +38,7 @@ _FLOAT, _DOUBLE = 1, 11
 
 
 def step_converters() -> list[tuple[type, Callable[..., None], Callable[..., None]]]:
-    """Each step's class, how wide it makes its rows, and its nodes, as skl2onnx registers them.
+    """Each step's class, its function for the output's width, and its converter, as skl2onnx registers them.
 
     >>> [kind.__name__ for kind, _, _ in step_converters()]
     ['NeighborMap', 'Projected', 'Flatten', 'ReleasedFeatures']
@@ -67,7 +66,7 @@ def step_converters() -> list[tuple[type, Callable[..., None], Callable[..., Non
 
 
 def require_expressible(student: Any) -> None:  # noqa: ANN401
-    """Refuse a student that reads samples by what has no conversion, by its name.
+    """Refuse a student whose representation has no ONNX conversion, by name.
 
     >>> from tacit.methods.auto.coordinator import SumFeatures
     >>> from tacit.representations.image_features import Deskewed
@@ -75,8 +74,8 @@ def require_expressible(student: Any) -> None:  # noqa: ANN401
     >>> require_expressible(ReleasedFeatures.of([seen], (2, 2)))
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: the student sees samples by the representation deskewed, which ONNX cannot \
-express: export it with --skops, or distill again with a student that takes samples as they are (--student network, \
+    tacit.core.errors.InvalidInput: the student uses the representation deskewed, which has no ONNX \
+conversion: export it with --skops, or distill again with a student on the samples themselves (--student network, \
 logistic or map)
     """
     if isinstance(student, AveragedStudent):
@@ -89,8 +88,8 @@ logistic or map)
                 if type(part) not in _NODES:
                     name = getattr(part, "name", type(part).__name__)
                     raise InvalidInput(
-                        f"the student sees samples by the representation {name}, which ONNX cannot express: export it "
-                        "with --skops, or distill again with a student that takes samples as they are "
+                        f"the student uses the representation {name}, which has no ONNX conversion: export it "
+                        "with --skops, or distill again with a student on the samples themselves "
                         "(--student network, logistic or map)"
                     )
 
@@ -100,7 +99,7 @@ def _links(representation: Representation) -> tuple[Representation, ...]:
 
 
 def _shape(operator: Any) -> None:  # noqa: ANN401
-    """How wide a step of ours makes its rows."""
+    """The width of a step's output."""
     from skl2onnx.common.data_types import FloatTensorType
 
     step, width = operator.raw_operator, operator.inputs[0].type.shape[1]
@@ -114,13 +113,13 @@ def _shape(operator: Any) -> None:  # noqa: ANN401
 
 
 class Graph:
-    """Nodes of an ONNX graph, each with a name of its own; what a node gives is known by its name."""
+    """Adds nodes with unique names to an ONNX graph; a node's output is identified by its name."""
 
     def __init__(self, scope: Any, container: Any) -> None:  # noqa: ANN401
         self.scope, self.container = scope, container
 
-    def constant(self, values: NDArray[Any] | float) -> str:
-        """A number table of the model, in double precision unless it is of single precision or of whole numbers."""
+    def constant(self, values: NDArray[Any] | np.float32 | float) -> str:
+        """A constant table, in double precision unless it has single precision or integers."""
         from onnx import TensorProto
 
         table = np.asarray(values)
@@ -145,7 +144,7 @@ class Graph:
         return self.node(kind, rows, self.constant(np.array([1])), keepdims=1)
 
     def narrowed(self, rows: str) -> str:
-        """What single precision keeps of the rows, in double precision."""
+        """The rows rounded to single precision, as double precision."""
         limit = float(np.finfo(np.float32).max)
         within = self.node("Clip", rows, self.constant(-limit), self.constant(limit))
         return self.node("Cast", self.node("Cast", within, to=_FLOAT), to=_DOUBLE)
@@ -158,7 +157,7 @@ class Graph:
         """Another model of rows, whose names become this graph's own."""
         from onnx import compose
 
-        prefix = self.scope.get_unique_variable_name("model") + "_"
+        prefix = f"{self.scope.get_unique_variable_name('model')}_"
         model = compose.add_prefix(model, prefix)
         for node in model.graph.node:
             node.input[:] = [rows if name == f"{prefix}X" else name for name in node.input]
@@ -168,7 +167,7 @@ class Graph:
         return prefix + output
 
     def end(self, name: str, operator: Any) -> None:  # noqa: ANN401
-        """What the step gives on."""
+        """Set the output of the step."""
         self.container.add_node(
             "Identity", [name], [operator.outputs[0].full_name], op_version=OPSET[""],
             name=self.scope.get_unique_operator_name("Identity"),
@@ -185,7 +184,7 @@ def _along(graph: Graph, rows: str, center: NDArray[Any], directions: NDArray[An
 
 
 def _distances(graph: Graph, rows: str, places: NDArray[Any]) -> str:
-    """Squared distances of each row from each place."""
+    """Squared distances of each row from each point."""
     square = graph.over_columns("ReduceSumSquare", rows)
     cross = graph.node("MatMul", rows, graph.constant(-2 * places.T))
     partial = graph.node("Add", cross, graph.constant((places**2).sum(axis=1)[None]))
@@ -193,7 +192,7 @@ def _distances(graph: Graph, rows: str, places: NDArray[Any]) -> str:
 
 
 def _map(graph: Graph, drawn: Interpolated, rows: str) -> str:
-    """The mean of the nearest anchors' places, the nearer the heavier: see ``Interpolated``."""
+    """The mean of the nearest anchors' places, weighted by nearness: see ``Interpolated``."""
     squared = _distances(graph, rows, drawn.anchors.astype(np.float64))
     distance, near = graph.nodes("TopK", 2, squared, graph.constant(np.array([drawn.neighbors + 1])), largest=0)
     far = graph.over_columns("ReduceMax", distance)
@@ -201,7 +200,7 @@ def _map(graph: Graph, drawn: Interpolated, rows: str) -> str:
     scale = graph.node("Where", graph.node("Greater", far, zero), far, one)
     rest = graph.node("Sub", one, graph.node("Div", distance, scale))
     weight = graph.node("Mul", rest, rest)
-    # All equally far: equally heavy.
+    # Anchors at equal distances get equal weights.
     heaviest = graph.over_columns("ReduceMax", weight)
     weight = graph.node("Where", graph.node("Equal", heaviest, zero), one, weight)
     total = graph.over_columns("ReduceSum", weight)
@@ -212,7 +211,7 @@ def _map(graph: Graph, drawn: Interpolated, rows: str) -> str:
 
 
 def _released(graph: Graph, step: ReleasedFeatures, rows: str) -> str:
-    """The features of all releases side by side."""
+    """The concatenated features of all releases."""
     return graph.node("Concat", *(_points(graph, each, rows) for each in step.features()), axis=1)
 
 
@@ -220,7 +219,7 @@ def _points(graph: Graph, features: Features, rows: str) -> str:
     for part in _links(features.representation):
         rows = graph.narrowed(_NODES[type(part)](graph, part, rows))
     if isinstance(features, SumFeatures):
-        # Clipped to the radius; the grid of the student is finer than single precision, so it is left out.
+        # Clipped to the radius; rounding to the grid is left out, which is finer than single precision.
         scaled = graph.node("Mul", rows, graph.constant(features.scale / features.radius))
         absolute = graph.over_columns("ReduceL1" if features.norm == "l1" else "ReduceL2", scaled)
         return graph.node("Div", scaled, graph.node("Max", absolute, graph.constant(np.ones((1, 1)))))
@@ -319,7 +318,7 @@ def _network(graph: Graph, part: StudentFeatures, rows: str) -> str:
     return _directions(graph, part, graph.node("Cast", seen, to=_DOUBLE))
 
 
-# Rows of double precision in, rows of double precision out, before they are cut to single precision.
+# Functions of rows in double precision, before rounding to single precision.
 _NODES: dict[type, Callable[[Graph, Any, str], str]] = {
     Identity: lambda graph, part, rows: rows,
     Standardized: _standardized,
