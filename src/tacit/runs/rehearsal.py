@@ -37,9 +37,9 @@ _MOST = 3000
 _COMPONENTS, _STRENGTHS = (10, 40), (0.01, 0.1, 1.0)
 # The regression has seen a few labels, and records know theirs. What it misses may be learned from them: this part of
 # it at most.
-_LEARNED = 0.25
+_LEARNED = 0.15
 # How far records differ from public samples with such labels, as a deviation.
-_UNLIKE = 0.02
+_UNLIKE = 0.015
 
 
 @dataclass(frozen=True)
