@@ -67,6 +67,7 @@ def gaussian_sigma(epsilon: Number, delta: Number, sensitivity: Number = 1) -> f
     return bisect(lambda sigma: gaussian_delta(goal, sigma, distance) <= limit, enough, too_little)
 
 
+@lru_cache(maxsize=256)
 def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, rule: Rule = Rule.PLANNED) -> Fraction:
     """The smallest noise multiplier, to a hundred-thousandth or so, of ``repetitions`` Gaussian releases within (ε, δ).
 
@@ -98,6 +99,7 @@ def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, ru
     return rounded_up(least * enough, 9)
 
 
+@lru_cache(maxsize=256)
 def discrete_gaussian_sigma(
     epsilon: Number,
     delta: Number,
