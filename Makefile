@@ -53,8 +53,11 @@ browser: $(STAMP)  ## the report and the live view in real Chromium, which is in
 	  apt-get install -y -qq chromium chromium-driver) || echo "no Chromium: apt-get install chromium chromium-driver"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/report/test_page_browser.py tests/ui/test_ui_browser.py
 
-slow faults: $(STAMP)  ## every fault at every step on real processes; about an hour
+slow: $(STAMP)  ## every fault at every step on real processes; about an hour
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
+
+faults: $(STAMP)  ## the same, and what make test has of it: servers, workers, tasks and connections that are lost
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs -m 'slow or fault' tests
 
 soak: $(STAMP)  ## an hour of jobs under random faults on real processes (MINUTES=60); budgets right, nothing grows
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --out docs/results

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, listed
+from tacit.core import InvalidInput, listed
 
 if TYPE_CHECKING:
     from tacit.runs.planning import Forecast, Prospect
@@ -52,7 +52,7 @@ def plan_command(
         None, help="Purity: the fraction of a query's voters that agree, if you know it; 0.9 without public samples."
     ),
 ) -> None:
-    """Forecast how many labels will be right, from public figures alone.
+    """Forecast how many labels will be right, from public information only.
 
     No record is read and nothing is spent. With --public every method is compared: the expected fraction of right
     labels with a 90 % interval, the best numbers of queries and neighbors, messages and time. How far labels follow the
@@ -71,7 +71,7 @@ def plan_command(
     if public is not None and purity is not None and public_label is not None:
         raise InvalidInput("--purity and --public-label both set how far labels agree: leave one out")
     if public is None and not as_json:
-        console.print("[dim]what votes need, from figures alone[/dim]")
+        console.print("[dim]forecast of reverse k-NN votes, without files[/dim]")
         _votes(records, len(names), epsilon, queries, neighbors, per_person, 0.9 if purity is None else purity)
         if accuracy is None and chart is None and delta is None and not method:
             return
@@ -94,7 +94,7 @@ def _forecast(
     delta: float | None, methods: list[str], accuracy: float | None, holders: int, per_person: int,
     purity: float | None, queries: int | None, neighbors: int, curves: bool,
 ) -> Forecast:  # fmt: skip
-    from tacit.core.guarantee import Unit
+    from tacit.core import Unit
     from tacit.datasets.table import Table as Rows
     from tacit.methods.registry import METHODS, method_named
     from tacit.methods.rknn.options import ReverseKNN
@@ -129,7 +129,7 @@ def _show(found: Forecast) -> None:
     """The table, a chart of intervals, and one of ε."""
     here = [each for each in found.prospects if not each.refused]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("method", "trust", "right", "9 of 10", "queries", "k", "messages", "time"):
+    for name in ("method", "trust", "right", "90 % interval", "queries", "k", "messages", "time"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("method", "trust") else "right")
     if found.wanted is not None:
         table.add_column(f"ε for {found.wanted:.0%}", justify="right", no_wrap=True)
@@ -149,7 +149,7 @@ def _show(found: Forecast) -> None:
     for each in found.prospects:
         if each.refused:
             console.print(Text(f"{each.method} ({each.trust}): {each.refused}", style="dim"), soft_wrap=True)
-    console.print(f"The forecast rests {found.basis}. No record was read and nothing was spent.", soft_wrap=True)
+    console.print(f"The forecast is based {found.basis}. No record was read and nothing was spent.", soft_wrap=True)
 
 
 def _bars(here: list[Prospect]) -> None:
@@ -187,7 +187,7 @@ def _draw(found: Forecast, file: Path) -> None:
         if (known := dict(points))
     }
     if not curves:
-        raise InvalidInput("no chart to draw: no method can be forecast")
+        raise InvalidInput("there is no chart to draw: no method has a forecast")
     panel = Panel("Expected before spending", "epsilon", "labels right, %", places, curves, log_across=True)
     draw_chart(Chart(file.stem, "", [panel]), file)
     console.print(Text.assemble(("written", "bold"), f"    {file}"), soft_wrap=True)
@@ -200,7 +200,7 @@ def _require_chart(file: Path) -> None:
     if file.exists():
         raise InvalidInput(f"{shown}: exists already; choose another file")
     if not file.absolute().parent.is_dir():
-        raise InvalidInput(f"{shown}: there is no such folder to write it into")
+        raise InvalidInput(f"{shown}: there is no such folder")
 
 
 def _classes(text: str) -> list[str]:
@@ -224,8 +224,7 @@ def _votes(
     """Forecast of votes without a file: the least fraction of right labels if queries get equal numbers of votes."""
     from fractions import Fraction
 
-    from tacit.core.guarantee import Unit
-    from tacit.core.rational import positive
+    from tacit.core import Unit, positive
     from tacit.mechanisms.accuracy import at_least, expected_label_accuracy
     from tacit.methods.rknn.choice import choose_mechanism
     from tacit.methods.rknn.wire import table_sensitivity

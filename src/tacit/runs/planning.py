@@ -1,4 +1,4 @@
-"""What every method may be expected to do, before a record is read: accuracy, price, messages and time."""
+"""Forecasts of every method from public information: accuracy, price, messages and time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core import Adjacency, Integers, InvalidInput, Number, Trust, Unit, exact, positive, probability, whole
 from tacit.core.options import Options
-from tacit.core.protocols import Integers
-from tacit.core.rational import Number, exact, positive, probability, whole
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows
@@ -25,9 +22,9 @@ from tacit.methods.task import Task
 
 __all__ = ["Forecast", "Prospect", "forecast"]
 
-# Who may see what, of the methods that leave the choice.
+# The trust models of the methods with several.
 _TRUSTS = {"rknn": (Trust.CENTRAL, Trust.SHUFFLE, Trust.LOCAL)}
-# What they promise depends on the features of the samples, not on how far voters agree alone.
+# Their forecast needs features of public samples, not only how far voters agree.
 _BY_FEATURES = ("auto", "class_sums", "noisy_sgd", "private_knn")
 _GRID = tuple(float(each) for each in np.round(np.geomspace(0.05, 10, 9), 3))
 _SMALLEST, _LARGEST, _HALVINGS = 0.01, 20.0, 9
@@ -35,9 +32,9 @@ _SMALLEST, _LARGEST, _HALVINGS = 0.01, 20.0, 9
 
 @dataclass(frozen=True)
 class Prospect:
-    """One method under one trust model: the share of labels that will be right, with an interval of nine in ten.
+    """The forecast of one method in one trust model: the fraction of correct labels, with a 90 % interval.
 
-    ``refused`` says why there is nothing to expect, where that is so; ``needed`` is the ε for a wanted accuracy.
+    ``refused`` says why there is no forecast; ``needed`` is the ε for a wanted accuracy.
     """
 
     method: str
@@ -57,7 +54,7 @@ class Prospect:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Every method side by side, the best first, and the expected accuracy over a range of ε."""
+    """The forecasts of all methods, the best first, and the expected accuracy over a range of ε."""
 
     prospects: tuple[Prospect, ...]
     basis: str
@@ -87,13 +84,13 @@ def forecast(
     curves: bool = False,
     data_kind: str | None = None,
 ) -> Forecast:
-    """What to expect of every method (or of ``methods``, names or options objects), from public figures alone.
+    """Forecast every method (or ``methods``, names or options objects) from public information only.
 
-    ``records`` is how many private records, or persons, there will be, ``classes`` the classes or how many. How far
-    labels follow the structure of the ``public`` samples is estimated from it, within wide bounds; labels of some
-    public samples (``public_labels``, with None where it is not known) make the interval narrow. Without public samples
-    ``purity`` is assumed, .9 where nothing is said. ``accuracy`` asks for the ε that it needs. Where ``delta`` is left
-    out every method has its own. ``holders`` is for methods where several hold records.
+    ``records`` is the number of private records or persons, ``classes`` the classes or their number. How far labels
+    follow the structure of the ``public`` samples is estimated from these samples, within wide bounds; labels of some
+    public samples (``public_labels``, None for unknown ones) make the interval narrow. Without public samples
+    ``purity`` is assumed, by default 0.9. ``accuracy`` asks for the ε that it needs. ``delta`` is by default that of
+    each method. ``holders`` is for methods with several holders.
 
     >>> from tacit.datasets.published import digits
     >>> parts = digits()
@@ -109,7 +106,7 @@ def forecast(
     if purity is not None and not 0 < purity <= 1:
         raise InvalidInput(f"purity must be in (0, 1], got {purity}")
     if public is None and public_labels is not None:
-        raise InvalidInput("public_labels belong to public samples: give these, too")
+        raise InvalidInput("public_labels are labels of public samples: give the samples, too")
     rows, kind = _rows(public, data_kind)
     known = None if public_labels is None else _known(public_labels, names, len(rows))
     stated = (0.9 if purity is None else purity) if public is None else purity
@@ -142,7 +139,7 @@ def forecast(
 def _prospect(method: str, options: Options, task: Task, evidence: Evidence) -> Prospect:
     trust = {"privatekt": Trust.LOCAL, "fedmd": Trust.LOCAL}.get(method, task.trust or Trust.CENTRAL)
     if method in _BY_FEATURES and not len(evidence.points):
-        return Prospect(method, str(trust), float(task.budget), refused="is forecast from public samples: give some")
+        return Prospect(method, str(trust), float(task.budget), refused="needs public samples for a forecast")
     try:
         low, middle, high = (_expected(method, options, task, evidence.at(level)) for level in (-1, 0, 1))
     except InvalidInput as error:
@@ -161,7 +158,7 @@ def _expected(method: str, options: Options, task: Task, evidence: Evidence) -> 
 
 
 def _needed(method: str, options: Options, task: Task, evidence: Evidence, wanted: float) -> float | None:
-    """The smallest ε that is expected to reach an accuracy, to a few percent; None where none up to 20 is."""
+    """The smallest ε with an expected accuracy, to a few percent; None if even ε = 20 is too small."""
 
     def reached(epsilon: float) -> bool:
         trial = replace(task, epsilon=Fraction(epsilon).limit_denominator(10**6))
@@ -189,7 +186,7 @@ def _curve(method: str, options: Options, task: Task, evidence: Evidence) -> tup
 
 
 def _rows(public: Any, kind: str | None) -> tuple[NDArray[Any], str]:  # noqa: ANN401
-    """The public samples as numbers, and their kind; without any, a place where none was looked at."""
+    """The public samples as numbers, and their kind; a placeholder without public samples."""
     if public is None:
         return np.zeros((5000, 1)), "table"
     samples = samples_of(public)
@@ -198,7 +195,7 @@ def _rows(public: Any, kind: str | None) -> tuple[NDArray[Any], str]:  # noqa: A
 
 
 def _known(labels: ArrayLike, names: NDArray[Any], count: int) -> Integers:
-    """The place of every known label; -1 where a cell is empty or no class."""
+    """The index of every known label; -1 for an empty cell or another label."""
     given = np.asarray(labels, dtype=object).reshape(-1)
     if len(given) != count:
         raise InvalidInput(f"public_labels has {len(given)} rows, the public samples {count}")
