@@ -11,7 +11,7 @@ import tacit
 from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
-from tacit.datasets.frame import as_dates, as_levels, as_numbers, cells_of
+from tacit.datasets.frame import Frame, as_dates, as_levels, as_numbers, cells_of
 from tacit.encoders.columns import CategoryColumn, DateColumn, NumberColumn, few, interval_edges, written_as
 
 AGES = np.array([20.0, 30, 40, 50, 60, 70] * 10)
@@ -142,7 +142,8 @@ def test_a_date_that_tells_nothing_does_not_take_the_place_of_what_does():
         ill = chance.random(count) < 0.5
         ward = np.where(chance.random(count) < 0.3, "west", np.where(ill, "north", "south"))
         seen = np.datetime64("2024-01-01") + chance.integers(0, 365, count)
-        return {"age": chance.normal(np.where(ill, 70, 45), 10), "ward": ward, "seen": seen.astype(str)}, ill
+        columns = {"age": chance.normal(np.where(ill, 70, 45), 10), "ward": ward, "seen": seen.astype(str)}
+        return Frame(tuple(columns), tuple(map(cells_of, columns.values()))), ill
 
     (private, labels), (public, truth) = visits(600), visits(400)
     run = tacit.distill(

@@ -263,13 +263,16 @@ def of_planes(reachable: float, common: float, kept: float, classes: int) -> flo
     return common + (reachable - common) * (reached - least) / (reachable - least)
 
 
-def seen_rows(public: NDArray[Any], known: Integers | None) -> tuple[NDArray[Any], Integers | None]:
-    """At most 1,500 of the public samples, those with a known label first."""
-    if len(public) <= _LOOKED_AT:
-        return public, known
-    told = np.empty(0, dtype=np.int64) if known is None else np.flatnonzero(known >= 0)[:_LOOKED_AT]
-    others = np.setdiff1d(np.arange(len(public)), told)
+def seen_rows(count: int, known: Integers | None, most: int = _LOOKED_AT) -> Integers:
+    """The positions of at most ``most`` public samples, those with a known label first.
+
+    >>> seen_rows(6, np.array([-1, -1, -1, 0, -1, -1]), 3)
+    array([0, 2, 3])
+    """
+    if count <= most:
+        return np.arange(count)
+    told = np.empty(0, dtype=np.int64) if known is None else np.flatnonzero(known >= 0)[:most]
+    others = np.setdiff1d(np.arange(count), told)
     # Evenly over the file, since neighboring rows are often similar.
-    wanted = _LOOKED_AT - len(told)
-    kept = np.sort(np.concatenate([told, others[np.arange(wanted) * len(others) // max(wanted, 1)]]))
-    return public[kept], None if known is None else known[kept]
+    wanted = most - len(told)
+    return np.sort(np.concatenate([told, others[np.arange(wanted) * len(others) // max(wanted, 1)]]))

@@ -25,9 +25,9 @@ from tacit.representations.image_features import (
     block_floor,
     cell_windows,
 )
-from tacit.representations.maps import Interpolated, NeighborMap
+from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
-from tacit.representations.student_features import StudentFeatures
+from tacit.representations.student_features import NeighborMap, StudentFeatures
 from tacit.students.averaged import AveragedStudent
 from tacit.students.wrapped import Flatten, Projected
 

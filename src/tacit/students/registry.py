@@ -42,7 +42,7 @@ TENSOR_FORMATS = Registry("kind of saved student", "tacit.students", {
 TYPES = (
     "sklearn.tree._tree.Tree",
     "tacit.methods.auto.teaching.ReleasedFeatures",
-    "tacit.representations.maps.NeighborMap",
+    "tacit.representations.student_features.NeighborMap",
     "tacit.students.averaged.AveragedStudent",
     "tacit.students.averaged.StoredNetwork",
     "tacit.students.weighted.OneEachLabel",
@@ -54,7 +54,8 @@ SKOPS, SAFETENSORS, _SIMULATED = "student.skops", "student.safetensors", "simula
 # Where classes of ours were when older students were saved.
 _MOVED = {
     "tacit.methods.auto.student": "tacit.methods.auto.teaching",
-    "tacit.representations.neighbor_map": "tacit.representations.maps",
+    "tacit.representations.maps": "tacit.representations.student_features",
+    "tacit.representations.neighbor_map": "tacit.representations.student_features",
     "tacit.students.flattened": "tacit.students.wrapped",
     "tacit.students.projected": "tacit.students.wrapped",
 }
@@ -63,7 +64,7 @@ _MOVED = {
 STUDENTS = Registry("student", "tacit.students", {
     "logistic": "tacit.students.weighted:logistic",
     "forest": "tacit.students.weighted:forest",
-    "map": "tacit.representations.maps:map_student",
+    "map": "tacit.representations.student_features:map_student",
     "network": "tacit.students.torch_classifier:TorchClassifier [torch]",
     "handwriting": "tacit.students.registry:handwriting_network",
     "photographs": "tacit.students.registry:photograph_network",
