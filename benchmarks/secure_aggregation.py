@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tacit.federation.secure_aggregation.relaying import neighbors_of
 
 from tacit.core import Ceiling, Sensitivity
 from tacit.core.files import write_file
@@ -31,7 +32,6 @@ from tacit.federation.secure_aggregation.neighbors import (
     write_agreements,
     write_inbox,
 )
-from tacit.federation.secure_aggregation.relaying import neighbors_of
 from tacit.federation.secure_aggregation.session import (
     Keys,
     Session,
