@@ -119,13 +119,13 @@ def test_the_run_is_written_before_its_statement_is_printed(place, monkeypatch):
 STUCK = """
 import sys, time
 import tacit.runs.distill as made
-from tacit.methods.rknn.method import Teacher
+from tacit.methods.rknn.method import StudentTrainer
 from tacit.cli import main
 def train(*_, **__):
     print("paid", file=sys.stderr, flush=True)
     time.sleep(600)
 if {paid}:
-    Teacher.train = train
+    StudentTrainer.train = train
 else:
     made.drive = train
 main()

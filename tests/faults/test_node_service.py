@@ -154,7 +154,7 @@ def test_killed_in_the_middle_it_goes_on_unpaid_and_told_to_end_it_finishes_its_
     running.join(60)
     assert (code, node.paid) == (0, 2)
     assert isinstance(answer[0], bytes)
-    assert "ended; nothing is left half done" in said
+    assert "ended; no question is unfinished" in said
     assert not node.door.exists()
     events = [json.loads(line) for line in (node.settings.state / "service.jsonl").read_text().splitlines()]
     assert [each["event"] for each in events].count("started") == 2
@@ -175,7 +175,7 @@ def test_a_second_signal_ends_it_at_once_and_it_goes_on_when_it_is_started_again
     code, said = node.ended()
     assert time.monotonic() - before < 30
     assert code == 1
-    assert "in the middle of a question; started again, the node goes on with it, and nothing is paid twice" in said
+    assert "in the middle of a question; started again, the node resumes it, and nothing is paid twice" in said
     thread.join(60)
     assert found == []
     text = (node.folder / "node.toml").read_text()

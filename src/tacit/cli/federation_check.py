@@ -99,7 +99,7 @@ def _node(file: Path) -> Iterator[CheckFinding]:
 
     def ledger() -> str:
         if not occupied(settings.ledger):
-            return "is made from the policy at the first start"
+            return "is created from the policy at the first start"
         with opened(settings.ledger) as book:
             return book.balance(settings.account).in_words
 
@@ -207,7 +207,7 @@ def _service(file: Path) -> Iterator[CheckFinding]:
 
         def balance() -> str:
             if not occupied(ledger):
-                return "is made from the policy at the first start"
+                return "is created from the policy at the first start"
             with opened(ledger) as book:
                 return book.balance(account).in_words
 
@@ -265,5 +265,5 @@ def _reached(what: str, address: str, authority: Path | None) -> Iterator[CheckF
         yield CheckFinding(f"{what}'s certificate", "soon", problem)
     if found.ahead is not None:
         problem = clock_problem(found.ahead)
-        words = problem or f"within {max(1.0, abs(found.ahead)):.0f} s of theirs"
+        words = problem or f"within {max(1.0, abs(found.ahead)):.0f} s of the server's"
         yield CheckFinding("clock", "wrong" if problem else "fine", words)

@@ -59,10 +59,10 @@ def linked(processes: Processes, keys: Path, state: Path, host: str, port: int) 
         try:
             _wait(control, processes)
             new, gone = control.admit_only(listed)
-            _log.info("let in: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "nobody")
+            _log.info("admitted: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "none")
             for name in gone:
                 renewed = any(each.name == name for each in listed)
-                _say(f"{f'an old key of {name}' if renewed else name} is not listed any more, and is not admitted")
+                _say(f"{f'an old key of {name}' if renewed else name} is no longer listed, and is not admitted")
             yield control
         finally:
             control.close()
@@ -107,7 +107,7 @@ def reminded_node(link: Link) -> Reminder:
 
 
 def _say(words: str) -> None:
-    """To the screen and to the log."""
+    """Print and log a warning."""
     _log.warning("%s", words)
     console.print(Text.assemble(("warning", "bold yellow"), f"  {words}"), soft_wrap=True)
 

@@ -28,7 +28,7 @@ DELTA = Fraction(1, 10**6)
 MOST_JOBS, MOST_NODES, _LONGEST = 200, 2000, 300
 _REFUSED = "refused: "
 _WORDS = {reason.in_words: str(reason) for reason in RefusalReason}
-LET_IN, REMOVED, UNLISTED = "let in", "removed", "not listed"
+ADMITTED, REMOVED, UNLISTED = "admitted", "removed", "not listed"
 
 
 @dataclass
@@ -76,7 +76,7 @@ def read_fleet(folder: Path) -> Fleet:
 
     Jobs are found by their journals: folders that end in ``.journal``, in this folder or one level below.
     """
-    found = {each.name: FleetNode(each.name, LET_IN, f"{each.since}") for each in members(folder)}
+    found = {each.name: FleetNode(each.name, ADMITTED, f"{each.since}") for each in members(folder)}
     for gone in removed_members(folder):
         found.setdefault(gone.name, FleetNode(gone.name, REMOVED, f"{gone.since}"))
     jobs: list[FleetJob] = []

@@ -346,11 +346,12 @@ def open_intake_store(place: str) -> IntakeStore:
     >>> open_intake_store("mysql://here")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: no store can be opened at 'mysql://here'; say sqlite:///file or postgresql://…
+    tacit.core.errors.InvalidInput: 'mysql' is not a kind of store; use sqlite:///file or postgresql://…
     """
     if place.startswith(("postgresql://", "postgres://")):
         return IntakeStore(PostgresDatabase(place))
     if place.startswith("sqlite:///") and len(place) > len("sqlite:///"):
         return IntakeStore(SqliteDatabase(Path(place.removeprefix("sqlite:///"))))
-    scheme = place.split("@")[0].split("?")[0][:40]
-    raise InvalidInput(f"no store can be opened at {scheme!r}; say sqlite:///file or postgresql://…")
+    # The scheme only: what follows it may contain a password.
+    scheme = place.partition(":")[0][:40]
+    raise InvalidInput(f"{scheme!r} is not a kind of store; use sqlite:///file or postgresql://…")

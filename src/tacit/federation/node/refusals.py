@@ -4,7 +4,7 @@ The coordinator gets one reason of a closed list; the details go to the node's o
 question, the ledger and the node's settings, never on a record. The log has what was asked and what is allowed, with
 the coordinator's texts shortened.
 
-Each method declares which mechanisms its questions may use in which step (a *door*); all others are refused.
+Each method declares which mechanisms its questions may use in which step; all others are refused.
 
 A request for approval is stored when a question first needs it, and decided on the command line. A job is a run with
 one method, mechanism and purpose at one price. Each is a file in the node's folder that is written once, as pending,
@@ -50,7 +50,7 @@ def node_side(method: Method) -> NodeSide:
     """The part of a method that runs at a node; its code is imported only here.
 
     >>> from tacit.methods.registry import METHODS
-    >>> sorted(each.__name__ for each in node_side(METHODS["fedmd"]).doors)
+    >>> sorted(each.__name__ for each in node_side(METHODS["fedmd"]).allowed)
     ['PartyVoteAsk', 'PredictAsk']
     """
     side = method.load_node_side()
@@ -75,10 +75,10 @@ def require_door(step: str, ask: Question, named: Collection[type] = ()) -> None
         ...
     tacit.core.errors.InvalidInput: a LabelAsk is not answered in the step 'masked'
     """
-    door = node_side(method_of(ask)).doors.get(type(ask), {}).get(step)
-    if door is None:
+    allowed = node_side(method_of(ask)).allowed.get(type(ask), {}).get(step)
+    if allowed is None:
         raise InvalidInput(f"a {type(ask).__name__} is not answered in the step {step!r}")
-    door.require(ask.mechanism, named)
+    allowed.require(ask.mechanism, named)
 
 
 _log = logging.getLogger("tacit.node")
