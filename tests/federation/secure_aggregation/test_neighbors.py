@@ -253,7 +253,7 @@ def test_a_coordinator_that_shows_different_graphs_is_noticed(before):
     for name, each in nodes.items():
         state = server.accept_message(state, name, each.step("input", inbox[name]))
     _, inbox = server.close(state)
-    with pytest.raises(InvalidInput, match=f"'{node}' did not mask with this one: they were shown different graphs"):
+    with pytest.raises(InvalidInput, match=f"'{node}' did not mask with this node: they were shown different graphs"):
         nodes[hidden].step("agree", inbox[hidden])
 
 

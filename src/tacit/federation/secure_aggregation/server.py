@@ -21,7 +21,6 @@ from tacit.core import Integers, InvalidInput, SystemRandomness, TooFewParticipa
 from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.core.release import Receipt, Release, gather, restored
 from tacit.federation.secure_aggregation.masks import (
-    PRIME,
     commitment,
     element_to_bytes,
     lagrange_weights,
@@ -29,6 +28,7 @@ from tacit.federation.secure_aggregation.masks import (
     own_mask,
     pairwise_mask,
     read_element,
+    reconstruct_secret,
 )
 from tacit.federation.secure_aggregation.neighbors import (
     AgreementQuestion,
@@ -303,10 +303,8 @@ class _Secrets:
         for chosen in self._choices(givers):
             if chosen not in self._weights:
                 self._weights[chosen] = lagrange_weights([self._session.place(name) for name in chosen])
-            parts = (read_element(self._openings[name][node]) for name in chosen)
-            secret = element_to_bytes(
-                sum(weight * part for weight, part in zip(self._weights[chosen], parts, strict=True)) % PRIME
-            )
+            shares = {self._session.place(name): read_element(self._openings[name][node]) for name in chosen}
+            secret = element_to_bytes(reconstruct_secret(shares, self._weights[chosen]))
             if fits(secret):
                 # These holders' shares are probably correct for other secrets, too, and their weights are known.
                 self._weights = {chosen: self._weights[chosen]}
