@@ -52,7 +52,7 @@ from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger import open_ledger
 from tacit.ledger.policy import Rules
 from tacit.ledger.policy_file import mechanism_names
-from tacit.mechanisms.masked.neighborhoods import neighborhood_of
+from tacit.mechanisms.masked.neighborhoods import Neighborhood, neighborhood_of
 from tacit.methods.fedmd.models import ConsensusStore
 from tacit.methods.question import table_shape
 from tacit.methods.registry import METHODS
@@ -196,7 +196,8 @@ def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: A
         name: replace(node, masking=Masking(identities[name], publics, NodeMemory())) for name, node in nodes.items()
     }
     plan = ask.mechanism
-    graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding)
+    # A plan without a safe neighborhood is asked all the same: nodes must refuse it.
+    graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding) or Neighborhood(1, 1)
     session = Session(_RUN, 0, ask.request, math.prod(table_shape(ask)), plan, publics, graph)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, session.to_bytes())
     said = []
