@@ -96,7 +96,7 @@ def test_which_accountant():
 
 def test_the_first_charge_settles_what_delta_is_kept_for():
     carried, noise, pure = Approximate("1/5", "1e-6"), Gaussian(5), Pure("1/5")
-    # RoundAnswers for parts that carry δ: noise cannot be converted any more, and the other way round.
+    # Kept for parts that carry δ: noise cannot be converted any more, and the other way round.
     assert total([carried, noise], DELTA).epsilon == math.inf
     assert total([noise, carried], DELTA).epsilon == math.inf
     # Half each when the first charge is pure, or carries and converts.

@@ -1,6 +1,7 @@
 """Counts a small holder's records on an engine that loses tasks, and prints what became of it.
 
-Run by the tests of Ray and Spark, as a process of its own that ends for sure: python cluster_program.py NAME FOLDER
+Run by the tests of Ray and Spark, as a process of its own that ends for sure:
+python cluster_program.py NAME FOLDER WORKERS
 """
 
 import json
@@ -59,7 +60,7 @@ class Recording:
             yield partial
 
 
-def main(name, folder):
+def main(name, folder, workers):
     folder = Path(folder)
     content = table(ROWS)
     for number in range(FILES):
@@ -70,7 +71,7 @@ def main(name, folder):
     said = {"fragments": len(source.fragments)}
     person = Unit.person("who", 2)
     here = streamed_records(source, Threads(2), np.array(CLASSES), None, (4,))
-    with opened_engine(Engine(name, workers=2)) as engine:
+    with opened_engine(Engine(name, workers=int(workers))) as engine:
         recording = Recording(engine)
         records = streamed_records(source, recording, np.array(CLASSES), None, (4,))
         records.require_sendable(TABLES["votes"])

@@ -112,7 +112,7 @@ def test_methods_that_need_records_in_memory_are_refused_before_a_file_is_looked
         ({"classes": None}, "classes must be given"),
         ({"method": "rknn", "private_cache": "cache"}, "private_cache"),
         ({"method": "rknn", "max_labels": 2}, "one label each"),
-        ({"engine": "sparc"}, "is spark meant"),
+        ({"engine": "sparc"}, "did you mean spark"),
         ({"engine": 3}, "got int"),
     ],
 )

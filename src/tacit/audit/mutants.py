@@ -40,7 +40,7 @@ from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.mechanisms.local.vote_shape import AUDITED_SHAPE, DIAGONAL
 from tacit.mechanisms.registry import audits
-from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_CLIENTS, flooded, plan_noise_messages
+from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_PARTICIPANTS, noise_message_target, plan_noise_messages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.mechanisms.shuffle.single_message import planned_response, sent_cells
 
@@ -186,8 +186,8 @@ def _product(epsilon: Fraction, delta: Fraction) -> Estimator:
 
 
 def _no_flood(epsilon: Fraction, delta: Fraction) -> Target:
-    whole = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_CLIENTS)
-    return flooded("flooded-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
+    whole = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_PARTICIPANTS)
+    return noise_message_target("flooded-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
 
 
 def _not_shuffled(epsilon: Fraction, delta: Fraction) -> Target:

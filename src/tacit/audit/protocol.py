@@ -62,8 +62,8 @@ from tacit.students.wrapped import Refitted
 from tacit.wire import ask_to_bytes
 
 __all__ = [
-    "AUDITED_ACCOUNTS", "DOORS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with", "play",
-    "records",
+    "AUDITED_ACCOUNTS", "PROTOCOLS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with",
+    "play", "records",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -170,12 +170,12 @@ def node_with(own: Records, account: AuditedAccount, name: str = _VICTIM, pace: 
 
 def compare(kind: str, ask: Any, account: AuditedAccount, pair: tuple[Records, Records]) -> tuple[Seen, Seen]:  # noqa: ANN401
     """What a coordinator sees of the same question to two federations that differ in one record of one node."""
-    door = DOORS[QUESTION_KINDS[kind].door]
-    first, second = (door(ask, own, account) for own in pair)
+    protocol = PROTOCOLS[QUESTION_KINDS[kind].protocol]
+    first, second = (protocol(ask, own, account) for own in pair)
     return first, second
 
 
-# The doors
+# The protocols, as a coordinator sees them
 
 
 def _answered(ask: Any, own: Records, account: AuditedAccount, pace: float = 0.0) -> Seen:  # noqa: ANN401
@@ -239,7 +239,7 @@ def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: 
     return _collected(ask, own, account, batch, opened_office, [("curator", ledger)])
 
 
-DOORS: Mapping[str, Callable[..., Seen]] = {
+PROTOCOLS: Mapping[str, Callable[..., Seen]] = {
     "answer": _answered,
     "masked": _masked,
     "shuffled": _shuffled,
@@ -322,7 +322,7 @@ def _charged(nodes: Any, more: list[tuple[str, Ledger]] | None = None) -> tuple[
 class ProtocolRow:
     """The results of one kind of request with one kind of account."""
 
-    door: str
+    protocol: str
     account: str
     questions: int = 0
     endings: Counter[str] = field(default_factory=Counter)
@@ -337,10 +337,10 @@ def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = l
     0
     """
     rows, numbers, done = [], hostile_numbers(randomness), 0
-    for door in DOORS:
-        kinds = [name for name, kind in QUESTION_KINDS.items() if kind.door == door]
+    for protocol in PROTOCOLS:
+        kinds = [name for name, kind in QUESTION_KINDS.items() if kind.protocol == protocol]
         for name, account in AUDITED_ACCOUNTS.items():
-            rows.append(row := ProtocolRow(door, name))
+            rows.append(row := ProtocolRow(protocol, name))
             for _ in range(questions):
                 kind, ask = _readable(kinds, numbers, randomness)
                 pair = _one_of(list(neighbors(account, QUESTION_KINDS[kind].sets)), randomness)
@@ -353,7 +353,7 @@ def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = l
 def _timed(randomness: Randomness) -> ProtocolRow:
     """The time of responses in whole paces; repeated, because the machine may have been busy."""
     row, numbers = ProtocolRow("reply time", "replace-one"), hostile_numbers(randomness)
-    kinds = [name for name, kind in QUESTION_KINDS.items() if kind.door == "answer" and not kind.sets]
+    kinds = [name for name, kind in QUESTION_KINDS.items() if kind.protocol == "answer" and not kind.sets]
     pairs = list(neighbors(AuditedAccount()))
     for _ in range(_TIMED):
         kind, ask = _readable(kinds, numbers, randomness)

@@ -337,10 +337,10 @@ def _predictions(kind: str, numbers: NumberSource) -> fedmd.PredictAsk:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of question: how it is made, its kind of request (door), and whether records are multi-label."""
+    """One kind of question: how it is made, its protocol, and whether records are multi-label."""
 
     make: Callable[[NumberSource], Any]
-    door: str = "answer"
+    protocol: str = "answer"
     sets: bool = False
 
 

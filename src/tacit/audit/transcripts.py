@@ -46,7 +46,7 @@ _BOTTOMLESS = 10**12
 # One record's vote changes from one cell of a pair to the other.
 _MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
 _SECRET = b"s" * 32
-# Pairs of cells in a batch, and clients: so many that the voters' own noise messages do not matter.
+# Pairs of cells in a batch, and clients: enough that the voters' own noise messages do not matter.
 PAIRS = 50
 _CLIENTS = 40 * PAIRS
 

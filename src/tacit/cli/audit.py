@@ -58,8 +58,8 @@ def audit_command(
     Central mechanisms:
     permute-and-flip, exponential-mechanism, discrete-laplace,
     discrete-gaussian, rounded-gaussian, distributed-gaussian, pate-lnmax,
-    pate-gnmax, pate-confidence, private-knn, private-knn-replaced,
-    private-knn-filtered, private-knn-screen
+    pate-gnmax, pate-confidence, pate-tested, private-knn,
+    private-knn-replaced, private-knn-filtered, private-knn-screen
 
     Local mechanisms:
     bits-symmetric (SUE), bits-asymmetric (OUE), generalized-response (GRR), subset-selection,
@@ -164,17 +164,17 @@ def _audit_protocol(questions: int) -> None:
 
     if not runnable("masked-sum"):
         raise InvalidInput("auditing the protocol needs an extra: pip install 'tacit[federated]'")
-    from tacit.audit.protocol import AUDITED_ACCOUNTS, DOORS, play
+    from tacit.audit.protocol import AUDITED_ACCOUNTS, PROTOCOLS, play
     from tacit.core import SystemRandomness
 
-    with _quiet(), counting(questions * len(DOORS) * len(AUDITED_ACCOUNTS), "asking") as tell:
+    with _quiet(), counting(questions * len(PROTOCOLS) * len(AUDITED_ACCOUNTS), "asking") as tell:
         rows = play(questions, SystemRandomness(), tell)
     shown = []
     for row in rows:
         verdict = Text("DIFFERS", "bold red") if row.differing else Text("equal", "green")
         numbers = (str(row.questions), str(row.endings["answered"]), str(len(row.differing)))
-        shown.append((row.door, row.account, *numbers, verdict))
-    show_rows(("door", "account", "questions", "answered", "differing", "verdict"), shown)
+        shown.append((row.protocol, row.account, *numbers, verdict))
+    show_rows(("protocol", "account", "questions", "answered", "differing", "verdict"), shown)
     differing = sorted({kind for row in rows for kind in row.differing})
     for kind in differing:
         console.print(Text.assemble(("differs:", "bold red"), f" {kind}"))

@@ -50,8 +50,9 @@ def fleet_command(
 ) -> None:
     """Show all nodes: who is admitted, their answers, their refusals by reason, and their payments.
 
-    It is what this coordinator knows from its own jobs. A node's ceiling and its payments to other coordinators are not
-    known: the amount shown as paid is the least that it has spent. Nothing is asked and nothing is changed.
+    It is what this coordinator knows from its own jobs. A node's ceiling and its payments to other coordinators are
+    known only if its operator lets it state them (tell_budget): the amount shown as paid is the least that it has
+    spent. Nothing is asked and nothing is changed.
 
     Example: tacit federation fleet hub
     """
@@ -67,11 +68,11 @@ def fleet_command(
     rows = [
         (each.name, each.state, f"{each.answered} of {each.asked}", f"{each.lost}",
          ", ".join(f"{count} {reason}" for reason, count in sorted(each.refusals.items())) or "-",
-         each.paid or "-", each.last_answer or "-")
+         each.paid or "-", each.told or "-", each.last_answer or "-")
         for each in found.nodes
     ]  # fmt: skip
-    columns = ("node", "state", "rounds answered", "lost", "refusals", "paid at least", "last answer")
-    show_rows(columns, rows, folding=("refusals", "paid at least"))
+    columns = ("node", "state", "rounds answered", "lost", "refusals", "paid at least", "budget told", "last answer")
+    show_rows(columns, rows, folding=("refusals", "paid at least", "budget told"))
     jobs = [(each.name, each.state, f"{each.rounds}", each.message) for each in found.jobs]
     if jobs:
         show_rows(("job", "state", "rounds", "says"), jobs, folding=("says",))
@@ -108,10 +109,10 @@ def init(
     peers: Path | None = typer.Option(None, help="With --service: a file with the .id lines of all nodes."),
 ) -> None:
     """Make keys, certificates and files to fill in."""
+    console.print("[dim]making keys and files to fill in[/dim]")
     from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 
     _require_flower()
-    console.print("[dim]making keys and files to fill in[/dim]")
     if service is not None:
         if node is not None or coordinator is None or peers is None:
             raise InvalidInput("--service needs --coordinator and --peers: who may ask it, and who may submit")

@@ -96,14 +96,17 @@ def federation_demo_command(
     continues with the other three. Everything is cleaned up at the end.
     """
     from tacit.core import InvalidInput
-    from tacit.federation.flower.processes import require_version
-    from tacit.federation.processes import ended_by_signals
 
-    require_version()
     if trust not in _MECHANISMS:
         raise InvalidInput(f"trust must be one of {', '.join(_MECHANISMS)}, got {trust!r}")
     if folder is not None and folder.exists():
         raise InvalidInput(f"{folder}: exists already; choose another folder")
+    # Flower takes a while to be imported.
+    console.print("[dim]a coordinator and four nodes on this machine[/dim]")
+    from tacit.federation.flower.processes import require_version
+    from tacit.federation.processes import ended_by_signals
+
+    require_version()
     place = _passing_folder() if folder is None else nullcontext(str(folder))
     cleaned = "; all processes are ended" + (", and nothing is left" if folder is None else "")
     with ended_by_signals(cleaned), place as home:

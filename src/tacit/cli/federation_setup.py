@@ -17,8 +17,6 @@ from rich.text import Text
 from tacit.cli.federation_watch import running
 from tacit.cli.screen import console, flowing, show_rows
 from tacit.core import InvalidInput
-from tacit.federation.settings import NODE_EXAMPLE, NODE_NAME
-from tacit.ledger.policy_file import RULES_EXAMPLE
 
 __all__ = ["approve", "listening_address", "new_coordinator", "new_node", "new_service", "nodes_app"]
 
@@ -114,6 +112,8 @@ def new_service(
 def new_node(folder: Path, name: str, address: str, authority: Path) -> list[Path]:
     """A node's folder: its own key, the authority's certificate, and its node and policy files to fill in."""
     from tacit.federation.certificates import make_node_key
+    from tacit.federation.settings import NODE_EXAMPLE, NODE_NAME
+    from tacit.ledger.policy_file import RULES_EXAMPLE
 
     if not re.fullmatch(NODE_NAME, name):
         raise InvalidInput(f"a node's name has letters, digits, spaces and . _ - and at most 64 of them, got {name!r}")

@@ -96,7 +96,10 @@ def read_inputs(
     if isinstance(found, Frame) and isinstance(opened, Frame):
         if not mixed and all_numbers(opened):
             found.numbers()
-        match_names(found.columns, opened.columns, str(private), str(public))
+        surplus = "" if owner else "if one says whose a record is, name it with --unit; "
+        match_names(
+            found.columns, opened.columns, str(private), str(public), f"{surplus}remove what the public file lacks"
+        )
         found = found.take(opened.columns)
     elif isinstance(found, Table) and isinstance(opened, Table):
         found = align(found, opened)

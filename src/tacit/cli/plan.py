@@ -38,6 +38,11 @@ def plan_command(
     public_label: str | None = typer.Option(
         None, help="A column of the public file with the labels of some rows: narrows the forecast. 100 labels suffice."
     ),
+    rehearse: bool = typer.Option(
+        False,
+        "--rehearse",
+        help="With --public-label: run the methods on public samples as records. Closer, and slower.",
+    ),
     method: list[str] = typer.Option([], help="Only this method; may be given several times. All if left out."),
     accuracy: float | None = typer.Option(
         None, help="Find the epsilon that reaches this fraction of right labels: 0.9."
@@ -68,6 +73,8 @@ def plan_command(
         _require_chart(chart)
     if public is None and public_label is not None:
         raise InvalidInput("--public-label names a column of the public file: give --public, too")
+    if rehearse and public_label is None:
+        raise InvalidInput("--rehearse needs labels of some public samples: give --public and --public-label")
     if public is not None and purity is not None and public_label is not None:
         raise InvalidInput("--purity and --public-label both set how far labels agree: leave one out")
     if public is None and not as_json:
@@ -79,7 +86,7 @@ def plan_command(
         console.print(f"[dim]looking at {listed([str(public)])}[/dim]", soft_wrap=True)
     found = _forecast(
         public, public_label, names, records, epsilon, delta, method, accuracy, holders, per_person, purity, queries,
-        neighbors, curves=not as_json or chart is not None,
+        neighbors, curves=not as_json or chart is not None, rehearse=rehearse,
     )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2, default=str).replace("NaN", "null"))
@@ -92,7 +99,7 @@ def plan_command(
 def _forecast(
     public: Path | None, public_label: str | None, names: list[str], records: int, epsilon: float,
     delta: float | None, methods: list[str], accuracy: float | None, holders: int, per_person: int,
-    purity: float | None, queries: int | None, neighbors: int, curves: bool,
+    purity: float | None, queries: int | None, neighbors: int, curves: bool, rehearse: bool,
 ) -> Forecast:  # fmt: skip
     from tacit.core import Unit
     from tacit.datasets.table import Table as Rows
@@ -108,7 +115,7 @@ def _forecast(
         found.frame if isinstance(found, Rows) else found, records=records, classes=names, epsilon=epsilon, delta=delta,
         methods=[votes if each == "rknn" else each for each in asked], holders=holders,
         unit=Unit() if per_person == 1 else Unit.person("person", per_person), public_labels=labels, purity=purity,
-        accuracy=accuracy, curves=curves,
+        accuracy=accuracy, curves=curves, rehearse=rehearse,
     )  # fmt: skip
 
 

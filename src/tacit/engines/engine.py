@@ -1,4 +1,4 @@
-"""Which engine counts, where it is, and with how many workers; the embedded one has threads of this process."""
+"""The choice of an engine: its name, address and number of workers; and the embedded one, threads of this process."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Parts of a holder's records that one task reads: row groups of Parquet files, files, ranges of mapped arrays.
+"""Fragments: parts of a holder's records that one task reads. Row groups of Parquet files, files, ranges of arrays.
 
-A fragment is named by where it lies, never by when it is read: partial tables and the choice of a person's records go
-by that name, so neither depends on the engine, the order, or how often a task is run. A fragment hands out blocks of
-``BLOCK`` rows, of which only its last is shorter, however large the batches are that its file is read in. Cells as they
-were found, in Arrow or numpy, are made numbers, classes and names: each by itself, and none fails.
+A fragment's name is its place in the files. Partial tables and the choice of a person's records depend on that name, so
+neither depends on the engine, on the order, or on how often a task runs. A fragment yields blocks of ``BLOCK`` rows, of
+which only the last one is shorter, whatever the size of the batches in which its file is read.
+Each cell, from Arrow or numpy, becomes a number, a class or a name by itself; none fails.
 """
 
 from __future__ import annotations

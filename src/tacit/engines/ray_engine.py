@@ -98,8 +98,9 @@ class RayEngine:
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
         """The fragments' tables as actors finish them."""
         workers = min(self._workers or int(ray.cluster_resources().get("CPU", 1)), len(fragments))
-        items = ray.data.from_items([{"fragment": each.number} for each in fragments])
-        tables = items.repartition(len(fragments)).map_batches(
+        # Divided here: a task of Ray's that divides it needs a core, and where there is one an actor has it for good.
+        numbers = [{"fragment": each.number} for each in fragments]
+        tables = ray.data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
             FragmentActor,
             fn_constructor_args=(count, list(fragments)),
             batch_size=1,

@@ -10,7 +10,7 @@ before the question was first asked; a repeated question shows the same payment 
 from a backup, or that runs twice from a copied folder, shows a number that is in use or too small: its answer is
 rejected, and the node is named. Sequence numbers and digests depend on payments, never on a record.
 
-Not detected: a copy that has since made so many payments to others that its numbers are above all remembered ones.
+Not detected: a copy whose numbers have since risen above all remembered ones, by payments to others.
 
 The journal is on disk, so that a killed run can be resumed without a second payment. Every question is written before
 it is sent, and every round's answers before they are used. All of it is public or was released. An interrupted round is
@@ -33,6 +33,7 @@ import numpy as np
 from tacit.core import InvalidInput, Receipt, StaleLedger, TooFewParticipants
 from tacit.core.codec import decode, encode
 from tacit.core.files import write_file
+from tacit.federation.messages import ToldBudget
 from tacit.methods.question import Question, TableQuestion, is_signed
 
 __all__ = ["FAILURE", "Journal", "NodeHeads", "RoundAnswers", "RoundPolicy", "RoundStatus", "implausible"]
@@ -111,6 +112,8 @@ class RoundPolicy:
 class RoundStatus:
     """The state of one round. Of the dropped nodes, those in ``refused`` would refuse the same question again.
 
+    ``budgets`` is what nodes told of their accounts, whose operators let them.
+
     >>> status = RoundStatus(0, asked=("north", "south"), answered=["south"])
     >>> status.dropped["north"] = "did not answer in time"
     >>> status.in_words
@@ -124,6 +127,7 @@ class RoundStatus:
     refused: list[str] = field(default_factory=list)
     ignored: dict[str, int] = field(default_factory=dict)
     step: str = ""
+    budgets: dict[str, ToldBudget] = field(default_factory=dict)
 
     @property
     def in_words(self) -> str:

@@ -8,6 +8,7 @@ refusal reason of a closed list, so that no error text can leak data.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,8 +17,8 @@ from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "ANSWER", "LARGEST_REQUEST", "PASSING", "REQUEST_STEPS", "RefusalReason", "Request", "Response", "digest_request",
-    "read_node_request", "read_response",
+    "ANSWER", "LARGEST_REQUEST", "PASSING", "REQUEST_STEPS", "RefusalReason", "Request", "Response", "ToldBudget",
+    "digest_request", "read_node_request", "read_response",
 ]  # fmt: skip
 
 ANSWER = "answer"
@@ -32,6 +33,10 @@ MOST_FEATURES = 2**20
 DIGEST_BYTES = 4
 # The first byte of a response: answer or refusal, and the version of the format.
 _GIVEN, _REFUSED = 0x11, 0x12
+# The same, with the budget that the node states before the answer or the reason.
+_GIVEN_TOLD, _REFUSED_TOLD = 0x13, 0x14
+_NUMBER = r"(?:0|[1-9]\d{0,11})(?:\.\d{1,12})?(?:e[+-]\d{2,3})?"
+_BUDGET = re.compile(rf"({_NUMBER}|unbounded) ({_NUMBER}) ({_NUMBER})")
 
 
 class RefusalReason(StrEnum):
@@ -141,10 +146,37 @@ def digest_request(request: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
+class ToldBudget:
+    """What a node tells of the account that pays, where its operator lets it: ε spent, its ceiling's ε and δ, as text.
+
+    It follows from the payments and the policy, never from a record.
+
+    >>> ToldBudget("0.5", "2", "1e-06").to_bytes()
+    b'\\x0b0.5 2 1e-06'
+    >>> ToldBudget("0.5", "2", "1e-06").in_words
+    'spent epsilon 0.5 of 2 at delta 1e-06'
+    """
+
+    spent: str
+    epsilon: str
+    delta: str
+
+    def to_bytes(self) -> bytes:
+        """A length, and the three numbers."""
+        text = f"{self.spent} {self.epsilon} {self.delta}".encode("ascii")
+        return bytes([len(text)]) + text
+
+    @property
+    def in_words(self) -> str:
+        """As a sentence."""
+        return f"spent epsilon {self.spent} of {self.epsilon} at delta {self.delta}"
+
+
+@dataclass(frozen=True)
 class Response:
     """The response to a request: a release or a step's message as bytes, or the reason for a refusal.
 
-    The format is five bytes, followed by the answer or the reason.
+    The format is five bytes, the stated budget if any, and the answer or the reason.
 
     >>> Response(digest_request(b""), RefusalReason.BUDGET).to_bytes().hex()
     '12e3b0c44200'
@@ -154,12 +186,16 @@ class Response:
 
     request_digest: bytes
     answer: bytes | RefusalReason
+    budget: ToldBudget | None = None
 
     def to_bytes(self) -> bytes:
         """The response as bytes."""
-        if isinstance(self.answer, RefusalReason):
-            return bytes([_REFUSED]) + self.request_digest + bytes([_WORDS.index(self.answer)])
-        return bytes([_GIVEN]) + self.request_digest + self.answer
+        refused = isinstance(self.answer, RefusalReason)
+        said = bytes([_WORDS.index(self.answer)]) if isinstance(self.answer, RefusalReason) else self.answer
+        if self.budget is None:
+            return bytes([_REFUSED if refused else _GIVEN]) + self.request_digest + said
+        form = bytes([_REFUSED_TOLD if refused else _GIVEN_TOLD])
+        return form + self.request_digest + self.budget.to_bytes() + said
 
 
 def read_node_request(payload: bytes) -> Request:
@@ -190,10 +226,27 @@ def read_response(payload: bytes) -> Response:
     if not isinstance(payload, bytes) or len(payload) > LARGEST_REQUEST:
         raise InvalidInput(f"the response must be at most {LARGEST_REQUEST} bytes")
     form, request_digest, said = payload[:1], payload[1 : 1 + DIGEST_BYTES], payload[1 + DIGEST_BYTES :]
-    if form not in (bytes([_GIVEN]), bytes([_REFUSED])) or len(request_digest) < DIGEST_BYTES:
+    if form not in _FORMS or len(request_digest) < DIGEST_BYTES:
         raise InvalidInput("the response has an unknown format")
-    if form == bytes([_GIVEN]):
-        return Response(request_digest, said)
+    refused, told = _FORMS[form]
+    budget = None
+    if told:
+        text, said = said[1 : 1 + said[0]] if said else b"", said[1 + said[0] :] if said else b""
+        found = _BUDGET.fullmatch(text.decode("ascii", "replace"))
+        if found is None:
+            raise InvalidInput("the response states a budget in an unknown format")
+        budget = ToldBudget(*found.groups())
+    if not refused:
+        return Response(request_digest, said, budget)
     if len(said) != 1 or said[0] >= len(_WORDS):
         raise InvalidInput("the response has an unknown refusal reason")
-    return Response(request_digest, _WORDS[said[0]])
+    return Response(request_digest, _WORDS[said[0]], budget)
+
+
+# Which forms refuse, and which tell a budget.
+_FORMS = {
+    bytes([_GIVEN]): (False, False),
+    bytes([_REFUSED]): (True, False),
+    bytes([_GIVEN_TOLD]): (False, True),
+    bytes([_REFUSED_TOLD]): (True, True),
+}

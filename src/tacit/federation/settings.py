@@ -1,22 +1,15 @@
-"""Settings files of operators, read strictly: a node's and a service's; and the cache of a node's data files.
+"""Settings files of operators, read strictly: a node's and a service's.
 
 The settings of a node name its records, its policy and its ledger. The coordinator never sees or sets any of them.
-
-A node keeps its records in memory, and reads their file again if it was changed.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
 import tomllib
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -38,8 +31,8 @@ from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "NODE_EXAMPLE", "NODE_NAME", "SERVICE_EXAMPLE", "File", "Key", "Link", "LoadedArrays", "Names", "NodeEngine",
-    "NodeFile", "ServiceConfig", "Serving", "Trusted", "TrustedCurator", "read_node_file", "read_peers",
+    "NODE_EXAMPLE", "NODE_NAME", "SERVICE_EXAMPLE", "File", "Key", "Link", "Names", "NodeEngine", "NodeFile",
+    "ServiceConfig", "Serving", "Trusted", "TrustedCurator", "read_node_file", "read_peers",
     "read_service_config", "read_settings",
 ]  # fmt: skip
 
@@ -168,17 +161,19 @@ drain = 60.0                        # seconds for the running answer when the no
 address = "coordinator.example.org:9092"
 authority = "authority.pem"         # the certificate that signs the coordinator's
 key = "north.key"                   # this node's own key; the coordinator registers north.pub
+tell_budget = true                  # optional: every reply tells the account's ceiling and what is spent of it
 """.replace("{zeros}", "0" * 64)
 
 
 class Link(BaseModel):
-    """The coordinator's address and authority, and this node's key."""
+    """The coordinator's address and authority, this node's key, and whether responses state the account's budget."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     address: Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]
     authority: File
     key: File
+    tell_budget: bool = False
 
 
 class Trusted(BaseModel):
@@ -300,65 +295,6 @@ def read_peers(path: Path) -> dict[str, bytes]:
     32
     """
     return read_settings(path, Peers, "the nodes' identities ").root
-
-
-Arrays = Mapping[str, NDArray[Any]]
-
-
-class LoadedArrays:
-    """A cache of arrays read from files, in memory only; a file is read again if it was changed.
-
-    >>> import tempfile
-    >>> source, made = Path(tempfile.mkdtemp()) / "records.csv", []
-    >>> _ = source.write_text("1,2")
-    >>> def read():
-    ...     made.append("read")
-    ...     return {"samples": np.array([1.0, 2.0])}
-    >>> arrays = LoadedArrays()
-    >>> [arrays.of(source, "as numbers", read)["samples"].tolist() for _ in range(2)], made
-    ([[1.0, 2.0], [1.0, 2.0]], ['read'])
-    """
-
-    def __init__(self) -> None:
-        self._loaded: dict[Path, tuple[object, dict[str, _Held]]] = {}
-        self.reads = 0
-
-    def of(self, source: Path, how: str, make: Callable[[], Arrays]) -> Arrays:
-        """The arrays that ``make`` reads from a file; ``how`` names everything else that they depend on.
-
-        Writing into them does not change the cache.
-        """
-        found = source.stat()
-        state = how, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-        known = self._loaded.get(source)
-        if known is None or known[0] != state:
-            # The old arrays are freed before the new ones are read: memory may suffice for one of them only.
-            self._loaded.pop(source, None)
-            known = state, {name: _Held(array) for name, array in make().items()}
-            self.reads += 1
-            self._loaded[source] = known
-        return {name: each.view() for name, each in known[1].items()}
-
-
-class _Held:
-    """An array in anonymous shared memory; views are copy-on-write."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._dtype, self._shape, self._content = array.dtype, array.shape, np.ascontiguousarray(array)
-        self._file: int | None = None
-        if array.nbytes and hasattr(os, "memfd_create"):
-            self._file = os.memfd_create("tacit")
-            weakref.finalize(self, os.close, self._file)
-            os.truncate(self._file, array.nbytes)
-            with mmap.mmap(self._file, array.nbytes) as memory:
-                memory[:] = self._content.tobytes()
-            self._content = np.empty(0, dtype=array.dtype)
-
-    def view(self) -> NDArray[Any]:
-        if self._file is None:
-            return self._content.copy()
-        memory = mmap.mmap(self._file, 0, access=mmap.ACCESS_COPY)
-        return np.frombuffer(memory, dtype=self._dtype).reshape(self._shape)
 
 
 SERVICE_EXAMPLE = """\

@@ -37,6 +37,10 @@ _ABOUT = {
     "method": "the method that asks for labels",
     "trust": "the trust model: who may see what",
     "chosen": "what the default chose, from public data",
+    "kind": "the kind of data that the plan is for",
+    "plan": "what is asked, and why",
+    "budgets": "ε of each question",
+    "votes because": "why the default asked for votes",
     "mechanism": "the mechanism that adds noise",
     "why": "the reason for the mechanism",
     "noise": "the law of the noise on each released number",
@@ -52,6 +56,17 @@ _ABOUT = {
     "randomness": "where the noise came from",
     "teachers": "number of models that voted, each trained on its own records",
     "components": "number of directions that were summed per class",
+    "norm": "how the length of a record's features is measured",
+    "radius": "grid steps in the longest record; longer ones are shortened to it",
+    "count": "grid steps that a record adds to the count of its class",
+    "steps": "number of noisy gradients",
+    "rate": "size of a step, or the fraction of records in a sample",
+    "clip": "longest gradient of one record; longer ones are shortened to it",
+    "damping": "what keeps the weights small",
+    "noise_multiplier": "deviation of the noise, in the longest gradient of one record",
+    "sigma": "deviation of the noise on each count",
+    "answers": "number of queries that were paid for",
+    "agreed": "number of public samples with an agreed label",
 }
 
 
@@ -289,7 +304,7 @@ def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """The released noisy tables."""
     name = next((each for each in ("counts", "sums") if each in arrays and arrays[each].ndim == 2), None)
     if name is None:
-        if recipe.get("method") in ("class_sums", "noisy_sgd") or recipe.get("chosen") == "sums":
+        if recipe.get("method") in ("class_sums", "noisy_sgd") or "sums" in str(recipe.get("chosen")):
             return (
                 "<p>Sums with noise in them were released, which the student and the labels are made of; the payments "
                 "below give the scale of their noise. They are not kept as a table.</p>"

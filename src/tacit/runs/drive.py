@@ -1,11 +1,12 @@
-"""The whole runtime is one loop, which can be stopped at any moment and goes on.
+"""The loop that runs every method, and checkpoints from which a stopped run resumes.
 
-Every round is kept before the next is asked. What is kept is public or was released. The round that was cut off is
-asked again under the same request, so holders that had paid for it answer what they answered, and nobody pays twice.
+Every round is stored before the next one is asked. All of it is public or was released. An interrupted round is asked
+again under the same request id, so holders that have paid for it repeat their stored answers, and nothing is paid
+twice.
 
-The public side is timed, in whole seconds. How long it takes to read, encode, search or add up records depends on the
-records, and no noise covers it. So these steps have no time, and neither has the run as a whole. What happens at the
-coordinator depends on public samples and on releases alone: its time is post-processing, and may be written down.
+The public steps are timed, in whole seconds. The time to read, encode, search or sum records depends on the records,
+and no noise covers it, so neither these steps nor the whole run are timed. The coordinator's work depends on public
+samples and releases only: its time is post-processing, and may be stored.
 """
 
 from __future__ import annotations

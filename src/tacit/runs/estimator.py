@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -146,6 +149,7 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for samples, what in ((X, "X"), (public, "public")):
             _plain_array(samples, what)
         y = _classes_of(y)
+        _require_same_steps()
         if _searching():
             self._announce_search()
         given = {name: value for own, name in _options().items() if (value := getattr(self, own)) is not None}
@@ -286,10 +290,42 @@ def _fits() -> int | None:
     return None
 
 
+def _require_same_steps() -> None:
+    """Refuse, before anything is paid, a pipeline whose steps see the records and not the public samples.
+
+    What a step has learned from the records has no noise in it, which is said.
+    """
+    for frame in _calls_from("sklearn.pipeline"):
+        pipeline = frame.f_locals.get("self")
+        if frame.f_code.co_name != "fit" or not isinstance(pipeline, Pipeline):
+            continue
+        steps = [step for _, step in pipeline.steps[:-1] if step is not None and step != "passthrough"]
+        if steps and "public" not in (pipeline.transform_input or ()):
+            raise InvalidInput(
+                f"the pipeline's {len(steps)} step{'s' * (len(steps) != 1)} before PrivateDistiller would change X and "
+                "not public: give Pipeline(..., transform_input=['public']), which needs "
+                "sklearn.set_config(enable_metadata_routing=True), and fit(X, y, public=...)"
+            )
+        learned = [
+            type(step).__name__ for step in steps
+            if not isinstance(step, FrozenEstimator) and get_tags(step).requires_fit
+        ]  # fmt: skip
+        if learned:
+            warn_user(
+                f"the pipeline fits {', '.join(learned[:10])} on the records without noise, and no guarantee covers "
+                "it: fit it on public samples before, and wrap it in sklearn.frozen.FrozenEstimator"
+            )
+
+
 def _selecting() -> Iterator[FrameType]:
     """The frames of scikit-learn's model selection in the call stack, the innermost first."""
+    return _calls_from("sklearn.model_selection")
+
+
+def _calls_from(module: str) -> Iterator[FrameType]:
+    """The frames of a package in the call stack, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith("sklearn.model_selection"):
+        if str(frame.f_globals.get("__name__", "")).startswith(module):
             yield frame
         frame = frame.f_back

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, TacitError
 from tacit.runs.onnx_steps import OPSET, require_expressible, step_converters
+from tacit.students.averaged import AveragedStudent, StoredNetwork
 from tacit.students.weighted import OneEachLabel
 from tacit.students.wrapped import without_names
 
@@ -159,50 +160,89 @@ def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any],
 
 
 def _from_one(student: Any, features: int) -> Any:  # noqa: ANN401
+    if isinstance(student, AveragedStudent):
+        return _from_mean(student, features)
+    if isinstance(student, StoredNetwork):
+        student = student.network()
     return _from_network(student) if hasattr(student, "save_tensors") else _from_sklearn(student, features)
+
+
+class _Beside:
+    """Models of the same rows side by side in one graph."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.tables: list[Any] = []
+        self.domains = {"": OPSET[""]}
+        self.version = 0
+
+    def take(self, model: Any, prefix: str) -> None:  # noqa: ANN401
+        """Another model, whose names get a prefix."""
+        from onnx import compose
+
+        model = compose.add_prefix(model, prefix)
+        self.version = max(self.version, model.ir_version)
+        self.domains |= {each.domain: each.version for each in model.opset_import}
+        for node in model.graph.node:
+            node.input[:] = ["X" if name == f"{prefix}X" else name for name in node.input]
+        self.nodes += model.graph.node
+        self.tables += model.graph.initializer
+
+    def graph(self, name: str, features: int, outputs: Any) -> Any:  # noqa: ANN401
+        """All of them as a model with these outputs, each a name, a type and a width."""
+        from onnx import TensorProto, helper
+
+        made = helper.make_graph(
+            self.nodes, name, [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["samples", features])],
+            [helper.make_tensor_value_info(each, kind, ["samples", width]) for each, kind, width in outputs],
+            self.tables,
+        )  # fmt: skip
+        opsets = [helper.make_opsetid(domain, number) for domain, number in self.domains.items()]
+        return helper.make_model(made, opset_imports=opsets, ir_version=self.version or 8)
+
+
+def _from_mean(student: AveragedStudent, features: int) -> Any:  # noqa: ANN401
+    """Every student's probabilities, in the order of the first one's classes, and their mean."""
+    from onnx import TensorProto, helper
+
+    order, beside, parts = student.classes_.tolist(), _Beside(), []
+    for place, each in enumerate(student.students):
+        beside.take(_from_one(each, features), f"student_{place}_")
+        known = np.asarray(each.classes_).tolist()
+        columns = np.zeros((len(known), len(order)), dtype=np.float32)
+        columns[range(len(known)), [order.index(name) for name in known]] = 1 / len(student.students)
+        where = helper.make_tensor(f"columns_{place}", TensorProto.FLOAT, columns.shape, columns.ravel().tolist())
+        beside.tables.append(where)
+        parts.append(f"part_{place}")
+        beside.nodes.append(helper.make_node("MatMul", [f"student_{place}_probabilities", where.name], parts[-1:]))
+    beside.nodes.append(helper.make_node("Sum", parts, ["probabilities"]))
+    return beside.graph("mean of students", features, [("probabilities", TensorProto.FLOAT, len(order))])
 
 
 def _from_sets(students: OneEachLabel, features: int) -> Any:  # noqa: ANN401
     """The models of all labels in one graph: each gives its label's probability, and above 1/2 the label is set."""
-    from onnx import TensorProto, compose, helper
+    from onnx import TensorProto, helper
 
-    nodes: list[Any] = []
-    tables: list[Any] = []
-    domains = {"": OPSET[""]}
-    version = 0
+    beside = _Beside()
     for place, student in enumerate(students.students):
         known = np.asarray(student.classes_).astype(np.int64).tolist()
         chance = f"chance_{place}"
         if len(known) == 1:
             # Trained on one class only: the prediction is constant.
-            nodes += _constant(chance, float(known[0]))
+            beside.nodes += _constant(chance, float(known[0]))
             continue
-        model = compose.add_prefix(_from_one(student, features), f"label_{place}_")
-        version = max(version, model.ir_version)
-        domains |= {each.domain: each.version for each in model.opset_import}
-        for node in model.graph.node:
-            node.input[:] = ["X" if name == f"label_{place}_X" else name for name in node.input]
-        nodes += model.graph.node
-        tables += model.graph.initializer
+        beside.take(_from_one(student, features), f"label_{place}_")
         column = helper.make_tensor(f"yes_{place}", TensorProto.INT64, [1], [known.index(1)])
-        tables.append(column)
-        nodes.append(helper.make_node("Gather", [f"label_{place}_probabilities", column.name], [chance], axis=1))
+        beside.tables.append(column)
+        beside.nodes.append(helper.make_node("Gather", [f"label_{place}_probabilities", column.name], [chance], axis=1))
     chances = [f"chance_{place}" for place in range(len(students.students))]
-    half = helper.make_tensor("half", TensorProto.FLOAT, [], [0.5])
-    nodes += [
+    beside.tables.append(helper.make_tensor("half", TensorProto.FLOAT, [], [0.5]))
+    beside.nodes += [
         helper.make_node("Concat", chances, ["probabilities"], axis=1),
         helper.make_node("Greater", ["probabilities", "half"], ["label"]),
     ]
-    shape = ["samples", len(chances)]
-    graph = helper.make_graph(
-        nodes, "sets of labels",
-        [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["samples", features])],
-        [helper.make_tensor_value_info("label", TensorProto.BOOL, shape),
-         helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, shape)],
-        [*tables, half],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid(domain, number) for domain, number in domains.items()]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=version or 8)
+    outputs = [("label", TensorProto.BOOL, len(chances)), ("probabilities", TensorProto.FLOAT, len(chances))]
+    return beside.graph("sets of labels", features, outputs)
 
 
 def _constant(name: str, value: float) -> list[Any]:
@@ -223,7 +263,7 @@ def _from_network(student: Any) -> Any:  # noqa: ANN401
     try:
         from tacit.students.torch_networks import network_to_onnx
 
-        return network_to_onnx(student.network_, student.shape_)
+        return network_to_onnx(student.network_, student.shape_, opset=OPSET[""])
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{_NEEDS.partition(':')[0]} and {error.name}: pip install 'tacit[torch,export]'") from None
 

@@ -1,8 +1,8 @@
 """The fleet: all nodes as their coordinator knows them. Who is admitted, answers, refusals by reason, and payments.
 
 It is read from the files in the coordinator's folder: the list of keys, the rounds of each job, and the receipts of
-saved runs. A node's ceiling and its payments to other coordinators are not known here: its receipts show the least that
-it has spent.
+saved runs. A node's ceiling and its payments to other coordinators are known here only if its operator lets it tell
+them: its receipts show the least that it has spent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from tacit.accounting.compose import Running, total
 from tacit.core import Rule, Spend, TacitError, decimal
 from tacit.federation.members import members, removed_members
-from tacit.federation.messages import RefusalReason
+from tacit.federation.messages import RefusalReason, ToldBudget
 from tacit.runs.folders import read_record
 
 __all__ = ["Fleet", "FleetJob", "FleetNode", "read_fleet"]
@@ -44,6 +44,7 @@ class FleetNode:
     refusals: dict[str, int] = field(default_factory=dict)
     payments: int = 0
     paid: str = ""
+    told: str = ""
     last_answer: str = ""
 
 
@@ -80,12 +81,14 @@ def read_fleet(folder: Path) -> Fleet:
         found.setdefault(gone.name, FleetNode(gone.name, REMOVED, f"{gone.since}"))
     jobs: list[FleetJob] = []
     spends: dict[str, list[Spend]] = {}
+    latest: dict[str, tuple[str, int]] = {}
     for journal, said, when in _journals(folder):
         out = journal.with_name(journal.name.removesuffix(".journal"))
         name = out.relative_to(folder).as_posix()
         jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:_LONGEST], len(said["turns"])))
         for turn in said["turns"]:
             _count(found, turn, when)
+            _tell(found, turn, when, latest)
         for account, spend in _paid(out):
             spends.setdefault(account, []).append(spend)
     for name, own in spends.items():
@@ -138,6 +141,20 @@ def _count(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str) -> N
                 node.lost += 1
             else:
                 node.refusals[reason] = node.refusals.get(reason, 0) + 1
+
+
+def _tell(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str, latest: dict[str, tuple[str, int]]) -> None:
+    """What nodes told of their budgets in a round, if it is the last that they told."""
+    budgets = turn.get("budgets", {})
+    for name, told in budgets.items() if isinstance(budgets, dict) else ():
+        node, moment = _node(found, str(name)), (when, int(turn.get("number", 0)))
+        if node is None or latest.get(name, moment) > moment:
+            continue
+        try:
+            node.told = ToldBudget(str(told["spent"]), str(told["epsilon"]), str(told["delta"])).in_words[:_LONGEST]
+        except (KeyError, TypeError):
+            continue
+        latest[name] = moment
 
 
 def _paid(out: Path) -> list[tuple[str, Spend]]:

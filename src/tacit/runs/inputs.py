@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core import InvalidInput, Representation, listed, warn_user, whole
+from tacit.core import InvalidInput, Representation, warn_user, whole
 from tacit.core.samples import Named, column_names, in_order, numbered
 from tacit.datasets.frame import Frame, as_texts, frame_of
 from tacit.datasets.samples import labeled_samples, samples_of
@@ -151,8 +151,8 @@ def _told(given: Any, samples: Any, found: Recognized) -> Any:  # noqa: ANN401
     encoded = _encoded(given, samples, found, "private samples")
     if found.encoder is not None and (said := found.encoder.unread(samples)):
         warn_user(
-            f"private samples: {listed(said)}. What cannot be read counts as missing, an unknown level as other. This "
-            "message is for you only: nothing that is written or sent contains it"
+            f"private samples: {'; '.join(said)}. What cannot be read counts as missing, an unknown level as other. "
+            "This message is for you only: nothing that is written or sent contains it"
         )
     return encoded
 

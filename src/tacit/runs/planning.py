@@ -19,6 +19,7 @@ from tacit.encoders.kinds import recognize
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows
 from tacit.methods.registry import AUTO, METHODS, chosen_method
 from tacit.methods.task import Task
+from tacit.runs.rehearsal import Rehearsal, rows_taken
 
 __all__ = ["Forecast", "Prospect", "forecast"]
 
@@ -26,6 +27,10 @@ __all__ = ["Forecast", "Prospect", "forecast"]
 _TRUSTS = {"rknn": (Trust.CENTRAL, Trust.SHUFFLE, Trust.LOCAL)}
 # Their forecast needs features of public samples, not only how far voters agree.
 _BY_FEATURES = ("auto", "class_sums", "noisy_sgd", "private_knn")
+# One curator has the records, and a larger ε stands for more of them: noise and counts keep their ratio.
+_REHEARSABLE = ("auto", "class_sums", "noisy_sgd", "rknn")
+# Public samples of a rehearsal.
+_REHEARSED = 5000
 _GRID = tuple(float(each) for each in np.round(np.geomspace(0.05, 10, 9), 3))
 _SMALLEST, _LARGEST, _HALVINGS = 0.01, 20.0, 9
 
@@ -83,6 +88,7 @@ def forecast(
     accuracy: float | None = None,
     curves: bool = False,
     data_kind: str | None = None,
+    rehearse: bool = False,
 ) -> Forecast:
     """Forecast every method (or ``methods``, names or options objects) from public information only.
 
@@ -90,7 +96,8 @@ def forecast(
     follow the structure of the ``public`` samples is estimated from these samples, within wide bounds; labels of some
     public samples (``public_labels``, None for unknown ones) make the interval narrow. Without public samples
     ``purity`` is assumed, by default 0.9. ``accuracy`` asks for the ε that it needs. ``delta`` is by default that of
-    each method. ``holders`` is for methods with several holders.
+    each method. ``holders`` is for methods with several holders. ``rehearse`` runs methods of one
+    curator on labeled public samples as if these were records: closer, and it takes seconds to minutes.
 
     >>> from tacit.datasets.published import digits
     >>> parts = digits()
@@ -107,11 +114,16 @@ def forecast(
         raise InvalidInput(f"purity must be in (0, 1], got {purity}")
     if public is None and public_labels is not None:
         raise InvalidInput("public_labels are labels of public samples: give the samples, too")
-    rows, kind = _rows(public, data_kind)
+    if rehearse and (public is None or public_labels is None):
+        raise InvalidInput("a rehearsal needs public samples, and public_labels of some of them")
+    samples, rows, kind = _rows(public, data_kind)
     known = None if public_labels is None else _known(public_labels, names, len(rows))
     stated = (0.9 if purity is None else purity) if public is None else purity
-    seen, known = seen_rows(rows, known) if public is not None else (rows[:0], None)
-    evidence = Evidence(seen, len(names), known, stated)
+    places = seen_rows(len(rows), known) if public is not None else np.arange(0)
+    seen = rows[places]
+    evidence = Evidence(seen, len(names), None if known is None else known[places], stated)
+    part = seen_rows(len(rows), known, _REHEARSED)
+    stage = (rows_taken(samples, part), rows[part], None if known is None else known[part]) if rehearse else None
     budget = positive(epsilon, "epsilon")
     given = methods if methods is not None else [n for n in METHODS if METHODS[n].forecast] if len(seen) else ["rknn"]
     prospects, lines = [], []
@@ -125,6 +137,8 @@ def forecast(
                 request="forecast", holders=tuple(map(str, range(whole(holders, "holders")))), kind=kind,
             )  # fmt: skip
             found = _prospect(chosen.name, options, task, evidence)
+            if stage is not None and chosen.name in _REHEARSABLE and trust in (None, Trust.CENTRAL):
+                found = _rehearsed(found, options, task, evidence, stage)
             if accuracy is not None and not found.refused:
                 found = replace(found, needed=_needed(chosen.name, options, task, evidence, accuracy))
             prospects.append(found)
@@ -150,6 +164,22 @@ def _prospect(method: str, options: Options, task: Task, evidence: Evidence) -> 
         min(1.0, max(high.accuracy, middle.accuracy) + drawn), middle.queries, middle.neighbors, middle.messages,
         middle.seconds, middle.said,
     )  # fmt: skip
+
+
+def _rehearsed(
+    prospect: Prospect, options: Options, task: Task, evidence: Evidence, stage: tuple[Any, NDArray[Any], Any]
+) -> Prospect:
+    """The prospect with what a rehearsal reached; a method that cannot be rehearsed is left as it is forecast."""
+    samples, rows, known = stage
+    try:
+        found = Rehearsal.of(
+            samples, rows, known, np.asarray(task.classes), task.units, task.unit, float(task.budget), task.delta,
+            options, task.kind, evidence.found,
+        )  # fmt: skip
+    except InvalidInput as error:
+        return replace(prospect, said=f"{prospect.said}; no rehearsal: {error}" if prospect.said else str(error))
+    said = f"rehearsed on {evidence.labeled} labels"
+    return replace(prospect, accuracy=found.accuracy, low=found.low, high=found.high, said=said, refused="")
 
 
 def _expected(method: str, options: Options, task: Task, evidence: Evidence) -> Expected:
@@ -185,13 +215,13 @@ def _curve(method: str, options: Options, task: Task, evidence: Evidence) -> tup
     return tuple(points)
 
 
-def _rows(public: Any, kind: str | None) -> tuple[NDArray[Any], str]:  # noqa: ANN401
-    """The public samples as numbers, and their kind; a placeholder without public samples."""
+def _rows(public: Any, kind: str | None) -> tuple[Any, NDArray[Any], str]:  # noqa: ANN401
+    """The public samples, the same as numbers, and their kind; a placeholder without public samples."""
     if public is None:
-        return np.zeros((5000, 1)), "table"
+        return None, np.zeros((5000, 1)), "table"
     samples = samples_of(public)
     seen = recognize(samples, kind)
-    return np.asarray(samples if seen.encoder is None else seen.encoder.encode(samples)), seen.kind
+    return samples, np.asarray(samples if seen.encoder is None else seen.encoder.encode(samples)), seen.kind
 
 
 def _known(labels: ArrayLike, names: NDArray[Any], count: int) -> Integers:

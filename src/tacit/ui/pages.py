@@ -132,10 +132,20 @@ def fleet_page(name: str, fleet: Fleet) -> str:
     nodes = [
         (each.name, each.state, f"{each.answered} of {each.asked}", each.lost,
          ", ".join(f"{count} {reason}" for reason, count in sorted(each.refusals.items())), each.payments, each.paid,
-         each.last_answer)
+         each.told, each.last_answer)
         for each in fleet.nodes
     ]  # fmt: skip
-    heads = ("node", "state", "rounds answered", "lost", "refusals", "payments", "paid at least", "last answer")
+    heads = (
+        "node",
+        "state",
+        "rounds answered",
+        "lost",
+        "refusals",
+        "payments",
+        "paid at least",
+        "budget told",
+        "last answer",
+    )
     shown = table(heads, nodes) if nodes else "<p class='empty'>No node is listed yet.</p>"
     jobs = [(each.name, each.state, each.rounds, each.message) for each in fleet.jobs]
     parts = [
@@ -145,7 +155,7 @@ def fleet_page(name: str, fleet: Fleet) -> str:
         _part("reasons", "Refusals by reason", table(("reason", "times"), list(fleet.refusals.items()))
               if fleet.refusals else "<p class='empty'>No node refused.</p>"),
     ]  # fmt: skip
-    about = "<p>As known to this coordinator. A node's remaining budget is known to the node only.</p>"
+    about = "<p>As known to this coordinator. A node states its remaining budget only if its operator lets it.</p>"
     return _page("Fleet", name, "overview", about + "".join(parts))
 
 

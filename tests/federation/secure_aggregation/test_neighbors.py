@@ -198,7 +198,7 @@ def test_a_neighborhood_that_is_not_safe_is_refused_by_every_node():
         with pytest.raises(InvalidInput, match=r"not safe|does not fit"):
             nodes["node-0"].keys(dataclasses.replace(session, neighborhood=wrong))
     unbounded = DistributedLaplace(2, 2, COUNT, threshold=10, honest=3, most=1000)
-    with pytest.raises(InvalidInput, match="how many holders may collude"):
+    with pytest.raises(InvalidInput, match="number of holders that may collude"):
         nodes["node-0"].keys(dataclasses.replace(session, plan=unbounded))
 
 

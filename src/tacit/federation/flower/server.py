@@ -34,7 +34,7 @@ class FlowerGrid(Protocol):
         ...
 
     def push_messages(self, messages: Any) -> Any:  # noqa: ANN401
-        """Send."""
+        """Send messages; returns their ids."""
         ...
 
     def pull_messages(self, message_ids: Any) -> Any:  # noqa: ANN401
@@ -94,6 +94,8 @@ class FlowerTransport:
                 return
             try:
                 reply = read_response(payload)
+                if reply.budget is not None:
+                    status.budgets[name] = reply.budget
                 if isinstance(reply.answer, RefusalReason):
                     status.dropped[name] = f"refused: {reply.answer.in_words}"
                     if reply.answer not in PASSING:

@@ -1,7 +1,7 @@
-"""The coordinator's side of the intake: the open question from public samples, and labels from collected messages.
+"""The coordinator's side of the intake: it plans the open question, and decodes collected messages page by page.
 
-Messages are decoded a page at a time. Hits add up over pages as whole numbers, and the estimate is made once from their
-sums: it is the same to the last bit as that of all messages in one place.
+Hit counts are summed over pages as integers, and the estimate is computed once from the sums: it is bit for bit the
+estimate of all messages in memory.
 """
 
 from __future__ import annotations

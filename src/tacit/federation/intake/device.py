@@ -1,20 +1,21 @@
-"""A device: one record, a policy and a ledger of its own, and one message to each question that it answers.
+"""A device: one record, its own policy and ledger, and one message to each question that it answers.
 
-It needs numpy and cryptography, and nothing else. Whatever the intake sends is hostile: it is bounded, compared with
-the digest that the device was told, and with the policy of the device's owner, before anything is paid. Then the gate
-pays the device's own ledger, and only then is the record looked at (``private/gate.py``): nothing is refused any more.
+It needs numpy and cryptography only. The intake is not trusted: a question is limited in size and compared with the
+digest that the device was given and with the policy of the device's owner, before anything is paid. Then the gate pays
+the device's own ledger, and only then is the record read (``private/gate.py``); from there on nothing is refused.
 
-One question is one payment. What was bought is kept in the ledger, and a token is drawn and kept before anything is
-paid. So a device that crashes between paying and sending posts the same bytes when it is asked again, never a fresh
-draw. The same queries in another file are refused: they would be a second answer.
+One question is one payment. The ledger stores the paid answer, and a token is drawn and stored before the payment. So a
+device that crashes between paying and sending posts the same bytes when it is asked again, never a fresh draw. The same
+queries in another question file are refused: they would be a second answer.
 
-In the shuffled model the price is that of mixed messages. A device proves it by a closed form, for as many honest
-others as its policy is willing to rely on, and never above what its message would cost unmixed. It seals for the
-shuffler whose key its owner trusts: a coordinator that names itself the shuffler gets nothing.
+In the shuffle model the price is the amplified one (privacy amplification by shuffling). A device computes it by a
+closed form, for at most as many honest others as its policy relies on, and it is never above the price without a
+shuffler. The message is encrypted for the shuffler whose key the owner trusts, so a coordinator cannot name itself the
+shuffler.
 
 A device makes two calls, with the standard library alone: it fetches the question and posts the message. Outside
-loopback it speaks TLS only, follows no redirection and reads no setting of the machine's. Of an answer no more is read
-than there can be. A device that cannot reach a worker, or is told to come back, posts the same bytes again later.
+loopback it uses TLS only, follows no redirect and ignores proxy settings. It reads a bounded part of each response. A
+device that cannot reach a worker, or is asked to come back, posts the same bytes again later.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.federation.keys import KEY_BYTES, OVERHEAD
-from tacit.mechanisms.local.clients import HitEstimates
+from tacit.mechanisms.local.participants import HitEstimates
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.voting_rules import NEAREST
 from tacit.methods.rknn.wire import VoteAsk

@@ -7,6 +7,7 @@ others with one reason of a closed list. A refusal never depends on a record.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core import Adjacency, Encodings, Ledger, Randomness, Release, SeededRandomness, SystemRandomness
+from tacit.core import Adjacency, Encodings, Ledger, Randomness, Release, SeededRandomness, SystemRandomness, decimal
 from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
 from tacit.core.samples import match_names
 from tacit.datasets.tables import read_table
@@ -26,10 +27,11 @@ from tacit.federation.messages import (
     RefusalReason,
     Request,
     Response,
+    ToldBudget,
     digest_request,
     read_node_request,
 )
-from tacit.federation.node.records import node_records
+from tacit.federation.node.records import LoadedArrays, node_records
 from tacit.federation.node.refusals import (
     ApprovalRequest,
     Approvals,
@@ -39,10 +41,10 @@ from tacit.federation.node.refusals import (
     mechanism_name,
     node_side,
     reason_for,
-    require_door,
+    require_allowed,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
-from tacit.federation.settings import LoadedArrays, NodeFile, read_peers
+from tacit.federation.settings import NodeFile, read_peers
 from tacit.ledger import open_ledger, opened
 from tacit.ledger.account import covered
 from tacit.ledger.places import occupied
@@ -90,6 +92,7 @@ class Node:
     run: str = ""
     encodings: Encodings | None = None
     canceled: Callable[[], bool] = lambda: False
+    tells_budget: bool = False
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.ledger.durable:
@@ -144,11 +147,22 @@ class Node:
         """The response to a request; to hide timing it leaves at a multiple of ``pace`` seconds after the request."""
         started = time.monotonic()
         with admitted(self.rules.representations):
-            reply = self._reply(payload).to_bytes()
+            reply = replace(self._reply(payload), budget=self._budget()).to_bytes()
         if self.pace > 0:
             spent = time.monotonic() - started
             time.sleep(self.pace * np.ceil(spent / self.pace) - spent)
         return reply
+
+    def _budget(self) -> ToldBudget | None:
+        """What the account has spent and may spend, where the operator lets the coordinator know."""
+        if not self.tells_budget:
+            return None
+        try:
+            balance = self.ledger.balance(self.account)
+        except LedgerError:
+            return None
+        spent = "unbounded" if math.isinf(balance.spent.epsilon) else decimal(balance.spent.epsilon)
+        return ToldBudget(spent, decimal(balance.ceiling.epsilon), decimal(balance.ceiling.delta))
 
     def _reply(self, payload: bytes) -> Response:
         request_digest = digest_request(payload)
@@ -245,7 +259,7 @@ class Node:
         if mechanism_name(ask) not in self.rules.mechanisms:
             raise Refused(RefusalReason.MECHANISM)
         try:
-            require_door(step, ask, self._named())
+            require_allowed(step, ask, self._named())
         except InvalidInput as error:
             raise Refused(RefusalReason.MECHANISM, str(error)) from None
         if not self.rules.covers(ask.purpose):
@@ -315,6 +329,7 @@ def open_node(file: NodeFile, arrays: LoadedArrays | None = None) -> Node:
         pace=file.pace,
         approvals=Approvals(file.state / "approvals"),
         features=features,
+        tells_budget=file.link is not None and file.link.tell_budget,
     )
 
 

@@ -4,7 +4,7 @@ The coordinator gets one reason of a closed list; the details go to the node's o
 question, the ledger and the node's settings, never on a record. The log has what was asked and what is allowed, with
 the coordinator's texts shortened.
 
-Each method declares which mechanisms its questions may use in which step (a *door*); all others are refused.
+Each method declares which mechanisms its questions may use in which step; all others are refused.
 
 A request for approval is stored when a question first needs it, and decided on the command line. A job is a run with
 one method, mechanism and purpose at one price. Each is a file in the node's folder that is written once, as pending,
@@ -42,7 +42,7 @@ from tacit.wire import read_ask
 
 __all__ = [
     "APPROVED", "DECLINED", "PENDING", "ApprovalRequest", "Approvals", "Refused", "lacks_delta", "log_refusal",
-    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_door",
+    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_allowed",
 ]  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def node_side(method: Method) -> NodeSide:
     """The part of a method that runs at a node; its code is imported only here.
 
     >>> from tacit.methods.registry import METHODS
-    >>> sorted(each.__name__ for each in node_side(METHODS["fedmd"]).doors)
+    >>> sorted(each.__name__ for each in node_side(METHODS["fedmd"]).allowed)
     ['PartyVoteAsk', 'PredictAsk']
     """
     side = method.load_node_side()
@@ -64,21 +64,21 @@ def mechanism_name(ask: Question) -> str:
     return policy_name(ask.mechanism)
 
 
-def require_door(step: str, ask: Question, named: Collection[type] = ()) -> None:
+def require_allowed(step: str, ask: Question, named: Collection[type] = ()) -> None:
     """Refuse a question whose mechanism is not allowed in this step; ``named`` are further ones that the policy allows.
 
     >>> import numpy as np
     >>> from tacit.mechanisms.local.randomized_response import RandomizedLabels
     >>> from tacit.methods.privatekt.wire import LabelAsk
-    >>> require_door("masked", LabelAsk(np.zeros((5, 2)), None, RandomizedLabels(10, 5, 1), (), "labels", "r-1"))
+    >>> require_allowed("masked", LabelAsk(np.zeros((5, 2)), None, RandomizedLabels(10, 5, 1), (), "labels", "r-1"))
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: a LabelAsk is not answered in the step 'masked'
     """
-    door = node_side(method_of(ask)).doors.get(type(ask), {}).get(step)
-    if door is None:
+    allowed = node_side(method_of(ask)).allowed.get(type(ask), {}).get(step)
+    if allowed is None:
         raise InvalidInput(f"a {type(ask).__name__} is not answered in the step {step!r}")
-    door.require(ask.mechanism, named)
+    allowed.require(ask.mechanism, named)
 
 
 _log = logging.getLogger("tacit.node")
