@@ -32,8 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from tacit.core.guarantee import Unit
-from tacit.core.randomness import SystemRandomness
+from tacit.core import SystemRandomness, Unit
 from tacit.engines.engine import Engine, opened_engine
 from tacit.engines.fragments import BLOCK
 from tacit.engines.records import streamed_records

@@ -29,7 +29,7 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 import tacit
-from tacit.core.account import Ceiling
+from tacit.core import Ceiling
 from tacit.datasets.published import digits
 from tacit.federation.coordinator import RoundPolicy
 from tacit.federation.flower.client import SIMULATED_RULES, InProcessGrid, client_app, contexts, simulated_node

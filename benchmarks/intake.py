@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from tacit.core.randomness import SystemRandomness
-from tacit.federation.intake.decoding import decode_collected
+from tacit.core import SystemRandomness
+from tacit.federation.intake.coordinator import decode_collected
 from tacit.federation.intake.messages import DeviceMessage, double_box, message_bytes
 from tacit.federation.intake.mixing import collect_messages
 from tacit.federation.intake.question import OpenQuestion

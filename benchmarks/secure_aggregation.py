@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.account import Ceiling
+from tacit.core import Ceiling, Sensitivity
 from tacit.core.files import write_file
-from tacit.core.sensitivity import Sensitivity
 from tacit.federation.keys import SigningIdentity, boxed, derived, shared_secret
 from tacit.federation.secure_aggregation import client, server
 from tacit.federation.secure_aggregation.neighbors import (
-    Question,
+    AgreementQuestion,
     drawn_neighbors,
     tag_of,
     write_agreements,
@@ -177,7 +176,7 @@ def with_neighbors(
     states |= {each.name: client.ClientState.read(each.state) for each in measured}
     survivors = frozenset(session.names[: session.plan.threshold])
     dropped = frozenset(session.names) - survivors
-    bare = Question(survivors, dropped, {})
+    bare = AgreementQuestion(survivors, dropped, {})
     signed = {each.name: each.identity.sign(bare.signed_part(session)) for each in nodes if each.name in survivors}
     agreements = write_agreements(signed, session)
     for each in measured:

@@ -14,7 +14,7 @@ from experiments.development import DevelopmentSet
 from experiments.leaderboard_lines import LINES, OWN, RECORD, Encoded, Line, encoded, references
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
-from tacit.core.errors import InvalidInput, nearest
+from tacit.core import InvalidInput, nearest
 
 __all__ = ["EPSILONS", "Board", "draw_board"]
 

@@ -11,8 +11,7 @@ from fractions import Fraction
 
 from tacit.accounting.amplify import AmplificationBound, amplified_epsilon, largest_local_epsilon
 from tacit.accounting.calibrate import gaussian_sigma
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import LocalMechanism
+from tacit.core import InvalidInput, LocalMechanism
 from tacit.mechanisms.accuracy import error_probability
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation

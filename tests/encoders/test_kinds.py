@@ -9,7 +9,7 @@ from scipy import sparse
 from tacit.core.errors import InvalidInput
 from tacit.datasets.frame import Frame, cells_of
 from tacit.datasets.image_files import ImageFiles
-from tacit.encoders.kinds import FILE, ImageEncoder, read_encoder, recognize, write_encoder
+from tacit.encoders.kinds import ENCODER_FILE, ImageEncoder, read_encoder, recognize, write_encoder
 from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import Components, TextEncoder, minilm_installed, texts_of
 
@@ -131,4 +131,4 @@ def test_an_encoder_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     write_encoder(ImageEncoder((8, 8, 1)), tmp_path)
     monkeypatch.setattr("tacit.encoders.kinds.LARGEST_FILE", 3)
     with pytest.raises(InvalidInput, match="too large for an encoder"):
-        read_encoder(tmp_path / FILE)
+        read_encoder(tmp_path / ENCODER_FILE)

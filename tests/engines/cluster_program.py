@@ -18,9 +18,8 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.core.randomness import SeededRandomness
 from tacit.engines import source as sources
-from tacit.engines.engine import Engine, opened_engine
+from tacit.engines.engine import Engine, Threads, opened_engine
 from tacit.engines.records import streamed_records
-from tacit.engines.threads import Threads
 from tests.engines.holdings import CLASSES, TABLES, in_memory, table
 
 SECRET = "Ada has 42"

@@ -141,7 +141,7 @@ def test_the_command_writes_the_page(runs, tmp_path, capsys, monkeypatch):
     assert Path("run/report.html").read_text() == report_page(read_record("run"))
     assert run("report", "run", "--out", "page.html") == 0
     for wrong, said in (
-        (("report", "rum"), "is run meant?"),
+        (("report", "rum"), "did you mean run?"),
         (("report", "run", "--out", "page.html"), "exists already"),
         (("report", "run", "--out", "page.pdf"), "written as .html"),
         (("report", "run", "--out", "no/page.html"), "no such folder"),

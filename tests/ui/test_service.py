@@ -20,7 +20,7 @@ from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.runs.progress import STAGES, RunProgress, watched_run
 from tacit.ui.folder import is_ledger, job_states, look
-from tacit.ui.planning import planned
+from tacit.ui.pages import planned
 
 service = pytest.importorskip("tacit.ui.service", reason="tacit[ui] is not installed")
 httpx = pytest.importorskip("httpx", reason="tacit[federated] is not installed")

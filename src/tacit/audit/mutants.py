@@ -14,11 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.auditor import ACCOUNT, BOTTOMLESS, RETRIES, open_account, whole_path
-from tacit.core.account import Ceiling, Rule
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.release import Receipt
+from tacit.core import Adjacency, Ceiling, Integers, Randomness, Receipt, Rule, uniform_below
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.auditing import (
     AUDITED_CELLS,
@@ -37,7 +33,7 @@ from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, signs
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, sampled_noise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
-from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure
+from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure_target
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.bucket_labels import Concatenation
 from tacit.mechanisms.local.collision import Collision
@@ -160,12 +156,12 @@ def _with_replacement(epsilon: Fraction, delta: Fraction) -> Target:
 
 def _underpriced_subset(epsilon: Fraction, delta: Fraction) -> Target:
     price = SubsetSample(SIZE, POPULATION, replacement=True).spend.delta
-    return exposure("nfdp-subset", price, SubsetSample(SIZE, POPULATION, replacement=False))
+    return exposure_target("nfdp-subset", price, SubsetSample(SIZE, POPULATION, replacement=False))
 
 
 def _redrawn_subset(epsilon: Fraction, delta: Fraction) -> Target:
     sample = SubsetSample(SIZE, POPULATION, replacement=False)
-    return exposure("nfdp-subset", sample.spend.delta, sample, draws=2)
+    return exposure_target("nfdp-subset", sample.spend.delta, sample, draws=2)
 
 
 def _half_flips(epsilon: Fraction, delta: Fraction) -> Target:

@@ -21,13 +21,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Ceiling
+from tacit.core import ANYTHING, Ceiling, Integers, Mechanism, Randomness, Release, Sensitivity, Spend
 from tacit.core.codec import encode
-from tacit.core.protocols import Integers, Mechanism
-from tacit.core.randomness import Randomness
-from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Spend
 from tacit.federation.collector.batches import mixed, plan_batch, read_mixed, sealed_messages
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome

@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from tacit.cli.screen import flowing, printed_warnings, transliterate
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.version import __version__
 
 __all__ = ["COMMANDS", "CommandEntry", "app", "lazy_group", "main", "shortened"]
@@ -113,7 +113,7 @@ def lazy_group(entries: dict[str, CommandEntry]) -> type[TyperGroup]:
             if name in entries:
                 return name, entries[name].load(name), args[1:]
             if not ctx.resilient_parsing:
-                from tacit.core.errors import nearest
+                from tacit.core import nearest
 
                 meant = f" Did you mean '{close}'?" if (close := nearest(name, entries)) else ""
                 ctx.fail(f"No such command '{name[:80]}'.{meant}")
@@ -153,7 +153,7 @@ COMMANDS = {
         "Write a run or a ledger as one HTML page, the privacy statement first.",
     ),
     "ui": CommandEntry(
-        "tacit.cli.ui:ui_command", "Show runs, running jobs, ledgers and a planning form in your browser."
+        "tacit.cli.report:ui_command", "Show runs, running jobs, ledgers and a planning form in your browser."
     ),
     "predict": CommandEntry("tacit.cli.runs:predict_command", "Label the samples of a file with a saved student."),
     "export": CommandEntry("tacit.cli.runs:export_command", "Export a student or the labels to other formats."),

@@ -13,8 +13,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, counting, show_rows
-from tacit.core.errors import InvalidInput
-from tacit.core.rational import positive, probability
+from tacit.core import InvalidInput, positive, probability
 
 if TYPE_CHECKING:
     from tacit.audit.auditor import Finding
@@ -130,7 +129,7 @@ def _chosen(
     """What is audited under this name, and the mutants that must be caught beside it."""
     from tacit.audit.auditor import AUDITABLE, PROTOCOLS, runnable
     from tacit.audit.mutants import MUTANTS
-    from tacit.core.errors import nearest
+    from tacit.core import nearest
 
     if mechanism is None:
         raise InvalidInput(f"say what to audit, for example 'tacit audit permute-and-flip': {_known()}")
@@ -166,7 +165,7 @@ def _audit_protocol(questions: int) -> None:
     if not runnable("masked-sum"):
         raise InvalidInput("auditing the protocol needs an extra: pip install 'tacit[federated]'")
     from tacit.audit.protocol import AUDITED_ACCOUNTS, DOORS, play
-    from tacit.core.randomness import SystemRandomness
+    from tacit.core import SystemRandomness
 
     with _quiet(), counting(questions * len(DOORS) * len(AUDITED_ACCOUNTS), "asking") as tell:
         rows = play(questions, SystemRandomness(), tell)

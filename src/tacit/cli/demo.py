@@ -13,8 +13,7 @@ from rich.text import Text
 
 from tacit.cli.request import require_place
 from tacit.cli.screen import console, counting, show_claim, show_plan, write_run
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import decimal
+from tacit.core import InvalidInput, decimal
 
 __all__ = ["bench_command", "demo_command"]
 

@@ -21,8 +21,7 @@ from tacit.cli.method_options import flags, read_options, renamed_flags, with_op
 from tacit.cli.recipe import Recipe, absolute, from_fields, read_recipe, recipe_text
 from tacit.cli.request import RunRequest, requested, require_place, unfinished
 from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, tolerate_broken_pipe, write_run
-from tacit.core.errors import InvalidInput, listed
-from tacit.core.guarantee import Unit
+from tacit.core import InvalidInput, Unit, listed
 from tacit.core.places import LedgerUrl
 from tacit.methods.registry import AUTO, METHODS, automatic, method_named
 

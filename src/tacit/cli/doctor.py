@@ -158,7 +158,7 @@ def _benchmarks() -> PartFinding:
 
 
 def _randomness() -> PartFinding:
-    from tacit.core.randomness import SystemRandomness
+    from tacit.core import SystemRandomness
 
     try:
         SystemRandomness().words(1)
@@ -168,7 +168,7 @@ def _randomness() -> PartFinding:
 
 
 def _state() -> PartFinding:
-    from tacit.core.errors import TacitError
+    from tacit.core import TacitError
     from tacit.ledger.heads import state_folder
 
     try:
@@ -182,7 +182,7 @@ def _state() -> PartFinding:
 
 
 def _ledger(place: str) -> PartFinding:
-    from tacit.core.errors import TacitError
+    from tacit.core import TacitError
     from tacit.core.places import ledger_place
     from tacit.ledger import inspected
 

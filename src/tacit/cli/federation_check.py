@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 __all__ = ["CheckFinding", "check_command", "check_findings"]
 

@@ -95,7 +95,7 @@ def federation_demo_command(
     through the shuffler only, which permutes them and can read none. During the round one node is killed: the round
     continues with the other three. Everything is cleaned up at the end.
     """
-    from tacit.core.errors import InvalidInput
+    from tacit.core import InvalidInput
     from tacit.federation.flower.processes import require_version
     from tacit.federation.processes import ended_by_signals
 
@@ -246,7 +246,7 @@ class _State:
 
     def _mixed(self) -> str:
         """What the shuffler says of itself: how many messages came in, and how many went out."""
-        from tacit.core.errors import TacitError
+        from tacit.core import TacitError
         from tacit.federation.collector.client import read_status
 
         if self._shuffler is None:
@@ -264,7 +264,7 @@ class _State:
         return str(self._turn["dropped"].get(name, "asked" if name in self._turn["asked"] else "-"))
 
     def _left(self, name: str) -> str:
-        from tacit.core.guarantee import decimal
+        from tacit.core import decimal
         from tacit.ledger import opened
 
         settings = self._files[name][1]

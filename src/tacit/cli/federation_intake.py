@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from tacit.cli.screen import console, flowing, show_rows
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.files import write_file
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def open_command(
 ) -> None:
     """Write a question."""
     from tacit.datasets.table import read_classes
-    from tacit.federation.intake.planning import plan_open_question
+    from tacit.federation.intake.coordinator import plan_open_question
 
     question = plan_open_question(
         _samples(public),
@@ -174,7 +174,7 @@ Below the question's minimum nothing is written and it stays open. With --trust 
 needs its key. Memory does not grow with the number of messages. Example: tacit federation intake collect
 question.tacit messages.tacit --store sqlite:///intake.db --secret shuffler.key""")
 )
-def collect(
+def collect_command(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     out: Path = typer.Argument(..., help="The file to write.", show_default=False),
     store: str = _STORE,
@@ -197,7 +197,7 @@ def collect(
 With --trust shuffle this is the coordinator's work and needs its key. Example: tacit federation intake decode
 question.tacit messages.tacit --public public.csv --out labels.csv --secret coordinator.key""")
 )
-def decode(
+def decode_command(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     messages: Path = typer.Argument(..., help="What was collected.", show_default=False),
     public: Path = typer.Option(..., help="The public samples that the question was made from."),
@@ -205,8 +205,7 @@ def decode(
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key."),
 ) -> None:
     """Decode."""
-    from tacit.federation.intake.decoding import decode_collected
-    from tacit.federation.intake.planning import samples_labeled
+    from tacit.federation.intake.coordinator import decode_collected, samples_labeled
 
     question, samples = _read(file), _samples(public)
     found = decode_collected(messages, question, None if secret is None else _secret(secret))
@@ -264,8 +263,7 @@ def device_command(
     """
     import numpy as np
 
-    from tacit.federation.intake.client import IntakeAddress, fetch_question, post_message
-    from tacit.federation.intake.device import Device, DevicePolicy
+    from tacit.federation.intake.device import Device, DevicePolicy, IntakeAddress, fetch_question, post_message
 
     try:
         sample = np.array([float(each) for each in features.split(",")])

@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
     from tacit.federation.flower.processes import NodeConnection
@@ -28,10 +28,10 @@ __all__ = ["cancel_command", "jobs_command", "node_command"]
 _PAUSE = 0.2
 # Seconds in which Flower's processes may send the last reply.
 _SENDING = 15.0
-FILE = typer.Argument(..., help="The node's file.", show_default=False)
+_FILE = typer.Argument(..., help="The node's file.", show_default=False)
 
 
-def node_command(file: Path = FILE) -> None:
+def node_command(file: Path = _FILE) -> None:
     """Run a node in the foreground, until it is stopped.
 
     It reads its records once and answers one question after another. The ledger is made from the policy at the first
@@ -46,8 +46,7 @@ def node_command(file: Path = FILE) -> None:
     Example: tacit federation node here/node.toml
     """
     from tacit.cli.federation_watch import reminded_node, require_valid
-    from tacit.federation.flower.processes import NodeConnection, require_version
-    from tacit.federation.flower.processes import node_command as supernode
+    from tacit.federation.flower.processes import NodeConnection, require_version, supernode_command
     from tacit.federation.node.node import prepare_ledger
     from tacit.federation.node.queue import JobQueue
     from tacit.federation.node.service import DOOR, NodeService, budgets, queue_file
@@ -82,7 +81,7 @@ def node_command(file: Path = FILE) -> None:
         # What is wrong with the data is found here, where its owner reads it.
         service.load()
         token = read_token(serving.token or state / "metrics.token")
-        command = supernode(settings.link, state, state / DOOR, free_port())
+        command = supernode_command(settings.link, state, state / DOOR, free_port())
         connection = NodeConnection(processes, command, state, lambda what: tell("trouble", what=what))
         web = NodeWeb(metrics, token, lambda: service.ready and connection.connected)
         address = web.start(serving.host, serving.port)
@@ -150,7 +149,7 @@ def _signals() -> Iterator[list[str]]:
 
 
 def jobs_command(
-    file: Path = FILE,
+    file: Path = _FILE,
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
 ) -> None:
     """List the jobs that came to a node: how many questions of each wait, were answered or refused, and what was paid.
@@ -181,7 +180,7 @@ def jobs_command(
 
 
 def cancel_command(
-    file: Path = FILE,
+    file: Path = _FILE,
     job: str = typer.Argument(..., help="The job's id, or the beginning of it.", show_default=False),
 ) -> None:
     """Cancel a job at a node: its questions are not answered any more.

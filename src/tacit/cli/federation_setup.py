@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tacit.cli.federation_watch import running
 from tacit.cli.screen import console, flowing, show_rows
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.settings import NODE_EXAMPLE, NODE_NAME
 from tacit.ledger.policy_file import RULES_EXAMPLE
 

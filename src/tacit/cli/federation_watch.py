@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.processes import Processes, Reminder, exists, last_lines, log_to, only_process
 
 if TYPE_CHECKING:

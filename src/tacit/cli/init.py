@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tacit.cli.recipe import Recipe, absolute, recipe_text
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 
 __all__ = ["init_command"]
 
@@ -119,7 +119,7 @@ def _compare(first: Path, second: Path, label: str | None) -> _Compared:
     private, public, extra = (first, second, more[0]) if not more[1] else (second, first, more[1])
     if label is not None and label not in extra:
         close = nearest(label, extra)
-        meant = f"; is {close!r} meant?" if close else ""
+        meant = f"; did you mean {close!r}?" if close else ""
         raise InvalidInput(f"no column {listed([label])!r} that only {listed([str(private)])} has{meant}")
     if not extra:
         raise InvalidInput(

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from tacit.cli.screen import console, show_data, show_plan
-from tacit.core.errors import InvalidInput, listed, nearest
-from tacit.core.guarantee import Unit
+from tacit.core import InvalidInput, Unit, listed, nearest
 from tacit.core.places import LedgerUrl
 from tacit.methods.registry import METHODS
 
@@ -188,7 +187,7 @@ def require_account(
     with opened(ledger) as book:
         known = list(book.accounts())
     if account not in known:
-        meant = f"; is {listed([close])} meant?" if (close := nearest(account, known)) else ""
+        meant = f"; did you mean {listed([close])}?" if (close := nearest(account, known)) else ""
         raise InvalidInput(f"{ledger}: no account {listed([account])!r}; it has {listed(known)}{meant}")
     look_ahead(ledger, account, unit, adjacency, None if resuming else epsilon)
 

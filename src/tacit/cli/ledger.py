@@ -12,11 +12,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
-from tacit.core.account import Change
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import decimal
+from tacit.core import Change, InvalidInput, decimal, spend_to_json
 from tacit.core.places import LedgerUrl, ledger_place
-from tacit.core.spend import spend_to_json
 from tacit.ledger import inspected, open_ledger
 from tacit.ledger.copying import copy_ledger
 from tacit.ledger.entries import Entry

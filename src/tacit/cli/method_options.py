@@ -18,9 +18,8 @@ import typer
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, Number
 from tacit.core.options import OptionField, Options, build, describe
-from tacit.core.rational import Number
 from tacit.methods.registry import AUTO, METHODS, method_named
 
 __all__ = ["Flag", "flag_value", "flags", "read_options", "renamed_flags", "with_options"]

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, listed
+from tacit.core import InvalidInput, listed
 
 if TYPE_CHECKING:
     from tacit.runs.planning import Forecast, Prospect
@@ -94,7 +94,7 @@ def _forecast(
     delta: float | None, methods: list[str], accuracy: float | None, holders: int, per_person: int,
     purity: float | None, queries: int | None, neighbors: int, curves: bool,
 ) -> Forecast:  # fmt: skip
-    from tacit.core.guarantee import Unit
+    from tacit.core import Unit
     from tacit.datasets.table import Table as Rows
     from tacit.methods.registry import METHODS, method_named
     from tacit.methods.rknn.options import ReverseKNN
@@ -224,8 +224,7 @@ def _votes(
     """Forecast of votes without a file: the least fraction of right labels if queries get equal numbers of votes."""
     from fractions import Fraction
 
-    from tacit.core.guarantee import Unit
-    from tacit.core.rational import positive
+    from tacit.core import Unit, positive
     from tacit.mechanisms.accuracy import at_least, expected_label_accuracy
     from tacit.methods.rknn.choice import choose_mechanism
     from tacit.methods.rknn.wire import table_sensitivity

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.method_options import flag_value, flags
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.methods.registry import AUTO, DEFAULT, METHODS, automatic, method_named
 

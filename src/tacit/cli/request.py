@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, RequestConflict, TacitError, listed, nearest
+from tacit.core import InvalidInput, RequestConflict, TacitError, listed, nearest
 from tacit.core.files import sync_folder, try_lock, write_file
 from tacit.core.places import LedgerUrl
 
@@ -275,7 +275,7 @@ def unfinished(out: Path) -> Mapping[str, Any]:
         content = _content(file.read_bytes())
     except FileNotFoundError:
         beside = [each.name.removesuffix(".request") for each in sorted(out.absolute().parent.glob("*.request"))]
-        meant = f"; is {listed([close])} meant?" if (close := nearest(out.name, beside)) else ""
+        meant = f"; did you mean {listed([close])}?" if (close := nearest(out.name, beside)) else ""
         raise InvalidInput(f"{shown}: no unfinished run here, there is no {listed([file.name])}{meant}") from None
     except OSError as error:
         raise InvalidInput(f"{listed([str(file)])}: cannot be read ({error.strerror})") from None

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, show_claim
-from tacit.core.errors import InvalidInput, listed, nearest, warn_user
+from tacit.core import InvalidInput, listed, nearest, warn_user
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,7 +141,7 @@ def export_command(
     if out is not None:
         _export_student(record, kinds[0], out, check)
     if mlflow is not None:
-        from tacit.report.tracking import log_to_mlflow
+        from tacit.report.exports import log_to_mlflow
 
         logged = log_to_mlflow(run, mlflow)
         console.print(Text.assemble(("logged", "bold"), f"     to MLflow experiment {mlflow}: run {logged}"))
@@ -207,7 +207,7 @@ def found_record(folder: Path) -> Record:
         beside = (
             [each.parent.name for each in folder.absolute().parent.glob("*/run.json")] if len(str(folder)) < 200 else []
         )
-        meant = f"; is {listed([close])} meant?" if (close := nearest(folder.name, beside)) else ""
+        meant = f"; did you mean {listed([close])}?" if (close := nearest(folder.name, beside)) else ""
         raise InvalidInput(f"{shown}: not a run folder, it has no run.json{meant}")
     return read_record(folder)
 

@@ -22,8 +22,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-from tacit.core.errors import InvalidInput, TacitError, TacitWarning
-from tacit.core.guarantee import Guarantee
+from tacit.core import Guarantee, InvalidInput, TacitError, TacitWarning
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.datasets.frame import Frame, frame_of, is_frame
 from tacit.datasets.image_files import ImageFiles, looks_like_image_files
 from tacit.datasets.published import PublishedSamples

@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.datasets.frame import DATE_FORMATS, as_dates, as_levels, as_numbers, is_missing
-from tacit.datasets.table import LARGEST
+from tacit.datasets.table import LARGEST_NUMBER
 from tacit.representations.arrays import SMALLEST_SCALE, snapped
 
 __all__ = ["INTERVALS", "CategoryColumn", "DateColumn", "NumberColumn", "few", "interval_edges", "written_as"]
@@ -106,7 +105,7 @@ class NumberColumn:
     def read(cls, fields: StrictReader) -> NumberColumn:
         """Read the parameters; no scale is so small that a value could become infinite."""
         name, (center, scale), gaps = _name(fields), _read_scale(fields), fields.flag("gaps")
-        edges = fields.array("edges", ("<f8",), (None,), -LARGEST, LARGEST)
+        edges = fields.array("edges", ("<f8",), (None,), -LARGEST_NUMBER, LARGEST_NUMBER)
         if len(edges) >= MOST_INTERVALS or (np.diff(edges) <= 0).any():
             raise InvalidInput(f"the {fields.what}'s edges must rise, and be fewer than {MOST_INTERVALS}")
         return cls(name, center, scale, gaps, tuple(edges.tolist()))
@@ -295,7 +294,7 @@ def _filled(cells: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The numbers that can be used; what is infinite or too large counts as missing."""
-    return np.where(np.abs(values) <= LARGEST, values, math.nan)
+    return np.where(np.abs(values) <= LARGEST_NUMBER, values, math.nan)
 
 
 def _center_and_scale(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -338,5 +337,5 @@ def _name(fields: StrictReader) -> str:
 
 
 def _read_scale(fields: StrictReader) -> tuple[float, float]:
-    center = fields.number("center", -LARGEST, LARGEST)
-    return center, fields.number("scale", SMALLEST_SCALE, 2 * LARGEST)
+    center = fields.number("center", -LARGEST_NUMBER, LARGEST_NUMBER)
+    return center, fields.number("scale", SMALLEST_SCALE, 2 * LARGEST_NUMBER)

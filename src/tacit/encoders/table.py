@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput, listed
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput, listed
-from tacit.core.protocols import Floats
 from tacit.core.samples import match_names
 from tacit.datasets.frame import Frame, as_levels, as_numbers, frame_of, require_column
 from tacit.datasets.samples import samples_of

@@ -17,13 +17,20 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitError
-from tacit.core.protocols import Integers
-from tacit.engines.fragments import Block, Fragment
+from tacit.core import Integers, InvalidInput, TacitError
+from tacit.engines.fragments import Fragment, RecordBlock, class_column, frame_of_bytes, number_table
 from tacit.engines.persons import PersonBound
-from tacit.engines.values import class_column, frame_of_bytes, number_table
 
-__all__ = ["FAILED", "BlockTable", "FragmentCount", "Partial", "Reading", "Runner", "added_up", "require_written"]
+__all__ = [
+    "FAILED",
+    "BlockTable",
+    "FragmentCount",
+    "FragmentReading",
+    "Partial",
+    "Runner",
+    "added_up",
+    "require_written",
+]
 
 # Instead of a number of rows, where a fragment could not be counted.
 FAILED = -1
@@ -61,7 +68,7 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
-class Reading:
+class FragmentReading:
     """How records become samples and labels: public knowledge, which travels to every worker.
 
     ``encoder`` makes numbers of what is none, by what public samples show; ``shape`` is that of a sample.
@@ -74,7 +81,7 @@ class Reading:
     shape: tuple[int, ...]
     encoder: Any = None
 
-    def samples(self, block: Block) -> NDArray[Any]:
+    def samples(self, block: RecordBlock) -> NDArray[Any]:
         """The block's samples as numbers."""
         if isinstance(block.samples, np.ndarray):
             found = block.samples.astype(np.float64)
@@ -89,7 +96,7 @@ class Reading:
 class FragmentCount:
     """Counts a fragment; it is what travels to workers, and holds no record."""
 
-    reading: Reading
+    reading: FragmentReading
     table: BlockTable
     bound: PersonBound | None = None
 

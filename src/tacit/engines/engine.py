@@ -1,22 +1,26 @@
-"""Which engine counts, where it is, and with how many workers."""
+"""Which engine counts, where it is, and with how many workers; the embedded one has threads of this process."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tacit.core.errors import InvalidInput
-from tacit.core.rational import whole
+from threadpoolctl import ThreadpoolController
+
+from tacit.core import InvalidInput, whole
 from tacit.core.registry import Registry, unknown
 from tacit.engines.counting import FragmentCount, Partial
 from tacit.engines.fragments import Fragment
+from tacit.neighbors.search import MOST_THREADS, ONE_SEARCH
 
-__all__ = ["ENGINES", "Engine", "OpenEngine", "opened_engine"]
+__all__ = ["ENGINES", "Engine", "OpenEngine", "Threads", "opened_engine"]
 
 ENGINES = Registry("engine", "tacit.engines", {
-    "threads": "tacit.engines.threads:Threads",
+    "threads": "tacit.engines.engine:Threads",
     "ray": "tacit.engines.ray_engine:RayEngine [ray]",
     "spark": "tacit.engines.spark_engine:SparkEngine [spark]",
 })  # fmt: skip
@@ -50,7 +54,7 @@ class Engine:
     >>> Engine("sparc")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown engine 'sparc': choose one of ray, spark, threads; is spark meant?
+    tacit.core.errors.InvalidInput: unknown engine 'sparc': choose one of ray, spark, threads; did you mean spark?
     """
 
     name: str = "threads"
@@ -83,3 +87,39 @@ def opened_engine(engine: Engine) -> Iterator[OpenEngine]:
         yield made
     finally:
         made.close()
+
+
+class Threads:
+    """Counts fragments on ``workers`` threads, by default as many as a matrix product would use.
+
+    >>> from tacit.engines.fragments import ArrowFragment
+    >>> parts = [ArrowFragment(number, "", None) for number in range(3)]
+    >>> [each for each in Threads(workers=2).run(lambda part: part.number, parts)]
+    [0, 1, 2]
+    """
+
+    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
+        if address is not None:
+            raise InvalidInput("the engine threads runs in this process: leave out the address")
+        self._workers = workers
+
+    def require_sendable(self, count: Any) -> None:  # noqa: ANN401
+        """Nothing is sent."""
+
+    def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
+        """The fragments' tables in order, no more of them at work than there are threads."""
+        algebra = ThreadpoolController().select(user_api="blas")
+        most = min(MOST_THREADS, max((each["num_threads"] for each in algebra.info()), default=1))
+        workers = min(self._workers or most, max(1, len(fragments)))
+        waiting: deque[Future[Partial]] = deque()
+        # Whole fragments on threads of our own, each with products on one thread: no core waits inside a product.
+        with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(workers) as pool:
+            for fragment in fragments:
+                waiting.append(pool.submit(count, fragment))
+                if len(waiting) >= 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    def close(self) -> None:
+        """Nothing stays open."""

@@ -2,11 +2,13 @@
 
 A fragment is named by where it lies, never by when it is read: partial tables and the choice of a person's records go
 by that name, so neither depends on the engine, the order, or how often a task is run. A fragment hands out blocks of
-``BLOCK`` rows, of which only its last is shorter, however large the batches are that its file is read in.
+``BLOCK`` rows, of which only its last is shorter, however large the batches are that its file is read in. Cells as they
+were found, in Arrow or numpy, are made numbers, classes and names: each by itself, and none fails.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +18,23 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Integers
+from tacit.datasets.frame import Frame, as_numbers, cells_of
+from tacit.datasets.table import class_places
 from tacit.neighbors.search import hand_back
 
-__all__ = ["BLOCK", "ArrayFragment", "ArrowFragment", "Block", "Fragment", "reblocked"]
+__all__ = [
+    "BLOCK",
+    "ArrayFragment",
+    "ArrowFragment",
+    "Fragment",
+    "RecordBlock",
+    "class_column",
+    "coded",
+    "frame_of_bytes",
+    "number_table",
+    "reblocked",
+]
 
 # Rows that are encoded and counted at a time, by every engine alike.
 BLOCK = 4096
@@ -27,7 +43,7 @@ _BATCH = 8 * BLOCK
 
 
 @dataclass(frozen=True)
-class Block:
+class RecordBlock:
     """Some rows as they were found: a table of Arrow or an array, with the columns of labels and persons apart."""
 
     start: int
@@ -52,7 +68,7 @@ class Fragment(Protocol):
         """Where it lies: the same in every run over the same files."""
         ...
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
         """Its rows, ``BLOCK`` at a time; without a label only the persons are read."""
         ...
 
@@ -69,7 +85,7 @@ class ArrowFragment:
     part: Any
     batch_rows: int = _BATCH
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
         """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever batches the file is read in."""
         features = list(columns or ())
         named = [*features, *(name for name in (label, person) if name is not None)]
@@ -85,7 +101,7 @@ class ArrowFragment:
         start = 0
         for table in reblocked(batches, BLOCK):
             labels = table.column(label) if label is not None else table.column(0)
-            yield Block(start, table.select(features), labels, None if person is None else table.column(person))
+            yield RecordBlock(start, table.select(features), labels, None if person is None else table.column(person))
             start += table.num_rows
 
     @cached_property
@@ -133,7 +149,7 @@ class ArrayFragment:
     start: int
     stop: int
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
         """Slices of the mapped arrays; pages that were read are given back."""
         samples = None if columns is None else _mapped(self.file)
         labels = None if label is None else _mapped(Path(label))
@@ -142,7 +158,7 @@ class ArrayFragment:
             rows = slice(begin, min(begin + BLOCK, self.stop))
             parts = [None if each is None else each[rows] for each in (samples, labels, persons)]
             there = next(part for part in (parts[1], parts[2]) if part is not None)
-            yield Block(begin - self.start, parts[0], there, parts[2])
+            yield RecordBlock(begin - self.start, parts[0], there, parts[2])
             for part in parts:
                 if part is not None:
                     hand_back(part)
@@ -154,3 +170,90 @@ def _mapped(file: Path) -> NDArray[Any]:
         return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
     except (ValueError, OSError):
         return np.asarray(np.load(file, allow_pickle=False))
+
+
+def coded(column: Any) -> tuple[Integers, list[str | None]]:  # noqa: ANN401
+    """A column of labels or persons as codes, and the text of each code; -1 and None where there is no value.
+
+    >>> codes, names = coded(np.array([1.0, 2.0, 1.0]))
+    >>> [names[code] for code in codes]
+    ['1', '2', '1']
+    """
+    if isinstance(column, np.ndarray):
+        values, codes = np.unique(column, return_inverse=True)
+        return codes.astype(np.int64).reshape(-1), [_text(each) for each in values.tolist()]
+    joined = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    encoded = joined if hasattr(joined, "dictionary") else joined.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64), [_text(each) for each in encoded.dictionary.to_pylist()]
+
+
+def class_column(column: Any, classes: NDArray[Any]) -> Integers:  # noqa: ANN401
+    """The place of every label among the classes, -1 where it is none of them.
+
+    >>> class_column(np.array(["b", "c", "a"]), np.array(["a", "b"])).tolist()
+    [1, -1, 0]
+    """
+    codes, names = coded(column)
+    places = class_places(["" if name is None else name for name in names], classes)
+    places[[name is None for name in names]] = -1
+    return np.append(places, -1)[codes]
+
+
+def number_table(table: Any) -> NDArray[np.float64]:  # noqa: ANN401
+    """The columns of an Arrow table side by side as numbers; NaN where a cell is missing or none.
+
+    >>> import pyarrow as pa
+    >>> number_table(pa.table({"age": [61, None], "dose": [b"2.5", b"much"]})).tolist()
+    [[61.0, 2.5], [nan, nan]]
+    """
+    found = np.empty((table.num_rows, table.num_columns), dtype=np.float64)
+    for place, column in enumerate(table.columns):
+        found[:, place] = _numbers(column)
+    return found
+
+
+def _numbers(column: Any) -> NDArray[Any]:  # noqa: ANN401
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    kind = column.type
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        return np.asarray(column.to_numpy())
+    try:
+        if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind):
+            text = compute.cast(column, pa.string()) if pa.types.is_binary(kind) else column
+            return np.asarray(compute.cast(text, pa.float64()).to_numpy())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    return as_numbers(_cells(column))
+
+
+def _cells(column: Any) -> NDArray[Any]:  # noqa: ANN401
+    """The cells of a column, bytes as text."""
+    return cells_of(
+        [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in column.to_pylist()]
+    )
+
+
+def frame_of_bytes(table: Any) -> Frame:  # noqa: ANN401
+    """An Arrow table as a frame for an encoder, bytes of a CSV file as text.
+
+    >>> import pyarrow as pa
+    >>> frame_of_bytes(pa.table({"age": [b"61"], "ward": [b"north"]})).column("ward").tolist()
+    ['north']
+    """
+    # Each cell stays as it is: what a column is taken for must not depend on the rows around.
+    return Frame(tuple(table.column_names), tuple(map(_cells, table.columns)), source="the records")
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401
+    """A label or a person as text, as a file that is read whole has it; None where there is none."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    text = str(value).strip()
+    return None if text.lower() in ("", "nan") else text

@@ -17,17 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Words
-from tacit.core.randomness import Randomness
-from tacit.engines.fragments import Block, Fragment
-from tacit.engines.values import coded
+from tacit.core import InvalidInput, Randomness, Words
+from tacit.engines.fragments import Fragment, RecordBlock, coded
 
 __all__ = ["PersonBound", "bound_persons", "count_persons", "fresh_key", "record_ranks"]
 
 KEY_WORDS = 4
 # Ranks that wait to be sorted into those that are kept, at least.
-WAITING = 2**18
+_WAITING = 2**18
 # A fragment's rows come after one another in this many places.
 _PLACES = 2**40
 
@@ -75,7 +72,7 @@ class PersonBound:
     ranks: Words  # the rank of the last record that stays
     places: Words  # and its place, should two ranks be equal
 
-    def kept(self, fragment: Fragment, block: Block) -> NDArray[np.bool_]:
+    def kept(self, fragment: Fragment, block: RecordBlock) -> NDArray[np.bool_]:
         """Which of a block's records count; one of nobody does not."""
         digests, known = person_digests(self.key, block.persons)
         if not len(self.persons):
@@ -126,7 +123,7 @@ def count_persons(fragments: Iterable[Fragment], person: str, key: bytes) -> int
     return len(smallest.found()[0])
 
 
-def _ranked(key: bytes, fragment: Fragment, block: Block) -> tuple[Words, Words]:
+def _ranked(key: bytes, fragment: Fragment, block: RecordBlock) -> tuple[Words, Words]:
     ranks = record_ranks(key, fragment.name, block.start, len(block))
     first = fragment.number * _PLACES + block.start
     return ranks, np.arange(first, first + len(block), dtype=np.uint64)
@@ -143,7 +140,7 @@ class _Smallest:
     def add(self, persons: Words, ranks: Words, places: Words) -> None:
         self._waiting.append((persons, ranks, places))
         self._rows += len(persons)
-        if self._rows > 2 * self._kept + WAITING:
+        if self._rows > 2 * self._kept + _WAITING:
             self.found()
 
     def found(self) -> tuple[Words, Words, Words]:

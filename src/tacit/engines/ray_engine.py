@@ -22,11 +22,11 @@ import ray.cloudpickle
 import ray.data
 from numpy.typing import NDArray
 
-from tacit.core.errors import TacitError, listed
+from tacit.core import TacitError, listed
 from tacit.engines.counting import FragmentCount, Partial, require_written
 from tacit.engines.fragments import Fragment
 
-__all__ = ["FragmentActor", "RayEngine", "packed", "unpacked"]
+__all__ = ["FragmentActor", "RayEngine"]
 
 # Tables and questions are all that is stored: Ray's own choice would take a third of the machine's memory.
 STORE_BYTES = 256 * 2**20
@@ -41,13 +41,13 @@ class FragmentActor:
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """From numbers of fragments to their tables."""
-        return packed([self._count(self._fragments[int(number)]) for number in batch["fragment"]])
+        return _columns_of([self._count(self._fragments[int(number)]) for number in batch["fragment"]])
 
 
-def packed(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
+def _columns_of(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
     """What leaves a worker, as columns: numbers of fragments and rows, and tables with their shapes, all whole numbers.
 
-    >>> list(unpacked(packed([Partial(3, 10, np.array([[1, 2]]))])))
+    >>> list(_partials_of(_columns_of([Partial(3, 10, np.array([[1, 2]]))])))
     [Partial(fragment=3, rows=10, table=array([[1, 2]]))]
     """
     tables = np.empty(len(partials), dtype=object)
@@ -61,7 +61,7 @@ def packed(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
     }
 
 
-def unpacked(columns: dict[str, Any]) -> Iterator[Partial]:
+def _partials_of(columns: dict[str, Any]) -> Iterator[Partial]:
     """The partial tables in such columns."""
     named = (columns[name] for name in ("fragment", "rows", "columns", "table"))
     for fragment, rows, width, cells in zip(*named, strict=True):
@@ -108,7 +108,7 @@ class RayEngine:
             num_cpus=1,
         )
         for batch in tables.iter_batches(batch_size=None, batch_format="numpy"):
-            yield from unpacked(batch)
+            yield from _partials_of(batch)
 
     def close(self) -> None:
         """Stop what was started here."""

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Unit
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, SystemRandomness
-from tacit.engines.counting import BlockTable, FragmentCount, Reading, added_up
+from tacit.core import Integers, InvalidInput, Randomness, SystemRandomness, Unit
+from tacit.engines.counting import BlockTable, FragmentCount, FragmentReading, added_up
 from tacit.engines.engine import OpenEngine
 from tacit.engines.persons import PersonBound, bound_persons, count_persons, fresh_key
 from tacit.engines.source import OpenSource
@@ -28,7 +25,7 @@ class StreamedRecords:
 
     source: OpenSource
     engine: OpenEngine
-    reading: Reading
+    reading: FragmentReading
     _bounds: dict[int, PersonBound] = field(default_factory=dict)
 
     @property
@@ -105,5 +102,5 @@ def streamed_records(
     elif columns is not None and (lacking := [name for name in columns if name not in source.columns]):
         raise InvalidInput(f"{source.where}: has no feature column {lacking[0][:80]!r}, and the public samples have")
     wanted = source.columns if columns is None or source.columns is None else columns
-    reading = Reading(wanted, source.label, source.given.persons, classes, tuple(shape), encoder)
+    reading = FragmentReading(wanted, source.label, source.given.persons, classes, tuple(shape), encoder)
     return StreamedRecords(source, engine, reading)

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput, listed, why_unreadable
-from tacit.core.rational import whole
+from tacit.core import InvalidInput, listed, whole, why_unreadable
 from tacit.datasets.frame import require_column
 from tacit.datasets.table_files import SEPARATORS
 from tacit.engines.fragments import ArrayFragment, ArrowFragment, Fragment

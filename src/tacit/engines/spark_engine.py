@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from tacit.core.errors import InvalidInput, TacitError, listed
+from tacit.core import InvalidInput, TacitError, listed
 from tacit.engines.counting import FragmentCount, Partial, require_written
 from tacit.engines.fragments import Fragment
 

@@ -30,10 +30,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from tacit.core import InvalidInput, Receipt, StaleLedger, TooFewParticipants
 from tacit.core.codec import decode, encode
-from tacit.core.errors import InvalidInput, StaleLedger, TooFewParticipants
 from tacit.core.files import write_file
-from tacit.core.release import Receipt
 from tacit.federation.messages import ToldBudget
 from tacit.methods.question import Question, TableQuestion, is_signed
 

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
@@ -32,9 +32,9 @@ MOST_FEATURES = 2**20
 # A mistake is noticed by it. Whoever wants to answer another request can: the digest is no secret.
 DIGEST_BYTES = 4
 # The first byte of a reply: what follows, in which version. What is not listed is not read.
-GIVEN, REFUSED = 0x11, 0x12
+_GIVEN, _REFUSED = 0x11, 0x12
 # The same behind what the node tells of its budget.
-GIVEN_TOLD, REFUSED_TOLD = 0x13, 0x14
+_GIVEN_TOLD, _REFUSED_TOLD = 0x13, 0x14
 _NUMBER = r"(?:0|[1-9]\d{0,11})(?:\.\d{1,12})?(?:e[+-]\d{2,3})?"
 _BUDGET = re.compile(rf"({_NUMBER}|unbounded) ({_NUMBER}) ({_NUMBER})")
 
@@ -193,8 +193,8 @@ class Response:
         refused = isinstance(self.answer, RefusalReason)
         said = bytes([_WORDS.index(self.answer)]) if isinstance(self.answer, RefusalReason) else self.answer
         if self.budget is None:
-            return bytes([REFUSED if refused else GIVEN]) + self.request_digest + said
-        form = bytes([REFUSED_TOLD if refused else GIVEN_TOLD])
+            return bytes([_REFUSED if refused else _GIVEN]) + self.request_digest + said
+        form = bytes([_REFUSED_TOLD if refused else _GIVEN_TOLD])
         return form + self.request_digest + self.budget.to_bytes() + said
 
 
@@ -245,8 +245,8 @@ def read_response(payload: bytes) -> Response:
 
 # Which forms refuse, and which tell a budget.
 _FORMS = {
-    bytes([GIVEN]): (False, False),
-    bytes([REFUSED]): (True, False),
-    bytes([GIVEN_TOLD]): (False, True),
-    bytes([REFUSED_TOLD]): (True, True),
+    bytes([_GIVEN]): (False, False),
+    bytes([_REFUSED]): (True, False),
+    bytes([_GIVEN_TOLD]): (False, True),
+    bytes([_REFUSED_TOLD]): (True, True),
 }

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self
 import psutil
 from filelock import FileLock, Timeout
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

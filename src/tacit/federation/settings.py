@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from tacit.core.errors import InvalidInput, nearest
+from tacit.core import InvalidInput, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.datasets.table import check_classes
 from tacit.engines.engine import Engine

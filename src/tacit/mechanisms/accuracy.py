@@ -24,9 +24,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
-from tacit.core.rational import Number, positive
+from tacit.core import InvalidInput, Number, Reals, positive
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 
 __all__ = [

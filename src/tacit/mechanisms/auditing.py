@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers, LocalMechanism, Mechanism, Reals
-from tacit.core.randomness import Randomness
-from tacit.core.spend import Spend
+from tacit.core import Integers, LocalMechanism, Mechanism, Randomness, Reals, Spend
 
 __all__ = [
     "AUDITED_CELLS",
@@ -207,7 +205,7 @@ def accounted(spend: Spend, delta: Fraction) -> tuple[Fraction, Fraction]:
     """
     # Accountants are slow to import and needed by audits only.
     from tacit.accounting.compose import total
-    from tacit.core.account import Rule
+    from tacit.core import Rule
 
     return Fraction(total([spend], delta, Rule.PLANNED).epsilon), delta
 

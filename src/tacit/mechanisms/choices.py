@@ -7,7 +7,7 @@ at the question alone.
 
 A mechanism of the package is added to the rows where it belongs; one of another package needs no row, and passes where
 an operator's policy names it and the row has others that randomize the same statistic and release the same kind of
-answer.
+answer. Of the local ones the most accurate is chosen whose messages are short enough, and the choice says why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, LocalMechanism, Number
 from tacit.mechanisms.central.counts import SealedTable
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
@@ -25,8 +25,10 @@ from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.description import Statistic
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.linear_hashing import LinearHashing, possible_sizes
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, RandomizedLabels, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
 from tacit.mechanisms.registry import OWN
@@ -42,8 +44,11 @@ __all__ = [
     "SUM_SHARES",
     "TEACHER_VOTES",
     "VOTE_SHARES",
+    "Alternative",
     "Door",
     "Kinds",
+    "LocalChoice",
+    "choose",
     "label_door",
     "one_record_door",
     "prediction_door",
@@ -170,3 +175,103 @@ def prediction_door(name: str) -> Door:
 def label_door(name: str) -> Door:
     """A holder that randomizes the labels its model gives."""
     return Door(name, _LABELS)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A mechanism that was considered, with what speaks for or against it."""
+
+    name: str
+    mechanism: LocalMechanism
+    mean_squared_error: float
+    message_bits: int
+    allowed: bool
+
+
+@dataclass(frozen=True)
+class LocalChoice:
+    """The chosen mechanism, the reason in words, and everything that was considered, best first."""
+
+    mechanism: LocalMechanism
+    reason: str
+    alternatives: tuple[Alternative, ...]
+
+    @property
+    def table(self) -> str:
+        """The alternatives as lines of text.
+
+        >>> print(choose(cells=100, ones=1, epsilon=4).table)
+        mechanism                      error per cell   message bits
+        generalized response                0.0714032              7
+        subset selection                    0.0714032            100
+        local hashing, linear               0.0855729             18
+        bit response, asymmetric            0.0860218            100
+        local hashing                       0.0860992            134
+        bit response, symmetric              0.181015            100
+        discrete Laplace                     0.362031           6400
+        """
+        lines = [f"{'mechanism':<30} {'error per cell':>14} {'message bits':>14}"]
+        lines += [
+            f"{each.name:<30} {each.mean_squared_error:>14.6g} {each.message_bits:>14}"
+            + ("" if each.allowed else "  too long")
+            for each in self.alternatives
+        ]
+        return "\n".join(lines)
+
+
+def _candidates(cells: int, ones: int, epsilon: Number) -> dict[str, LocalMechanism]:
+    """Every unbiased mechanism on a flat table of cells, by name; of two that are equally good, the first is taken."""
+    candidates: dict[str, LocalMechanism] = {
+        "generalized response": GeneralizedRandomizedResponse(cells, ones, epsilon)
+    }
+    if ones == 1 and possible_sizes(cells):
+        candidates["local hashing, linear"] = LinearHashing(cells, ones, epsilon)
+    candidates["local hashing" if ones == 1 else "Collision"] = Collision(cells, ones, epsilon)
+    candidates["subset selection"] = SubsetSelection(cells, ones, epsilon)
+    candidates["bit response, asymmetric"] = UnaryEncoding(cells, ones, epsilon)
+    candidates["bit response, symmetric"] = UnaryEncoding(cells, ones, epsilon, symmetric=True)
+    candidates["discrete Laplace"] = LocalLaplace(cells, ones, epsilon)
+    return candidates
+
+
+def choose(cells: int, ones: int, epsilon: Number, largest_message_bits: int | None = None) -> LocalChoice:
+    """The most accurate local mechanism for clients with ``ones`` of ``cells``, within a limit on message size.
+
+    Accuracy is the expected squared error that one client adds to a cell, averaged over all cells, which for many
+    cells is the variance on zeros. All alternatives spend the same ε. Separation and Concatenation are not among
+    them: the first loses to Collision because it splits ε, the second is biased as published and loses when
+    corrected.
+
+    >>> choice = choose(cells=100, ones=1, epsilon=1)
+    >>> choice.mechanism
+    SubsetSelection(cells=100, ones=1, epsilon=Fraction(1, 1), size=27)
+    >>> print(choice.reason)
+    subset selection has the smallest error per cell (3.59953) of 7 mechanisms at epsilon = 1
+    >>> print(choose(cells=5000, ones=2, epsilon=1, largest_message_bits=200).reason)
+    Collision has the smallest error per cell (8.55525) of the 2 mechanisms at epsilon = 1 with messages of at most \
+200 bits; subset selection would have 7.94631 with 5000 bits
+    """
+    limit = largest_message_bits
+    if limit is not None and limit < 1:
+        raise InvalidInput(f"largest_message_bits must be at least 1, got {limit}")
+    candidates = _candidates(cells, ones, epsilon)
+    listed = [
+        Alternative(name, each, each.mean_squared_error, each.message_bits, limit is None or each.message_bits <= limit)
+        for name, each in candidates.items()
+    ]
+    # Errors equal up to rounding count as equal, so that the shorter message wins.
+    ranked = sorted(listed, key=lambda each: (float(f"{each.mean_squared_error:.9g}"), each.message_bits))
+    allowed = [each for each in ranked if each.allowed]
+    if not allowed:
+        least = min(each.message_bits for each in ranked)
+        raise InvalidInput(f"largest_message_bits must be at least {least} for {cells} cells, got {limit}")
+    best = allowed[0]
+    reason = f"{best.name} has the smallest error per cell ({best.mean_squared_error:.6g}) of"
+    reason += f" {len(allowed)} mechanisms" if limit is None else f" the {len(allowed)} mechanisms"
+    reason += f" at epsilon = {float(best.mechanism.epsilon):g}"
+    if limit is not None:
+        reason += f" with messages of at most {limit} bits"
+    if best is not ranked[0]:
+        first = ranked[0]
+        reason += f"; {first.name} would have {first.mean_squared_error:.6g} with {first.message_bits} bits"
+    return LocalChoice(best.mechanism, reason, tuple(ranked))

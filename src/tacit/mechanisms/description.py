@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Sensitivity, TooFewParticipants
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.auditing import Check
 from tacit.mechanisms.forms import GAUSSIAN_REACH, REACH, AnswerForm, Numbers, noisy_counts
 

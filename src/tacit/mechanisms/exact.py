@@ -23,8 +23,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
+from tacit.core import Integers, Randomness
 
 __all__ = ["ExactTable", "UnboundedTable", "bernoulli", "bernoulli_exp", "exp", "precision"]
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput
 from tacit.core.codec import packed_numbers, unpacked_numbers
-from tacit.core.errors import InvalidInput
 
 __all__ = [
     "GAUSSIAN_REACH",

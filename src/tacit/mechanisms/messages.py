@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Integers
 from tacit.core.codec import packed_bytes
-from tacit.core.protocols import Integers
 from tacit.mechanisms.forms import PackedRows
 from tacit.mechanisms.local.clients import chunks
 

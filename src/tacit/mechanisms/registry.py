@@ -15,9 +15,8 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
+from tacit.core import InvalidInput, spend_from_json, spend_to_json
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.spend import spend_from_json, spend_to_json
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax

@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.core.account import Ceiling, Rule
-from tacit.core.guarantee import Trust, Unit
+from tacit.core import Ceiling, Coordinator, Exchange, Ledger, Release, Rule, Spend, Trust, Unit
 from tacit.core.options import Options, to_recipe
-from tacit.core.protocols import Coordinator, Exchange, Ledger
-from tacit.core.release import Release
-from tacit.core.spend import Spend
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.task import Account, Nodes, Outcome, Task
 from tacit.private.gate import Gate

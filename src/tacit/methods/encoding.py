@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Encodings, Floats, InvalidInput, Representation
 from tacit.core.codec import encode as as_bytes
-from tacit.core.errors import InvalidInput
 from tacit.core.files import new_file
-from tacit.core.protocols import Encodings, Floats, Representation
 
 __all__ = [
     "EncodedCache", "EncodingMemory", "encoded_apart", "encoded_block", "encoded_chunks", "encoder_digest", "has_name",

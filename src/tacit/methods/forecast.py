@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import beta
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput
 from tacit.mechanisms.accuracy import error_probability, gap_needed
 
 __all__ = ["Evidence", "Expected", "noise_unit", "of_planes", "seen_rows", "voted"]

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Representation
-from tacit.core.release import Release
-from tacit.core.sensitivity import Sensitivity
+from tacit.core import Integers, InvalidInput, Release, Representation, Sensitivity
 from tacit.methods.encoding import require_encodable
 from tacit.methods.question import TableQuestion, table_shape
 from tacit.private.gate import Gate

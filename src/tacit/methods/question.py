@@ -12,22 +12,20 @@ from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
+from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Mechanism, Representation
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.mechanisms.registry import described, mechanism_fields, read_mechanism
+from tacit.representations.arrays import FLOAT32
 from tacit.representations.registry import read_representation, representation_fields
 
 __all__ = [
+    "FLOAT32",
     "LARGEST_VALUE",
     "MOST_CLASSES",
     "MOST_HOLDERS",
     "MOST_QUERIES",
     "MOST_RECORDS",
-    "NARROW",
     "QUESTION_BYTES",
     "Notice",
     "Question",
@@ -60,7 +58,6 @@ MOST_QUERIES = 10**6
 MOST_HOLDERS = 10**7
 # A short question must not make a holder count votes in a table that fills its memory.
 MOST_CELLS = 2 * 10**7
-NARROW = ("<f4",)
 INTEGERS = ("<i8",)
 # Features and targets: beyond this squares of differences are not finite any more.
 LARGEST_VALUE = 1e18
@@ -237,7 +234,7 @@ def require_classes(names: tuple[str, ...]) -> None:
 
 def read_points(fields: StrictReader, name: str) -> NDArray[Any]:
     """Points in a representation's space, one or more."""
-    found = fields.array(name, NARROW, (None, None), -LARGEST_VALUE, LARGEST_VALUE)
+    found = fields.array(name, FLOAT32, (None, None), -LARGEST_VALUE, LARGEST_VALUE)
     if not found.size or len(found) > MOST_QUERIES:
         raise InvalidInput(f"the {fields.what}'s {name} must be from 1 to {MOST_QUERIES} points")
     return found
@@ -245,7 +242,7 @@ def read_points(fields: StrictReader, name: str) -> NDArray[Any]:
 
 def read_distances(fields: StrictReader, name: str, queries: int) -> NDArray[Any] | None:
     """One distance per query, if any are given."""
-    return None if fields.missing(name) else fields.array(name, NARROW, (queries,), 0, LARGEST_VALUE)
+    return None if fields.missing(name) else fields.array(name, FLOAT32, (queries,), 0, LARGEST_VALUE)
 
 
 def read_samples(fields: StrictReader) -> NDArray[Any]:

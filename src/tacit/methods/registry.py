@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.options import Options, build, describe
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk

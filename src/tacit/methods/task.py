@@ -13,12 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import InvalidInput, warn_user
-from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core import Adjacency, Ceiling, InvalidInput, Randomness, Spend, SystemRandomness, Trust, Unit, warn_user
 from tacit.core.protocols import Coordinator, Exchange, Integers, Ledger, Representation
-from tacit.core.randomness import Randomness, SystemRandomness
-from tacit.core.spend import Spend
 from tacit.mechanisms.masked.distributed_gaussian import quorum_of
 from tacit.mechanisms.masked.distributed_laplace import TWO_THIRDS
 from tacit.students.registry import STUDENTS

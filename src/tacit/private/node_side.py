@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.core.protocols import Encodings
-from tacit.core.release import Release
+from tacit.core import Encodings, Release
 from tacit.mechanisms.choices import VOTE_SHARES, Door, Kinds
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records

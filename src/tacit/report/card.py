@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tacit.core.guarantee import Guarantee
+from tacit.core import Guarantee
 from tacit.runs.folders import Record
 
 __all__ = ["label_counts", "model_card", "statement", "summary_lines"]

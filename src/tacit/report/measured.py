@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed
+from tacit.core import InvalidInput, listed
 from tacit.runs.export import for_classes
 
 __all__ = ["Measured", "measure"]

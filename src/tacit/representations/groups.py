@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from tacit.core import Floats, InvalidInput, Reals
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Reals
 from tacit.neighbors import nearest_queries
 from tacit.representations.arrays import blocks, parameters, read_finite_array
 from tacit.representations.scaled import flat, same_width

@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.representations.arrays import LARGEST_PARAMETER, blocks, parameters, read_range, read_shape, snapped
 
@@ -28,7 +27,7 @@ _LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
 NARROWEST, _WIDEST = 0.5, 1.6  # how far a step across an image may change: a stroke must not become a block
 # A block of cells is divided by its length, but no more than this much ink would have: empty parts stay quiet.
 _FLOOR = 1.0
-CLIP = 0.2  # no single orientation may dominate a block
+_CLIP = 0.2  # no single orientation may dominate a block
 GRAY = (77, 150, 29)  # of 256: how bright red, green and blue look
 
 
@@ -269,7 +268,7 @@ class OrientedGradients:
         block = np.concatenate(corners, axis=1)
         floor = _FLOOR * _LEVELS * self.cell**4 / 4
         normal = np.sqrt((block * block).sum(axis=1, keepdims=True) + floor * floor)
-        return snapped(block / normal, bits=16, limit=CLIP)
+        return snapped(block / normal, bits=16, limit=_CLIP)
 
 
 def _windows(side: int, cell: int) -> NDArray[Any]:

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.core.samples import content_digest, row_digests
 from tacit.neighbors import nearest_queries
-from tacit.representations.arrays import NARROW, blocks, parameters, read_finite_array
+from tacit.representations.arrays import FLOAT32, blocks, parameters, read_finite_array
 from tacit.representations.scaled import flat, narrowed, same_width
 from tacit.students.weighted import logistic
 
@@ -61,8 +60,8 @@ class Interpolated:
     @classmethod
     def read(cls, fields: StrictReader) -> Interpolated:
         """Read as many places as anchors, and fewer neighbors than there are."""
-        anchors = read_finite_array(fields, "anchors", NARROW, (None, None))
-        places = read_finite_array(fields, "places", NARROW, (len(anchors), None))
+        anchors = read_finite_array(fields, "anchors", FLOAT32, (None, None))
+        places = read_finite_array(fields, "places", FLOAT32, (len(anchors), None))
         if len(anchors) < 2:
             raise InvalidInput(f"the {fields.what} needs at least two anchors")
         return cls(anchors, places, fields.integer("neighbors", 1, len(anchors) - 1))

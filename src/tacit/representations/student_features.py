@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput, Representation
 from tacit.core.codec import StrictReader, bytes_to_array
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Representation
 from tacit.representations.arrays import REAL, read_finite_array
 from tacit.representations.maps import NeighborMap
 from tacit.students.averaged import network_bytes, network_of

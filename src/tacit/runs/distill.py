@@ -9,18 +9,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.core.errors import InvalidInput, warn_user
+from tacit.core import Exchange, InvalidInput, Ledger, Number, Receipt, Release, warn_user
 from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta
 from tacit.core.options import Options, to_recipe
 from tacit.core.places import LedgerUrl
-from tacit.core.protocols import Exchange, Ledger
-from tacit.core.rational import Number
-from tacit.core.release import Receipt, Release
 from tacit.encoders.kinds import Recognized
 from tacit.engines.engine import Engine
 from tacit.methods.registry import Method, chosen_method
 from tacit.methods.task import Job, Nodes, Observer, Outcome, Task
-from tacit.runs.drive import Checkpoint, RunControl, drive
+from tacit.runs.drive import LEARNING, Checkpoint, PublicTiming, RunControl, TimedCoordinator, drive
 from tacit.runs.inputs import Data, read_given
 from tacit.runs.payment import (
     CLASSES_READ,
@@ -36,7 +33,6 @@ from tacit.runs.run import Run
 from tacit.runs.shown import shown_arrays
 from tacit.runs.streams import read_stream_task, record_source, require_streamable, streaming
 from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
-from tacit.runs.timing import LEARNING, PublicTiming, TimedCoordinator
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
 __all__ = ["distill"]

@@ -2,21 +2,28 @@
 
 Every round is kept before the next is asked. What is kept is public or was released. The round that was cut off is
 asked again under the same request, so holders that had paid for it answer what they answered, and nobody pays twice.
+
+The public side is timed, in whole seconds. How long it takes to read, encode, search or add up records depends on the
+records, and no noise covers it. So these steps have no time, and neither has the run as a whole. What happens at the
+coordinator depends on public samples and on releases alone: its time is post-processing, and may be written down.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
+from tacit.core import NoResponse, Release, no_response, restored
 from tacit.core.codec import decode, encode
 from tacit.core.protocols import Answer, Ask, Coordinator, Exchange, Result, State
-from tacit.core.release import Release, Silence, restored, silence
 from tacit.federation.coordinator import Journal, Kept
 from tacit.methods.task import Observer
 
-__all__ = ["Checkpoint", "RunControl", "drive"]
+__all__ = ["ASKING", "LEARNING", "Checkpoint", "PublicTiming", "RunControl", "TimedCoordinator", "drive"]
 
 
 def drive(
@@ -116,11 +123,67 @@ class Checkpoint:
 
 
 def _written(release: Release[Any]) -> bytes:
-    if isinstance(release.value, Silence):
+    if isinstance(release.value, NoResponse):
         return encode({"lost": True})
     return encode({"value": release.value, "receipts": [each.to_json() for each in release.receipts]})
 
 
 def _read(content: bytes) -> Release[Any]:
     found = decode(content)
-    return silence() if "lost" in found else restored(found["value"], found["receipts"])
+    return no_response() if "lost" in found else restored(found["value"], found["receipts"])
+
+
+ASKING, LEARNING = "questions and answers", "training the student"
+clock = time.monotonic
+
+
+class PublicTiming:
+    """Seconds of steps that see no record, added up by name.
+
+    >>> timing = PublicTiming()
+    >>> with timing.of(LEARNING):
+    ...     pass
+    >>> timing.seconds()
+    {'training the student': 0}
+    """
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = {}
+
+    @contextmanager
+    def of(self, step: str) -> Iterator[None]:
+        """Add the time that passes here to a step."""
+        began = clock()
+        yield
+        self._spent[step] = self._spent.get(step, 0.0) + clock() - began
+
+    def seconds(self) -> dict[str, int]:
+        """Whole seconds, cut: less than one is 0."""
+        return {step: int(spent) for step, spent in self._spent.items()}
+
+
+class TimedCoordinator(Generic[State, Ask, Answer, Result]):
+    """A coordinator whose own work is timed; what happens between its calls, at holders, is not."""
+
+    def __init__(self, inner: Coordinator[State, Ask, Answer, Result], timing: PublicTiming) -> None:
+        self._inner, self._timing = inner, timing
+
+    def begin(self) -> State:
+        """As the coordinator begins."""
+        with self._timing.of(ASKING):
+            return self._inner.begin()
+
+    def ask(self, state: State) -> Ask | None:
+        """The coordinator's next question."""
+        with self._timing.of(ASKING):
+            return self._inner.ask(state)
+
+    def fold(self, state: State, answers: Any) -> State:  # noqa: ANN401
+        """What the coordinator makes of answers."""
+        with self._timing.of(ASKING):
+            return self._inner.fold(state, answers)
+
+    def result(self, state: State) -> Any:  # noqa: ANN401
+        """What the coordinator ends with."""
+        with self._timing.of(ASKING):
+            return self._inner.result(state)

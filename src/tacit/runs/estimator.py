@@ -17,11 +17,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from tacit.core.errors import InvalidInput, nearest, warn_user
-from tacit.core.guarantee import Unit, decimal
+from tacit.core import InvalidInput, Number, Unit, decimal, nearest, positive, warn_user
 from tacit.core.options import Options
 from tacit.core.places import LedgerUrl, ledger_place
-from tacit.core.rational import Number, positive
 from tacit.core.samples import column_names
 from tacit.ledger import opened
 from tacit.methods.registry import METHODS
@@ -35,7 +33,7 @@ __all__ = ["PrivateDistiller"]
 
 # Metadata of ``fit`` that a pipeline or a search passes on without being asked to: without it no fit makes sense.
 PASSED_ON = {"public": True, "persons": True, "holders": True}
-TAKEN = ("fit", "predict", "predict_proba", "score")
+_TAKEN = ("fit", "predict", "predict_proba", "score")
 SCORED = (
     "their scores, and what is chosen by them, come from held-out records without noise and are covered by no guarantee"
 )
@@ -47,7 +45,7 @@ def _options() -> dict[str, str]:
     An option that is called as a classifier's method is, such as ``fit``, is a parameter with "_option" behind it.
     """
     names = dict.fromkeys(each.name for method in METHODS.values() for each in fields(method.load_options()))
-    return {f"{name}_option" if name in TAKEN else name: name for name in names}
+    return {f"{name}_option" if name in _TAKEN else name: name for name in names}
 
 
 def _with_options(function: Any) -> Any:  # noqa: ANN401

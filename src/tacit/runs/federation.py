@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError, Trust, Unit
 from tacit.core.files import write_file
-from tacit.core.guarantee import Trust, Unit
 from tacit.core.options import Options, build
 from tacit.core.samples import column_names
 from tacit.datasets.tables import read_table

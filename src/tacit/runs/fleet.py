@@ -16,10 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.compose import Running, total
-from tacit.core.account import Rule
-from tacit.core.errors import TacitError
-from tacit.core.guarantee import decimal
-from tacit.core.spend import Spend
+from tacit.core import Rule, Spend, TacitError, decimal
 from tacit.federation.members import members, removed_members
 from tacit.federation.messages import RefusalReason, ToldBudget
 from tacit.runs.folders import read_record
@@ -28,7 +25,7 @@ __all__ = ["Fleet", "FleetJob", "FleetNode", "read_fleet"]
 
 # At what δ spends that have no pure ε are added up, to be shown.
 DELTA = Fraction(1, 10**6)
-MOST_JOBS, MOST_NODES, LONGEST = 200, 2000, 300
+MOST_JOBS, MOST_NODES, _LONGEST = 200, 2000, 300
 _REFUSED = "refused: "
 _WORDS = {reason.in_words: str(reason) for reason in RefusalReason}
 LET_IN, REMOVED, UNLISTED = "let in", "removed", "not listed"
@@ -88,7 +85,7 @@ def read_fleet(folder: Path) -> Fleet:
     for journal, said, when in _journals(folder):
         out = journal.with_name(journal.name.removesuffix(".journal"))
         name = out.relative_to(folder).as_posix()
-        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:LONGEST], len(said["turns"])))
+        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:_LONGEST], len(said["turns"])))
         for turn in said["turns"]:
             _count(found, turn, when)
             _tell(found, turn, when, latest)
@@ -154,7 +151,7 @@ def _tell(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str, lates
         if node is None or latest.get(name, moment) > moment:
             continue
         try:
-            node.told = ToldBudget(str(told["spent"]), str(told["epsilon"]), str(told["delta"])).in_words[:LONGEST]
+            node.told = ToldBudget(str(told["spent"]), str(told["epsilon"]), str(told["delta"])).in_words[:_LONGEST]
         except (KeyError, TypeError):
             continue
         latest[name] = moment

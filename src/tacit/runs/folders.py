@@ -31,11 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import Guarantee, InvalidInput, Receipt, Rule, TacitError, decimal
 from tacit.core.files import try_lock
-from tacit.core.guarantee import Guarantee, decimal
-from tacit.core.release import Receipt
 from tacit.methods.fedmd.exposure import Exposure
 from tacit.runs.payment import by_account
 from tacit.version import __version__

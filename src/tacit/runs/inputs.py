@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput, listed, warn_user
-from tacit.core.protocols import Representation
-from tacit.core.rational import whole
+from tacit.core import InvalidInput, Representation, listed, warn_user, whole
 from tacit.core.samples import Named, column_names, in_order, numbered
 from tacit.datasets.frame import Frame, as_texts, frame_of
 from tacit.datasets.samples import labeled_samples, samples_of

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Representation
+from tacit.core import InvalidInput, Representation
 from tacit.methods.auto.coordinator import Features, SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures
 from tacit.representations.chained import Chained

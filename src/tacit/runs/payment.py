@@ -19,13 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.compose import least_total
 from tacit.accounting.parts import group
+from tacit.core import Adjacency, Guarantee, Ledger, Number, Pure, Receipt, Trust, Unit, whole
 from tacit.core.errors import BudgetExceeded, InvalidInput, warn_user
-from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
 from tacit.core.places import SCHEME, LedgerUrl, Place
-from tacit.core.protocols import Ledger
-from tacit.core.rational import Number, whole
-from tacit.core.release import Receipt
-from tacit.core.spend import Pure
 from tacit.ledger import open_ledger, opened
 
 if TYPE_CHECKING:  # a run that is shown is not one that is planned

@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core import Adjacency, Integers, InvalidInput, Number, Trust, Unit, exact, positive, probability, whole
 from tacit.core.options import Options
-from tacit.core.protocols import Integers
-from tacit.core.rational import Number, exact, positive, probability, whole
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Guarantee
-from tacit.core.release import Receipt
+from tacit.core import Guarantee, InvalidInput, Receipt, TacitWarning
 from tacit.encoders.kinds import read_encoder, write_encoder
 from tacit.methods.task import HolderModels
 from tacit.runs.export import label_columns, write_columns

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Trust, Unit
+from tacit.core import InvalidInput, Trust, Unit
 from tacit.core.options import Options
 from tacit.core.samples import column_names
 from tacit.encoders.kinds import KINDS

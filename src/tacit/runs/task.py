@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput, listed, nearest
-from tacit.core.guarantee import Adjacency, Trust, Unit
-from tacit.core.protocols import Integers, Representation
+from tacit.core import Adjacency, Integers, InvalidInput, Representation, Trust, Unit, listed, nearest
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, positive, probability, whole
 from tacit.core.samples import column_names, in_order

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array
-from tacit.core.errors import InvalidInput
 from tacit.students.registry import SAFETENSORS, load_student, save_student
 
 __all__ = ["AveragedStudent", "StoredNetwork", "network_bytes", "network_of"]

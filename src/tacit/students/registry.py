@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.registry import Registry
 from tacit.students.wrapped import without_names
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers
+from tacit.core import Floats, Integers, InvalidInput
 from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.students.torch_networks import Network, read_tensors, write_tensors
 

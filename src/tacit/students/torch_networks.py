@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.students.registry import TENSOR_ENTRY, tensor_head
 
 __all__ = [

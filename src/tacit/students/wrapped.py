@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 
-from tacit.core.protocols import Floats, Integers
+from tacit.core import Floats, Integers
 from tacit.core.samples import in_order
 from tacit.students.weighted import OneEachLabel, fit_hard, fit_soft
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.core.errors import TacitError
-from tacit.core.guarantee import Guarantee
+from tacit.core import Guarantee, TacitError
 from tacit.core.places import LedgerUrl
 from tacit.ledger.sqlite_store import APPLICATION
 from tacit.report.budget import Book, read_book

@@ -19,10 +19,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tacit.core.errors import TacitError
+from tacit.core import TacitError
 from tacit.core.places import LedgerUrl
+from tacit.report.budget import ledger_page
 from tacit.report.html import POLICY, STYLE
-from tacit.report.ledger_page import ledger_page
 from tacit.report.page import report_page
 from tacit.runs.folders import read_record
 from tacit.ui.folder import WatchedFolder, look

@@ -21,7 +21,7 @@ from tacit.federation.collector.messages import (
     SubmissionRefused,
     read_signed_message,
 )
-from tacit.federation.collector.submission_store import COORDINATOR, LENGTH, SubmissionOutcome, SubmissionStore
+from tacit.federation.collector.submission_store import COORDINATOR, LENGTH_BYTES, SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import SigningIdentity
 
 COORDINATING = SigningIdentity.new()
@@ -174,7 +174,7 @@ def test_hostile_messages_are_refused_counted_and_change_nothing(place):
     ],
 )
 def test_only_who_is_expected_may_announce_and_no_more_than_there_is_room_for(place, node, length, reason):
-    answer, allowed = place.announce(sent("announce", node, length.to_bytes(LENGTH, "big")))
+    answer, allowed = place.announce(sent("announce", node, length.to_bytes(LENGTH_BYTES, "big")))
     assert decode(answer) == ({"allowed": length} if reason is None else {"refused": str(reason)})
     assert allowed == (length if reason is None else 0)
 

@@ -18,7 +18,7 @@ from tacit.federation.flower.client import InProcessGrid, client_app, configured
 from tacit.federation.flower.handover import handing_over
 from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Request, read_response
-from tacit.federation.node.door import DOOR_VARIABLE, Door, receive
+from tacit.federation.node.door import DOOR_VARIABLE, LocalSocket, receive
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.wire import ask_to_bytes, read_ask, read_release
@@ -166,7 +166,7 @@ def test_a_real_node_is_the_one_behind_its_own_door_whatever_a_run_says(tmp_path
             heard.append(receive(connection))
             connection.send_bytes(b"reply")
 
-    door = Door(tmp_path / "door", 1)
+    door = LocalSocket(tmp_path / "door", 1)
     thread = threading.Thread(target=answer)
     thread.start()
     grid = InProcessGrid(handing_over(), [context], keep=True)

@@ -215,7 +215,7 @@ class Wall:
 
 sys.meta_path.insert(0, Wall())
 import numpy as np
-import tacit.federation.intake.client
+import tacit.federation.intake.device
 from tacit.federation.intake.device import Device, DevicePolicy
 
 folder, files = Path(sys.argv[1]), sys.argv[2:]

@@ -10,7 +10,7 @@ import pytest
 
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.randomness import SeededRandomness, SystemRandomness
-from tacit.federation.intake.decoding import decode_collected, decode_rows
+from tacit.federation.intake.coordinator import decode_collected, decode_rows
 from tacit.federation.intake.messages import double_box
 from tacit.federation.intake.mixing import collect_messages, collected_rows, shuffled_rows
 from tacit.federation.intake.store import TAKEN, open_intake_store

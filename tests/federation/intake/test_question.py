@@ -7,7 +7,7 @@ import pytest
 
 from tacit.core.codec import bytes_to_array, encode
 from tacit.core.errors import InvalidInput
-from tacit.federation.intake.planning import plan_open_question, samples_labeled
+from tacit.federation.intake.coordinator import plan_open_question, samples_labeled
 from tacit.federation.intake.question import OpenQuestion
 from tacit.federation.keys import public_key
 from tacit.mechanisms.central.selection import PermuteAndFlip

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.federation.intake.client import IntakeAddress, IntakeUnreachable, fetch_question, post_message
+from tacit.federation.intake.device import IntakeAddress, IntakeUnreachable, fetch_question, post_message
 from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, issue_tokens, message_bytes
 from tacit.federation.intake.store import StoreUnavailable, open_intake_store
 from tacit.federation.intake.worker import WorkerLimits, make_worker

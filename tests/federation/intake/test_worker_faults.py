@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tacit.federation.intake.client import IntakeAddress, IntakeUnreachable, post_message
+from tacit.federation.intake.device import IntakeAddress, IntakeUnreachable, post_message
 from tacit.federation.intake.messages import DeviceMessage
 from tacit.federation.intake.store import open_intake_store
 from tests.federation.intake.questions import local_question

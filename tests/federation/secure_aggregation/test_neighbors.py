@@ -23,8 +23,8 @@ from tacit.federation.node.steps import Masking, NodeMemory, masked_step
 from tacit.federation.secure_aggregation import client, server
 from tacit.federation.secure_aggregation.masks import element_to_bytes, joined_secret, own_stream, read_element
 from tacit.federation.secure_aggregation.neighbors import (
+    AgreementQuestion,
     Equivocation,
-    Question,
     drawn_neighbors,
     read_inbox,
     write_agreement,
@@ -270,9 +270,9 @@ def test_a_coordinator_that_hides_a_drawn_neighbor_is_noticed(before):
 def test_two_stories_reveal_nothing_and_end_the_session(before):
     """Half of the nodes are asked about another set of survivors: nobody opens a share, and there is no second try."""
     nodes, session, _, inbox = before("agree")
-    asked = {name: Question.read(content, session) for name, content in inbox.items()}
+    asked = {name: AgreementQuestion.read(content, session) for name, content in inbox.items()}
     lie = {
-        name: Question(each.survivors - {"node-11"}, each.dropped | {"node-11"}, each.tags)
+        name: AgreementQuestion(each.survivors - {"node-11"}, each.dropped | {"node-11"}, each.tags)
         for name, each in asked.items()
     }
     signatures = {}
@@ -299,8 +299,8 @@ def test_two_stories_reveal_nothing_and_end_the_session(before):
 
 def test_a_question_is_signed_once_and_opened_only_after_enough_have_signed(before):
     nodes, session, _, inbox = before("unmask")
-    question = Question.read(nodes["node-0"].state.heard["agree"], session)
-    changed = Question(question.survivors - {"node-3"}, question.dropped | {"node-3"}, question.tags)
+    question = AgreementQuestion.read(nodes["node-0"].state.heard["agree"], session)
+    changed = AgreementQuestion(question.survivors - {"node-3"}, question.dropped | {"node-3"}, question.tags)
     with pytest.raises(InvalidInput, match="is over, and had a different content"):
         nodes["node-0"].step("agree", changed.to_bytes(session))
     few = {
@@ -327,9 +327,9 @@ def test_a_question_is_signed_once_and_opened_only_after_enough_have_signed(befo
 )
 def test_other_questions_are_refused(before, change, said):
     nodes, session, _, inbox = before("agree")
-    found = Question.read(inbox["node-0"], session)
+    found = AgreementQuestion.read(inbox["node-0"], session)
     with pytest.raises(InvalidInput, match=said):
-        nodes["node-0"].step("agree", Question(*change(found), found.tags).to_bytes(session))
+        nodes["node-0"].step("agree", AgreementQuestion(*change(found), found.tags).to_bytes(session))
 
 
 def test_shares_below_the_threshold_give_another_secret(before):

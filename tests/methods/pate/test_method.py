@@ -142,7 +142,7 @@ def test_later_rounds_ask_what_a_student_is_least_sure_of_and_cost_no_more():
 
 
 def test_a_diagnostic_is_on_the_screen_and_in_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.runs.timing.clock", lambda: 0.0)
+    monkeypatch.setattr("tacit.runs.drive.clock", lambda: 0.0)
     plain = taught_by(queries=10)
     with pytest.warns(TacitWarning, match=r"diagnostic, private and not written: by these votes 10 answers") as said:
         shown = taught_by(queries=10, diagnostic=True)

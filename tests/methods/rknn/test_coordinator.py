@@ -13,7 +13,7 @@ from tacit.core.spend import FREE
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.selection import PermuteAndFlip
-from tacit.mechanisms.local.choice import choose
+from tacit.mechanisms.choices import choose
 from tacit.methods.rknn.choice import choose_mechanism
 from tacit.methods.rknn.coordinator import Round, VoteCoordinator
 from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder

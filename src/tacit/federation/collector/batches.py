@@ -30,11 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Estimates, InvalidInput, Release, SystemRandomness, permutations
 from tacit.core.codec import decode_strict, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates
-from tacit.core.randomness import SystemRandomness, permutations
-from tacit.core.release import Release
 from tacit.federation.collector.messages import LARGEST_BATCH, Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, public_key, seal, unseal

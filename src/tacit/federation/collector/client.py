@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tacit.core import InvalidInput, TacitError
 from tacit.core.codec import StrictReader, decode_strict
-from tacit.core.errors import InvalidInput, TacitError
 from tacit.federation.certificates import Validity, client_context, on_loopback, why_untrusted
 from tacit.federation.collector.messages import (
     ANNOUNCE,
@@ -29,7 +29,7 @@ from tacit.federation.collector.messages import (
     SubmissionRefusal,
     SubmissionRefused,
 )
-from tacit.federation.collector.submission_store import COORDINATOR, LENGTH
+from tacit.federation.collector.submission_store import COORDINATOR, LENGTH_BYTES
 from tacit.federation.keys import SigningIdentity
 
 __all__ = [
@@ -104,7 +104,7 @@ def _call(address: Address, identity: SigningIdentity, kind: str, batch: Batch, 
     with _connected(address) as client:
         if len(payload) > STRANGER:
             # Nobody reads so much from somebody whose name was not seen.
-            announced = signed("announce", len(payload).to_bytes(LENGTH, "big"))
+            announced = signed("announce", len(payload).to_bytes(LENGTH_BYTES, "big"))
             _granted(_said(address, client, "POST", ANNOUNCE, announced))
         return _granted(_said(address, client, "POST", "/", payload))
 

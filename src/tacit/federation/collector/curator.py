@@ -15,10 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tacit.core import Integers, InvalidInput, Ledger, Randomness, TooFewParticipants
 from tacit.core.codec import bytes_to_array, encode
-from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.protocols import Integers, Ledger
-from tacit.core.randomness import Randomness
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, unseal

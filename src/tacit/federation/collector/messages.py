@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, TacitError
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput, TacitError
 from tacit.federation.keys import KEY_BYTES, SigningIdentity, signed_by
 
 __all__ = [

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.certificates import expiry_warnings, read_validity
 from tacit.federation.collector.messages import ANNOUNCE, MOST_BYTES, STRANGER
 from tacit.federation.collector.server import CLOSE, Connections, Service, body_of, connection_of, guarded_service

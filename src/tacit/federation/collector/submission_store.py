@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tacit.core import BudgetExceeded, InvalidInput, LimitExceeded, TacitError, TooFewParticipants
 from tacit.core.codec import bytes_to_array, encode
-from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded, TacitError, TooFewParticipants
 from tacit.federation.collector.messages import (
     LARGEST_BATCH,
     SLACK,
@@ -31,13 +31,13 @@ from tacit.federation.collector.messages import (
     read_signed_message,
 )
 
-__all__ = ["COORDINATOR", "LENGTH", "SubmissionOutcome", "SubmissionStore", "make_private"]
+__all__ = ["COORDINATOR", "LENGTH_BYTES", "SubmissionOutcome", "SubmissionStore", "make_private"]
 
 _log = logging.getLogger("tacit.collector")
 
 COORDINATOR = "coordinator"
 # Bytes of the number in an announcement.
-LENGTH = 8
+LENGTH_BYTES = 8
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS batches (digest TEXT PRIMARY KEY, content BLOB NOT NULL, output BLOB, sent INTEGER)",
     "CREATE TABLE IF NOT EXISTS submissions (batch TEXT NOT NULL, node TEXT NOT NULL, sha256 TEXT NOT NULL, "
@@ -120,7 +120,7 @@ class SubmissionStore:
         """
         try:
             message = read_signed_message(payload, self._identities, SLACK)
-            if message.kind != "announce" or len(message.body) != LENGTH:
+            if message.kind != "announce" or len(message.body) != LENGTH_BYTES:
                 raise SubmissionRefused(SubmissionRefusal.UNEXPECTED)
             length, most = int.from_bytes(message.body, "big"), LARGEST_BATCH
             if message.node != COORDINATOR:

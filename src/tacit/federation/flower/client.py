@@ -22,8 +22,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 from numpy.typing import NDArray
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import InvalidInput
+from tacit.core import Ceiling, InvalidInput
 from tacit.datasets.published import digits
 from tacit.datasets.tables import read_table
 from tacit.federation.flower.handover import answering_app

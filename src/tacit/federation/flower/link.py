@@ -32,7 +32,7 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.certificates import on_loopback
 from tacit.federation.flower.processes import be_patient, log_with_time, require_version
 from tacit.federation.members import Member

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.node.door import DOOR_VARIABLE
 from tacit.federation.processes import Processes, last_lines
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONNECTED_VARIABLE", "GAVE_UP", "HEARTBEAT", "NodeConnection", "be_patient", "link_command", "log_with_time",
-    "node_command", "require_version", "run_installed",
+    "require_version", "run_installed", "supernode_command",
 ]  # fmt: skip
 
 Command = tuple[list[str], Mapping[str, str]]
@@ -146,7 +146,7 @@ def link_command(keys: Path, state: Path, host: str, port: int) -> Command:
     return command, environment(state / "flower", path)
 
 
-def node_command(link: Link, state: Path, door: Path, port: int) -> Command:
+def supernode_command(link: Link, state: Path, door: Path, port: int) -> Command:
     """A SuperNode that hands over what comes to the node behind the door, and starts nothing but this library's app."""
     programs = program_folder(state / "programs", NODE_PROGRAMS)
     command = [

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from tacit.core.errors import InvalidInput, StaleLedger, TooFewParticipants
-from tacit.core.release import Release
+from tacit.core import InvalidInput, Release, StaleLedger, TooFewParticipants
 from tacit.federation.coordinator import Journal, Kept, NodeHeads, RoundPolicy, RoundStatus, implausible
 from tacit.federation.messages import PASSING, RefusalReason, Request, digest_request, read_response
 from tacit.wire import ask_to_bytes, read_release

@@ -17,10 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.core.errors import InvalidInput, TacitError, TooFewParticipants
+from tacit.core import Integers, InvalidInput, Release, TacitError, TooFewParticipants, gather, restored
 from tacit.core.files import write_file
-from tacit.core.protocols import Integers
-from tacit.core.release import Release, gather, restored
 from tacit.federation.collector.batches import plan_batch, plan_tables, read_curated, read_mixed
 from tacit.federation.collector.client import Address, Unreachable, Untrusted, collect, open_batch
 from tacit.federation.collector.messages import Batch

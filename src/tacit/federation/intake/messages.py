@@ -18,7 +18,7 @@ import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.collector.batches import FULL
 from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.keys import KEY_BYTES, seal, unseal

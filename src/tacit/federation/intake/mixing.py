@@ -22,10 +22,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Randomness, SystemRandomness, TooFewParticipants, permutations, uniform_below
 from tacit.core.codec import StrictReader, decode_strict, encode
-from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.files import new_file
-from tacit.core.randomness import Randomness, SystemRandomness, permutations, uniform_below
 from tacit.federation.intake.messages import outer_opened
 from tacit.federation.intake.question import OpenQuestion
 from tacit.federation.intake.store import PAGE, IntakeStore
@@ -33,10 +32,10 @@ from tacit.federation.keys import public_key
 
 __all__ = ["Collection", "collect_messages", "collected_rows", "shuffled_rows"]
 
-Rows = NDArray[np.uint8]
+_Rows = NDArray[np.uint8]
 _Progress = Callable[[int], None]
 # Rows that are put into order in memory, and files that are open at a time.
-LARGEST_FILE, _MOST_FILES = 2**16, 512
+_LARGEST_FILE, _MOST_FILES = 2**16, 512
 _LENGTH = 8
 _LARGEST_FRAME = 2**27
 
@@ -50,13 +49,13 @@ class Collection:
 
 
 def shuffled_rows(
-    batches: Iterable[Rows],
+    batches: Iterable[_Rows],
     expected: int,
     size: int,
     folder: Path,
     randomness: Randomness | None = None,
-    largest: int = LARGEST_FILE,
-) -> tuple[int, Iterator[Rows]]:
+    largest: int = _LARGEST_FILE,
+) -> tuple[int, Iterator[_Rows]]:
     """How many rows of ``size`` bytes there are, and all of them in a uniformly random order, some at a time.
 
     ``expected`` is about how many come; it decides how many files are made in the folder, each of about ``largest``.
@@ -85,7 +84,7 @@ def shuffled_rows(
         for each in opened:
             each.close()
 
-    def mixed() -> Iterator[Rows]:
+    def mixed() -> Iterator[_Rows]:
         for path in paths:
             rows = np.fromfile(path, dtype=np.uint8).reshape(-1, size)
             path.unlink()
@@ -119,7 +118,7 @@ def collect_messages(
     taken = store.close_question(question.digest)
     tally = {"unreadable": 0, "read": 0}
 
-    def boxes() -> Iterator[Rows]:
+    def boxes() -> Iterator[_Rows]:
         for page in store.pages(question.digest):
             found = page
             if secret is not None and question.sealed:
@@ -149,7 +148,7 @@ def collect_messages(
     return Collection(count, tally["unreadable"])
 
 
-def collected_rows(file: Path, question: OpenQuestion) -> tuple[Collection, Iterator[Rows]]:
+def collected_rows(file: Path, question: OpenQuestion) -> tuple[Collection, Iterator[_Rows]]:
     """What ``collect_messages`` wrote for this question: its counts, and the rows a page at a time, all of them."""
     with _opened(file) as source:
         head = _read(source, file)
@@ -159,7 +158,7 @@ def collected_rows(file: Path, question: OpenQuestion) -> tuple[Collection, Iter
     counts = Collection(head.integer("messages", question.minimum, question.most), head.integer("unreadable", 0))
     head.done()
 
-    def rows() -> Iterator[Rows]:
+    def rows() -> Iterator[_Rows]:
         found = 0
         with _opened(file) as source:
             source.seek(start)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.federation.keys import KEY_BYTES, OVERHEAD
 from tacit.mechanisms.local.clients import HitEstimates
 from tacit.mechanisms.shuffle.single_message import SingleMessage

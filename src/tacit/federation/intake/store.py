@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.collector.submission_store import make_private
 from tacit.federation.intake.messages import IntakeRefusal
 from tacit.federation.intake.question import LARGEST_QUESTION, OpenQuestion
@@ -30,8 +30,8 @@ TAKEN, DUPLICATE = "taken", "duplicate"
 LARGEST_PUT, PAGE = 256, 4096
 # Seconds that a statement waits for a lock, or a connection for a server.
 _PATIENCE = 10
-Outcome = str | IntakeRefusal
-Run = Callable[[str, Sequence[object]], list[Any]]
+MessageOutcome = str | IntakeRefusal
+_Run = Callable[[str, Sequence[object]], list[Any]]
 
 
 class StoreUnavailable(TacitError):
@@ -47,7 +47,7 @@ class Database(Protocol):
     lock: str
     alone: str
 
-    def transaction(self) -> AbstractContextManager[Run]:
+    def transaction(self) -> AbstractContextManager[_Run]:
         """Statements that happen together or not at all."""
         ...
 
@@ -103,7 +103,7 @@ class IntakeStore:
                 (question.digest, question.to_bytes(), question.most),
             )
 
-    def put(self, digest: str, messages: Sequence[tuple[bytes, bytes]]) -> list[Outcome]:
+    def put(self, digest: str, messages: Sequence[tuple[bytes, bytes]]) -> list[MessageOutcome]:
         """Store (token, payload) pairs; for each what became of it. When this returns they are on disk."""
         if len(messages) > LARGEST_PUT:
             raise InvalidInput(f"at most {LARGEST_PUT} messages are stored at once, got {len(messages)}")
@@ -121,7 +121,7 @@ class IntakeStore:
             names = [_box_name(payload) if sealed else token for token, payload in messages]
             known = dict(_rows(run, "token, payload", "messages", "token", number, [each for each, _ in messages]))
             seen = {name for (name,) in _rows(run, "name", "boxes", "name", number, names)} if sealed else set()
-            outcomes: list[Outcome] = []
+            outcomes: list[MessageOutcome] = []
             new: list[tuple[bytes, bytes, bytes]] = []
             for name, (token, payload) in zip(names, messages, strict=True):
                 if token in known:
@@ -233,7 +233,7 @@ class IntakeStore:
         self.close()
 
     @contextmanager
-    def _work(self) -> Iterator[Run]:
+    def _work(self) -> Iterator[_Run]:
         with self._lock, self._database.transaction() as run:
             yield run
 
@@ -242,7 +242,7 @@ def _box_name(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest()[:16]
 
 
-def _rows(run: Run, columns: str, table: str, key: str, number: int, values: Sequence[bytes]) -> list[Any]:
+def _rows(run: _Run, columns: str, table: str, key: str, number: int, values: Sequence[bytes]) -> list[Any]:
     """The rows of a question with one of these keys, bytes as bytes."""
     listed = ", ".join("?" * len(values))
     found = run(f"SELECT {columns} FROM {table} WHERE question = ? AND {key} IN ({listed})", (number, *values))  # noqa: S608
@@ -267,7 +267,7 @@ class SqliteDatabase:
             raise InvalidInput(f"{file}: cannot be used as a store ({error})") from None
 
     @contextmanager
-    def transaction(self) -> Iterator[Run]:
+    def transaction(self) -> Iterator[_Run]:
         """One that has the write lock from its beginning."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -307,7 +307,7 @@ class PostgresDatabase:
         self._connection: Any = None
 
     @contextmanager
-    def transaction(self) -> Iterator[Run]:
+    def transaction(self) -> Iterator[_Run]:
         """One that rolls back by itself where anything fails."""
         try:
             if self._connection is None or self._connection.closed:

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
+import os
 import signal
 import threading
 import time
+from array import array
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -27,19 +30,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.certificates import read_validity
 from tacit.federation.collector.server import CLOSE, Connections, Service, body_of, connection_of, guarded_service
-from tacit.federation.intake.limits import AddressLimits
 from tacit.federation.intake.messages import IntakeRefusal, IntakeRefused, message_bytes, read_device_message
 from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.intake.store import LARGEST_PUT, TAKEN, IntakeStore, StoreUnavailable
 from tacit.federation.processes import failure_in_words
 
 if TYPE_CHECKING:
-    from tacit.federation.intake.store import Outcome
+    from tacit.federation.intake.store import MessageOutcome
 
-__all__ = ["QUESTION_PATH", "WorkerLimits", "make_worker", "serve_worker"]
+__all__ = ["QUESTION_PATH", "AddressLimits", "WorkerLimits", "make_worker", "serve_worker"]
 
 _log = logging.getLogger("tacit.intake")
 
@@ -71,15 +73,15 @@ class _Writer:
 
     def __init__(self, store: IntakeStore, digest: str, most: int) -> None:
         self._store, self._digest, self._most = store, digest, most
-        self._waiting: list[tuple[bytes, bytes, asyncio.Future[Outcome]]] = []
+        self._waiting: list[tuple[bytes, bytes, asyncio.Future[MessageOutcome]]] = []
         self._some = asyncio.Event()
         self.dropped: Counter[str] = Counter()
 
-    async def stored(self, token: bytes, payload: bytes) -> Outcome:
+    async def stored(self, token: bytes, payload: bytes) -> MessageOutcome:
         """What became of a message, once it is certain."""
         if len(self._waiting) >= self._most:
             return IntakeRefusal.BUSY
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[MessageOutcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((token, payload, future))
         self._some.set()
         return await future
@@ -227,3 +229,39 @@ def serve_worker(service: Service, certificate: Path | None, tell: Callable[[str
     tell(f"ready at {'http' if certificate is None else 'https'}://{host}:{port}")
     ended.wait()
     service.stop()
+
+
+_BUCKETS = 2**16
+
+
+class AddressLimits:
+    """At most ``burst`` posts of one address at once, and ``rate`` per second in the long run; a rate of 0 is no limit.
+
+    Each address has a bucket of tokens that fills up at a steady rate. The number of buckets is fixed, and a keyed hash
+    says which one an address has: whoever comes from very many addresses fills no memory, and empties nobody else's
+    bucket. Two addresses that share one have its rate together, which is rare while there are far fewer of them than
+    buckets. The key is drawn at the start, so nobody can look for addresses that share one.
+
+    >>> limits = AddressLimits(rate=1, burst=2)
+    >>> [limits.allows("192.0.2.1", now) for now in (0.0, 0.1, 0.2, 1.1)]
+    [True, True, False, True]
+    """
+
+    def __init__(self, rate: float, burst: int, buckets: int = _BUCKETS) -> None:
+        if rate < 0 or burst < 1 or buckets < 1:
+            raise InvalidInput("a limit has a rate of at least 0, a burst of at least 1 and at least 1 bucket")
+        self._rate, self._burst, self._buckets = rate, float(burst), buckets
+        self._key = os.urandom(16)
+        self._level = array("d", [float(burst)]) * buckets
+        self._seen = array("d", [0.0]) * buckets
+
+    def allows(self, origin: str, now: float) -> bool:
+        """Take a token of this address, if it has one; ``now`` is a clock that is never set back."""
+        if not self._rate:
+            return True
+        name = hashlib.blake2b(origin.encode(), digest_size=8, key=self._key).digest()
+        place = int.from_bytes(name, "big") % self._buckets
+        level = min(self._burst, self._level[place] + (now - self._seen[place]) * self._rate)
+        self._seen[place] = now
+        self._level[place] = level - 1 if level >= 1 else level
+        return level >= 1

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tacit.federation.messages import LARGEST_REQUEST
 
-__all__ = ["DOOR_VARIABLE", "Door", "hand_over", "receive"]
+__all__ = ["DOOR_VARIABLE", "LocalSocket", "hand_over", "receive"]
 
 # The name in the environment of a node's processes for the socket.
 DOOR_VARIABLE = "TACIT_NODE_DOOR"
@@ -25,7 +25,7 @@ _SECONDS = struct.Struct("<d")
 _LONGEST_ADDRESS = 100
 
 
-class Door:
+class LocalSocket:
     """A socket at a place, for its owner alone; what a killed process left there is removed."""
 
     def __init__(self, place: Path, callers: int) -> None:
@@ -65,7 +65,7 @@ def hand_over(place: Path, payload: bytes, seconds: float) -> bytes:
 
     >>> import tempfile, threading
     >>> place = Path(tempfile.mkdtemp()) / "door"
-    >>> door = Door(place, 1)
+    >>> door = LocalSocket(place, 1)
     >>> def answer():
     ...     with door.accept() as connection:
     ...         payload, seconds = receive(connection)

@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit.core import Adjacency, Encodings, Ledger, Randomness, Release, SeededRandomness, SystemRandomness
 from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
-from tacit.core.guarantee import Adjacency, decimal
-from tacit.core.protocols import Encodings, Ledger
-from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
-from tacit.core.release import Release
+from tacit.core.guarantee import decimal
 from tacit.core.samples import match_names
 from tacit.datasets.tables import read_table
 from tacit.federation.collector.client import Address

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tacit.core.errors import InvalidInput, TacitError, listed
+from tacit.core import InvalidInput, TacitError, listed
 from tacit.federation.messages import LARGEST_REQUEST, Request
 
 __all__ = ["CancelReport", "JobQueue", "JobSummary", "QueueFull", "QueuedRequest", "job_id", "request_key"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.samples import match_names
 from tacit.datasets.table import Table, class_indices, plain, row_number
 from tacit.datasets.tables import read_table

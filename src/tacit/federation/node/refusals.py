@@ -29,11 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.compose import Running, total
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, Ledger, Spend, TacitError, decimal, spend_from_json, spend_to_json
 from tacit.core.files import write_file
-from tacit.core.guarantee import decimal
-from tacit.core.protocols import Ledger
-from tacit.core.spend import Spend, spend_from_json, spend_to_json
 from tacit.federation.collector.client import Unreachable
 from tacit.federation.collector.messages import SubmissionRefusal, SubmissionRefused
 from tacit.federation.messages import RefusalReason, Request

@@ -27,7 +27,7 @@ from tacit.federation.messages import (
     read_node_request,
     read_response,
 )
-from tacit.federation.node.door import Door, receive
+from tacit.federation.node.door import LocalSocket, receive
 from tacit.federation.node.node import Node, open_node
 from tacit.federation.node.queue import (
     ANSWERED,
@@ -75,7 +75,7 @@ class NodeService:
         self._changed, self._draining, self._idle = threading.Event(), threading.Event(), threading.Event()
         # One large request at a time is read and written down.
         self._reading, self._callers = threading.Lock(), threading.BoundedSemaphore(MOST_CALLERS)
-        self._door: Door | None = None
+        self._door: LocalSocket | None = None
         self._worker = threading.Thread(target=self._work, daemon=True)
 
     def load(self) -> None:
@@ -86,7 +86,7 @@ class NodeService:
     def start(self, folder: Path) -> Path:
         """Go on with what waits, and listen at a socket in this folder, which is its owner's alone; the socket."""
         self._queue.recover()
-        self._door = Door(folder / DOOR, MOST_CALLERS)
+        self._door = LocalSocket(folder / DOOR, MOST_CALLERS)
         self._worker.start()
         threading.Thread(target=self._listen, args=(self._door,), daemon=True).start()
         return self._door.place
@@ -222,7 +222,7 @@ class NodeService:
             door, self._door = self._door, None
             door.close()
 
-    def _listen(self, door: Door) -> None:
+    def _listen(self, door: LocalSocket) -> None:
         while True:
             try:
                 connection = door.accept()

@@ -19,9 +19,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, Release, TacitError
 from tacit.core.files import locked, write_file
-from tacit.core.release import Release
 from tacit.federation.collector.batches import sealed_messages, sealed_table
 from tacit.federation.collector.client import Address, Unreachable, Untrusted, submit
 from tacit.federation.collector.messages import Batch, Submission

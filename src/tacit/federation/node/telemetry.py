@@ -31,7 +31,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.files import write_file
 from tacit.federation.messages import RefusalReason
 from tacit.federation.node.queue import ANSWERED, CANCELED, EXPIRED, REFUSED

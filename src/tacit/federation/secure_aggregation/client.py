@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Release, SystemRandomness, integer_below
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.randomness import SystemRandomness, integer_below
-from tacit.core.release import Release
 from tacit.federation.keys import SigningIdentity, boxed, derived, public_key, shared_secret, unboxed
 from tacit.federation.secure_aggregation.masks import (
     PRIME,
@@ -31,7 +29,7 @@ from tacit.federation.secure_aggregation.masks import (
     split_secret,
 )
 from tacit.federation.secure_aggregation.neighbors import (
-    Question,
+    AgreementQuestion,
     drawn_neighbors,
     is_neighbor,
     read_inbox,
@@ -186,7 +184,10 @@ def agree(state: ClientState, question: bytes, identity: SigningIdentity) -> tup
     """Step 4 among many holders: a signature under whose tables are in the sum, if all neighbors saw the same graph."""
     if (again := _again(state, "agree", question)) is not None:
         return state, again
-    asked, there = Question.read(question, state.session), _neighbors_there(state, state.heard["input"], seen=True)
+    asked, there = (
+        AgreementQuestion.read(question, state.session),
+        _neighbors_there(state, state.heard["input"], seen=True),
+    )
     known = asked.survivors | asked.dropped
     if state.node not in asked.survivors or not set(there) <= known or not state.drawn & known <= set(there):
         raise InvalidInput("the question must have this node's own table, and just the neighbors it was told of")
@@ -228,7 +229,7 @@ def _asked(state: ClientState, payload: bytes) -> tuple[Collection[str], list[st
     if session.neighborhood is not None:
         if not state.sealing:
             raise InvalidInput("this node has left the session: it was asked what others were not")
-        question = Question.read(state.heard["agree"], session)
+        question = AgreementQuestion.read(state.heard["agree"], session)
         require_agreement(payload, question, session)
         _, boxes, _ = read_inbox(state.heard["input"], session)
         return question.survivors, sorted(boxes), boxes

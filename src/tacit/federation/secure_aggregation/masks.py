@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.randomness import Randomness, integer_below
+from tacit.core import InvalidInput, Randomness, integer_below
 from tacit.federation.keys import derived, public_key, shared_secret, stream
 from tacit.federation.secure_aggregation.session import Keys, Session
 

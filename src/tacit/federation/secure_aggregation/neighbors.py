@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.core import InvalidInput, SystemRandomness, permutations
 from tacit.core.codec import bytes_to_array, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.randomness import SystemRandomness, permutations
 from tacit.federation.keys import SigningIdentity, derived, signed_by, stream
 from tacit.federation.secure_aggregation.session import (
     BOX,
@@ -35,8 +34,19 @@ from tacit.federation.secure_aggregation.session import (
 from tacit.mechanisms.masked.neighborhoods import witnesses
 
 __all__ = [
-    "TAG", "Equivocation", "Question", "drawn_neighbors", "is_neighbor", "read_agreement", "read_inbox", "read_tags",
-    "require_agreement", "tag_of", "write_agreement", "write_agreements", "write_inbox",
+    "TAG",
+    "AgreementQuestion",
+    "Equivocation",
+    "drawn_neighbors",
+    "is_neighbor",
+    "read_agreement",
+    "read_inbox",
+    "read_tags",
+    "require_agreement",
+    "tag_of",
+    "write_agreement",
+    "write_agreements",
+    "write_inbox",
 ]  # fmt: skip
 
 TAG = 16
@@ -94,7 +104,7 @@ def read_tags(payload: bytes, session: Session) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True)
-class Question:
+class AgreementQuestion:
     """Whose tables are in the sum, who sent shares and then no table, and the tags of one node's neighbors."""
 
     survivors: frozenset[str]
@@ -107,7 +117,7 @@ class Question:
         return encode({"session": session.digest, **sets, **write_pieces("tags", self.tags)})
 
     @classmethod
-    def read(cls, payload: bytes, session: Session) -> Question:
+    def read(cls, payload: bytes, session: Session) -> AgreementQuestion:
         """The question in these bytes: nobody both in the sum and dropped, and enough in it."""
         fields = of_session(payload, session, "unmasking question")
         survivors, dropped = (
@@ -126,13 +136,13 @@ class Question:
         return b"\0".join([b"tacit question 1", session.digest.encode(), hashlib.sha256(b"".join(sets)).digest()])
 
 
-def write_agreement(node: str, question: Question, identity: SigningIdentity, session: Session) -> bytes:
+def write_agreement(node: str, question: AgreementQuestion, identity: SigningIdentity, session: Session) -> bytes:
     """A node's signature under the question."""
     signature = bytes_to_array(identity.sign(question.signed_part(session)))
     return encode({"session": session.digest, "node": node, "signature": signature})
 
 
-def read_agreement(payload: bytes, session: Session, question: Question) -> tuple[str, bytes]:
+def read_agreement(payload: bytes, session: Session, question: AgreementQuestion) -> tuple[str, bytes]:
     """Who signed, and the signature, which is under this question."""
     fields = of_session(payload, session, "agreement")
     node, signature = fields.text("node"), fields.content("signature", SIGNATURE)
@@ -149,7 +159,7 @@ def write_agreements(signatures: Mapping[str, bytes], session: Session) -> bytes
     return encode({"session": session.digest, "signers": signers, "signatures": bytes_to_array(joined)})
 
 
-def require_agreement(payload: bytes, question: Question, session: Session) -> None:
+def require_agreement(payload: bytes, question: AgreementQuestion, session: Session) -> None:
     """Refuse what fewer have signed than two different questions could both have.
 
     All must be listed and some, which the node draws itself, are checked. Whoever lists wrong ones is found out, and

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.secure_aggregation.neighbors import (
-    Question,
+    AgreementQuestion,
     drawn_neighbors,
     read_agreement,
     read_tags,
@@ -21,7 +21,7 @@ from tacit.federation.secure_aggregation.session import Keys, Session, read_boxe
 __all__ = ["announced_graph", "check_agreement", "check_sparse_boxes", "neighbors_of", "next_inbox"]
 
 Came = Mapping[str, Mapping[str, bytes]]
-Graph = Mapping[str, frozenset[str]]
+_Graph = Mapping[str, frozenset[str]]
 
 
 def announced_graph(came: Came, session: Session) -> dict[str, frozenset[str]]:
@@ -30,7 +30,7 @@ def announced_graph(came: Came, session: Session) -> dict[str, frozenset[str]]:
     return {name: drawn_neighbors(each.choice, session, name) for name, each in keys.items()}
 
 
-def neighbors_of(drawn: Graph) -> dict[str, frozenset[str]]:
+def neighbors_of(drawn: _Graph) -> dict[str, frozenset[str]]:
     """Whom each node masks with, among those in the graph: whom it drew, and who drew it."""
     found: dict[str, set[str]] = {name: set() for name in drawn}
     for name, others in drawn.items():
@@ -89,6 +89,6 @@ def next_inbox(step: str, came: Came, session: Session) -> dict[str, bytes]:
             return dict.fromkeys(here, write_agreements(signed, session))
 
 
-def _question(came: Came, tags: Mapping[str, bytes]) -> Question:
+def _question(came: Came, tags: Mapping[str, bytes]) -> AgreementQuestion:
     survivors = frozenset(came["input"])
-    return Question(survivors, frozenset(came["shares"]) - survivors, tags)
+    return AgreementQuestion(survivors, frozenset(came["shares"]) - survivors, tags)

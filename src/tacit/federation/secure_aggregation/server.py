@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Integers, InvalidInput, SystemRandomness, TooFewParticipants, permutations
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.protocols import Integers
-from tacit.core.randomness import SystemRandomness, permutations
 from tacit.core.release import Receipt, Release, gather, restored
 from tacit.federation.secure_aggregation.masks import (
     PRIME,

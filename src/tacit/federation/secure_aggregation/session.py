@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tacit.core import InvalidInput
 from tacit.core.codec import StrictReader, bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.federation.keys import SigningIdentity, signed_by
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace

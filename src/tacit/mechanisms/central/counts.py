@@ -14,12 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Mechanism
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Pure, Spend
+from tacit.core import Integers, InvalidInput, Mechanism, Number, Pure, Randomness, Sensitivity, Spend, positive
 from tacit.mechanisms.description import COUNT, EXACT, Described, Parameters
 from tacit.mechanisms.forms import Numbers
 

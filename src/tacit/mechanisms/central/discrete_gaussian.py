@@ -12,20 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import DiscreteGaussian
+from tacit.core import DiscreteGaussian, Integers, InvalidInput, Number, Randomness, Sensitivity, positive
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
-from tacit.mechanisms.central.discrete_laplace import LARGEST, SMALLEST, laplace_integers
+from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE, SMALLEST_NOISE, laplace_integers
 from tacit.mechanisms.description import COUNT, EXACT, FLAG, Checks, Described, NoiseLaw, Parameters
 from tacit.mechanisms.exact import bernoulli, exp
 
 if TYPE_CHECKING:
-    from tacit.core.account import Rule
+    from tacit.core import Rule
 
 __all__ = ["DiscreteGaussianNoise", "gaussian_integers", "gaussian_mass"]
 
@@ -117,7 +112,7 @@ class DiscreteGaussianNoise(Described):
         if squared_shift < 1:
             raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
         number = positive(sigma, "sigma")
-        if not SMALLEST <= number <= LARGEST:
+        if not SMALLEST_NOISE <= number <= LARGEST_NOISE:
             raise InvalidInput(f"sigma must be in [1e-6, 1e12], got {float(number):g}")
         object.__setattr__(self, "sigma", number)
         object.__setattr__(self, "squared_shift", int(squared_shift))
@@ -139,7 +134,7 @@ class DiscreteGaussianNoise(Described):
         """The mechanism for a table that moves this far, at this price."""
         if delta == 0:
             raise InvalidInput("gaussian noise needs delta above 0, for example --delta 1e-6; got 0")
-        from tacit.core.account import Rule
+        from tacit.core import Rule
 
         return cls.for_budget(epsilon, delta, int(sensitivity.l2_squared), sensitivity.linf <= 1, 1, Rule.PLANNED)
 
@@ -179,7 +174,7 @@ class DiscreteGaussianNoise(Described):
         """One vote moves from a cell to another: their difference is all that the likelihoods depend on."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
-            from tacit.core.account import Rule
+            from tacit.core import Rule
 
             mechanism = cls.for_budget(
                 epsilon, delta, squared_shift=2, unit_steps=True, repetitions=1, rule=Rule.PLANNED

@@ -13,12 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Pure
+from tacit.core import Integers, InvalidInput, Number, Pure, Randomness, Sensitivity, positive
 from tacit.mechanisms.auditing import MOVED, PURE, Check, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.description import COUNT, EXACT, Checks, Described, NoiseLaw, Parameters
@@ -27,7 +22,7 @@ from tacit.mechanisms.exact import ExactTable, exp, precision
 __all__ = ["DiscreteLaplaceNoise", "geometric", "laplace_integers", "signs"]
 
 # Below, noise is zero for every practical purpose; above, it would come near the end of 64 bits.
-SMALLEST, LARGEST = Fraction(1, 10**6), Fraction(10**12)
+SMALLEST_NOISE, LARGEST_NOISE = Fraction(1, 10**6), Fraction(10**12)
 # Outcomes of one digit, and how far the leading digit of a geometric variable reaches, in scales.
 DIGIT, _REACH = 512, 8
 
@@ -160,7 +155,7 @@ class DiscreteLaplaceNoise(Described):
         if l1 < 1:
             raise InvalidInput(f"l1 must be at least 1, got {l1}")
         number = positive(scale, "scale")
-        if not SMALLEST <= number <= LARGEST:
+        if not SMALLEST_NOISE <= number <= LARGEST_NOISE:
             raise InvalidInput(f"scale must be in [1e-6, 1e12], got {float(number):g}")
         object.__setattr__(self, "scale", number)
         object.__setattr__(self, "l1", int(l1))

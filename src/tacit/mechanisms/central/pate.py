@@ -17,11 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, exact, rounded_up
-from tacit.core.sensitivity import Sensitivity
+from tacit.core import Integers, InvalidInput, Number, Randomness, Sensitivity, exact, rounded_up
 from tacit.core.spend import DiscreteGaussian, Pure, Repeated
 from tacit.mechanisms.auditing import MOVED, PURE, Check, accounted, difference, provable_epsilon, rowwise
 from tacit.mechanisms.central.counts import count_rows

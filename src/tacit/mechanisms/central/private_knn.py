@@ -17,12 +17,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, exact
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Gaussian, Repeated, Subsampled
+from tacit.core import Gaussian, Integers, InvalidInput, Number, Randomness, Repeated, Sensitivity, Subsampled, exact
 from tacit.mechanisms.auditing import Check, Target, accounted, difference
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.pate import asked_queries, audited_sigma, in_range

@@ -17,16 +17,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Gaussian
+from tacit.core import Gaussian, Integers, InvalidInput, Number, Randomness, Rule, Sensitivity, positive, rounded_up
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
-from tacit.mechanisms.central.discrete_laplace import LARGEST, SMALLEST, geometric, signs
+from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE, SMALLEST_NOISE, geometric, signs
 from tacit.mechanisms.description import CAPACITY, EXACT, Checks, Described, NoiseLaw, Parameters
 from tacit.mechanisms.exact import WORD, bernoulli, exp
 
@@ -145,7 +139,7 @@ class RoundedGaussianNoise(Described):
         if squared_shift < 1:
             raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
         number = positive(sigma, "sigma")
-        if not SMALLEST <= number <= LARGEST or noise_multiplier(number, squared_shift) == 0:
+        if not SMALLEST_NOISE <= number <= LARGEST_NOISE or noise_multiplier(number, squared_shift) == 0:
             raise InvalidInput(
                 f"sigma must be in [1e-6, 1e12], and more than a billionth of the shift; got {float(number):g}"
             )

@@ -18,17 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import decimal
-from tacit.core.protocols import Integers
+from tacit.core import ANYTHING, Integers, InvalidInput, Sensitivity, Stability, decimal, rounded_up
 from tacit.core.randomness import Randomness, permutations, uniform_below
-from tacit.core.rational import rounded_up
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Stability
 from tacit.mechanisms.auditing import PURE, Check, Target
 from tacit.mechanisms.description import Checks, Described
 
-__all__ = ["StratifiedSample", "SubsetSample", "exposure"]
+__all__ = ["StratifiedSample", "SubsetSample", "exposure_target"]
 
 _DIGITS = 15
 # What is audited: ten records of twenty.
@@ -162,7 +157,7 @@ class SubsetSample(Described):
 
         def exposed(name: str, epsilon: Fraction, delta: Fraction) -> list[Check]:
             sample = cls(SIZE, POPULATION, named[name])
-            return [exposure(name, sample.spend.delta, sample)]
+            return [exposure_target(name, sample.spend.delta, sample)]
 
         return {name: partial(exposed, name) for name in named}
 
@@ -244,7 +239,7 @@ class StratifiedSample(Described):
         return {"nfdp-stratified": exposed}
 
 
-def exposure(name: str, claimed: Fraction, sample: SubsetSample, draws: int = 1) -> Target:
+def exposure_target(name: str, claimed: Fraction, sample: SubsetSample, draws: int = 1) -> Target:
     """Records 0, 1, 2, … or with record 0 replaced by a record that is named −1: is either among those drawn?"""
 
     def draw(first: int, count: int, randomness: Randomness) -> Integers:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, permutations, uniform_below
+from tacit.core import Integers, Randomness, permutations, uniform_below
 from tacit.mechanisms.auditing import PURE, SELECTED, Check, provable_epsilon, rowwise
 from tacit.mechanisms.central.counts import RowSelection, count_rows
 from tacit.mechanisms.description import Checks

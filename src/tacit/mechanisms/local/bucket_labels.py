@@ -16,14 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Estimates, Integers, MessageLaw
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number
+from tacit.core import Estimates, Integers, MessageLaw, Number, Randomness
 from tacit.mechanisms.auditing import SINGLE, Check, message_checks
 from tacit.mechanisms.description import CELLS, EXACT, FLAG, LENGTHS, Checks, Inner, Parameters
 from tacit.mechanisms.exact import precision
 from tacit.mechanisms.local.clients import LAW_DIGITS, client_rows, local_epsilon, one_client
-from tacit.mechanisms.local.collision import LONGEST, Collision, published_length
+from tacit.mechanisms.local.collision import LONGEST_RANGE, Collision, published_length
 from tacit.mechanisms.local.keyed_hash import fresh_seeds, hit_matrix
 from tacit.mechanisms.local.vote_shape import (
     AUDITED_SHAPE,
@@ -183,7 +181,7 @@ def _best_length(ones: int, epsilon: Fraction) -> int:
     def root(length: int) -> float:
         return (length - 1) * (ones * weight + length - ones) / (length - ones)
 
-    candidates = (min(max(each, ones + 1), LONGEST) for each in (math.floor(real), math.ceil(real)))
+    candidates = (min(max(each, ones + 1), LONGEST_RANGE) for each in (math.floor(real), math.ceil(real)))
     return min(candidates, key=root)
 
 

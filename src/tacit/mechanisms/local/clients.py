@@ -16,11 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import ANYTHING, Sensitivity
+from tacit.core import ANYTHING, Estimates, Integers, InvalidInput, Number, Randomness, Sensitivity, positive
 from tacit.core.spend import Pure, RandomizedResponse
 from tacit.mechanisms.description import CELLS, EXACT, Described, Parameters
 from tacit.mechanisms.forms import MessageCode, Messages

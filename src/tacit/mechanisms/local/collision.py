@@ -13,10 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, MessageLaw
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.rational import Number
+from tacit.core import Integers, InvalidInput, MessageLaw, Number, Randomness, uniform_below
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, Check, message_checks
 from tacit.mechanisms.description import CELLS, Checks, Parameters
 from tacit.mechanisms.exact import ExactTable, exp, precision
@@ -36,10 +33,10 @@ from tacit.mechanisms.local.keyed_hash import bucket_of, count_hits, fresh_seeds
 from tacit.mechanisms.messages import HashCode
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
-__all__ = ["LONGEST", "Collision", "best_length", "collision_rates", "hash_blankets", "published_length"]
+__all__ = ["LONGEST_RANGE", "Collision", "best_length", "collision_rates", "hash_blankets", "published_length"]
 
 # Buckets are found with 32-bit factors. A longer range would be best only for ε above 20.
-LONGEST = 2**31 - 1
+LONGEST_RANGE = 2**31 - 1
 
 
 def collision_rates(ones: int, epsilon: Fraction, length: int) -> HitRates:
@@ -65,7 +62,7 @@ def best_length(ones: int, epsilon: Fraction) -> int:
     """
     weight = math.exp(min(float(epsilon), 40.0))
     real = (ones * (weight + 2) + math.sqrt(ones**2 * weight * (weight + 8) - 8 * ones * weight)) / 2
-    candidates = {min(max(length, ones + 1), LONGEST) for length in (math.floor(real), math.ceil(real))}
+    candidates = {min(max(length, ones + 1), LONGEST_RANGE) for length in (math.floor(real), math.ceil(real))}
     return min(sorted(candidates), key=lambda length: collision_rates(ones, epsilon, length).variance_zero)
 
 
@@ -75,7 +72,7 @@ def published_length(ones: int, epsilon: Fraction) -> int:
     >>> published_length(4, Fraction(1)), published_length(4, Fraction(7, 2))
     (18, 139)
     """
-    return min(round(2 * ones - 1 + ones * math.exp(min(float(epsilon), 40.0))), LONGEST)
+    return min(round(2 * ones - 1 + ones * math.exp(min(float(epsilon), 40.0))), LONGEST_RANGE)
 
 
 def hash_blankets(ones: int, epsilon: Fraction, length: int) -> list[Blanket]:
@@ -141,7 +138,7 @@ class Collision(HitEstimates):
         number = local_epsilon(epsilon)
         if length is None:
             length = best_length(ones, number)
-        if not ones < length <= LONGEST:
+        if not ones < length <= LONGEST_RANGE:
             raise InvalidInput(f"length must be in [{ones + 1}, 2^31 - 1] for {ones} ones, got {length}")
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "ones", ones)

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers, Words
-from tacit.core.randomness import Randomness
+from tacit.core import Integers, Randomness, Words
 from tacit.mechanisms.local.clients import chunks
 
 __all__ = ["bucket_bounds", "bucket_of", "count_hits", "fresh_seeds", "hit_matrix", "keystream_words"]

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit, uint32, uint64
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
+from tacit.core import Integers
 from tacit.mechanisms.local.keyed_hash import BLOCK_CELLS, CONSTANTS, ROUNDS
 
 __all__ = ["count_hits_compiled"]

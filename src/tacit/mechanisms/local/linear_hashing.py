@@ -12,10 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, MessageLaw
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.rational import Number
+from tacit.core import Integers, InvalidInput, MessageLaw, Number, Randomness, uniform_below
 from tacit.mechanisms.auditing import AUDITED_CELLS, SINGLE, message_checks
 from tacit.mechanisms.description import CELLS, Checks, Parameters
 from tacit.mechanisms.exact import precision

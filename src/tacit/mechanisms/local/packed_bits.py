@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Words
-from tacit.core.randomness import Randomness
+from tacit.core import Integers, InvalidInput, Randomness, Words
 from tacit.mechanisms.exact import exp, precision
 from tacit.mechanisms.local.clients import chunks, client_rows
 

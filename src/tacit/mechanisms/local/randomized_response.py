@@ -20,12 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, MessageLaw
-from tacit.core.randomness import Randomness, uniform_below
+from tacit.core import ANYTHING, Integers, InvalidInput, MessageLaw, Randomness, Rule, Sensitivity, uniform_below
 from tacit.core.rational import Number, bisect, positive, probability, rounded_down
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import RandomizedResponse, Repeated
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, PURE, Check, Target, message_checks
 from tacit.mechanisms.description import CELLS, EXACT, Checks, Described, Inner, Parameters

@@ -17,9 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Estimates, Integers, MessageLaw
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number
+from tacit.core import Estimates, Integers, MessageLaw, Number, Randomness
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, SINGLE, Check, first_byte, message_checks
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, laplace_integers, signs
 from tacit.mechanisms.description import FLAG, Checks, Parameters

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
+from tacit.core import Estimates, Integers, InvalidInput
 from tacit.mechanisms.description import CELLS, Parameters
 from tacit.mechanisms.local.clients import LocalMessages, chunks, client_cells, domain
 

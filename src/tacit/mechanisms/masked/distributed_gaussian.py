@@ -19,17 +19,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
+from tacit.core import DiscreteGaussian, Integers, InvalidInput, Randomness, Rule, Sensitivity
 from tacit.core.rational import Number, exact, positive, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import DiscreteGaussian
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_gaussian import gaussian_integers
-from tacit.mechanisms.central.discrete_laplace import LARGEST
+from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE
 from tacit.mechanisms.description import (
     CAPACITY,
     CELLS,
@@ -248,7 +243,7 @@ class DistributedGaussian(Described):
         colluding: int | None = None,
     ) -> None:
         share = positive(share_sigma, "share_sigma")
-        if not SMALLEST_SHARE <= share <= LARGEST:
+        if not SMALLEST_SHARE <= share <= LARGEST_NOISE:
             raise InvalidInput(
                 f"a holder's share of the noise must have a deviation from {SMALLEST_SHARE} to 1e12, got "
                 f"{float(share):g}: sums of smaller ones hide less than the total suggests. Use a finer grid, or fewer "

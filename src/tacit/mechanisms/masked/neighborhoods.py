@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 
 __all__ = ["CORRECTNESS", "SECURITY", "Neighborhood", "exposure", "failure", "neighborhood_of", "witnesses"]
 

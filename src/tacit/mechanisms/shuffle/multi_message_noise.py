@@ -19,12 +19,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
-from tacit.core.randomness import Randomness
+from tacit.core import ANYTHING, Approximate, Estimates, Integers, InvalidInput, Randomness, Sensitivity
 from tacit.core.rational import Number, exact, positive
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Approximate
 from tacit.mechanisms.auditing import Check, Estimator, Target
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.description import CELLS, CLIENTS, EXACT, Checks, Described, Inner, Parameters, require_quorum

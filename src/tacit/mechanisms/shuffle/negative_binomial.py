@@ -29,17 +29,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.rational import Number, exact, positive, probability
+from tacit.core import Integers, InvalidInput, Number, Randomness, exact, positive, probability, uniform_below
 from tacit.mechanisms.description import EXACT, Parameters
 from tacit.mechanisms.exact import UnboundedTable, exp, precision
 
 __all__ = ["Jumps", "NegativeBinomial", "cell_delta", "least_noise_messages", "log_complement", "significant_up"]
 
 # Below, tables would grow past what fits in memory; above, a jump larger than one never happens.
-SMALLEST, _LARGEST = Fraction(1, 10**4), 100
+_SMALLEST, _LARGEST = Fraction(1, 10**4), 100
 _DIGITS = 50
 # What rounding in the sum below can amount to, with room for a thousand million terms; see ``cell_delta``.
 _ROUNDING = Fraction(1, 10**38)
@@ -155,8 +152,8 @@ class NegativeBinomial:
     def __init__(self, shape: Number, epsilon: Number) -> None:
         object.__setattr__(self, "shape", positive(shape, "shape"))
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
-        if not SMALLEST <= self.epsilon <= _LARGEST:
-            raise InvalidInput(f"epsilon must be in [{float(SMALLEST)}, {_LARGEST}], got {epsilon}")
+        if not _SMALLEST <= self.epsilon <= _LARGEST:
+            raise InvalidInput(f"epsilon must be in [{float(_SMALLEST)}, {_LARGEST}], got {epsilon}")
 
     @property
     def mean(self) -> float:
@@ -294,9 +291,9 @@ def least_noise_messages(epsilon_noise: Number, epsilon_margin: Number, delta: N
     if allowed < _SMALLEST_DELTA:
         raise InvalidInput(f"delta must be in [{float(_SMALLEST_DELTA)}, 1), got {delta}")
     # Beyond a ratio of e^−5 a flood is Poisson for every practical purpose, and its mean hardly moves.
-    lowest, highest = max(float(SMALLEST), float(margin) / 10), min(5.0, 3 * float(margin))
+    lowest, highest = max(float(_SMALLEST), float(margin) / 10), min(5.0, 3 * float(margin))
     if lowest >= highest:
-        raise InvalidInput(f"epsilon_margin must be above {float(SMALLEST)}, got {epsilon_margin}")
+        raise InvalidInput(f"epsilon_margin must be above {float(_SMALLEST)}, got {epsilon_margin}")
 
     def messages(log_flood: float) -> float:
         flood = math.exp(log_flood)

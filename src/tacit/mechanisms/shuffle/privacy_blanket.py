@@ -33,9 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals
-from tacit.core.rational import bisect
+from tacit.core import Integers, InvalidInput, Reals, bisect
 
 __all__ = ["Blanket"]
 

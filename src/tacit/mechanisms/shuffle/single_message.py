@@ -17,12 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.amplify import AmplificationBound, amplified_epsilon, largest_local_epsilon
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers, LocalMechanism
-from tacit.core.randomness import Randomness
+from tacit.core import Approximate, Estimates, Integers, InvalidInput, LocalMechanism, Randomness, Sensitivity
 from tacit.core.rational import Number, bisect, exact, positive, rounded_down, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Approximate
 from tacit.mechanisms.auditing import Check, Target
 from tacit.mechanisms.description import CLIENTS, EXACT, Checks, Described, Inner, Parameters, Reliance, require_quorum
 from tacit.mechanisms.forms import MessageCode, Messages

@@ -6,11 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
+from tacit.core import Adjacency, Gaussian, InvalidInput, Release, Spend, Trust, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.release import Release
-from tacit.core.spend import Gaussian, Spend
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import AutoCoordinator, Step

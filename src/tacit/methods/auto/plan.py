@@ -13,11 +13,8 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import gaussian_delta, gaussian_multiplier
 from tacit.accounting.compose import total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.rational import rounded_down
-from tacit.core.spend import Gaussian
-from tacit.methods.auto.mixture import MIXED_KINDS
+from tacit.core import Gaussian, InvalidInput, Rule, rounded_down
+from tacit.methods.auto.coordinator import MIXED_KINDS
 from tacit.methods.task import Task
 
 __all__ = ["FIRST_SHARE", "AutoPlan", "divided_task", "installed", "plan_auto"]

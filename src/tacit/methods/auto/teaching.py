@@ -17,24 +17,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from tacit.core import InvalidInput, Representation, TacitWarning, Trust
 from tacit.core.codec import StrictReader, decode, encode
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Trust
-from tacit.core.protocols import Representation
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import (
+    MIXED_KINDS,
     Block,
     Features,
+    PublicMixture,
     Step,
     SumFeatures,
     VoteFeatures,
     joint_odds,
     joint_points,
     purity,
+    refined,
     sum_block,
 )
-from tacit.methods.auto.mixture import MIXED_KINDS, PublicMixture, refined
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
 from tacit.methods.class_sums.options import ClassSums

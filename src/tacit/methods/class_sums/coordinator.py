@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Reals, Release, gather
 from tacit.methods.class_sums.wire import SumAsk, on_grid
 
 __all__ = [
@@ -43,7 +41,7 @@ CAUTION = 3.0
 SQUARES_CAUTION = 2.0
 _STEPS = 500
 # The steepest that log-odds may follow least-squares scores, and how much offsets are held back.
-STEEPEST, RIDGE = 100.0, 1e-4
+STEEPEST, _RIDGE = 100.0, 1e-4
 _DEVIATIONS, SUREST = 2.0, 0.97
 
 
@@ -253,7 +251,7 @@ def read_calibrated(found: Moments, public: Reals) -> LinearOdds:
         likely = softmax(raw, axis=1)
         value = logsumexp(raw, axis=1).mean() - values[0] * reached - values[1:] @ found.shares
         slope = np.concatenate([[(likely * scores).sum(axis=1).mean() - reached], likely.mean(axis=0) - found.shares])
-        return float(value + RIDGE * (values[1:] ** 2).sum() / 2), slope + RIDGE * np.concatenate([[0.0], values[1:]])
+        return float(value + _RIDGE * (values[1:] ** 2).sum() / 2), slope + _RIDGE * np.concatenate([[0.0], values[1:]])
 
     start = np.concatenate([[1.0], np.zeros(len(found.shares))])
     bounds = [(0.1, STEEPEST), *[(-STEEPEST, STEEPEST)] * len(found.shares)]

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Encodings, Floats, Integers
-from tacit.core.release import Release
+from tacit.core import Encodings, Floats, Integers, Release
 from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
 from tacit.methods.class_sums.wire import SumAsk, on_grid

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, Mechanism, Representation, Sensitivity
 from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.protocols import Mechanism, Representation
 from tacit.core.samples import content_digest, row_digests
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
@@ -56,7 +54,7 @@ _WITHIN = 0.25
 # which part of a component the noise must leave for it to be worth more than it adds. Half was chosen among five values
 # by labels of public samples of Adult, diabetes130 and AG News, at epsilon = 1 and .1; the radius and the ridge's
 # caution on Adult, test part included. Figures change little around them.
-_MOST, SPREAD, WORTH = 200, 2.0, 0.5
+_MOST, _SPREAD, WORTH = 200, 2.0, 0.5
 # Public samples from which the number of components is chosen.
 _LOOKED_AT = 5000
 # Of what could be learned, the part that must be left by the noise, or it is hardly worth asking.
@@ -227,7 +225,7 @@ def suggest_components(
     """
     rows = points[:: -(-len(points) // _LOOKED_AT)]
     spread = np.square(rows).mean(axis=0)
-    weight = SPREAD * (classes - 1) / spread.sum()
+    weight = _SPREAD * (classes - 1) / spread.sum()
     curvature = spread * (1 - 1 / classes) / classes
     if norm == "l1":
         reach = np.median(np.cumsum(np.abs(rows), axis=1), axis=0)

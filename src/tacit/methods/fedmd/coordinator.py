@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, Release, SeededRandomness, Spend, gather, permutations
 from tacit.core.protocols import Floats, Integers, Mechanism, Representation
-from tacit.core.randomness import SeededRandomness, permutations
-from tacit.core.release import Release, gather
-from tacit.core.spend import Spend
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk, PredictionForm, array_digest, one_hot, softmax
 
 __all__ = [

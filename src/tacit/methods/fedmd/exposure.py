@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from tacit.core.errors import TacitWarning
-from tacit.core.guarantee import PUBLIC_DATA, decimal
+from tacit.core import PUBLIC_DATA, TacitWarning, decimal
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 
 __all__ = ["Exposure", "WeakPrivacyWarning"]

@@ -16,12 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Integers
-from tacit.core.randomness import uniform_below
-from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING
+from tacit.core import ANYTHING, Adjacency, Integers, InvalidInput, Release, Unit, uniform_below
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.mechanisms.choices import PARTY_VOTES, prediction_door, table_door
 from tacit.methods.encoding import encoded_chunks, require_encodable

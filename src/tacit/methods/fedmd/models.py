@@ -16,11 +16,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+from tacit.core import Floats, Integers, InvalidInput, Release
 from tacit.core.codec import decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.core.options import check, option
-from tacit.core.protocols import Floats, Integers
-from tacit.core.release import Release
 from tacit.methods.fedmd.wire import Feedback, PredictAsk, PredictionForm, array_digest
 from tacit.methods.question import QUESTION_BYTES
 from tacit.students.weighted import takes_weights

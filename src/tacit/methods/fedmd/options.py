@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
+from tacit.core import Representation
 from tacit.core.options import check, option
-from tacit.core.protocols import Representation
 from tacit.methods.fedmd.coordinator import Weights
 from tacit.methods.fedmd.models import Schedule
 

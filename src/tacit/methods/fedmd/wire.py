@@ -14,11 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import ANYTHING, Adjacency, Floats, Integers, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Floats, Integers, Mechanism, Representation
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.mechanisms.forms import AnswerForm as AnswerForm
 from tacit.mechanisms.forms import Numbers
 from tacit.methods import question as asked
@@ -179,7 +176,7 @@ class Feedback:
     def read(cls, fields: StrictReader) -> Feedback:
         """The feedback that such values stand for, checked."""
         rows, most = asked.read_rows(fields), asked.LARGEST_VALUE
-        targets = fields.array("targets", asked.NARROW, (len(rows), None), -most, most)
+        targets = fields.array("targets", asked.FLOAT32, (len(rows), None), -most, most)
         return cls(fields.integer("round", 0, MOST_ROUNDS), rows, targets, fields.flag("logits"))
 
 

@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals, Representation
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Reals, Release, Representation, gather
 from tacit.methods.noisy_sgd.gradient import ERRORS, LARGEST_WEIGHT, RESOLUTION
 from tacit.methods.noisy_sgd.wire import GradientAsk
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
+from tacit.core import Integers
 from tacit.methods.class_sums.wire import Norm, on_grid
 
 __all__ = ["ERRORS", "LARGEST_WEIGHT", "RESOLUTION", "errors_of", "gradient_sum", "with_offset"]

@@ -13,11 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Encodings, Floats, Integers
-from tacit.core.release import Release
-from tacit.core.sensitivity import Sensitivity
+from tacit.core import Adjacency, Encodings, Floats, Integers, InvalidInput, Release, Sensitivity
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, Door, table_door
 from tacit.methods.encoding import encoded_chunks, require_encodable
 from tacit.methods.held import held, release_table, require_single_labels

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust
+from tacit.core import Adjacency, InvalidInput, Trust
 from tacit.core.samples import content_digest, row_digests
 from tacit.methods.auto.coordinator import SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures, regression_student

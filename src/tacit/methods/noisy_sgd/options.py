@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tacit.core import Representation
 from tacit.core.options import check, option
-from tacit.core.protocols import Representation
 
 __all__ = ["_MODELS", "NoisySGD"]
 

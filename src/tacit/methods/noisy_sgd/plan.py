@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Rule, Trust, Unit, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.protocols import Mechanism, Representation
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
@@ -37,7 +34,7 @@ __all__ = ["GRADIENT_PURPOSE", "GradientPlan", "forecast", "plan_gradients", "pu
 _SHAKEN, _UNLIKE = 0.25, 0.02
 GRADIENT_PURPOSE = "noisy SGD"
 # Grid steps in the longest features of a record, and components that are looked at.
-LENGTH, MOST = 2**9, 200
+_LENGTH, _MOST = 2**9, 200
 # A table may move this far in L2 for mechanisms to take it.
 _LONGEST_GRID = 2**20
 # Shares of Laplace noise are drawn by counts, so that wide ones take long.
@@ -142,7 +139,7 @@ def public_points(
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
         raise InvalidInput("the public samples are all equal")
-    most = min(options.components or MOST, *encoded.shape)
+    most = min(options.components or _MOST, *encoded.shape)
     fitted = PrincipalComponents.fit(encoded, most, whitening=options.whitening)
     return name, base, fitted, fitted.encode(encoded).astype(np.float64)
 
@@ -153,7 +150,7 @@ def grid_length(unit: Unit, clip: float, farthest: int = _LONGEST_GRID) -> int:
     >>> grid_length(Unit(), 1.0), grid_length(Unit.person("patient", 50), 1.0)
     (512, 32)
     """
-    length = LENGTH
+    length = _LENGTH
     while length > 1 and 2 * unit.records * clip * ERRORS * length > farthest:
         length //= 2
     return length

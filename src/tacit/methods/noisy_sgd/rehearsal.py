@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
+from tacit.core import InvalidInput, Reals
 from tacit.methods.class_sums.wire import Norm, lengths
 from tacit.methods.noisy_sgd.coordinator import Descent
 
@@ -28,7 +27,7 @@ OFFSET = 0.5
 # A quarter of the public samples are no longer than 1. The others are shortened to it and keep their direction.
 _WITHIN = 0.25
 # Random regressions, public samples that are looked at, records that are made up, and how much log-odds vary.
-TEACHERS, LOOKED_AT, MADE_UP, SPREAD = 4, 2000, 1000, 3.0
+_TEACHERS, LOOKED_AT, MADE_UP, _SPREAD = 4, 2000, 1000, 3.0
 
 
 @dataclass(frozen=True)
@@ -130,10 +129,10 @@ def rehearsed(
     looked_at = points[:: -(-len(points) // LOOKED_AT)]
     deviations = looked_at.std(axis=0)
     right = np.zeros(len(settings))
-    for teacher in range(TEACHERS):
+    for teacher in range(_TEACHERS):
         random = np.random.default_rng((20, teacher))
         scores = looked_at @ (random.normal(size=(points.shape[1], classes)) * deviations[:, None])
-        scores *= SPREAD / max(float(scores.std()), 1e-12)
+        scores *= _SPREAD / max(float(scores.std()), 1e-12)
         chosen = random.integers(len(looked_at), size=min(max(records, 2), MADE_UP))
         reached = _softmax(scores[chosen]).cumsum(axis=1) > random.random((len(chosen), 1))
         labels, truth = reached.argmax(axis=1), scores.argmax(axis=1)
@@ -142,7 +141,7 @@ def rehearsed(
             weights = trained_on(
                 seen[chosen], labels, classes, each, steps, deviation, np.random.default_rng((21, teacher)), norm
             )
-            right[place] += ((with_constant(seen) @ weights).argmax(axis=1) == truth).mean() / TEACHERS
+            right[place] += ((with_constant(seen) @ weights).argmax(axis=1) == truth).mean() / _TEACHERS
     best = int(right.argmax())
     return settings[best], float(right[best])
 

@@ -17,13 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
-from tacit.core.randomness import Randomness
-from tacit.core.rational import rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Gaussian, Repeated, Subsampled
+from tacit.core import Floats, Gaussian, InvalidInput, Randomness, Repeated, Rule, Sensitivity, Subsampled, rounded_up
 
 __all__ = ["OPACUS_NOISE", "HiddenTraining", "calibrated_training", "hidden_student", "require_opacus"]
 

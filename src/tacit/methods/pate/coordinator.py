@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Release, gather
 from tacit.mechanisms.central.pate import ConfidentScreen, winners
 from tacit.methods.pate.wire import TeacherAsk
 

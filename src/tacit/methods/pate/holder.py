@@ -13,11 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Integers, Student
-from tacit.core.randomness import Randomness, permutations, uniform_below
-from tacit.core.release import Release
+from tacit.core import Adjacency, Integers, InvalidInput, Randomness, Release, Student, permutations, uniform_below
 from tacit.mechanisms.choices import TEACHER_VOTES, table_door
 from tacit.methods.held import held, release_table
 from tacit.methods.pate.wire import TeacherAsk

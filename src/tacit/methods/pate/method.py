@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import screened_sigma
 from tacit.accounting.pate import diagnosed_epsilon
-from tacit.core.account import Rule
+from tacit.core import Adjacency, Exchange, Integers, Mechanism, Release, Rule, Trust, Unit
 from tacit.core.errors import InvalidInput, TacitWarning, warn_user
-from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.options import Options
-from tacit.core.protocols import Exchange, Integers, Mechanism
-from tacit.core.release import Release
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax

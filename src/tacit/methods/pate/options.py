@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.options import check, option
 
 __all__ = ["PATE"]

@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from tacit.core import Adjacency, InvalidInput, Mechanism, Sensitivity, Unit
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Mechanism
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 

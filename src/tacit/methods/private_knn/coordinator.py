@@ -9,9 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Release, gather
 from tacit.mechanisms.central.private_knn import SubsampledGNMax
 from tacit.methods.private_knn.wire import NeighborAsk
 

@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import ToleranceExceeded
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Encodings, Floats, Integers
-from tacit.core.release import Release
+from tacit.core import Adjacency, Encodings, Floats, Integers, Release, ToleranceExceeded
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.choices import Door
 from tacit.methods.encoding import encoded_chunks

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Trust
+from tacit.core import InvalidInput, Trust
 from tacit.mechanisms.central.pate import winners
 from tacit.methods.curated import Answering, CuratedJob, private_cache
 from tacit.methods.private_knn.coordinator import NeighborVotes

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, Representation
 from tacit.core.options import check, option
-from tacit.core.protocols import Representation
 
 __all__ = ["PrivateKNN"]
 

@@ -10,13 +10,10 @@ from typing import cast
 import numpy as np
 
 from tacit.accounting.calibrate import sampled_sigma
-from tacit.core.errors import InvalidInput
+from tacit.core import Floats, Integers, InvalidInput, Representation, Spend, exact
 from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.protocols import Floats, Integers, Representation
-from tacit.core.rational import exact
 from tacit.core.samples import content_digest, row_digests
-from tacit.core.spend import Spend
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.methods.forecast import Evidence, Expected, voted
 from tacit.methods.private_knn.coordinator import NeighborCoordinator

@@ -6,11 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tacit.core import Adjacency, Floats, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Floats, Mechanism, Representation
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 

@@ -13,11 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import BudgetExceeded, InvalidInput
-from tacit.core.protocols import Integers, Reals
+from tacit.core import BudgetExceeded, Integers, InvalidInput, NoResponse, Reals, Release, Spend, gather
 from tacit.core.randomness import SeededRandomness, permutations
-from tacit.core.release import Release, Silence, gather
-from tacit.core.spend import Spend
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.options import TARGETS, Teaching
 from tacit.methods.privatekt.wire import LabelAsk
@@ -260,13 +257,13 @@ class LabelCoordinator:
             request=self._name(state.turn),
         )
 
-    def fold(self, state: TransferState, answers: Sequence[Release[Integers | Silence | None]]) -> TransferState:
+    def fold(self, state: TransferState, answers: Sequence[Release[Integers | NoResponse | None]]) -> TransferState:
         """The state after a round: who answered, and a model that has learned from it."""
         invited = self._sampled_holders(state)
         if len(answers) != len(invited):
             raise InvalidInput(f"{len(invited)} holders were asked and {len(answers)} answers came")
         unable = np.array([answer.value is None for answer in answers])
-        given = np.array([answer.value is not None and answer.value is not Silence.LOST for answer in answers])
+        given = np.array([answer.value is not None and answer.value is not NoResponse.LOST for answer in answers])
         participations, refused = state.participations.copy(), state.refused.copy()
         participations[invited[~unable]] += 1
         refused[invited[unable]] = True

@@ -17,10 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import BudgetExceeded, InvalidInput
-from tacit.core.protocols import Integers, Reals
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.release import Release, refusal
+from tacit.core import BudgetExceeded, Integers, InvalidInput, Randomness, Reals, Release, refusal, uniform_below
 from tacit.datasets.table import class_indices
 from tacit.mechanisms.choices import label_door
 from tacit.methods.privatekt.coordinator import GlobalTrainer, Lesson

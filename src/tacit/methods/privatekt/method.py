@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput, warn_user
-from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core import Adjacency, Exchange, InvalidInput, Ledger, Trust, Unit, no_response, refusal, warn_user
 from tacit.core.options import to_recipe
-from tacit.core.protocols import Exchange, Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
-from tacit.core.release import refusal, silence
 from tacit.methods.privatekt.coordinator import GlobalTrainer, LabelCoordinator, TaughtModel, TransferState, public_draw
 from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalTrainer, models
 from tacit.methods.privatekt.options import PrivateKT
@@ -157,7 +154,7 @@ def in_places(exchange: Any) -> Exchange[Any, Any]:  # noqa: ANN401
         found = exchange.answers(ask, ask.invited)
         refused = dict.fromkeys(exchange.refused, refusal())
         names = dict(enumerate(exchange.places))
-        return [(found | refused).get(names.get(place, ""), silence()) for place in ask.invited]
+        return [(found | refused).get(names.get(place, ""), no_response()) for place in ask.invited]
 
     return put
 

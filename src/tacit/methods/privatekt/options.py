@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tacit.core import Number
 from tacit.core.options import check, option
-from tacit.core.rational import Number
 
 __all__ = ["TARGETS", "Learning", "PrivateKT", "Teaching"]
 

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tacit.accounting.compose import least_total
-from tacit.core.account import Ceiling, Rule, Total
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Unit, decimal
+from tacit.core import Ceiling, InvalidInput, Number, Repeated, Rule, Total, Unit, decimal, probability, whole
 from tacit.core.options import Options
-from tacit.core.rational import Number, probability, whole
-from tacit.core.spend import Repeated
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.forecast import Evidence, Expected
 from tacit.methods.privatekt.options import PrivateKT

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput
 from tacit.methods.privatekt.torch_models import (
     Architecture,
     Training,

@@ -25,8 +25,7 @@ from safetensors.torch import load, save
 from torch import nn
 from torch.nn import functional
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
+from tacit.core import InvalidInput, Reals
 from tacit.core.samples import as_images, image_shape
 from tacit.methods.privatekt.coordinator import Lesson
 from tacit.students.torch_classifier import TorchClassifier

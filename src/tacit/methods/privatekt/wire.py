@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from tacit.core import ANYTHING, Adjacency, Sensitivity, Unit
 from tacit.core.codec import StrictReader, bytes_to_array
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods import question as asked

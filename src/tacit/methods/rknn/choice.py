@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import LocalMechanism, Mechanism
-from tacit.core.sensitivity import Sensitivity
+from tacit.core import InvalidInput, LocalMechanism, Mechanism, Sensitivity
 from tacit.mechanisms.accuracy import gap_needed
-from tacit.mechanisms.choices import RECORD_VOTES
-from tacit.mechanisms.local.choice import choose
+from tacit.mechanisms.choices import RECORD_VOTES, choose
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise, plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers, Mechanism, Reals, Representation
-from tacit.core.release import Release, gather
+from tacit.core import Floats, Integers, InvalidInput, Mechanism, Reals, Release, Representation, gather
 from tacit.methods.rknn.queries import (
     SELECTIONS,
     UNASKED,

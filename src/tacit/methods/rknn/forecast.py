@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from tacit.core.guarantee import Adjacency, Trust
+from tacit.core import Adjacency, Trust
 from tacit.core.options import Options
 from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
 from tacit.methods.rknn.choice import choose_local, choose_mechanism, choose_shuffled

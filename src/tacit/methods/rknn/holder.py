@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Encodings, Integers
-from tacit.core.randomness import Randomness, permutations
-from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING
+from tacit.core import ANYTHING, Encodings, Integers, InvalidInput, Randomness, Release, permutations
 from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, one_record_door, table_door

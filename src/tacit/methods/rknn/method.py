@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Trust
-from tacit.core.protocols import Coordinator, Representation
-from tacit.core.rational import whole
+from tacit.core import Coordinator, InvalidInput, Representation, TacitWarning, Trust, whole
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.curated import Answering, CuratedJob, private_cache, sharers_caveat
 from tacit.methods.rknn.coordinator import BALANCED, Labeling, Revision, VoteCoordinator, round_requests

@@ -13,12 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import least_total, total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
+from tacit.core import Estimates, InvalidInput, Number, Representation, Rule, exact, positive, probability, whole
 from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
 from tacit.core.options import build
-from tacit.core.protocols import Estimates, Representation
-from tacit.core.rational import Number, exact, positive, probability, whole
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.rknn.choice import Choice, choose_local, choose_mechanism, choose_shuffled
 from tacit.methods.rknn.coordinator import Round

@@ -40,8 +40,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp, wrightomega, xlogy
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals
+from tacit.core import Integers, InvalidInput, Reals
 
 __all__ = [
     "Mixture",

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers, Reals
+from tacit.core import Floats, Integers, InvalidInput, Reals
 from tacit.neighbors import nearest_queries
 
 __all__ = [

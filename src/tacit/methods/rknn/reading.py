@@ -16,9 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
-from tacit.core.release import Release, gather
+from tacit.core import Estimates, Integers, InvalidInput, Release, gather
 from tacit.methods.rknn.posterior import Noise, calibrated_posterior
 
 __all__ = [
@@ -36,7 +34,7 @@ __all__ = [
     "robustly_added",
 ]
 
-Reading = tuple[Integers, NDArray[np.float64] | None]
+_Reading = tuple[Integers, NDArray[np.float64] | None]
 # From noisy counts and the law of their noise to probabilities, a row for each query.
 Chances = Callable[[NDArray[Any], Noise], NDArray[np.float64]]
 ROBUST = ("median", "trimmed")
@@ -48,7 +46,7 @@ _FEWEST = 3
 class Reader(Protocol):
     """Turns an answer into labels (s,) and, if there are any, probabilities (s, classes)."""
 
-    def __call__(self, answer: Any) -> Reading:  # noqa: ANN401
+    def __call__(self, answer: Any) -> _Reading:  # noqa: ANN401
         """Read one answer."""
         ...
 
@@ -75,7 +73,7 @@ class LabelReader:
     (array([3, 1]), None)
     """
 
-    def __call__(self, answer: Integers) -> Reading:
+    def __call__(self, answer: Integers) -> _Reading:
         """Read one answer."""
         return answer, None
 
@@ -93,7 +91,7 @@ class CountReader:
     one_query_per_class: bool = False
     chances: Chances = calibrated_posterior
 
-    def __call__(self, answer: Integers) -> Reading:
+    def __call__(self, answer: Integers) -> _Reading:
         """Read one answer."""
         labels = one_class_each(answer) if self.one_query_per_class else answer.argmax(axis=1)
         return labels, self.chances(answer, self.noise)
@@ -108,7 +106,7 @@ class MessageReader:
     one_query_per_class: bool = False
     chances: Chances = calibrated_posterior
 
-    def __call__(self, answer: NDArray[Any]) -> Reading:
+    def __call__(self, answer: NDArray[Any]) -> _Reading:
         """Read one answer."""
         estimates = self.decode(answer)
         counts = estimates.counts.reshape(-1, self.classes)
@@ -148,7 +146,7 @@ class PooledReader:
         variance = answer.nodes * self.variance * answer.inflation
         return self.noise if answer.nodes == 1 else Noise("gaussian", float(np.sqrt(variance)))
 
-    def __call__(self, answer: Pooled) -> Reading:
+    def __call__(self, answer: Pooled) -> _Reading:
         """Read one answer."""
         labels = one_class_each(answer.counts) if self.one_query_per_class else answer.counts.argmax(axis=1)
         return labels.astype(np.int64), self.chances(answer.counts, self.law(answer))

@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers
-from tacit.core.sensitivity import Sensitivity, vote_sensitivity
+from tacit.core import Floats, Integers, InvalidInput, Sensitivity, vote_sensitivity
 
 __all__ = [
     "NEAREST",

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tacit.core import Adjacency, Floats, InvalidInput, Mechanism, Representation, Sensitivity, Unit, vote_sensitivity
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Floats, Mechanism, Representation
-from tacit.core.sensitivity import Sensitivity, vote_sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 from tacit.methods.rknn.voting_rules import NEAREST, VOTING_RULES, published_sensitivity
