@@ -37,8 +37,8 @@ from tacit.federation.secure_aggregation.session import (
     Session,
     read_keys,
     write_boxes,
-    write_question,
     write_roster,
+    write_unmask_request,
 )
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -155,7 +155,7 @@ def with_all(
     for each in measured:
         boxes = {name: box(states[name], keys[each.name], session) for name in names if name != each.name}
         each.step("input", write_boxes(each.name, boxes, session), session)
-        each.step("unmask", write_question(names[: session.plan.threshold], dropped, session), session)
+        each.step("unmask", write_unmask_request(names[: session.plan.threshold], dropped, session), session)
 
 
 def with_neighbors(

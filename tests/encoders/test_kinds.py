@@ -84,8 +84,8 @@ def test_a_table_encoder_matches_columns_by_name_or_by_place():
             encoder.encode(wrong)
     told = encoder.unread(frame(age=["?", "old"], ward=["east", "north"]))
     assert told == [
-        "column 'age': 1 cell without a number",
-        "column 'ward': 1 cell of a level that is rare or not in the public rows",
+        "cells without a number, by column: 'age' 1",
+        "cells of a level that is rare or not in the public rows, by column: 'ward' 1",
     ]
 
 

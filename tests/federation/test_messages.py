@@ -90,7 +90,7 @@ def test_what_is_no_reply_is_refused_in_words():
         with pytest.raises(InvalidInput, match="the reply"):
             read_response(payload)
     for payload in (b"\x12abcd", b"\x12abcd\x63", b"\x12abcd\x00\x00"):
-        with pytest.raises(InvalidInput, match="an unknown reason"):
+        with pytest.raises(InvalidInput, match="unknown refusal reason"):
             read_response(payload)
 
 

@@ -154,4 +154,4 @@ def test_who_reads_of_persons_reads_that_the_nodes_accounts_must_protect_them(un
         queries=10,
         unit=unit,
     )
-    assert ("nodes whose own accounts protect such persons" in str(run.guarantee)) == (unit is not None)
+    assert ("nodes whose own accounts protect persons" in str(run.guarantee)) == (unit is not None)

@@ -33,7 +33,7 @@ WRITTEN = [
     "929111d60f72b80c",  # answer-sheet
     "ddc5894b67ddbeaa",  # responses
     "845ed10f9da277b0",  # shuffled
-    "6fa3fba972579bb5",  # flooded-messages
+    "6fa3fba972579bb5",  # noise_message_target-messages
     "d9641f480a3397fc",  # single-message
     "3d675c243d9b3060",  # single-message
     "8d22628138b26bf7",  # single-message
@@ -47,6 +47,7 @@ WRITTEN = [
     "54dedd74488fa884",  # rounded-gaussian
     "5245934c3fabfe2c",  # distributed-gaussian
     "eb7275254f49e2f5",  # sampled-screen
+    "6d0019021ba6c617",  # tested-votes
 ]
 PACKED = [
     "c79b932e1e1da3c0",  # bit-response

@@ -74,7 +74,7 @@ def test_the_view_has_every_node_its_rounds_its_refusals_and_what_its_receipts_s
     fleet = read_fleet(home / "hub")
     found = {each.name: each for each in fleet.nodes}
     assert {name: each.state for name, each in found.items()} == {
-        "<b>": "not listed", "gone": "removed", "site 0": "let in", "site 1": "let in", "south": "let in",
+        "<b>": "not listed", "gone": "removed", "site 0": "admitted", "site 1": "admitted", "south": "admitted",
     }  # fmt: skip
     assert (found["site 0"].asked, found["site 0"].answered, found["site 0"].lost) == (3, 2, 1)
     assert found["south"].refusals == {"budget": 1, "canceled": 1}

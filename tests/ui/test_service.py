@@ -168,7 +168,7 @@ def test_a_forecast_rests_on_a_public_file_of_the_folder_and_on_no_other(client,
     assert "<td>class_sums</td>" in page
     assert "classes is 3" in client.get("/plan", params=given | {"label": "state", "classes": "3"}).text
     for wrong in ("../outside.csv", "runs/first/labels.csv", str(folder / "open.csv")):
-        assert "no such file here" in client.get("/plan", params=given | {"public": wrong}).text
+        assert "this file no longer exists" in client.get("/plan", params=given | {"public": wrong}).text
 
 
 def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):

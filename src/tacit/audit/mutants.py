@@ -40,7 +40,7 @@ from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.mechanisms.local.vote_shape import AUDITED_SHAPE, DIAGONAL
 from tacit.mechanisms.registry import audits
-from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_CLIENTS, flooded, plan_noise_messages
+from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_PARTICIPANTS, noise_message_target, plan_noise_messages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.mechanisms.shuffle.single_message import planned_response, sent_cells
 
@@ -186,8 +186,8 @@ def _product(epsilon: Fraction, delta: Fraction) -> Estimator:
 
 
 def _no_flood(epsilon: Fraction, delta: Fraction) -> Target:
-    whole = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_CLIENTS)
-    return flooded("flooded-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
+    whole = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_PARTICIPANTS)
+    return noise_message_target("noise_message_target-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
 
 
 def _not_shuffled(epsilon: Fraction, delta: Fraction) -> Target:
@@ -235,9 +235,9 @@ def _unmasked(epsilon: Fraction, delta: Fraction) -> Check:
 
 
 def _in_order(epsilon: Fraction, delta: Fraction) -> Check:
-    from tacit.audit.transcripts import shuffled_transcript, unmixed
+    from tacit.audit.transcripts import shuffled_transcript, unshuffled
 
-    return shuffled_transcript(epsilon, delta, order=True, make=unmixed)
+    return shuffled_transcript(epsilon, delta, order=True, make=unshuffled)
 
 
 _ALL = (
@@ -303,7 +303,7 @@ _ALL = (
         "two estimates from the same message are multiplied as if they were independent",
         _product,
     ),
-    Mutant("no-flood", "flooded-messages", "nothing hides that a +1 message is one too many", _no_flood),
+    Mutant("no-flood", "noise_message_target-messages", "nothing hides that a +1 message is one too many", _no_flood),
     Mutant("not-shuffled", "shuffled-response", "messages arrive in the order of the clients", _not_shuffled),
     Mutant(
         "wrong-adjacency",

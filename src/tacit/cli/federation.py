@@ -18,7 +18,7 @@ from tacit.cli.federation_intake import device_command, intake_app
 from tacit.cli.federation_node import cancel_command, jobs_command, node_command
 from tacit.cli.federation_setup import approve
 from tacit.cli.federation_setup import nodes_app as nodes
-from tacit.cli.screen import console, flowing, show_claim, show_rows
+from tacit.cli.screen import console, flowing, show_claim, show_rows, visible
 from tacit.core import InvalidInput
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def fleet_command(
     folder: Path = typer.Argument(..., help="The coordinator's folder.", show_default=False),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
-    """Show all nodes: who is let in, what they were asked and answered, why they refused, and what they have paid.
+    """Show all nodes: who is admitted, their answers, their refusals by reason, and their payments.
 
-    It is what nodes have told this coordinator. A node's ceiling and what it paid to others are its own, and shown only
-    where its operator lets it tell them (tell_budget); what is shown as paid is the least that it has spent. Nothing
-    is asked and nothing is changed.
+    It is what this coordinator knows from its own jobs. A node's ceiling and its payments to other coordinators are
+    known only if its operator lets it state them (tell_budget): the amount shown as paid is the least that it has
+    spent. Nothing is asked and nothing is changed.
 
     Example: tacit federation fleet hub
     """
@@ -109,10 +109,10 @@ def init(
     peers: Path | None = typer.Option(None, help="With --service: a file with the .id lines of all nodes."),
 ) -> None:
     """Make keys, certificates and files to fill in."""
+    console.print("[dim]making keys and files to fill in[/dim]")
     from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 
     _require_flower()
-    console.print("[dim]making keys and files to fill in[/dim]")
     if service is not None:
         if node is not None or coordinator is None or peers is None:
             raise InvalidInput("--service needs --coordinator and --peers: who may ask it, and who may submit")
@@ -165,7 +165,7 @@ def coordinator(
         reminder.look()
         if found["message"] not in shown:
             shown.append(found["message"])
-            console.print(found["message"], soft_wrap=True, highlight=False, markup=False)
+            console.print(visible(found["message"]), soft_wrap=True, highlight=False, markup=False)
 
     state = folder / "state"
     again = "; start it again to resume the job, and nobody pays twice"
@@ -223,7 +223,7 @@ def curator(file: Path = typer.Argument(..., help="The curator's file.", show_de
 
 
 @federation_app.command(
-    help=flowing("""What a node has spent and has left, or the progress of a coordinator's job. Nothing is changed.
+    help=flowing("""Show a node's spent and remaining budget, or the progress of a job. Nothing is changed.
 
 Example: tacit federation status here/node.toml, or tacit federation status hub/job.toml""")
 )

@@ -26,7 +26,7 @@ _HOLDER = re.compile(
 )
 _HEAD = """A recipe for tacit. Check it without spending anything: tacit run {name} --dry-run
 Then run it: tacit run {name}
-A key is an option of 'tacit distill' without its dashes. What follows a # is a comment, or a key that is left out."""
+A key is an option of 'tacit distill' without its dashes. Text after # is a comment, or a key that is left out."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def init_command(
     if out.exists():
         raise InvalidInput(f"{listed([str(out)])}: exists already; choose another --out")
     if not out.absolute().parent.is_dir():
-        raise InvalidInput(f"{listed([str(out)])}: there is no such folder to write it into")
+        raise InvalidInput(f"{listed([str(out)])}: there is no such folder")
     console.print("[dim]looking at the public file, and at the names of columns[/dim]")
     found = _compare(files[0], files[1], label)
     kind, lines = _kind(found.public)
@@ -143,7 +143,7 @@ def _compare(first: Path, second: Path, label: str | None) -> _Compared:
 
 
 def _columns(file: Path) -> list[str] | None:
-    """The names of a table's columns; no cell of it is kept."""
+    """The names of a table's columns."""
     from tacit.datasets.tables import read_data
 
     columns: Any = getattr(read_data(file), "columns", None)

@@ -101,7 +101,7 @@ def _report_ledger(place: Path | LedgerUrl, out: Path | None, given: dict[str, o
     if wrong := [name for name, value in given.items() if value is not None]:
         raise InvalidInput(f"{wrong[0]} is about a run, and {listed([str(place)])} is a ledger: leave it out")
     if isinstance(place, LedgerUrl) and out is None:
-        raise InvalidInput("a ledger on a server has no folder for its page: say where with --out")
+        raise InvalidInput("a ledger on a server has no folder for its page: give --out")
     page = _page(place.with_name(place.name + ".html") if isinstance(place, Path) else Path(), out)
     console.print(f"[dim]reading {listed([str(place)])}[/dim]", soft_wrap=True)
     from tacit.report.budget import ledger_page, read_book
@@ -132,7 +132,7 @@ def _new(file: Path, kind: str) -> bool:
     if file.exists():
         raise InvalidInput(f"{shown}: exists already; choose another file")
     if not file.absolute().parent.is_dir():
-        raise InvalidInput(f"{shown}: there is no such folder to write it into")
+        raise InvalidInput(f"{shown}: there is no such folder")
     return True
 
 
@@ -159,7 +159,7 @@ def _measured(record: Record, test: Path, label: str | None) -> Measured:
         raise InvalidInput(f"{listed([str(test)])}: name the column with the true labels by --label")
     finished = load(record.folder)
     if finished.labels.ndim == 2:
-        raise InvalidInput("--test needs samples with one label each, and this run has sets of labels")
+        raise InvalidInput("--test needs samples with one label each, and this run is multi-label")
     return measure(finished.student, samples, truth.tolist(), finished.classes, test.name[:80])
 
 
@@ -170,8 +170,8 @@ def ui_command(
 ) -> None:
     """Show runs, running jobs, ledgers and a planning form in your browser.
 
-    It listens on this machine only, and changes nothing. The address that it prints has a random token: only who has
-    the address sees the folder's runs and ledgers. Stop it with Ctrl-C.
+    It listens on this machine only, and changes nothing. The printed address contains a random token: only who has the
+    address can see the folder's runs and ledgers. Stop it with Ctrl-C.
 
     Example: tacit ui runs
     """

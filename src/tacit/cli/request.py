@@ -1,4 +1,4 @@
-"""What is checked before a run is paid for: its folder can be written, and a name under which it can be resumed."""
+"""Before a run is paid for: check that its folder can be written, and store a request by which it can be resumed."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class RunRequest:
     def paid(self) -> bool | None:
         """Whether the request was paid for; None where the ledger cannot be read.
 
-        A folder holds the ledgers of several parties, each with accounts of its own; without an account, all are asked.
+        A folder has the ledgers of several holders, each with its own accounts; without an account, all are checked.
         """
         try:
             return any(map(self._mine, self._requests()))
@@ -167,19 +167,19 @@ class RunRequest:
             case False:
                 self.done()
                 if len(self._requests()) > self._before:
-                    # One-time payments, such as for a party's subset, have their own request name and not the run's.
-                    return "What was bought is kept in the ledger: the same command again does not pay for it twice."
+                    # One-time payments, such as for a holder's subset, have their own request id and not the run's.
+                    return "Paid answers are stored in the ledger: the same command again does not pay for them twice."
                 return "Nothing was paid."
             case True:
                 return (
-                    f"The request is paid and kept in {self.file}: run the same command again, or 'tacit resume "
+                    f"The request is paid and stored in {self.file}: run the same command again, or 'tacit resume "
                     f"{self.file.with_suffix('')}', and it resumes from there and pays nothing twice."
                 )
             case _:
                 if self._lock is None:
                     return "Nothing was paid."
                 return (
-                    f"The ledger cannot be read, so whether the request was paid is not known. It is kept in "
+                    f"The ledger cannot be read, so whether the request was paid is not known. It is stored in "
                     f"{self.file}: run the same command again, and it pays nothing twice."
                 )
 
@@ -190,7 +190,7 @@ class RunRequest:
         except FileNotFoundError:
             return
         except IsADirectoryError:
-            raise InvalidInput(f"{self.file}: is a folder, and a run keeps its request there; move it away") from None
+            raise InvalidInput(f"{self.file}: is a folder, and a run stores its request there; move it away") from None
         except OSError as error:
             raise InvalidInput(f"{self.file}: cannot be opened ({error.strerror})") from None
         try:

@@ -74,8 +74,10 @@ def column_names(values: Any, what: str = "the table") -> tuple[str, ...] | None
     return names
 
 
-def match_names(given: Sequence[str], wanted: Sequence[str], what: str, like: str) -> list[int]:
+def match_names(given: Sequence[str], wanted: Sequence[str], what: str, like: str, surplus: str = "") -> list[int]:
     """The position of each wanted column among the given ones, or an error that names the difference.
+
+    ``surplus`` says what to do where there are only too many.
 
     >>> match_names(("dose", "age"), ("age", "dose"), "private samples", "the public ones")
     [1, 0]
@@ -91,7 +93,7 @@ def match_names(given: Sequence[str], wanted: Sequence[str], what: str, like: st
         parts += [f"unknown {listed(extra)}"] if extra else []
         # A few differences may be typing errors; many mean that it is another table.
         close = [f"{each} for {found}" for each in missing if len(missing) < 4 and (found := nearest(each, extra))]
-        hint = f"; did you mean {listed(close)}?" if close else ""
+        hint = f"; did you mean {listed(close)}?" if close else "" if missing or not surplus else f"; {surplus}"
         raise InvalidInput(f"{what}: the columns are not those of {like}: {', '.join(parts)}{hint}")
     places = {name: place for place, name in enumerate(given)}
     return [places[name] for name in wanted]

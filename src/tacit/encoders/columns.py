@@ -176,6 +176,9 @@ class CategoryColumn:
 class DateColumn:
     """A date as a number, and where public dates differ in it, its place in the year, the week and the day.
 
+    ``weight`` multiplies them: together they vary about as much as one number does. Otherwise a date would be the first
+    principal component of most tables, and where noise leaves room for one component, nothing else would be released.
+
     >>> cells = np.array(["2024-01-01", "2024-04-01", "2024-07-01", "2024-10-01"], dtype=object)
     >>> DateColumn.fit("seen", cells, "iso").encode(np.array(["soon"], dtype=object)).tolist()
     [[0.0, 0.0, 0.0, 0.0, 0.0]]
@@ -189,6 +192,7 @@ class DateColumn:
     scale: float
     cycles: tuple[str, ...]
     gaps: bool
+    weight: float = 1.0
 
     @classmethod
     def fit(cls, name: str, cells: NDArray[Any], written: str) -> DateColumn:
@@ -196,7 +200,8 @@ class DateColumn:
         days = as_dates(cells, written)
         known = days[~np.isnan(days)]
         cycles = tuple(each for each, length in CYCLES.items() if _goes_through(known, length))
-        return cls(name, written, *_center_and_scale(known), cycles, bool(np.isnan(days).sum() >= few(len(days))))
+        gaps = bool(np.isnan(days).sum() >= few(len(days)))
+        return cls(name, written, *_center_and_scale(known), cycles, gaps, 1 / math.sqrt(1 + len(cycles)))
 
     @property
     def width(self) -> int:
@@ -212,7 +217,7 @@ class DateColumn:
             angle = np.where(missing, 0.0, days) % CYCLES[cycle] * (2 * math.pi / CYCLES[cycle])
             # On a grid, so that no last bit depends on how many cells are computed at once.
             parts += [np.where(missing, 0.0, snapped(wave(angle), 20)) for wave in (np.sin, np.cos)]
-        found = np.column_stack(parts)
+        found = np.column_stack(parts) * self.weight
         return (np.column_stack([found, missing]) if self.gaps else found).astype(np.float32)
 
     def unread(self, cells: NDArray[Any]) -> int:
@@ -223,7 +228,7 @@ class DateColumn:
         """Its parameters."""
         return {
             "name": self.name, "written": self.written, "center": self.center, "scale": self.scale,
-            "cycles": list(self.cycles), "gaps": self.gaps,
+            "cycles": list(self.cycles), "gaps": self.gaps, "weight": self.weight,
         }  # fmt: skip
 
     @classmethod
@@ -234,7 +239,9 @@ class DateColumn:
         cycles = fields.texts("cycles", len(CYCLES))
         if not set(cycles) <= set(CYCLES):
             raise InvalidInput(f"the {fields.what}'s cycles must be among {', '.join(CYCLES)}")
-        return cls(name, written, center, scale, cycles, fields.flag("gaps"))
+        # Runs saved before it was there have full weight.
+        weight = 1.0 if fields.peek("weight") is None else fields.number("weight", SMALLEST_SCALE, 1.0)
+        return cls(name, written, center, scale, cycles, fields.flag("gaps"), weight)
 
 
 def interval_edges(values: NDArray[np.float64], most: int) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""Which engine counts, where it is, and with how many workers; the embedded one has threads of this process."""
+"""The choice of an engine: its name, address and number of workers; and the embedded one, threads of this process."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ ENGINES = Registry("engine", "tacit.engines", {
 
 
 class OpenEngine(Protocol):
-    """An engine that is there: it was found, or started, before anything is paid."""
+    """A running engine; it is found or started before anything is paid."""
 
     def require_sendable(self, count: FragmentCount) -> None:
-        """Refuse a count that cannot travel to workers."""
+        """Refuse a count that cannot be sent to workers."""
         ...
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
-        """What the tasks return, in any order."""
+        """The results of the tasks, in any order."""
         ...
 
     def close(self) -> None:
-        """Give back what was started here."""
+        """Stop what was started here."""
         ...
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What counts a record source: ``threads`` in this process, or the workers of ``ray`` or ``spark``.
+    """The engine that counts a record source: ``threads`` in this process, or the workers of ``ray`` or ``spark``.
 
-    ``address`` is that of a cluster; left out, Ray and Spark are started on this machine for the run. ``workers`` is
-    how many tasks run at once.
+    ``address`` is that of a cluster; without it Ray and Spark are started on this machine for the run. ``workers`` is
+    the number of simultaneous tasks.
 
     >>> Engine("spark", workers=2).workers
     2
@@ -71,7 +71,7 @@ class Engine:
 
     @classmethod
     def of(cls, given: Any) -> Engine:  # noqa: ANN401
-        """The engine that is named, or given as one."""
+        """The engine of this name, or the given engine."""
         if given is None or isinstance(given, str):
             return cls() if given is None else cls(given)
         if not isinstance(given, cls):
@@ -81,7 +81,7 @@ class Engine:
 
 @contextmanager
 def opened_engine(engine: Engine) -> Iterator[OpenEngine]:
-    """The engine at work, for as long as this lasts; one that is not installed or not reached is refused."""
+    """A running engine that is closed at the end; an error if it is not installed or cannot be reached."""
     made: OpenEngine = ENGINES.find(engine.name)(engine.workers, engine.address)
     try:
         yield made
@@ -90,7 +90,7 @@ def opened_engine(engine: Engine) -> Iterator[OpenEngine]:
 
 
 class Threads:
-    """Counts fragments on ``workers`` threads, by default as many as a matrix product would use.
+    """Counts fragments on ``workers`` threads, by default as many as BLAS would use.
 
     >>> from tacit.engines.fragments import ArrowFragment
     >>> parts = [ArrowFragment(number, "", None) for number in range(3)]
@@ -104,15 +104,15 @@ class Threads:
         self._workers = workers
 
     def require_sendable(self, count: Any) -> None:  # noqa: ANN401
-        """Nothing is sent."""
+        """Accept every count: nothing is sent."""
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
-        """The fragments' tables in order, no more of them at work than there are threads."""
+        """The fragments' tables in order; at most twice as many are in memory as there are threads."""
         algebra = ThreadpoolController().select(user_api="blas")
         most = min(MOST_THREADS, max((each["num_threads"] for each in algebra.info()), default=1))
         workers = min(self._workers or most, max(1, len(fragments)))
         waiting: deque[Future[Partial]] = deque()
-        # Whole fragments on threads of our own, each with products on one thread: no core waits inside a product.
+        # Fragments run in parallel, each with single-threaded BLAS, so that no core waits for others in a product.
         with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(workers) as pool:
             for fragment in fragments:
                 waiting.append(pool.submit(count, fragment))
@@ -122,4 +122,4 @@ class Threads:
                 yield waiting.popleft().result()
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Nothing to stop."""

@@ -1,9 +1,9 @@
-"""Parts of a holder's records that one task reads: row groups of Parquet files, files, ranges of mapped arrays.
+"""Fragments: parts of a holder's records that one task reads. Row groups of Parquet files, files, ranges of arrays.
 
-A fragment is named by where it lies, never by when it is read: partial tables and the choice of a person's records go
-by that name, so neither depends on the engine, the order, or how often a task is run. A fragment hands out blocks of
-``BLOCK`` rows, of which only its last is shorter, however large the batches are that its file is read in. Cells as they
-were found, in Arrow or numpy, are made numbers, classes and names: each by itself, and none fails.
+A fragment's name is its place in the files. Partial tables and the choice of a person's records depend on that name, so
+neither depends on the engine, on the order, or on how often a task runs. A fragment yields blocks of ``BLOCK`` rows, of
+which only the last one is shorter, whatever the size of the batches in which its file is read.
+Each cell, from Arrow or numpy, becomes a number, a class or a name by itself; none fails.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ __all__ = [
     "reblocked",
 ]
 
-# Rows that are encoded and counted at a time, by every engine alike.
+# Rows that are encoded and counted at a time, by every engine.
 BLOCK = 4096
-# Rows that a file is read in at a time: a few blocks, so that memory stays flat whatever a row group's size.
+# Rows that are read from a file at a time: a few blocks, so that memory does not depend on the size of a row group.
 _BATCH = 8 * BLOCK
 
 
 @dataclass(frozen=True)
 class RecordBlock:
-    """Some rows as they were found: a table of Arrow or an array, with the columns of labels and persons apart."""
+    """Some rows as stored: an Arrow table or an array of samples, and the columns of labels and persons."""
 
     start: int
     samples: Any
@@ -56,16 +56,16 @@ class RecordBlock:
 
 
 class Fragment(Protocol):
-    """A part of a source, read by one task; ``number`` is its place, ``name`` where it lies."""
+    """A part of a source that one task reads."""
 
     @property
     def number(self) -> int:
-        """Its place among the source's fragments."""
+        """Its index among the source's fragments."""
         ...
 
     @property
     def name(self) -> str:
-        """Where it lies: the same in every run over the same files."""
+        """Its file and position, which are the same in every run over the same files."""
         ...
 
     def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
@@ -77,7 +77,7 @@ class Fragment(Protocol):
 class ArrowFragment:
     """Rows of an Arrow data set: row groups of a Parquet file, or a whole CSV or Arrow file.
 
-    ``part`` is pyarrow's own fragment, which travels to workers as the place of a file, without any record.
+    ``part`` is pyarrow's own fragment, which is sent to workers as the path of a file, without a record.
     """
 
     number: int
@@ -86,7 +86,7 @@ class ArrowFragment:
     batch_rows: int = _BATCH
 
     def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
-        """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever batches the file is read in."""
+        """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever the batches of the file."""
         features = list(columns or ())
         named = [*features, *(name for name in (label, person) if name is not None)]
         batches = self.part.to_batches(
@@ -106,7 +106,7 @@ class ArrowFragment:
 
     @cached_property
     def _frugal(self) -> Any:  # noqa: ANN401
-        """Parquet is read page by page, not a whole row group at once."""
+        """Options to read Parquet page by page instead of a whole row group at once."""
         import pyarrow.dataset as dataset
 
         if getattr(getattr(self.part, "format", None), "default_extname", "") != "parquet":
@@ -150,7 +150,7 @@ class ArrayFragment:
     stop: int
 
     def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
-        """Slices of the mapped arrays; pages that were read are given back."""
+        """Slices of the mapped arrays; pages that were read are released."""
         samples = None if columns is None else _mapped(self.file)
         labels = None if label is None else _mapped(Path(label))
         persons = None if person is None else _mapped(Path(person))
@@ -173,7 +173,7 @@ def _mapped(file: Path) -> NDArray[Any]:
 
 
 def coded(column: Any) -> tuple[Integers, list[str | None]]:  # noqa: ANN401
-    """A column of labels or persons as codes, and the text of each code; -1 and None where there is no value.
+    """A column of labels or persons as codes, and the text of each code; -1 or None for a missing value.
 
     >>> codes, names = coded(np.array([1.0, 2.0, 1.0]))
     >>> [names[code] for code in codes]
@@ -189,7 +189,7 @@ def coded(column: Any) -> tuple[Integers, list[str | None]]:  # noqa: ANN401
 
 
 def class_column(column: Any, classes: NDArray[Any]) -> Integers:  # noqa: ANN401
-    """The place of every label among the classes, -1 where it is none of them.
+    """The index of every label among the classes, -1 for any other label.
 
     >>> class_column(np.array(["b", "c", "a"]), np.array(["a", "b"])).tolist()
     [1, -1, 0]
@@ -201,7 +201,7 @@ def class_column(column: Any, classes: NDArray[Any]) -> Integers:  # noqa: ANN40
 
 
 def number_table(table: Any) -> NDArray[np.float64]:  # noqa: ANN401
-    """The columns of an Arrow table side by side as numbers; NaN where a cell is missing or none.
+    """The columns of an Arrow table as an array of numbers; NaN for a cell that is missing or not a number.
 
     >>> import pyarrow as pa
     >>> number_table(pa.table({"age": [61, None], "dose": [b"2.5", b"much"]})).tolist()
@@ -243,12 +243,12 @@ def frame_of_bytes(table: Any) -> Frame:  # noqa: ANN401
     >>> frame_of_bytes(pa.table({"age": [b"61"], "ward": [b"north"]})).column("ward").tolist()
     ['north']
     """
-    # Each cell stays as it is: what a column is taken for must not depend on the rows around.
+    # Cells are not converted: the kind of a column must not depend on other rows.
     return Frame(tuple(table.column_names), tuple(map(_cells, table.columns)), source="the records")
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401
-    """A label or a person as text, as a file that is read whole has it; None where there is none."""
+    """A label or a person as text, in the same form as in tables read into memory; None for a missing value."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if value is None or (isinstance(value, float) and math.isnan(value)):

@@ -1,6 +1,6 @@
-"""Files that an operator writes, read strictly: a node's, a service's.
+"""Settings files of operators, read strictly: a node's and a service's.
 
-The settings of a node name its records, its policy and its ledger. The coordinator never sees or sets any of it.
+The settings of a node name its records, its policy and its ledger. The coordinator never sees or sets any of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _ledger(value: object) -> object:
     return ledger_place(value) if isinstance(value, str) else value
 
 
-# A file, which is relative to the one that names it; a public key; names in their order.
+# A path relative to the file that names it; a ledger's file or URL; a public key; names in order.
 File = Annotated[Path, Field(strict=False)]
 LedgerFile = Annotated[InstanceOf[Path] | InstanceOf[LedgerUrl], BeforeValidator(_ledger)]
 Key = Annotated[bytes, BeforeValidator(_key)]
@@ -62,9 +62,9 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 def read_settings(path: Path, kind: type[Settings], called: str = "") -> Settings:
-    """What the file says, checked against the fields of ``kind``; ``called`` is what the file is to its reader.
+    """The settings in a TOML file, checked against the model ``kind``; ``called`` describes the file in errors.
 
-    Paths in it are relative to the file, and come back as they are found from anywhere.
+    Paths in the file are relative to it, and are returned as absolute paths.
 
     >>> class Server(BaseModel, extra="forbid"):
     ...     port: int
@@ -109,7 +109,7 @@ def _in_words(error: str, message: str, place: Sequence[int | str], kind: type[B
 
 
 def _placed(found: Settings, home: Path) -> Settings:
-    """The settings with every path as seen from the folder of their file."""
+    """The settings with every path relative to the folder ``home`` made absolute."""
     values = {name: getattr(found, name) for name in type(found).model_fields}
     placed = {
         name: _placed(value, home) if isinstance(value, BaseModel) else home / value
@@ -123,39 +123,39 @@ NODE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"
 NODE_EXAMPLE = """\
 name = "north"                      # this node's name at the coordinator
 data = "records.csv"                # labeled private records: .csv or .npz
-label = "diagnosis"                 # or ["ill", "well"]: one column of zeros and ones per class, for sets of labels
+label = "diagnosis"                 # or ["ill", "well"]: one column of zeros and ones per class, for multi-label data
 classes = ["ill", "well"]           # public knowledge, in the same order everywhere
 features = ["age", "dose"]          # optional: the feature columns, which are matched by name
 policy = "policy.toml"              # ceiling, methods, mechanisms, purposes, participants
-ledger = "north.ledger"             # made from the policy at the first start, and kept; or postgresql://…
+ledger = "north.ledger"             # created from the policy at the first start; or postgresql://…
 account = "north"
 pace = 1.0                          # answers leave at multiples of this many seconds after the question
 model = "logistic"                  # the local model, for methods that train one
 public = "samples.csv"              # optional: the public samples, for methods that need them here
-identity = "north.identity"         # optional, for masked sums: signs this node's messages to the others
-peers = "peers.toml"                # optional, for masked sums: the identities of all nodes, from their operators
+identity = "north.identity"         # optional, for secure aggregation: signs this node's messages to the others
+peers = "peers.toml"                # optional, for secure aggregation: all nodes' identities, from their operators
 
-[engine]                            # optional: count records where they lie; data may be "records/*.parquet" then
+[engine]                            # optional: count records in place; then data may be "records/*.parquet"
 name = "threads"                    # or "ray" or "spark", with address = "spark://host:7077" for a cluster
 workers = 2
 
-[shuffler]                          # optional: the shuffler that this node trusts to mix, from its own operator
+[shuffler]                          # optional: the shuffler that this node trusts
 address = "https://shuffler.example.org:9300"
 authority = "shuffler-authority.pem"
 
 [curator]                           # optional: the curator that this node trusts with its counts
 address = "https://curator.example.org:9301"
 authority = "curator-authority.pem"
-key = "{zeros}"   # the public key that tables are sealed for
+key = "{zeros}"   # the public key that tables are encrypted for
 
-[service]                           # optional: how the node stays up, and where it tells of itself
+[service]                           # optional: health checks and metrics, memory, queue, and stopping
 host = "127.0.0.1"                  # the address of /health, /ready and /metrics
-port = 9464                         # 0 takes a free one; it is in <name>.state/service.json
-token = "metrics.token"             # what /metrics wants to be shown; made at the first start
-budget = true                       # tell what is left; left out: on loopback only
+port = 9464                         # 0: any free port, which is written to <name>.state/service.json
+token = "metrics.token"             # the file with the token for /metrics; created at the first start
+budget = true                       # show the remaining budget in /metrics; by default on loopback only
 encodings = 256                     # MiB of encodings in memory
-waiting = 64                        # questions that may wait
-drain = 60.0                        # seconds for the running answer when the node is told to end
+waiting = 64                        # the most questions in the queue
+drain = 60.0                        # seconds for the running answer when the node is stopped
 
 [link]
 address = "coordinator.example.org:9092"
@@ -166,7 +166,7 @@ tell_budget = true                  # optional: every reply tells the account's 
 
 
 class Link(BaseModel):
-    """How to reach the coordinator, as whom, and whether replies tell it what the account has spent of how much."""
+    """The coordinator's address and authority, this node's key, and whether responses state the account's budget."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -177,7 +177,7 @@ class Link(BaseModel):
 
 
 class Trusted(BaseModel):
-    """Where a shuffler or a curator is, and who vouches for it."""
+    """The address of a shuffler or curator, and the authority that signed its certificate."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -186,7 +186,7 @@ class Trusted(BaseModel):
 
 
 class NodeEngine(BaseModel):
-    """What counts a node's records where they lie, instead of reading them for every message."""
+    """The engine that counts a node's records in place, instead of reading them into memory."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -196,18 +196,18 @@ class NodeEngine(BaseModel):
 
     @property
     def engine(self) -> Engine:
-        """The engine that is meant."""
+        """The engine of these settings."""
         return Engine(self.name, self.workers, self.address)
 
 
 class TrustedCurator(Trusted):
-    """A curator, with the public key that tables are sealed for."""
+    """A curator, with the public key that tables are encrypted for."""
 
     key: Key
 
 
 class Serving(BaseModel):
-    """How a node stays up: where it tells of itself and how much, what it keeps in memory, and how it ends.
+    """A node's long-running process: the address of its metrics, its memory for encodings, its queue, and stopping.
 
     >>> Serving().host, Serving(host="0.0.0.0").tells_budget, Serving(host="0.0.0.0", budget=True).tells_budget
     ('127.0.0.1', False, True)
@@ -225,12 +225,12 @@ class Serving(BaseModel):
 
     @property
     def tells_budget(self) -> bool:
-        """Whether what is left of the budget is told: on this machine, or where the operator says so."""
+        """Whether metrics show the remaining budget: by default on loopback only."""
         return on_loopback(self.host) if self.budget is None else self.budget
 
 
 class NodeFile(BaseModel):
-    """What a node's file says."""
+    """The settings of a node."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -256,7 +256,7 @@ class NodeFile(BaseModel):
 
     @property
     def state(self) -> Path:
-        """The folder of what the node must remember: beside its file, under its name."""
+        """The folder of the node's state: beside its settings file, named after the node."""
         return self._home / f"{self.name}.state"
 
 
@@ -265,7 +265,7 @@ class Peers(RootModel[dict[str, Key]]):
 
 
 def read_node_file(path: str | Path) -> NodeFile:
-    """What a node's file says, or an error that names each wrong field.
+    """The settings in a node's file; errors name each wrong field.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "node.toml"
@@ -276,9 +276,11 @@ def read_node_file(path: str | Path) -> NodeFile:
     path = Path(path)
     found = read_settings(path, NodeFile)
     if not isinstance(found.label, str) and sorted(found.label) != sorted(found.classes):
-        raise InvalidInput(f"{path}: where label is a list of columns, they are the classes, one column each")
+        raise InvalidInput(f"{path}: label is a list of columns, which must be the classes, one column each")
     if not isinstance(found.label, str) and found.engine is not None:
-        raise InvalidInput(f"{path}: an engine counts records with one label each: name one column, or leave it out")
+        raise InvalidInput(
+            f"{path}: an engine counts records with one label each: give label one column, or remove [engine]"
+        )
     found._home = path.absolute().parent
     return found
 
@@ -310,7 +312,7 @@ north = "<64 hexadecimal digits>"
 
 
 class ServiceConfig(BaseModel):
-    """A shuffler or a curator, as its operator wrote it down. A curator has the last settings too."""
+    """The settings of a shuffler or a curator; the last four are for a curator only."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -329,10 +331,10 @@ class ServiceConfig(BaseModel):
 
     @property
     def store(self) -> tuple[Path, bytes, Mapping[str, bytes]]:
-        """The store of its submissions, and who may submit."""
+        """The file of its store, the coordinator's identity, and the identities of the nodes that may submit."""
         return self.state, self.coordinator, self.nodes
 
 
 def read_service_config(path: str | Path) -> ServiceConfig:
-    """The description in a TOML file, or an error that names each wrong field."""
+    """The settings in a TOML file; errors name each wrong field."""
     return read_settings(Path(path), ServiceConfig)

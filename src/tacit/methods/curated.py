@@ -1,7 +1,7 @@
-"""The job of every method whose questions are answered behind one gate here, or by nodes: one account pays for all.
+"""The job of methods for which one account pays: questions are answered behind one gate here, or by nodes.
 
-Methods differ in what they plan, ask, pay and make of the answers, and give just that. A method whose holders pay each
-for itself has a job of its own.
+A method provides its plan, questions, costs and how answers are used. Methods whose holders each pay themselves have
+their own jobs.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tacit.private.gate import Gate
 
 __all__ = ["Answering", "CuratedJob", "private_cache", "sharers_caveat"]
 
-# From a question to what leaves the gate.
+# From a question to its release.
 Answering = Callable[[Any], Release[Any]]
 
 
 @dataclass(frozen=True)
 class CuratedJob:
-    """Questions through one account here, or one per node.
+    """Questions paid by one account here, or by one per node.
 
-    ``holder`` makes of a gate what answers questions behind it; ``stage`` is what is said meanwhile, if the holder says
-    nothing. ``prices`` are those of every request. ``chosen`` are the public choices beside the options, to be written
-    down. ``pool`` makes one answer of the nodes', where the coordinator does not.
+    ``holder`` makes the function that answers questions behind a gate; ``stage`` is shown meanwhile. ``prices`` are the
+    costs of all requests. ``chosen`` are the public choices besides the options, for the recipe. ``pool`` combines the
+    answers of nodes if the coordinator does not.
     """
 
     task: Task
@@ -70,16 +70,16 @@ class CuratedJob:
         return put
 
     def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """The nodes' answers as the coordinator reads them."""
+        """The exchange with nodes."""
         return self.pool(nodes)
 
     def exposures(self) -> Sequence[Any]:
-        """None: the receipts say what holds."""
+        """Empty: the guarantee follows from the receipts."""
         return ()
 
 
 def private_cache(folder: str | Path | None) -> EncodedCache | None:
-    """Where encodings of private records are kept; nowhere unless a folder is given.
+    """A cache for encodings of private records in this folder; None without a folder.
 
     >>> private_cache(None) is None
     True
@@ -88,7 +88,7 @@ def private_cache(folder: str | Path | None) -> EncodedCache | None:
 
 
 def sharers_caveat(mechanism: Any, trust: Trust) -> tuple[str, ...]:  # noqa: ANN401
-    """What the guarantee assumes of the others, where each adds a share of the noise.
+    """The caveat about the other holders if each adds a share of the noise.
 
     >>> from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
     >>> shares = DistributedLaplace.for_epsilon(1, 2, 3, most=1)

@@ -26,13 +26,13 @@ from tacit.runs.payment import by_account
 
 __all__ = ["Book", "account_rows", "ledger_page", "ledger_statement", "read_book", "running_totals", "spent_section"]
 
-# Composing takes a while, and a chart with more steps shows no more.
+# Composition takes a while, and a chart with more steps shows nothing more.
 _MOST_STEPS, _MOST_ACCOUNTS = 12, 40
 
 
 @dataclass(frozen=True)
 class Book:
-    """A ledger as it was read at one moment: every account's balance and payments, its head, and whether it may pay."""
+    """A snapshot of a ledger: every account's balance and payments, its head, and whether it may pay."""
 
     name: str
     balances: Mapping[str, Balance]
@@ -43,7 +43,7 @@ class Book:
 
 
 def read_book(place: Place) -> Book:
-    """What a ledger says; a read that changes nothing, of a copy that cannot pay as well.
+    """A snapshot of a ledger, also of a copy that cannot pay. Nothing is changed.
 
     >>> import tempfile
     >>> from tacit.core.account import Ceiling
@@ -65,7 +65,7 @@ def read_book(place: Place) -> Book:
 
 
 def running_totals(spends: Sequence[Spend], delta: Fraction, planned: bool) -> list[tuple[int, float]]:
-    """What was spent after each number of payments, at most a dozen places, the last one among them.
+    """The total spent after some numbers of payments: at most twelve, including the last.
 
     >>> from tacit.core.spend import Pure
     >>> running_totals([Pure("1/2"), Pure("1/4")], Fraction(0), planned=True)
@@ -78,7 +78,7 @@ def running_totals(spends: Sequence[Spend], delta: Fraction, planned: bool) -> l
 
 
 def account_rows(book: Book) -> list[tuple[object, ...]]:
-    """A row per account: its ceiling, what is spent and left, a bar, payments, and whom it protects."""
+    """A row per account: its ceiling, spent and remaining budget, a bar, payments, and the unit of privacy."""
     rows: list[tuple[object, ...]] = []
     for name, balance in book.balances.items():
         ceiling = balance.ceiling
@@ -92,7 +92,7 @@ def account_rows(book: Book) -> list[tuple[object, ...]]:
 
 
 def spent_section(record: Record, book: Book | None) -> str:
-    """What this run spent, payment by payment, and what the ledger that paid has left where one is given."""
+    """What this run spent, payment by payment, and the remaining budget if its ledger is given."""
     claims = {name: each for name, each in record.claims.items() if isinstance(each, Guarantee)}
     paid = {name: own for name, own in by_account(record.receipts).items() if name in claims}
     if not paid:
@@ -139,7 +139,7 @@ _HEADS = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments
 
 
 def ledger_statement(book: Book) -> dict[str, Any]:
-    """A ledger as JSON values: every account with its ceiling, what it spent and what it has left. Versioned."""
+    """A ledger as JSON values: every account with its ceiling, spent and remaining budget. Versioned."""
     return {
         "format": _FORMAT,
         "ledger": book.name,

@@ -1,4 +1,4 @@
-"""The pages of the live view, as HTML: what is at work, runs, ledgers, federations, and a form to plan."""
+"""The HTML pages of the live view: running jobs, runs, ledgers, federations, and the planning form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLAIMS = {"differential privacy": "good", "simulation": "bad", "no guarantee": "
 
 
 def overview_page(watched: WatchedFolder, found: FoundFiles) -> str:
-    """Everything in the folder on one page; jobs are brought up to date by a small script."""
+    """Everything in the folder on one page; a script updates the jobs."""
     parts = [
         _part("jobs", "Running", f"<div id='jobs-list'>{jobs_list(job_states(found))}</div>"),
         _part("runs", f"Runs ({len(found.runs)})", _runs(watched, found)),
@@ -40,12 +40,12 @@ def overview_page(watched: WatchedFolder, found: FoundFiles) -> str:
 
 
 def state(found: FoundFiles) -> dict[str, str | int]:
-    """What the script asks for: the list of jobs, and how many runs and ledgers there are."""
+    """The data for the script: the list of jobs, and the numbers of runs and ledgers."""
     return {"jobs": jobs_list(job_states(found)), "runs": len(found.runs), "ledgers": len(found.ledgers)}
 
 
 def jobs_list(states: Sequence[JobState]) -> str:
-    """A card per job: what it is, what it does, and how far it is.
+    """A card per job: its kind, its current stage, and its progress.
 
     >>> "counting votes" in jobs_list([JobState("first", "tacit distill, rknn", "running", "counting votes", None)])
     True
@@ -69,7 +69,7 @@ def jobs_list(states: Sequence[JobState]) -> str:
 
 
 def plan_page(given: Mapping[str, str], found: FoundFiles) -> str:
-    """A form, and what it leads to once it is filled in."""
+    """The planning form, and the forecast once it is filled in."""
     fields = "".join(
         f"<label for='{name}'>{escape(about)}</label>{_input(name, given.get(name, example), 'required')}"
         for name, about, example, _ in FIELDS
@@ -88,7 +88,7 @@ def plan_page(given: Mapping[str, str], found: FoundFiles) -> str:
         "<label for='purity'>without samples: fraction of a query's voters that agree, an assumption</label>"
         f"{_input('purity', given.get('purity', '0.9'))}<button type='submit'>Plan</button></form>"
     )
-    about = "<p>From public figures alone: choose no file with private records. Nothing is spent.</p>"
+    about = "<p>From public information only: do not choose a file with private records. Nothing is spent.</p>"
     return _page("Plan", "forecast before anything is spent", "plan", about + form + _forecast(given, found))
 
 
@@ -112,23 +112,23 @@ def _forecast(given: Mapping[str, str], found: FoundFiles) -> str:
          "" if each.queries is None else each.queries, f"{each.messages:,}", f"{math.ceil(each.seconds)} s", each.said)
         for each in here
     ]  # fmt: skip
-    heads = ("method", "trust", "labels right", "nine of ten", "queries", "messages", "time", "why")
+    heads = ("method", "trust", "labels right", "90 % interval", "queries", "messages", "time", "why")
     chart = svg.intervals(
         [(f"{each.method}, {each.trust}", each.low, each.accuracy, each.high) for each in here], "labels right"
     )
     rest = bullets([f"{each.method} ({each.trust}): {each.refused}" for each in expected.prospects if each.refused])
     return (
         "<h2>What to expect</h2>"
-        f"<figure>{chart}<figcaption>The fraction of public samples that get the right label, and the interval that "
-        "should hold it nine times of ten.</figcaption></figure>"
+        f"<figure>{chart}<figcaption>The expected fraction of public samples with the right label, and its 90 % "
+        "interval.</figcaption></figure>"
         + table(heads, rows)
         + (f"<h3>Not forecast</h3>{rest}" if rest != bullets([]) else "")
-        + f"<p>The forecast rests {escape(expected.basis)}.</p>"
+        + f"<p>The forecast is based {escape(expected.basis)}.</p>"
     )
 
 
 def fleet_page(name: str, fleet: Fleet) -> str:
-    """All nodes of a federation: rounds, refusals by reason, and what they have paid, as far as they have told."""
+    """All nodes of a federation: rounds, refusals by reason, and payments, as known to its coordinator."""
     nodes = [
         (each.name, each.state, f"{each.answered} of {each.asked}", each.lost,
          ", ".join(f"{count} {reason}" for reason, count in sorted(each.refusals.items())), each.payments, each.paid,
@@ -151,11 +151,11 @@ def fleet_page(name: str, fleet: Fleet) -> str:
     parts = [
         _part("nodes", f"Nodes ({len(fleet.nodes)})", shown),
         _part("rounds", f"Jobs ({len(jobs)})", table(("job", "state", "rounds", "says"), jobs) if jobs
-              else "<p class='empty'>No job began here.</p>"),
+              else "<p class='empty'>No job has started here.</p>"),
         _part("reasons", "Refusals by reason", table(("reason", "times"), list(fleet.refusals.items()))
               if fleet.refusals else "<p class='empty'>No node refused.</p>"),
     ]  # fmt: skip
-    about = "<p>What nodes have told this coordinator. What a node has left is its own: some tell it.</p>"
+    about = "<p>As known to this coordinator. A node states its remaining budget only if its operator lets it.</p>"
     return _page("Fleet", name, "overview", about + "".join(parts))
 
 
@@ -170,7 +170,7 @@ def message_page(title: str, said: str) -> str:
 
 def _runs(watched: WatchedFolder, found: FoundFiles) -> str:
     if not found.runs:
-        return "<p class='empty'>No run is here yet. <code>tacit demo</code> makes one in half a minute.</p>"
+        return "<p class='empty'>No run is here yet. <code>tacit demo</code> creates one in half a minute.</p>"
     rows = []
     newest = sorted(found.runs.items(), key=lambda each: (-_changed(each[1]), each[0]))
     for name, file in newest:
@@ -196,7 +196,7 @@ def _changed(run: Path) -> float:
 
 def _ledgers(watched: WatchedFolder, found: FoundFiles) -> str:
     if not found.ledgers:
-        return "<p class='empty'>No ledger is here. <code>tacit ledger open</code> makes one from a policy.</p>"
+        return "<p class='empty'>No ledger is here. <code>tacit ledger open</code> creates one from a policy.</p>"
     shown = []
     heads = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments", "protects")
     for name, file in found.ledgers.items():
@@ -222,7 +222,7 @@ def _federations(watched: WatchedFolder, found: FoundFiles) -> str:
         said = "; ".join(f"{each.name}: {each.state}, {each.doing}" for each in jobs) or "no job has started here"
         link = Markup(f"<a href='/fleet/{quote(name)}'>{escape(name)}</a>")
         rows.append((link, len(nodes), ", ".join(nodes[:20]) or "none is listed yet", said))
-    return table(("coordinator", "nodes", "let in", "jobs"), rows)
+    return table(("coordinator", "nodes", "admitted", "jobs"), rows)
 
 
 def _inside(job: str, folder: str) -> bool:
@@ -250,7 +250,7 @@ def _page(title: str, about: str, here: str, content: str, live: bool = False) -
     )
 
 
-# What is asked: a name, what it is, an example, and between what it must be.
+# The fields: name, description, example, and bounds.
 FIELDS = (
     ("records", "number of private records, or persons", "20000", (1, 10**9)),
     ("classes", "classes", "5", (2, 10**4)),
@@ -263,9 +263,9 @@ _PURITY = (0.01, 1)
 
 
 def planned(given: Mapping[str, str], files: Mapping[str, Path]) -> Forecast:
-    """The forecast that a form asks for; ``files`` are those that may be named as public. An error names the field.
+    """The forecast for a filled-in form; ``files`` may be chosen as public samples. Errors name the field.
 
-    Without a public file the share of a query's voters that agree is taken from the form.
+    Without a public file the purity is taken from the form.
 
     >>> given = {"records": "20000", "classes": "5", "epsilon": "0.5", "delta": "1e-6", "holders": "4", "purity": "0.9"}
     >>> planned(given, {}).best.accuracy > 0.8
@@ -284,7 +284,7 @@ def planned(given: Mapping[str, str], files: Mapping[str, Path]) -> Forecast:
         more["purity"] = _number(given, "purity", _PURITY)
     else:
         if name not in files:
-            raise InvalidInput("public: there is no such file here any more")
+            raise InvalidInput("public: this file no longer exists")
         more["public"], more["public_labels"], names = _samples(files[name], given.get("label", "").strip())
         if names is not None:
             if len(names) != classes:

@@ -234,7 +234,7 @@ def test_an_envelope_that_is_too_large_is_not_read():
         ({"key": b"short"}, "key must have 32 bytes"),
         ({"nodes": ("bob", "ada")}, "sorted"),
         ({"nodes": ()}, "from 1 to"),
-        ({"minimum": 1}, "one alone is not hidden"),
+        ({"minimum": 1}, "single participant is not hidden"),
         ({"block": 3, "most": 4}, "multiple of the block"),
         ({"size": 0}, "bytes together"),
         ({"size": 2**28, "most": 2, "block": 1}, "bytes together"),

@@ -24,7 +24,7 @@ from flwr.supernode.nodestate.nodestate_factory import NodeStateFactory
 from flwr.supernode.start_client_internal import _pull_and_store_message
 
 from tacit.core.errors import InvalidInput, TacitError
-from tacit.federation.flower.node import ended, noted, persistent, whole_or_not_at_all
+from tacit.federation.flower.node import discard_unfetched, exit_when_done, retry_lost_connections, touch_on_success
 from tacit.federation.flower.processes import GAVE_UP, HEARTBEAT, NodeConnection
 from tacit.federation.flower.server import payload_of
 from tacit.federation.processes import Processes
@@ -84,7 +84,7 @@ def test_a_run_that_ends_on_the_way_leaves_nothing(ends_at):
     node = Late(ends_at)
     # What comes is not what was announced, so that only the end of the run can stop it.
     node.store.verify = False
-    assert node.fetch(whole_or_not_at_all(_pull_and_store_message)) is None
+    assert node.fetch(discard_unfetched(_pull_and_store_message)) is None
     assert node.waiting == []
     assert node.state.msg_store == {}
     assert len(node.store) == 0
@@ -93,7 +93,7 @@ def test_a_run_that_ends_on_the_way_leaves_nothing(ends_at):
 def test_a_message_that_comes_is_kept():
     node = Late("never")
     node.store.verify = False
-    assert node.fetch(whole_or_not_at_all(_pull_and_store_message)) == RUN
+    assert node.fetch(discard_unfetched(_pull_and_store_message)) == RUN
     assert len(node.waiting) == 1
 
 
@@ -141,7 +141,7 @@ def test_flower_alone_gives_up_where_a_handshake_was_cut(cutting):
 def test_a_handshake_that_was_cut_is_tried_again(cutting):
     address, counted = cutting
     with pytest.raises(httpx.TransportError):
-        invoked(persistent(make_simple_http_retry_invoker), address, 5)
+        invoked(retry_lost_connections(make_simple_http_retry_invoker), address, 5)
     assert len(counted) == 5
 
 
@@ -153,16 +153,16 @@ def test_a_certificate_that_nobody_trusts_is_given_up():
         raise httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate")
 
     with pytest.raises(httpx.ConnectError):
-        persistent(make_simple_http_retry_invoker)().invoke(untrusted)
+        retry_lost_connections(make_simple_http_retry_invoker)().invoke(untrusted)
     assert len(asked) == 1
 
 
 def test_a_call_that_succeeds_is_noted_and_one_that_fails_is_not(tmp_path):
     file = tmp_path / "connected"
     with pytest.raises(ssl.SSLError):
-        noted(SimpleNamespace(call=lambda: (_ for _ in ()).throw(ssl.SSLError("cut"))).call, file)()
+        touch_on_success(SimpleNamespace(call=lambda: (_ for _ in ()).throw(ssl.SSLError("cut"))).call, file)()
     assert not file.exists()
-    assert noted(lambda told: told, file)("pulled") == "pulled"
+    assert touch_on_success(lambda told: told, file)("pulled") == "pulled"
     assert file.exists()
 
 
@@ -172,7 +172,7 @@ def test_a_call_that_succeeds_is_noted_and_one_that_fails_is_not(tmp_path):
 def test_the_process_ends_with_the_work_of_its_threads(fails, failing_only, code):
     child = os.fork()
     if child == 0:
-        ended((lambda: 1 // 0) if fails else (lambda: None), failing_only)()
+        exit_when_done((lambda: 1 // 0) if fails else (lambda: None), failing_only)()
         os._exit(3)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
 

@@ -15,10 +15,10 @@ from tacit.core.account import Ceiling
 from tacit.core.codec import encode
 from tacit.core.errors import LedgerError
 from tacit.federation.flower.client import InProcessGrid, client_app, configured_node, contexts
-from tacit.federation.flower.handover import handing_over
+from tacit.federation.flower.handover import forwarding_app
 from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Request, read_response
-from tacit.federation.node.door import DOOR_VARIABLE, LocalSocket, receive
+from tacit.federation.node.door import SOCKET_VARIABLE, LocalSocket, receive
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.wire import ask_to_bytes, read_ask, read_release
@@ -156,9 +156,9 @@ def test_a_simulated_node_has_a_place_by_its_own_configuration_only():
 
 
 def test_a_real_node_is_the_one_behind_its_own_door_whatever_a_run_says(tmp_path, monkeypatch):
-    monkeypatch.setenv(DOOR_VARIABLE, str(tmp_path / "door"))
+    monkeypatch.setenv(SOCKET_VARIABLE, str(tmp_path / "door"))
     context = contexts(1)[0]
-    context.run_config = {DOOR_VARIABLE: "/somewhere/else", "simulation": "digits"}
+    context.run_config = {SOCKET_VARIABLE: "/somewhere/else", "simulation": "digits"}
     heard = []
 
     def answer():
@@ -169,7 +169,7 @@ def test_a_real_node_is_the_one_behind_its_own_door_whatever_a_run_says(tmp_path
     door = LocalSocket(tmp_path / "door", 1)
     thread = threading.Thread(target=answer)
     thread.start()
-    grid = InProcessGrid(handing_over(), [context], keep=True)
+    grid = InProcessGrid(forwarding_app(), [context], keep=True)
     (reply,) = grid.send_and_receive([Message(content_of(b"hello"), 1, "query.answer", ttl=7.0)], timeout=5)
     thread.join()
     door.close()

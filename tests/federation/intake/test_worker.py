@@ -143,6 +143,20 @@ def test_late_messages_and_those_without_a_token_are_refused(here):
         make_worker("127.0.0.1", 0, question, store)
 
 
+def test_who_fetches_the_question_and_keeps_the_connection_keeps_nobody_out(here):
+    question = local_question()
+    with (
+        serving(question, here, limits=WorkerLimits(connections=4, per_address=4, rate=0)) as (address, _),
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(4):
+            kept = stack.enter_context(contextlib.closing(address.connection()))
+            kept.request("GET", "/question")
+            assert kept.getresponse().read() == question.to_bytes()
+        assert fetch_question(address, 2**24) == question.to_bytes()
+        post_message(address, message(question))
+
+
 def test_a_flood_of_one_address_is_turned_away_and_counted(here):
     question = local_question()
     with serving(question, here, limits=WorkerLimits(rate=1e-9, burst=4)) as (address, store):

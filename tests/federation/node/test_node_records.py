@@ -88,7 +88,7 @@ def test_the_file_is_read_strictly(folder):
     (folder / "node.toml").write_text(NODE_EXAMPLE)
     assert read_node_file(folder / "node.toml").engine.engine.workers == 2
     for more, words in (
-        ('[engine]\nname = "sparc"\n', "is spark meant"),
+        ('[engine]\nname = "sparc"\n', "did you mean spark"),
         ("[engine]\nworkers = 0\n", "workers"),
         ("[engine]\nspeed = 1\n", "is not a setting"),
     ):

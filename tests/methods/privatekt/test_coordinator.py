@@ -246,7 +246,7 @@ def test_a_round_can_be_folded_by_another_coordinator_than_asked(make):
 
 def test_answers_must_be_as_many_as_were_asked():
     made = coordinator()
-    with pytest.raises(InvalidInput, match="2 holders were asked and 1 answers came"):
+    with pytest.raises(InvalidInput, match="2 holders were asked, and there are 1 answers"):
         made.fold(made.begin(), [refusal()])
 
 

@@ -1,7 +1,7 @@
-"""The coordinator's side of the intake: the open question from public samples, and labels from collected messages.
+"""The coordinator's side of the intake: it plans the open question, and decodes collected messages page by page.
 
-Messages are decoded a page at a time. Hits add up over pages as whole numbers, and the estimate is made once from their
-sums: it is the same to the last bit as that of all messages in one place.
+Hit counts are summed over pages as integers, and the estimate is computed once from the sums: it is bit for bit the
+estimate of all messages in memory.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tacit.methods.rknn.plan import plan
 from tacit.methods.rknn.reading import MessageReader
 from tacit.neighbors import nearest_queries
 
-__all__ = ["DecodedAnswers", "decode_collected", "decode_rows", "plan_open_question", "samples_labeled"]
+__all__ = ["DecodedAnswers", "decode_collected", "decode_rows", "label_samples", "plan_open_question"]
 
-# The shuffled model's mechanism with one message from each device.
+# The mechanism of the shuffle model with one message per device.
 _ONE_MESSAGE = "one message"
-# A cap in all, unless it is said: strangers fill no more than that.
+# The default limit of messages, as a multiple of the devices: strangers cannot fill the disk.
 _ROOM = 2
 
 
@@ -51,8 +51,8 @@ def plan_open_question(
 ) -> OpenQuestion:
     """The question about these public samples to at least ``devices`` devices; ``options`` are ``ReverseKNN``'s.
 
-    In the shuffled model nothing comes out before that many have answered. At most ``most`` messages are taken, twice
-    as many as devices unless it is said.
+    In the shuffle model nothing is released before that many have answered. At most ``most`` messages are accepted, by
+    default twice the number of devices.
 
     >>> import numpy as np
     >>> public = np.random.default_rng(0).normal(size=(200, 8))
@@ -89,8 +89,8 @@ def plan_open_question(
     )
 
 
-def samples_labeled(question: OpenQuestion, public: NDArray[Any], query_labels: Integers) -> Integers:
-    """The label of each public sample: that of the query that it is nearest to."""
+def label_samples(question: OpenQuestion, public: NDArray[Any], query_labels: Integers) -> Integers:
+    """The label of each public sample: that of its nearest query."""
     near = nearest_queries(question.ask.representation.encode(public), question.ask.queries, 1)
     labels: Integers = query_labels[near[:, 0]]
     return labels
@@ -101,7 +101,7 @@ _Rows = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class DecodedAnswers:
-    """Estimated votes of all devices, a label for every query and how sure each is, and what was left out."""
+    """Estimated votes of all devices, a label and class probabilities for every query, and how many were left out."""
 
     estimates: Estimates
     labels: Integers  # (queries,)
@@ -112,16 +112,16 @@ class DecodedAnswers:
 
     @property
     def in_words(self) -> str:
-        """How many of what there were."""
+        """The counts as a sentence."""
         return f"{self.messages} messages; {self.unreadable} unreadable and {self.invalid} invalid ones left out"
 
 
 def decode_collected(
     file: Path, question: OpenQuestion, secret: bytes | None = None, progress: Callable[[int], None] | None = None
 ) -> DecodedAnswers:
-    """The answers in a collected file; ``secret`` is the coordinator's, for a question of the shuffled model."""
+    """The answers in a collected file; ``secret`` is the coordinator's key, for a question in the shuffle model."""
     if question.sealed and (secret is None or public_key(secret) != question.key):
-        raise InvalidInput("the messages are sealed for a coordinator with another key than the one that was given")
+        raise InvalidInput("the messages are encrypted for another coordinator key than the given one")
     _, rows = collected_rows(file, question)
     return decode_rows(rows, question, secret, progress)
 
@@ -132,7 +132,7 @@ def decode_rows(
     secret: bytes | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> DecodedAnswers:
-    """The answers in rows as they come out of the mixing."""
+    """The answers in shuffled rows."""
     mechanism, ask = question.mechanism, question.ask
     hits: Integers = np.zeros(mechanism.cells, dtype=np.int64)
     messages = unreadable = invalid = 0
@@ -151,8 +151,8 @@ def decode_rows(
         if progress is not None:
             progress(messages + unreadable + invalid)
     if messages < question.minimum:
-        # Who planned for more hides the others in fewer than it said.
-        raise TooFewParticipants(f"{messages} messages can be read and at least {question.minimum} must be")
+        # Fewer messages would hide each device less than its price assumed.
+        raise TooFewParticipants(f"{messages} messages are valid, and at least {question.minimum} are needed")
     estimates = mechanism.rates.estimates(hits, messages)
     labels, probabilities = MessageReader(lambda _: estimates, ask.classes)(hits)
     assert probabilities is not None

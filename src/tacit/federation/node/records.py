@@ -1,6 +1,6 @@
-"""The records that a node's file names: in memory for as long as it stays up, or counted where they lie by an engine.
+"""The records of a node: read into memory once, or counted in place by an engine.
 
-What is in memory is of one state of its file: one that was changed is read anew.
+Records in memory are those of one state of their file; a changed file is read again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class LoadedArrays:
-    """What was read from files, in memory: again only where a file was changed, and never written down.
+    """A cache of arrays read from files, in memory only; a file is read again if it was changed.
 
     >>> import tempfile
     >>> source, made = Path(tempfile.mkdtemp()) / "records.csv", []
@@ -50,15 +50,15 @@ class LoadedArrays:
         self.reads = 0
 
     def of(self, source: Path, how: str, make: Callable[[], Arrays]) -> Arrays:
-        """The arrays that ``make`` makes of a file as it is now; ``how`` is all else that they depend on.
+        """The arrays that ``make`` reads from a file; ``how`` names everything else that they depend on.
 
-        Who writes into them changes nothing for the next question.
+        Writing into them does not change the cache.
         """
         found = source.stat()
         state = how, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         known = self._loaded.get(source)
         if known is None or known[0] != state:
-            # The old ones are let go before the new ones are read: there may be room for one of them only.
+            # The old arrays are freed before the new ones are read: memory may suffice for one of them only.
             self._loaded.pop(source, None)
             known = state, {name: _Held(array) for name, array in make().items()}
             self.reads += 1
@@ -67,7 +67,7 @@ class LoadedArrays:
 
 
 class _Held:
-    """An array in memory of its own, which no file system shows; a view of it is copied where it is written to."""
+    """An array in anonymous shared memory; views are copy-on-write."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._dtype, self._shape, self._content = array.dtype, array.shape, np.ascontiguousarray(array)
@@ -90,7 +90,7 @@ class _Held:
 def node_records(
     file: NodeFile, person: str | None, arrays: LoadedArrays
 ) -> tuple[Private[Any], tuple[str, ...] | None]:
-    """The records, in memory or where they lie, and the names of their columns; errors are for the node's operator."""
+    """The node's records, in memory or streamed, and the names of their columns; errors are for the node's operator."""
     if file.engine is not None:
         stream = _stream(file, person)
         return Private(stream), stream.source.columns
@@ -101,7 +101,7 @@ def node_records(
 
 
 def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
-    """The records of a node's file, or an error that says what is wrong with them."""
+    """The records of a node, checked; errors name file, row and column."""
     table, labels = _labeled(file, person)
     samples = table.samples
     features = table.columns if table.named else None
@@ -116,7 +116,7 @@ def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
 
 
 def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
-    """The records' table, and their classes; or where records have sets of labels, which classes each has."""
+    """The table of records and their class indices; for multi-label records, a matrix of the classes of each record."""
     if isinstance(file.label, str):
         table = read_table(file.data, file.label, person)
         assert table.labels is not None
@@ -136,7 +136,7 @@ def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
 
 
 def _stream(file: NodeFile, person: str | None) -> StreamedRecords:
-    """The records as a source, of which none is read; an engine that is started here ends with this process."""
+    """The records as a stream, none of which is read here; an engine started here ends with this process."""
     assert isinstance(file.label, str)
     assert file.engine is not None
     source = RecordSource(file.data, file.label, file.features, person).open()

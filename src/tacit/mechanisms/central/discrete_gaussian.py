@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on a table of counts: the way to release many counts under (ε, δ)-privacy."""
+"""Discrete Gaussian noise on a table of counts, to release many counts under (ε, δ)-differential privacy."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["DiscreteGaussianNoise", "gaussian_integers", "gaussian_mass"]
 
 
 def gaussian_integers(sigma: Fraction, count: int, randomness: Randomness) -> Integers:
-    """That many independent draws of P(x) ∝ e^(−x²/2σ²) on all integers, exactly.
+    """``count`` independent draws of P(x) ∝ e^(−x²/2σ²) on all integers, exactly.
 
-    Discrete Laplace draws of scale t = ⌊σ⌋ + 1 are kept with probability e^(−(|x| − σ²/t)²/2σ²); the product
-    with their own law is the stated one, up to a constant.
+    Discrete Laplace draws of scale t = ⌊σ⌋ + 1 are accepted with probability e^(−(|x| − σ²/t)²/2σ²); the product with
+    their own law is the stated one, up to a constant.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> gaussian_integers(Fraction(100), 4, SeededRandomness(1)).tolist()
@@ -38,7 +38,7 @@ def gaussian_integers(sigma: Fraction, count: int, randomness: Randomness) -> In
     noise = np.empty(count, dtype=np.int64)
     filled = 0
     while filled < count:
-        # Between 0.46 and 0.76 of the draws are kept; one and a half times the need is seldom short by much.
+        # Between 0.46 and 0.76 of the draws are accepted, so one and a half times as many nearly suffice.
         kept = _kept(sigma, (count - filled) * 3 // 2 + 8, randomness)[: count - filled]
         noise[filled : filled + len(kept)] = kept
         filled += len(kept)
@@ -46,7 +46,7 @@ def gaussian_integers(sigma: Fraction, count: int, randomness: Randomness) -> In
 
 
 def _kept(sigma: Fraction, tries: int, randomness: Randomness) -> Integers:
-    """The draws that are kept out of this many."""
+    """The accepted ones of ``tries`` draws."""
     scale = Fraction(math.floor(sigma) + 1)
     peak, variance = sigma**2 / scale, sigma**2
     drawn = laplace_integers(scale, tries, randomness)
@@ -55,7 +55,7 @@ def _kept(sigma: Fraction, tries: int, randomness: Randomness) -> Integers:
     def refine(index: int, digits: int) -> Decimal:
         return exp(-((int(magnitude[index]) - peak) ** 2) / (2 * variance), digits)
 
-    # Rounding moves z = distance by a few units in the last place of |x|/σ, which e^(−z²/2) makes harmless.
+    # Rounding changes z = distance by a few units in the last place of |x|/σ, a negligible change of e^(−z²/2).
     distance = (magnitude - float(peak)) / float(sigma)
     return drawn[bernoulli(np.exp(-distance * distance / 2), refine, randomness)]
 
@@ -66,7 +66,7 @@ def gaussian_mass(sigma: float) -> float:
     >>> round(gaussian_mass(2.0), 9)
     5.013256549
     """
-    # Either the sum itself or, by Poisson's formula, that of its Fourier transform has few terms.
+    # Either the sum itself or, by Poisson summation, that of its Fourier transform has few terms.
     if sigma < 1:
         return 1 + 2 * math.fsum(math.exp(-((x / sigma) ** 2) / 2) for x in range(1, 40))
     waves = math.fsum(math.exp(-2 * (math.pi * sigma * x) ** 2) for x in range(1, 5))
@@ -75,18 +75,18 @@ def gaussian_mass(sigma: float) -> float:
 
 @dataclass(frozen=True)
 class DiscreteGaussianNoise(Described):
-    """Adds independent integer Gaussian noise to every cell of a table of counts.
+    """Adds independent discrete Gaussian noise to every cell of a table of counts.
 
     **Law.** P(x) ∝ e^(−x²/2σ²) on all integers.
 
-    **Spend.** ``DiscreteGaussian(sigma, squared_shift, unit_steps)``: ρ = squared_shift/2σ² of concentrated
-    privacy for any table that moves by at most √squared_shift in L2. With ``unit_steps`` no cell moves by more
-    than one, and the privacy loss is that of at most ``squared_shift`` independent cells that move by one.
+    **Spend.** ``DiscreteGaussian(sigma, squared_shift, unit_steps)``: zCDP with ρ = squared_shift/2σ² for any table of
+    L2 sensitivity at most √squared_shift. With ``unit_steps`` no cell changes by more than one, and the privacy loss is
+    that of at most ``squared_shift`` independent cells that change by one.
 
-    **Proof.** For a cell that moves by d, the Rényi divergence of order α is (1/(α−1)) ln of a ratio of two sums
-    of e^(−(x−c)²/2σ²) over the integers, times e^(α(α−1)d²/2σ²); such a sum is largest when its center c is an
-    integer, and the denominator's is, so the divergence is at most αd²/2σ². Cells are independent: squares add.
-    With unit steps a table that moves in fewer cells is a post-processing of one that moves in more.
+    **Proof.** For a cell that changes by d, the Rényi divergence of order α is (1/(α−1)) ln of a ratio of two sums of
+    e^(−(x−c)²/2σ²) over the integers, times e^(α(α−1)d²/2σ²); such a sum is largest if its center c is an integer, and
+    that of the denominator is, so the divergence is at most αd²/2σ². Cells are independent, so squares add. With unit
+    steps a table that changes in fewer cells is a post-processing of one that changes in more.
 
     **Source.** C. Canonne, G. Kamath and T. Steinke, The discrete Gaussian for differential privacy, NeurIPS
     2020. Sampling by rejection from the discrete Laplace is theirs; the vectorized form is Tacit's own.
@@ -131,7 +131,7 @@ class DiscreteGaussianNoise(Described):
 
     @classmethod
     def calibrated(cls, sensitivity: Sensitivity, epsilon: Fraction, delta: Fraction) -> Self:
-        """The mechanism for a table that moves this far, at this price."""
+        """The mechanism for a table of this sensitivity, at this cost."""
         if delta == 0:
             raise InvalidInput("gaussian noise needs delta above 0, for example --delta 1e-6; got 0")
         from tacit.core import Rule
@@ -140,12 +140,12 @@ class DiscreteGaussianNoise(Described):
 
     @property
     def spend(self) -> DiscreteGaussian:
-        """What the whole noisy table costs."""
+        """The cost of the noisy table."""
         return DiscreteGaussian(self.sigma, self.squared_shift, self.unit_steps)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the table may move."""
+        """The largest sensitivity of the table."""
         return Sensitivity(l2_squared=self.squared_shift, linf=1 if self.unit_steps else math.inf)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
@@ -171,7 +171,7 @@ class DiscreteGaussianNoise(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One vote moves from a cell to another: their difference is all that the likelihoods depend on."""
+        """One vote moves from one cell to another; their difference is a sufficient statistic."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
             from tacit.core import Rule
