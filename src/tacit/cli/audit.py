@@ -67,7 +67,7 @@ def audit_command(
     concatenation-corrected, local-laplace, privatekt-answers
 
     Shuffled messages, secret subsets, and the whole path from records to labels:
-    shuffled-response, noise_message_target-messages, nfdp-subset, nfdp-with-replacement,
+    shuffled-response, flooded-messages, nfdp-subset, nfdp-with-replacement,
     nfdp-stratified, gate, gate-retried
 
     All messages that a server sees in whole runs of a protocol:
@@ -164,17 +164,17 @@ def _audit_protocol(questions: int) -> None:
 
     if not runnable("masked-sum"):
         raise InvalidInput("auditing the protocol needs an extra: pip install 'tacit[federated]'")
-    from tacit.audit.protocol import AUDITED_ACCOUNTS, DOORS, play
+    from tacit.audit.protocol import AUDITED_ACCOUNTS, PROTOCOLS, play
     from tacit.core import SystemRandomness
 
-    with _quiet(), counting(questions * len(DOORS) * len(AUDITED_ACCOUNTS), "asking") as tell:
+    with _quiet(), counting(questions * len(PROTOCOLS) * len(AUDITED_ACCOUNTS), "asking") as tell:
         rows = play(questions, SystemRandomness(), tell)
     shown = []
     for row in rows:
         verdict = Text("DIFFERS", "bold red") if row.differing else Text("equal", "green")
         numbers = (str(row.questions), str(row.endings["answered"]), str(len(row.differing)))
-        shown.append((row.door, row.account, *numbers, verdict))
-    show_rows(("door", "account", "questions", "answered", "differing", "verdict"), shown)
+        shown.append((row.protocol, row.account, *numbers, verdict))
+    show_rows(("protocol", "account", "questions", "answered", "differing", "verdict"), shown)
     differing = sorted({kind for row in rows for kind in row.differing})
     for kind in differing:
         console.print(Text.assemble(("differs:", "bold red"), f" {kind}"))
