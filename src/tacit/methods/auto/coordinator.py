@@ -21,6 +21,7 @@ from tacit.methods.class_sums.coordinator import (
     LinearOdds,
     Moments,
     ReleasedSums,
+    added_up,
     moments,
     read_calibrated,
     read_logistic,
@@ -36,6 +37,7 @@ __all__ = [
     "Step",
     "SumFeatures",
     "VoteFeatures",
+    "current",
     "joint_odds",
     "joint_points",
     "purity",
@@ -94,6 +96,8 @@ class Block:
     public: Reals  # (public samples, features)
     told: Moments
     counts: NDArray[Any] | None = None  # (queries, classes), of votes
+    size: float | None = None  # how many records were added up, of sums
+    refines: bool = False  # whether it contains what the block before it told
 
 
 def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int | None) -> Block:
@@ -101,7 +105,15 @@ def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int |
     features = SumFeatures(ask.representation, ask.scale, ask.radius, ask.norm)
     points = features.points(public)
     mechanism: Any = ask.mechanism
-    return Block(features, points, moments(ReleasedSums(table), ask, mechanism.noise_law.variance, points, records))
+    released = ReleasedSums(table)
+    told = moments(released, ask, mechanism.noise_law.variance, points, records)
+    return Block(features, points, told, size=added_up(released, ask, records))
+
+
+def current(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks without those that a later one contains."""
+    later = [*blocks[1:], None]
+    return [each for each, after in zip(blocks, later, strict=True) if after is None or not after.refines]
 
 
 def purity(counts: NDArray[Any]) -> float:
@@ -115,7 +127,7 @@ def purity(counts: NDArray[Any]) -> float:
 
 def joint_points(blocks: Sequence[Block]) -> Reals:
     """The public samples in the features of all blocks."""
-    return np.concatenate([each.public for each in blocks], axis=1)
+    return np.concatenate([each.public for each in current(blocks)], axis=1)
 
 
 def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
@@ -125,6 +137,7 @@ def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
     of a logistic regression, whose ranking is the better one; with more, least squares, whose scores are calibrated
     afterwards, is more robust to noise.
     """
+    blocks = current(blocks)
     exact = np.array([1 / each.told.variances.mean() for each in blocks])
     shares = np.average([each.told.shares for each in blocks], axis=0, weights=exact)
     together = Moments(

@@ -29,11 +29,13 @@ from tacit.methods.auto.coordinator import (
     Step,
     SumFeatures,
     VoteFeatures,
+    current,
     joint_odds,
     joint_points,
     purity,
     sum_block,
 )
+from tacit.methods.auto.correction import corrected_block, correction_ask
 from tacit.methods.auto.mixture import MIXED_KINDS, PublicMixture, refined
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
@@ -153,6 +155,8 @@ class AutoTeaching:
     def choose(self, told: Sequence[Block]) -> Step:
         """The next question: votes first, then by what they said."""
         task = self.plan.tasks[len(told)]
+        if self.plan.corrects and told:
+            return self._correction(task, told[0])
         if self.plan.kind != "images" or (self.plan.releases == "sums" and not told):
             return self._sums(task, self.plan.representation)
         if not told:
@@ -202,12 +206,12 @@ class AutoTeaching:
         elif mixture is not None:
             trained = mixture_student(mixture, task.classes)
         else:
-            features = [each.features for each in told]
+            features = [each.features for each in current(told)]
             trained = regression_student(features, odds, task.classes, task.public.shape[1:])
             if self.plan.network:
                 trained = self._with_network(trained, chances)
         arrays = {f"release_{number}": each.told.means for number, each in enumerate(told, start=1)}
-        asked = ["sums" if each.counts is None else "votes" for each in told]
+        asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in told]
         chosen = ", then ".join(dict.fromkeys([*asked, *(() if mixture is None else ("a mixture of public samples",))]))
         return Outcome(trained, labels, chances, arrays, recipe={"student": type(trained).__name__, "chosen": chosen})
 
@@ -273,6 +277,11 @@ class AutoTeaching:
         planned = plan_sums(task, options, Trust.CENTRAL)
         ask = planned.question
         return Step(ask, lambda table: sum_block(ask, table, self.task.public, counted(self.task)), planned.doubts)
+
+    def _correction(self, task: Task, sums: Block) -> Step:
+        """The gradient at the odds that follow from the sums."""
+        ask = correction_ask(task, sums, joint_odds([sums]))
+        return Step(ask, lambda table: corrected_block(ask, table, sums))
 
     def _view(self, chances: NDArray[np.float64]) -> Representation:
         """The features of a network trained on these probabilities; without networks the first votes' space again."""

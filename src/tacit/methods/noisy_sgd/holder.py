@@ -8,18 +8,21 @@ has no class that was asked about adds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency
 from tacit.core.protocols import Encodings, Floats, Integers
 from tacit.core.release import Release
 from tacit.core.sensitivity import Sensitivity
+from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, Door, table_door
-from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.methods.encoding import encoded_block, encoded_chunks, require_encodable
 from tacit.methods.held import held, release_table, require_single_labels
 from tacit.methods.noisy_sgd.coordinator import TrainingAsk
 from tacit.methods.noisy_sgd.gradient import gradient_sum
@@ -27,8 +30,8 @@ from tacit.methods.noisy_sgd.torch_hidden import HiddenTraining
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, table_doors
-from tacit.private.partition import bounded, require_owned
-from tacit.private.records import Private, Records, combine, schema_of
+from tacit.private.partition import bounded, one_stream, require_owned
+from tacit.private.records import Private, Records, combine, inspect, schema_of
 
 __all__ = ["AT_NODE", "GRADIENTS", "Encoded", "GradientHolder", "TrainingHolder", "record_gradients"]
 
@@ -59,6 +62,7 @@ class GradientHolder:
         self._gate = gate
         self._progress = progress
         self._cache = cache
+        self._streamed = one_stream(records)
         self._seen_by: Any = None
         self._encoded: Private[Encoded] | None = None
 
@@ -66,6 +70,9 @@ class GradientHolder:
         """The mechanism's output for the sum of gradients, paid for."""
         GRADIENTS.require(ask.mechanism, self._gate.named)
         require_single_labels(self._records, ask.representation, ask.components, "noisy SGD takes")
+        if self._streamed:
+            inspect(self._records, lambda own: own[0].require_sendable(GradientTable(ask)))
+            return release_table(self._gate, ask, combine(self._records, partial(self._total, ask)))
         return release_table(self._gate, ask, self._encoded_by(ask).map(partial(record_gradients, ask)))
 
     def _encoded_by(self, ask: GradientAsk) -> Private[Encoded]:
@@ -73,6 +80,11 @@ class GradientHolder:
             self._seen_by = ask.representation
             self._encoded = combine(self._records, partial(self._encode, ask))
         return self._encoded
+
+    def _total(self, ask: GradientAsk, parts: list[Any]) -> Integers:
+        """The sum over records that are read block by block, and not kept."""
+        total: Integers = parts[0].total(GradientTable(ask), self._gate.unit, self._gate.randomness, self._progress)
+        return total
 
     def _encode(self, ask: GradientAsk, parts: list[Records]) -> Encoded:
         found, done = [], 0
@@ -86,6 +98,22 @@ class GradientHolder:
             rows = np.concatenate(chunks) if chunks else np.zeros((0, ask.components), dtype=np.float32)
             found.append((rows, part.labels))
         return found
+
+
+@dataclass(frozen=True)
+class GradientTable:
+    """The gradients of one block of streamed records; it travels to an engine's workers and holds no record."""
+
+    ask: GradientAsk
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """A row per class, a column per feature and one of the offset."""
+        return self.ask.table_shape
+
+    def __call__(self, samples: NDArray[Any], labels: Integers) -> Integers:
+        """The exact sum of these records' gradients."""
+        return record_gradients(self.ask, [(encoded_block(self.ask.representation, samples, BLOCK), labels)])
 
 
 class TrainingHolder:
