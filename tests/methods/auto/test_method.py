@@ -50,7 +50,7 @@ CASES = {
     "votes": (planes, {"data_kind": "images", "releases": "votes"}, [VoteAsk, VoteAsk]),
     "sums": (clouds, {"data_kind": "images", "releases": "sums"}, [SumAsk]),
     "table": (planes, {}, [SumAsk, GradientAsk]),
-    "table of few": (planes, {"epsilon": "1/2"}, [SumAsk]),
+    "table of few": (planes, {"epsilon": "1/50"}, [SumAsk]),
     "table, sums alone": (planes, {"releases": "sums"}, [SumAsk]),
     "mixed table": (planes, {"data_kind": "mixed"}, [SumAsk, GradientAsk]),
     "texts": (planes, {"data_kind": "embedding"}, [SumAsk]),

@@ -17,13 +17,12 @@ from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import Block, SumFeatures
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
-from tacit.methods.class_sums.wire import LARGEST_RADIUS
 from tacit.methods.noisy_sgd.coordinator import mean_gradient, whole_weights
 from tacit.methods.noisy_sgd.gradient import ERRORS, RESOLUTION
 from tacit.methods.noisy_sgd.wire import GradientAsk, gradient_sensitivity
 from tacit.methods.task import Task
 
-__all__ = ["corrected_block", "correction_ask", "correction_mechanism", "expected_length", "gradient_radius"]
+__all__ = ["FINE", "corrected_block", "correction_ask", "correction_mechanism", "expected_length", "gradient_radius"]
 
 # The constant feature's length beside features of length 1.
 OFFSET = 0.5
@@ -32,6 +31,8 @@ OFFSET = 0.5
 _WITHIN, _LEAST_CLIP = 0.9, 0.1
 # Grid steps in the longest gradient, and how far a table may move for mechanisms to take it.
 _RADIUS, _LONGEST_MOVE = 2**17, 2**20
+# Grid steps that a gradient needs to be worth asking for: of persons with very many records it has fewer.
+FINE = 2**13
 
 
 def gradient_radius(records: int) -> int:
@@ -72,7 +73,8 @@ def correction_ask(task: Task, before: Block, odds: LinearOdds) -> GradientAsk:
     weights = whole_weights(np.vstack([odds.weights, odds.intercepts / OFFSET]))
     radius = gradient_radius(task.unit.records)
     clip = expected_length(points, _chances(weights, points))
-    length = int(min(max(1, radius // (ERRORS * clip)), LARGEST_RADIUS))
+    # No finer than the grid of the sums, which was accepted.
+    length = int(min(max(1, radius // (ERRORS * clip)), seen.radius))
     return GradientAsk(
         representation=seen.representation,
         scale=seen.scale * length / seen.radius,

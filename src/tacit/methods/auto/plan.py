@@ -18,6 +18,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Trust
 from tacit.core.rational import rounded_down
 from tacit.core.spend import Gaussian
+from tacit.methods.auto.correction import FINE, gradient_radius
 from tacit.methods.auto.mixture import MIXED_KINDS
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import plan_sums
@@ -105,7 +106,7 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
     if task.kind in MIXED_KINDS:
         mixed = ("student", "a Gaussian mixture on the public samples, unless the released sums contradict it")
         return replace(plan, reasons=(*plan.reasons, mixed))
-    if releases == "sums" or task.delta == 0:
+    if releases == "sums" or task.delta == 0 or gradient_radius(task.unit.records) < FINE:
         return plan
     try:
         tasks = divided_task(task, SUMS_THEN_GRADIENT)

@@ -194,7 +194,7 @@ class AutoTeaching:
         task = self.task
         odds = None if self.plan.kind == "images" and self.clustered(told) else joint_odds(told)
         chances = self.probabilities(told) if odds is None else odds.probabilities(joint_points(told))
-        mixture = refined(told, task.public, chances) if self.plan.kind in MIXED_KINDS else None
+        mixture = refined(current(told), task.public, chances) if self.plan.kind in MIXED_KINDS else None
         if mixture is not None:
             chances = mixture.probabilities
         labels = task.classes[chances.argmax(axis=1)]

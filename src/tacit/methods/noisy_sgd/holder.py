@@ -58,7 +58,7 @@ class GradientHolder:
         progress: Callable[[int], None] | None = None,
         cache: Encodings | None = None,
     ) -> None:
-        self._records = held(records, gate)
+        self._records: list[Private[Any]] = list(held(records, gate))
         self._gate = gate
         self._progress = progress
         self._cache = cache
