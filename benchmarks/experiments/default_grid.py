@@ -57,6 +57,7 @@ def cells(parts: DevelopmentSet, epsilon: float, delta: float, seed: int) -> Ite
                 continue
         if isinstance(options, tacit.Auto):
             yield {**names, "student": "chosen", "chosen": True, **_tested(run.student, run, parts)}
+        assert run.probabilities is not None
         rows = _encoded(run, parts.public)
         for student in STUDENTS:
             learned = taught(
