@@ -177,7 +177,7 @@ def _rehearsed(
             options, task.kind, evidence.found,
         )  # fmt: skip
     except InvalidInput as error:
-        return replace(prospect, said=f"{prospect.said}; no rehearsal: {error}" if prospect.said else str(error))
+        return replace(prospect, said="; ".join(filter(None, (prospect.said, f"no rehearsal: {error}"))))
     said = f"rehearsed on {evidence.labeled} labels"
     return replace(prospect, accuracy=found.accuracy, low=found.low, high=found.high, said=said, refused="")
 
