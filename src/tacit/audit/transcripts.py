@@ -1,13 +1,13 @@
-"""Everything that a server sees in a whole run of a protocol, audited packet by packet.
+"""Audits of whole protocol runs: everything that a server sees, message by message.
 
-The masked sum is run as it is: keys, boxes, masked tables, shares of secrets, and the sum. One table has many pairs of
-cells, and in each of them one record votes for the one cell or for the other, so that one run gives as many samples as
-there are pairs. One of the holders works together with the server and adds no noise at all.
+Secure aggregation is run as it is: keys, boxes, masked tables, shares of secrets, and the sum. One table has many pairs
+of cells, in each of which one record votes for one of the two cells, so that one run gives as many samples as there are
+pairs. One of the holders colludes with the server and adds no noise.
 
-A shuffled batch is run as it is as well: sealed boxes, the shuffler's mixing, and what the coordinator finds inside. It
-has many pairs of cells, too, each with noise and a flood of its own.
+A shuffled batch is run as it is, too: encrypted boxes, the shuffler, and what the coordinator finds. It also has many
+pairs of cells, each with its own noise messages.
 
-Beside them are parties that do one thing wrong, for audits that must notice: half a share, no mask, no mixing.
+Mutants of the parties do one thing wrong, which the audits must find: half a share of noise, no mask, no shuffling.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ __all__ = ["HalfShare", "Silent", "masked_transcript", "shuffled_transcript", "u
 _VICTIM, HONEST, COLLUDING = "ada", "bob", "eve"
 REQUEST = "audit"
 _BOTTOMLESS = 10**12
-# One record's vote moves from one cell of a pair to the other.
+# One record's vote changes from one cell of a pair to the other.
 _MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
 _SECRET = b"s" * 32
-# Pairs of cells in a batch, and clients: enough that the voters' own part of the flood hides nothing.
+# Pairs of cells in a batch, and clients: enough that the voters' own noise messages do not matter.
 PAIRS = 50
 _CLIENTS = 40 * PAIRS
 
@@ -56,7 +56,7 @@ Wrap = Callable[[MaskedShare], Mechanism[Any, Any]]
 
 @dataclass(frozen=True)
 class Silent:
-    """A holder that keeps to the protocol but adds no noise, because it works together with the server."""
+    """A holder that follows the protocol but adds no noise, because it colludes with the server."""
 
     share: MaskedShare
 
@@ -71,13 +71,13 @@ class Silent:
         return self.share.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
-        """The table under its masks, and nothing else."""
+        """The masked table without noise."""
         width = np.dtype(f"u{self.share.plan.bits // 8}")
         return (value.astype(np.uint64) + self.share.mask).astype(width)
 
 
 def masked_transcript(epsilon: Fraction, packets: bool, wrap: Wrap = lambda share: share) -> Target:
-    """What the server and the colluding holder see of one record: the sum, or the packets of the record's holder.
+    """What the server and the colluding holder see of one record: the sum, or the messages of the record's holder.
 
     ``wrap`` is how honest holders answer; a mutant does it wrongly.
     """
@@ -100,7 +100,7 @@ def masked_transcript(epsilon: Fraction, packets: bool, wrap: Wrap = lambda shar
 def _run(
     plan: DistributedLaplace, tables: dict[str, Integers], wrap: Wrap, randomness: Randomness
 ) -> server.ServerState:
-    """The whole protocol; what the server has seen at its end."""
+    """Run the whole protocol; returns everything that the server has seen."""
     identities = {name: SigningIdentity.new() for name in tables}
     publics = {name: each.public for name, each in identities.items()}
     session = Session("audit", 0, REQUEST, tables[_VICTIM].size, plan, publics, Neighborhood(2, 2))
@@ -147,8 +147,8 @@ def shuffled_transcript(
 ) -> Target:
     """What the coordinator finds in a batch: how many messages of a kind there are, or which one comes first.
 
-    Of every pair of cells one client votes for the first or for the second, and all others vote elsewhere or nowhere.
-    A random order of all messages is one of each pair's, independent of the others'. ``make`` is the shuffler.
+    In every pair of cells one client votes for the first or for the second, and all others have no vote. A random order
+    of all messages is a random order of each pair's, independent of the other pairs. ``make`` is the shuffler.
     """
     plan = plan_noise_messages(epsilon, delta, cells=2 * PAIRS, participants=_CLIENTS, prefer="1/2")
 
@@ -204,7 +204,7 @@ class HalfShare(Silent):
     """A holder adds half of its share of the noise."""
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
-        """The table with too little noise, under its masks."""
+        """The masked table with too little noise."""
         law = cast(DistributedLaplace, self.share.plan).share_law
         jumps = NegativeBinomial(law.shape / 2, law.epsilon).scatter(1, 2 * value.size, randomness)
         both = np.zeros(2 * value.size, dtype=np.int64)
