@@ -65,6 +65,7 @@ def gaussian_sigma(epsilon: Number, delta: Number, sensitivity: Number = 1) -> f
     return bisect(lambda sigma: gaussian_delta(goal, sigma, distance) <= limit, enough, too_little)
 
 
+@lru_cache(maxsize=256)
 def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, rule: Rule = Rule.PLANNED) -> Fraction:
     """The noise multiplier, within about 1e-5 of the smallest, of ``repetitions`` Gaussian releases within (ε, δ).
 
@@ -96,6 +97,7 @@ def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, ru
     return rounded_up(least * enough, 9)
 
 
+@lru_cache(maxsize=256)
 def discrete_gaussian_sigma(
     epsilon: Number,
     delta: Number,

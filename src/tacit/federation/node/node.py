@@ -41,7 +41,7 @@ from tacit.federation.node.refusals import (
     mechanism_name,
     node_side,
     reason_for,
-    require_door,
+    require_allowed,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
 from tacit.federation.settings import NodeFile, read_peers
@@ -259,7 +259,7 @@ class Node:
         if mechanism_name(ask) not in self.rules.mechanisms:
             raise Refused(RefusalReason.MECHANISM)
         try:
-            require_door(step, ask, self._named())
+            require_allowed(step, ask, self._named())
         except InvalidInput as error:
             raise Refused(RefusalReason.MECHANISM, str(error)) from None
         if not self.rules.covers(ask.purpose):

@@ -83,7 +83,7 @@ class MultiMessageNoise(Described):
     1.893
     """
 
-    name = "noise_message_target-messages"
+    name = "flooded-messages"
     statistic = "messages"
     releases = "messages"
     parameters: ClassVar[Parameters] = {
