@@ -1,7 +1,7 @@
 """Whatever is asked, and whatever a record holds: the kind of reply, its size and the charge are the same.
 
-The questions and protocols are those of ``tacit audit protocol``. On the tree in which holders computed before they paid,
-a tenth of the pairs below differed, and a whole record could be read at epsilon = 0.
+The questions and protocols are those of ``tacit audit protocol``. On the tree in which holders computed before they
+paid, a tenth of the pairs below differed, and a whole record could be read at epsilon = 0.
 """
 
 from itertools import count
