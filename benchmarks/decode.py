@@ -35,8 +35,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.core.protocols import LocalMechanism
-from tacit.core.randomness import SystemRandomness
+from tacit.core import LocalMechanism, SystemRandomness
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.keyed_hash import count_hits
 from tacit.mechanisms.local.linear_hashing import LinearHashing

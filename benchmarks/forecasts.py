@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 import tacit
 from experiments.development import read_set
-from tacit.core.errors import InvalidInput, TacitWarning
+from tacit.core import InvalidInput, TacitWarning
 from tacit.runs.folders import machine, versions
 from tacit.runs.planning import Prospect
 

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.account import Ceiling
+from tacit.core import Ceiling, Sensitivity
 from tacit.core.files import write_file
-from tacit.core.sensitivity import Sensitivity
 from tacit.federation.keys import SigningIdentity, boxed, derived, shared_secret
 from tacit.federation.secure_aggregation import client, server
 from tacit.federation.secure_aggregation.neighbors import (
-    Question,
+    AgreementQuestion,
     drawn_neighbors,
     tag_of,
     write_agreements,
@@ -38,8 +37,8 @@ from tacit.federation.secure_aggregation.session import (
     Session,
     read_keys,
     write_boxes,
-    write_question,
     write_roster,
+    write_unmask_request,
 )
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -156,7 +155,7 @@ def with_all(
     for each in measured:
         boxes = {name: box(states[name], keys[each.name], session) for name in names if name != each.name}
         each.step("input", write_boxes(each.name, boxes, session), session)
-        each.step("unmask", write_question(names[: session.plan.threshold], dropped, session), session)
+        each.step("unmask", write_unmask_request(names[: session.plan.threshold], dropped, session), session)
 
 
 def with_neighbors(
@@ -177,7 +176,7 @@ def with_neighbors(
     states |= {each.name: client.ClientState.read(each.state) for each in measured}
     survivors = frozenset(session.names[: session.plan.threshold])
     dropped = frozenset(session.names) - survivors
-    bare = Question(survivors, dropped, {})
+    bare = AgreementQuestion(survivors, dropped, {})
     signed = {each.name: each.identity.sign(bare.signed_part(session)) for each in nodes if each.name in survivors}
     agreements = write_agreements(signed, session)
     for each in measured:

@@ -15,7 +15,7 @@ from experiments.development import DevelopmentSet
 from experiments.leaderboard_lines import HOLDER, LABEL, LINES, OPACUS, OWN, RECORD, Encoded, Line, encoded, references
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
-from tacit.core.errors import InvalidInput, nearest
+from tacit.core import InvalidInput, nearest
 
 __all__ = ["EPSILONS", "Board", "draw_board"]
 
@@ -198,7 +198,8 @@ def draw_board(board: Board, file: Path) -> Path:
 def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) -> None:  # noqa: ANN401
     from matplotlib import colormaps
 
-    colors = colormaps["tab20" if len(lines) > 10 else "tab10"].colors
+    palette: Any = colormaps["tab20" if len(lines) > 10 else "tab10"]
+    colors = palette.colors
     for place, (name, line) in enumerate(lines.items()):
         shown = [(each, [100 * run["test"] for run in runs])
                  for (method, each), runs in board.shown().items() if method == name]  # fmt: skip

@@ -17,10 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.core import InvalidInput, Receipt, Release, Spend, refusal, restored
 from tacit.core.codec import decode_strict, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.release import Receipt, Release, refusal, restored
-from tacit.core.spend import Spend
 from tacit.methods.question import MOST_RECORDS, QUESTION_BYTES, Notice, Question
 from tacit.methods.registry import known_kinds, method_of
 

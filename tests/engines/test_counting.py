@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import tacit
 from tacit.core.errors import TacitError
-from tacit.engines.counting import FAILED, FragmentCount, Partial, Reading, added_up
+from tacit.engines.counting import FAILED, FragmentCount, FragmentReading, Partial, added_up
 from tacit.engines.fragments import BLOCK
 from tacit.methods.encoding import encoded_block
 from tacit.representations.registry import fit_representation
@@ -20,7 +20,7 @@ from tacit.representations.student_features import StudentOdds
 from tests.engines.holdings import CLASSES, PUBLIC, SPACE, TABLES, TableFragment, in_memory, table, threads
 
 RECORDS = table(2 * BLOCK + 700)
-READING = Reading(tuple(f"f{place}" for place in range(4)), "label", None, np.array(CLASSES), (4,))
+READING = FragmentReading(tuple(f"f{place}" for place in range(4)), "label", None, np.array(CLASSES), (4,))
 EXPECTED = {name: in_memory(name, RECORDS) for name in TABLES}
 
 

@@ -16,7 +16,7 @@ from tacit.core.spend import Pure
 from tacit.federation.node.refusals import node_side
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.counts import SealedTable
-from tacit.mechanisms.choices import Door, wrapped
+from tacit.mechanisms.choices import AllowedMechanisms, wrapped
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.masked.distributed_laplace import MaskedShare
 from tacit.mechanisms.registry import registered
@@ -46,7 +46,7 @@ LOCALS = {
     "bit-response", "collision", "concatenation", "generalized-response", "linear-hashing", "local-laplace",
     "separation", "subset-selection",
 }  # fmt: skip
-MIXED = {"shuffled(flooded-messages)", *(f"shuffled(single-message({each}))" for each in LOCALS)}
+MIXED = {"shuffled(noise_message_target-messages)", *(f"shuffled(single-message({each}))" for each in LOCALS)}
 SEALED_MIXED = {each.replace("shuffled(", "sealed-messages(", 1) for each in MIXED}
 VOTE_TABLES = {"permute-and-flip", "discrete-laplace", "discrete-gaussian", "rounded-gaussian"}
 PARTY_TABLES = {"permute-and-flip", "discrete-laplace"}
@@ -120,14 +120,14 @@ ALL_DOORS = {
     "gradient holder": sgd.GRADIENTS,
     "pate holder": pate.TEACHERS,
     "private_knn holder": private_knn.NEIGHBORS,
-    "privatekt holder": privatekt.LABEL_DOOR,
+    "privatekt holder": privatekt.LABELS,
     "fedmd predicting": fedmd.PREDICTING,
     "fedmd voting": fedmd.VOTING,
     **{
         f"{step} {ASKS[ask]}": door
         for method in METHODS.values()
         if method.questions
-        for ask, by_step in node_side(method).doors.items()
+        for ask, by_step in node_side(method).allowed.items()
         for step, door in by_step.items()
     },
 }
@@ -215,7 +215,7 @@ def test_a_subclass_or_a_new_wrapper_does_not_pass():
     with pytest.raises(InvalidInput, match="Cheaper; it knows"):
         rknn.ONE_RECORD.require(Cheaper(12, 1, 1))
     with pytest.raises(InvalidInput, match="Around of GeneralizedRandomizedResponse; inside Around it knows nothing"):
-        Door("a door", (Around,)).require(Around(GeneralizedRandomizedResponse(12, 1, 1)))
+        AllowedMechanisms("a door", (Around,)).require(Around(GeneralizedRandomizedResponse(12, 1, 1)))
 
 
 class Stranger:

@@ -14,10 +14,9 @@ from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.fedmd.exposure import WeakPrivacyWarning
-from tacit.report.budget import read_book
+from tacit.report.budget import ledger_page, ledger_statement, read_book
 from tacit.report.card import statement
 from tacit.report.exports import FILL_IN, nist_answers, registry_entry
-from tacit.report.ledger_page import ledger_page, ledger_statement
 from tacit.runs.folders import read_record
 
 PARTS = tacit.digits()

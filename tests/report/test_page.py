@@ -141,7 +141,7 @@ def test_the_command_writes_the_page(runs, tmp_path, capsys, monkeypatch):
     assert Path("run/report.html").read_text() == report_page(read_record("run"))
     assert run("report", "run", "--out", "page.html") == 0
     for wrong, said in (
-        (("report", "rum"), "is run meant?"),
+        (("report", "rum"), "did you mean run?"),
         (("report", "run", "--out", "page.html"), "exists already"),
         (("report", "run", "--out", "page.pdf"), "written as .html"),
         (("report", "run", "--out", "no/page.html"), "no such folder"),
@@ -196,7 +196,7 @@ def test_what_a_test_part_says_is_marked_as_computed_in_the_clear(runs):
     assert "may be published with the run" not in text
     assert f"{found.accuracy:.1%}" in text
     assert "Reliability diagram:" in text
-    with pytest.raises(InvalidInput, match="no class of the run"):
+    with pytest.raises(InvalidInput, match="not classes of the run"):
         measure(saved.student, PARTS.test_samples[:1], ["x"], saved.classes, "digits.csv")
 
 

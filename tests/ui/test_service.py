@@ -20,7 +20,7 @@ from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.runs.progress import STAGES, RunProgress, watched_run
 from tacit.ui.folder import is_ledger, job_states, look
-from tacit.ui.planning import planned
+from tacit.ui.pages import planned
 
 service = pytest.importorskip("tacit.ui.service", reason="tacit[ui] is not installed")
 httpx = pytest.importorskip("httpx", reason="tacit[federated] is not installed")
@@ -168,7 +168,7 @@ def test_a_forecast_rests_on_a_public_file_of_the_folder_and_on_no_other(client,
     assert "<td>class_sums</td>" in page
     assert "classes is 3" in client.get("/plan", params=given | {"label": "state", "classes": "3"}).text
     for wrong in ("../outside.csv", "runs/first/labels.csv", str(folder / "open.csv")):
-        assert "no such file here" in client.get("/plan", params=given | {"public": wrong}).text
+        assert "this file no longer exists" in client.get("/plan", params=given | {"public": wrong}).text
 
 
 def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):

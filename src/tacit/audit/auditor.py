@@ -22,11 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Integers, Ledger, Reals
-from tacit.core.randomness import Randomness, SystemRandomness
+from tacit.core import Adjacency, Ceiling, Integers, InvalidInput, Ledger, Randomness, Reals, SystemRandomness
 from tacit.ledger import open_ledger
 from tacit.mechanisms import registry
 from tacit.mechanisms.auditing import Check, Counts, Estimator, Target, delta_bounds, epsilon_bounds

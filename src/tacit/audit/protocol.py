@@ -35,11 +35,8 @@ from tacit.audit.protocol_questions import (
     public_samples,
     question,
 )
-from tacit.core.account import Ceiling
+from tacit.core import Adjacency, Ceiling, InvalidInput, Ledger, TooFewParticipants, Unit
 from tacit.core.codec import decode_strict
-from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.federation.collector.batches import open_shuffler, plan_batch, plan_tables
 from tacit.federation.collector.client import Address
@@ -74,8 +71,8 @@ _T = TypeVar("_T")
 _NAMES = ("ada", "bob", "cyd")
 _VICTIM = _NAMES[0]
 _RUN = "audit"
-ASKING = tuple(each.name for each in METHODS.values() if each.questions)
-RULES = Rules(methods=ASKING, mechanisms=mechanism_names(), purposes=(AUDIT_PURPOSE,), participants=1)
+_ASKING = tuple(each.name for each in METHODS.values() if each.questions)
+RULES = Rules(methods=_ASKING, mechanisms=mechanism_names(), purposes=(AUDIT_PURPOSE,), participants=1)
 _SECRET = b"s" * 32
 UNUSED = Address("http://127.0.0.1:1")
 # Long enough that a busy machine answers within one, short enough that an audit ends.

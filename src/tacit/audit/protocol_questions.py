@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Unit
-from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
+from tacit.core import InvalidInput, Randomness, SeededRandomness, Unit, uniform_below
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import GNMax, LNMax

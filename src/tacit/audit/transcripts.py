@@ -21,14 +21,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Ceiling
+from tacit.core import ANYTHING, Ceiling, Integers, Mechanism, Randomness, Release, Sensitivity, Spend
 from tacit.core.codec import encode
-from tacit.core.protocols import Integers, Mechanism
-from tacit.core.randomness import Randomness
-from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Spend
-from tacit.federation.collector.batches import mixed, plan_batch, read_mixed, sealed_messages
+from tacit.federation.collector.batches import plan_batch, read_shuffled, sealed_messages, shuffled
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome
 from tacit.federation.keys import SigningIdentity, public_key
@@ -43,7 +38,7 @@ from tacit.private.gate import Gate
 from tacit.private.records import Private
 from tacit.wire import Price, read_receipt
 
-__all__ = ["HalfShare", "Silent", "masked_transcript", "shuffled_transcript", "unmasked", "unmixed"]
+__all__ = ["HalfShare", "Silent", "masked_transcript", "shuffled_transcript", "unmasked", "unshuffled"]
 
 _VICTIM, HONEST, COLLUDING = "ada", "bob", "eve"
 REQUEST = "audit"
@@ -145,7 +140,7 @@ def shuffled_transcript(
     epsilon: Fraction,
     delta: Fraction,
     order: bool,
-    make: Callable[[Batch, list[Submission]], SubmissionOutcome] = mixed,
+    make: Callable[[Batch, list[Submission]], SubmissionOutcome] = shuffled,
 ) -> Target:
     """What the coordinator finds in a batch: how many messages of a kind there are, or which one comes first.
 
@@ -174,7 +169,7 @@ def _pairs_seen(
     batch = plan_batch(plan, "audit", 0, REQUEST, (_VICTIM, HONEST), public_key(_SECRET), _CLIENTS, block=1)
     votes = {_VICTIM: 2 * np.arange(PAIRS)[:, None] + vote, HONEST: np.full((_CLIENTS - PAIRS, 1), -1)}
     handed_in = [Submission(len(rows), _boxes(plan, batch, name, rows, randomness)) for name, rows in votes.items()]
-    messages = np.asarray(read_mixed(make(batch, handed_in).content, batch, _SECRET, plan).messages)
+    messages = np.asarray(read_shuffled(make(batch, handed_in).content, batch, _SECRET, plan).messages)
     slots = 2 * messages[:, 0] + (messages[:, 1] < 0)
     if order:
         first = np.full((PAIRS, 1), -1, dtype=np.int64)
@@ -219,7 +214,7 @@ def unmasked(share: MaskedShare) -> MaskedShare:
     return MaskedShare(share.plan, share.session, np.zeros_like(share.mask))
 
 
-def unmixed(batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
+def unshuffled(batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
     """A shuffler forwards boxes in the order in which they came."""
     boxes = np.concatenate([each.pieces for each in submissions])
     content = {

@@ -1,4 +1,4 @@
-"""``tacit audit``: compare claims with what samples show."""
+"""``tacit audit``: compare a mechanism's claimed privacy loss with a lower bound from samples."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, counting, show_rows
-from tacit.core.errors import InvalidInput
-from tacit.core.rational import positive, probability
+from tacit.core import InvalidInput, positive, probability
 
 if TYPE_CHECKING:
     from tacit.audit.auditor import Finding
@@ -30,7 +29,7 @@ def audit_command(
     mechanism: str | None = typer.Argument(
         None, help="A mechanism or a mutant of the lists above, or 'all'.", show_default=False
     ),
-    epsilon: float = typer.Option(1.0, help="The ε that the mechanism is made for, and must not exceed."),
+    epsilon: float = typer.Option(1.0, help="The mechanism's claimed ε, which must not be exceeded."),
     delta: float = typer.Option(
         0.01, help="The δ of mechanisms that need one; samples cannot test a much smaller one."
     ),
@@ -44,7 +43,7 @@ def audit_command(
         "--mutants",
         help="Also audit the mechanism's mutants (deliberately broken copies): the audit must catch them all.",
     ),
-    questions: int = typer.Option(50, min=1, help="Hostile questions for each door and kind of account of 'protocol'."),
+    questions: int = typer.Option(50, min=1, help="For 'protocol': hostile questions per request and account kind."),
 ) -> None:
     """Estimate a mechanism's privacy loss from samples, and compare it with its claim.
 
@@ -63,18 +62,18 @@ def audit_command(
     private-knn-replaced, private-knn-filtered, private-knn-screen
 
     Local mechanisms:
-    bits-symmetric, bits-asymmetric, generalized-response, subset-selection,
+    bits-symmetric (SUE), bits-asymmetric (OUE), generalized-response (GRR), subset-selection,
     collision, linear-hashing, separation, concatenation-published,
     concatenation-corrected, local-laplace, privatekt-answers
 
     Shuffled messages, secret subsets, and the whole path from records to labels:
-    shuffled-response, flooded-messages, nfdp-subset, nfdp-with-replacement,
+    shuffled-response, noise_message_target-messages, nfdp-subset, nfdp-with-replacement,
     nfdp-stratified, gate, gate-retried
 
-    All that a server sees in whole runs of a protocol, packet by packet:
+    All messages that a server sees in whole runs of a protocol:
     masked-sum, masked-packets, shuffled-counts, shuffled-order
 
-    All that a coordinator sees beside the released values ('tacit audit protocol'):
+    All that a coordinator sees besides the released values ('tacit audit protocol'):
     nodes, a shuffler and a curator on data sets that differ in one record get
     the same hostile questions; kinds and sizes of replies, charges, counts and
     reply times must be equal
@@ -130,7 +129,7 @@ def _chosen(
     """What is audited under this name, and the mutants that must be caught beside it."""
     from tacit.audit.auditor import AUDITABLE, PROTOCOLS, runnable
     from tacit.audit.mutants import MUTANTS
-    from tacit.core.errors import nearest
+    from tacit.core import nearest
 
     if mechanism is None:
         raise InvalidInput(f"say what to audit, for example 'tacit audit permute-and-flip': {_known()}")
@@ -166,7 +165,7 @@ def _audit_protocol(questions: int) -> None:
     if not runnable("masked-sum"):
         raise InvalidInput("auditing the protocol needs an extra: pip install 'tacit[federated]'")
     from tacit.audit.protocol import AUDITED_ACCOUNTS, DOORS, play
-    from tacit.core.randomness import SystemRandomness
+    from tacit.core import SystemRandomness
 
     with _quiet(), counting(questions * len(DOORS) * len(AUDITED_ACCOUNTS), "asking") as tell:
         rows = play(questions, SystemRandomness(), tell)

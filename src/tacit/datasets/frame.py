@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.samples import column_names
-from tacit.datasets.table import Rows, Table, require_finite, row_number
+from tacit.datasets.table import RowNumbers, Table, require_finite, row_number
 
 __all__ = [
     "DATE_FORMATS", "Frame", "as_dates", "as_levels", "as_numbers", "as_texts", "cells_of", "frame_of",
@@ -53,7 +53,7 @@ class Frame:
     labels: NDArray[Any] | None = None
     persons: NDArray[Any] | None = None
     source: str = "the table"
-    rows: Rows = 0
+    rows: RowNumbers = 0
     hint: str = ""
 
     def __len__(self) -> int:
@@ -138,11 +138,11 @@ def require_column(name: str, columns: Sequence[str], source: str) -> None:
     >>> require_column("outcom", ("age", "outcome"), "a.csv")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: a.csv: no column 'outcom'; the columns are age, outcome; is 'outcome' meant?
+    tacit.core.errors.InvalidInput: a.csv: no column 'outcom'; the columns are age, outcome; did you mean 'outcome'?
     """
     if name not in columns:
         close = nearest(name, columns)
-        meant = f"; is {close!r} meant?" if close else ""
+        meant = f"; did you mean {close!r}?" if close else ""
         raise InvalidInput(f"{source}: no column {name[:80]!r}; the columns are {listed(columns)}{meant}")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.samples import ImageShape
 
 __all__ = ["IMAGE_SUFFIXES", "ImageFiles", "common_shape", "image_files", "looks_like_image_files", "read_images"]

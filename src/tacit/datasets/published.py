@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers
+from tacit.core import Floats, Integers, InvalidInput
 from tacit.core.registry import find
 
 __all__ = [
@@ -281,7 +280,7 @@ def read_published(format: str, path: str | Path) -> PublishedSamples:
     >>> read_published("leef", file)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown format 'leef': choose one of cifar10, cifar100, emnist, leaf, svhn; is \
-leaf meant?
+    tacit.core.errors.InvalidInput: unknown format 'leef': choose one of cifar10, cifar100, emnist, leaf, svhn; did \
+you mean leaf?
     """
     return find(FORMATS, format, "format")(Path(path))

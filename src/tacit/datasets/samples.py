@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.datasets.frame import Frame, frame_of, is_frame
 from tacit.datasets.image_files import ImageFiles, looks_like_image_files
 from tacit.datasets.published import PublishedSamples
@@ -52,6 +52,9 @@ def samples_of(values: Any, what: str = "samples") -> Any:  # noqa: ANN401
         found = np.asarray(values)
     except (ValueError, TypeError):
         raise InvalidInput(f"{what} must be an array: its rows are of different lengths or kinds") from None
+    if found.ndim == 0:
+        kind = "a dict: make a data frame of it" if isinstance(values, dict) else type(values).__name__[:80]
+        raise InvalidInput(f"{what} must be rows, as an array, a data frame, texts or files have them, got {kind}")
     if found.ndim == 1 and found.dtype.kind in "UO" and looks_like_image_files(found.tolist()):
         return ImageFiles(tuple(map(Path, found.tolist())))
     return found

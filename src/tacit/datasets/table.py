@@ -15,18 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput, listed
 from tacit.core.samples import Named
 
 __all__ = [
-    "LARGEST", "Rows", "Table", "class_indices", "class_places", "plain", "read_classes", "require_finite",
+    "LARGEST_NUMBER", "RowNumbers", "Table", "class_indices", "class_places", "plain", "read_classes", "require_finite",
     "row_number",
 ]  # fmt: skip
 
 # Distances are squared and added up in single precision, which ends at 3e38.
-LARGEST = 1e18
-Rows = int | Integers  # the number of every row in its file, or of the first where they follow one another
+LARGEST_NUMBER = 1e18
+RowNumbers = int | Integers  # the number of every row in its file, or of the first where they follow one another
 UNSEEN = -1
 
 
@@ -44,7 +43,7 @@ class Table:
     samples: NDArray[np.float64]
     labels: NDArray[Any] | None = None
     persons: NDArray[Any] | None = None
-    rows: Rows = 0
+    rows: RowNumbers = 0
     named: bool = False
 
     @property
@@ -57,7 +56,7 @@ class Table:
         return Named(self.samples, self.columns) if self.named else self.samples
 
 
-def row_number(rows: Rows, index: int) -> int:
+def row_number(rows: RowNumbers, index: int) -> int:
     """What the file calls the row at an index.
 
     >>> row_number(2, 5), row_number(np.array([2, 4, 7]), 1)
@@ -80,11 +79,11 @@ def require_finite(table: Table) -> Table:
         raise InvalidInput(f"{table.source}: no feature columns are left besides the label")
     flat = table.samples.reshape(len(table.samples), -1)
     # A comparison with nan is false, so this finds what is missing, too.
-    bad = np.argwhere(~(np.abs(flat) <= LARGEST))
+    bad = np.argwhere(~(np.abs(flat) <= LARGEST_NUMBER))
     if len(bad):
         row, column = map(int, bad[0])
         why = (
-            f"too large, the limit is {LARGEST:g}; choose another unit for the column"
+            f"too large, the limit is {LARGEST_NUMBER:g}; choose another unit for the column"
             if np.isfinite(flat[row, column])
             else "not a finite number; remove or fill in missing values"
         )
@@ -142,7 +141,7 @@ def plain(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def class_indices(
-    labels: NDArray[Any], classes: NDArray[Any], source: str = "labels", rows: Rows = 0, column: str | None = None
+    labels: NDArray[Any], classes: NDArray[Any], source: str = "labels", rows: RowNumbers = 0, column: str | None = None
 ) -> Integers:
     """The place of every label in the list of classes, or an error at the first label that is not in it.
 

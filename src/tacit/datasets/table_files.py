@@ -24,7 +24,7 @@ from typing import Any, TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.samples import column_names
 from tacit.datasets.frame import Frame, cells_of, frame_of, named_values, require_column
 
@@ -195,7 +195,7 @@ def _check_header(path: Path, header: list[str], label: str | None, person: str 
                     f"{path}: no column {name!r}; the first row must name the columns, and seems to contain values"
                 )
             close = nearest(name, header)
-            meant = f"; is {close!r} meant?" if close else ""
+            meant = f"; did you mean {close!r}?" if close else ""
             raise InvalidInput(f"{path}: no column {name!r}; the columns are {listed(header)}{meant}")
     if len(set(header)) < len(header):
         second = next(place for place, name in enumerate(header) if name in header[:place])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, why_unreadable
+from tacit.core import InvalidInput, why_unreadable
 from tacit.core.samples import match_names, pixel_side
 from tacit.datasets.frame import Frame
 from tacit.datasets.image_files import IMAGE_SUFFIXES, ImageFiles, image_files

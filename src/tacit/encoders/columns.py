@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.datasets.frame import DATE_FORMATS, as_dates, as_levels, as_numbers, is_missing
-from tacit.datasets.table import LARGEST
+from tacit.datasets.table import LARGEST_NUMBER
 from tacit.representations.arrays import SMALLEST_SCALE, snapped
 
 __all__ = ["INTERVALS", "CategoryColumn", "DateColumn", "NumberColumn", "few", "interval_edges", "written_as"]
@@ -106,7 +105,7 @@ class NumberColumn:
     def read(cls, fields: StrictReader) -> NumberColumn:
         """Read the parameters; no scale is so small that a value could become infinite."""
         name, (center, scale), gaps = _name(fields), _read_scale(fields), fields.flag("gaps")
-        edges = fields.array("edges", ("<f8",), (None,), -LARGEST, LARGEST)
+        edges = fields.array("edges", ("<f8",), (None,), -LARGEST_NUMBER, LARGEST_NUMBER)
         if len(edges) >= MOST_INTERVALS or (np.diff(edges) <= 0).any():
             raise InvalidInput(f"the {fields.what}'s edges must rise, and be fewer than {MOST_INTERVALS}")
         return cls(name, center, scale, gaps, tuple(edges.tolist()))
@@ -177,6 +176,9 @@ class CategoryColumn:
 class DateColumn:
     """A date as a number, and where public dates differ in it, its place in the year, the week and the day.
 
+    ``weight`` multiplies them: together they vary about as much as one number does. Otherwise a date would be the first
+    principal component of most tables, and where noise leaves room for one component, nothing else would be released.
+
     >>> cells = np.array(["2024-01-01", "2024-04-01", "2024-07-01", "2024-10-01"], dtype=object)
     >>> DateColumn.fit("seen", cells, "iso").encode(np.array(["soon"], dtype=object)).tolist()
     [[0.0, 0.0, 0.0, 0.0, 0.0]]
@@ -190,6 +192,7 @@ class DateColumn:
     scale: float
     cycles: tuple[str, ...]
     gaps: bool
+    weight: float = 1.0
 
     @classmethod
     def fit(cls, name: str, cells: NDArray[Any], written: str) -> DateColumn:
@@ -197,7 +200,8 @@ class DateColumn:
         days = as_dates(cells, written)
         known = days[~np.isnan(days)]
         cycles = tuple(each for each, length in CYCLES.items() if _goes_through(known, length))
-        return cls(name, written, *_center_and_scale(known), cycles, bool(np.isnan(days).sum() >= few(len(days))))
+        gaps = bool(np.isnan(days).sum() >= few(len(days)))
+        return cls(name, written, *_center_and_scale(known), cycles, gaps, 1 / math.sqrt(1 + len(cycles)))
 
     @property
     def width(self) -> int:
@@ -213,7 +217,7 @@ class DateColumn:
             angle = np.where(missing, 0.0, days) % CYCLES[cycle] * (2 * math.pi / CYCLES[cycle])
             # On a grid, so that no last bit depends on how many cells are computed at once.
             parts += [np.where(missing, 0.0, snapped(wave(angle), 20)) for wave in (np.sin, np.cos)]
-        found = np.column_stack(parts)
+        found = np.column_stack(parts) * self.weight
         return (np.column_stack([found, missing]) if self.gaps else found).astype(np.float32)
 
     def unread(self, cells: NDArray[Any]) -> int:
@@ -224,7 +228,7 @@ class DateColumn:
         """Its parameters."""
         return {
             "name": self.name, "written": self.written, "center": self.center, "scale": self.scale,
-            "cycles": list(self.cycles), "gaps": self.gaps,
+            "cycles": list(self.cycles), "gaps": self.gaps, "weight": self.weight,
         }  # fmt: skip
 
     @classmethod
@@ -235,7 +239,9 @@ class DateColumn:
         cycles = fields.texts("cycles", len(CYCLES))
         if not set(cycles) <= set(CYCLES):
             raise InvalidInput(f"the {fields.what}'s cycles must be among {', '.join(CYCLES)}")
-        return cls(name, written, center, scale, cycles, fields.flag("gaps"))
+        # Runs saved before it was there have full weight.
+        weight = 1.0 if fields.peek("weight") is None else fields.number("weight", SMALLEST_SCALE, 1.0)
+        return cls(name, written, center, scale, cycles, fields.flag("gaps"), weight)
 
 
 def interval_edges(values: NDArray[np.float64], most: int) -> tuple[float, ...]:
@@ -295,7 +301,7 @@ def _filled(cells: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The numbers that can be used; what is infinite or too large counts as missing."""
-    return np.where(np.abs(values) <= LARGEST, values, math.nan)
+    return np.where(np.abs(values) <= LARGEST_NUMBER, values, math.nan)
 
 
 def _center_and_scale(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -338,5 +344,5 @@ def _name(fields: StrictReader) -> str:
 
 
 def _read_scale(fields: StrictReader) -> tuple[float, float]:
-    center = fields.number("center", -LARGEST, LARGEST)
-    return center, fields.number("scale", SMALLEST_SCALE, 2 * LARGEST)
+    center = fields.number("center", -LARGEST_NUMBER, LARGEST_NUMBER)
+    return center, fields.number("scale", SMALLEST_SCALE, 2 * LARGEST_NUMBER)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tacit.core import InvalidInput
 from tacit.core.codec import StrictReader, decode, encode
-from tacit.core.errors import InvalidInput
 from tacit.core.registry import find
 from tacit.core.samples import ImageShape, image_shape, pixel_side
 from tacit.datasets.frame import Frame, as_numbers, frame_of
@@ -47,7 +47,7 @@ KINDS = {
 # Fewer columns, or columns whose spreads differ more, are a table's: ages beside incomes.
 LEAST_EMBEDDING, _UNEVEN = 16, 10.0
 # The encoder's own file in a run folder, and how large it may be when it is read.
-FILE, LARGEST_FILE = "encoder.tacit", 2**28
+ENCODER_FILE, _LARGEST_FILE = "encoder.tacit", 2**28
 
 
 @dataclass(frozen=True)
@@ -227,8 +227,8 @@ def _kind_of_numbers(rows: NDArray[Any]) -> str:
 
 def write_encoder(encoder: Encoder, folder: Path) -> str:
     """Write the encoder into a folder, as numbers and words alone, and return the file's name."""
-    (folder / FILE).write_bytes(encode({"encoder": encoder.name, **encoder.fields()}))
-    return FILE
+    (folder / ENCODER_FILE).write_bytes(encode({"encoder": encoder.name, **encoder.fields()}))
+    return ENCODER_FILE
 
 
 def read_encoder(file: Path) -> Encoder:
@@ -237,10 +237,10 @@ def read_encoder(file: Path) -> Encoder:
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = write_encoder(ImageEncoder((8, 8, 1)), folder)
-    >>> read_encoder(folder / FILE)
+    >>> read_encoder(folder / ENCODER_FILE)
     ImageEncoder(shape=(8, 8, 1))
     """
-    if file.stat().st_size > LARGEST_FILE:
+    if file.stat().st_size > _LARGEST_FILE:
         raise InvalidInput(f"{file}: too large for an encoder")
     fields = StrictReader(decode(file.read_bytes()), "encoder")
     made: Encoder = ENCODERS[fields.one_of("encoder", ENCODERS)].read(fields)

@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput, listed
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput, listed
-from tacit.core.protocols import Floats
 from tacit.core.samples import match_names
 from tacit.datasets.frame import Frame, as_levels, as_numbers, frame_of, require_column
 from tacit.datasets.samples import samples_of
@@ -116,18 +115,13 @@ class TableEncoder:
     def unread(self, samples: Any) -> list[str]:  # noqa: ANN401
         """What who loads the table should know, without any cell: what counts as missing or as another level."""
         table = self._table(samples)
-        said = []
+        found: dict[str, list[str]] = {}
         for column in self.columns:
-            count = column.unread(table.column(column.name))
-            if not count:
-                continue
-            cells = "cell" if count == 1 else "cells"
-            why = (
-                "of a level that is rare or not in the public rows"
-                if column.taken_as == "category"
-                else (f"without a {column.taken_as}")
-            )
-            said.append(f"column {column.name!r}: {count} {cells} {why}")
+            if count := column.unread(table.column(column.name)):
+                rare = column.taken_as == "category"
+                why = "of a level that is rare or not in the public rows" if rare else f"without a {column.taken_as}"
+                found.setdefault(why, []).append(f"{column.name!r} {count}")
+        said = [f"cells {why}, by column: {listed(columns)}" for why, columns in found.items()]
         return said + ([] if self.text is None else self.text.unread(table.take(self.texts)))
 
     def _table(self, samples: Any) -> Frame:  # noqa: ANN401

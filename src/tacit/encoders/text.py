@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.datasets.frame import Frame, as_texts, cells_of
 from tacit.datasets.samples import samples_of
-from tacit.datasets.table import LARGEST
+from tacit.datasets.table import LARGEST_NUMBER
 from tacit.representations.arrays import exact_bits, snapped
 
 __all__ = ["Components", "TextEncoder", "minilm_installed", "texts_of"]
@@ -259,7 +258,7 @@ def _minilm() -> Any:  # noqa: ANN401
 def _unit_rows(rows: Any) -> Any:  # noqa: ANN401
     """Rows of length 1; a row of zeros stays one."""
     found = sparse.csr_array(rows, dtype=np.float64, copy=True)
-    found.data = np.clip(np.nan_to_num(found.data), -LARGEST, LARGEST)
+    found.data = np.clip(np.nan_to_num(found.data), -LARGEST_NUMBER, LARGEST_NUMBER)
     # Rounded once, so that a row's length depends on no other row.
     squares = np.split(found.data**2, found.indptr[1:-1])
     lengths = np.sqrt(np.array([math.fsum(part.tolist()) for part in squares]))

@@ -132,7 +132,7 @@ def unit_curve(
     drawn = [_square()]
     drawn.append(f"<polyline class='line' points='{' '.join(f'{_x(x):.1f},{_y(y):.1f}' for x, y in points)}'/>")
     drawn += [f"<circle class='dot' cx='{_x(x):.1f}' cy='{_y(y):.1f}' r='4.5'/>" for x, y in marked]
-    return _svg(_SIDE, _SIDE, f"{up} by {across}", "".join(drawn) + _square_axes(across, up))
+    return _svg(_SIDE, _y(0) + 48, f"{up} by {across}", "".join(drawn) + _square_axes(across, up))
 
 
 def reliability(bins: Sequence[tuple[float, float, int]]) -> str:
@@ -151,7 +151,7 @@ def reliability(bins: Sequence[tuple[float, float, int]]) -> str:
             f"<circle class='dot' cx='{x:.1f}' cy='{y:.1f}' r='{radius:.1f}'/>"
         )
     axes = _square_axes("the student's confidence", "fraction that is right")
-    return _svg(_SIDE, _SIDE, "reliability diagram", "".join(drawn) + axes)
+    return _svg(_SIDE, _y(0) + 48, "reliability diagram", "".join(drawn) + axes)
 
 
 def matrix(table: Sequence[Sequence[int]], names: Sequence[str]) -> str:
@@ -223,7 +223,7 @@ def _square() -> str:
 def _square_axes(across: str, up: str) -> str:
     middle = _TOP + _INSIDE / 2
     return (
-        _text(_LEFT + _INSIDE / 2, _SIDE - 12, across, "middle", "axis")
+        _text(_LEFT + _INSIDE / 2, _y(0) + 38, across, "middle", "axis")
         + f"<text class='axis' x='12' y='{middle}' text-anchor='middle' "
         f"transform='rotate(-90 12 {middle})'>{escape(up)}</text>"
     )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 
-from tacit.core.protocols import Floats, Integers
+from tacit.core import Floats, Integers
 from tacit.core.samples import in_order
 from tacit.students.weighted import OneEachLabel, fit_hard, fit_soft
 
@@ -225,7 +225,7 @@ class Refitted:
     >>> from tacit.students.weighted import logistic
     >>> model = Refitted(logistic(), classes=2)
     >>> model.learn(np.array([[0.0], [1.0]]), np.array([0, 1]), epochs=1)
-    >>> model.digest(np.array([[5.0], [6.0]]), np.array([[1.0, 0.0], [1.0, 0.0]], dtype=np.float32), False, epochs=1)
+    >>> model.fit_consensus(np.array([[5.0], [6.0]]), np.array([[1, 0], [1, 0]], dtype=np.float32), False, epochs=1)
     >>> model.predict(np.array([[6.0]])).tolist()
     [0]
     """
@@ -258,7 +258,7 @@ class Refitted:
         self._own = (_rows(samples), np.eye(self._classes)[labels])
         self._fitted = None
 
-    def digest(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
+    def fit_consensus(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
         """Know this consensus, and none before it."""
         chances = targets.astype(np.float64)
         if logits:

@@ -16,7 +16,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.federation.certificates import make_authority, make_server_certificate
-from tacit.federation.collector.batches import plan_batch, read_mixed, sealed_messages
+from tacit.federation.collector.batches import plan_batch, read_shuffled, sealed_messages
 from tacit.federation.collector.client import Address, Unreachable, collect, open_batch, read_status, submit
 from tacit.federation.collector.messages import MOST_BYTES, Submission, SubmissionRefusal, SubmissionRefused
 from tacit.federation.collector.service import CONNECTIONS, make_service
@@ -93,7 +93,7 @@ def test_a_killed_shuffler_goes_on(site):
     assert collect(site.address, site.coordinator, batch) == first
     with pytest.raises(SubmissionRefused, match="closed"):
         submit(site.address, site.nodes["cyd"], "cyd", batch, sent["cyd"])
-    found = read_mixed(first, batch, SECRET, PLAN)
+    found = read_shuffled(first, batch, SECRET, PLAN)
     assert len(found.messages) == found.participants == 20
     counts = read_status(site.address)
     assert counts["batches"][0]["nodes"] == 2

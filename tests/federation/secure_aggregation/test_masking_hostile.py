@@ -20,8 +20,8 @@ from tacit.federation.keys import SigningIdentity
 from tacit.federation.messages import Request
 from tacit.federation.node.steps import FolderMemory, Masking, NodeMemory, masked_step
 from tacit.federation.secure_aggregation import client, server
-from tacit.federation.secure_aggregation.masks import own_stream, pair_stream
-from tacit.federation.secure_aggregation.session import read_boxes, read_roster, write_boxes, write_question
+from tacit.federation.secure_aggregation.masks import own_mask, pairwise_mask
+from tacit.federation.secure_aggregation.session import read_boxes, read_roster, write_boxes, write_unmask_request
 
 sys.path.insert(0, str(Path(__file__).parent))
 from masking_party import CELLS, broken, expected
@@ -32,14 +32,14 @@ from tests.federation.secure_aggregation.test_masking import ready
 def test_a_server_that_asks_for_both_secrets_is_refused():
     nodes, session, _, inbox = ready()
     ada, names = nodes["node-0"], sorted(nodes)
-    both = broken(write_question(names, [], session), dropped=["node-1"])
+    both = broken(write_unmask_request(names, [], session), dropped=["node-1"])
     with pytest.raises(InvalidInput, match="both secrets of one node"):
         ada.step("unmask", both)
     first = ada.step("unmask", inbox["node-0"])
     assert set(decode(first)["names"]) == set(names)
     for other in ("node-1", "node-2"):
-        story = write_question([name for name in names if name != other], [other], session)
-        with pytest.raises(InvalidInput, match="is over, and had a different content"):
+        story = write_unmask_request([name for name in names if name != other], [other], session)
+        with pytest.raises(InvalidInput, match="is complete, and had different content"):
             ada.step("unmask", story)
     assert ada.step("unmask", inbox["node-0"]) == first
 
@@ -48,7 +48,7 @@ def test_two_stories_to_different_holders_reveal_neither_secret():
     """The server tells half of the holders that node-0 dropped out: neither of its secrets gets enough shares."""
     nodes, session, state, inbox = ready(count=6)
     names = sorted(nodes)
-    lie = write_question(names[1:], names[:1], session)
+    lie = write_unmask_request(names[1:], names[:1], session)
     for name in names[1:4]:
         state = server.accept_message(state, name, nodes[name].step("unmask", inbox[name]))
     for name in names[4:]:
@@ -63,14 +63,14 @@ def test_two_stories_to_different_holders_reveal_neither_secret():
     [
         (["node-0", "node-1"], ["node-2", "node-3"], "only 2 nodes are in the sum"),
         (["node-1", "node-2", "node-3"], ["node-0"], "this node's own table"),
-        (["node-0", "node-1", "node-2"], [], "exactly the nodes that sent their shares"),
+        (["node-0", "node-1", "node-2"], [], "exactly the nodes that sent shares"),
         (["node-0", "node-1", "node-9"], ["node-2", "node-3"], "does not take part"),
     ],
 )
 def test_other_questions_about_secrets_are_refused(survivors, dropped, said):
     nodes, session, _, _ = ready()
     with pytest.raises(InvalidInput, match=said):
-        nodes["node-0"].step("unmask", write_question(survivors, dropped, session))
+        nodes["node-0"].step("unmask", write_unmask_request(survivors, dropped, session))
 
 
 @pytest.mark.parametrize("step", ["shares", "input", "unmask"])
@@ -89,7 +89,7 @@ def test_messages_of_another_run_are_refused(step):
 def test_steps_come_in_order():
     nodes, session, _, inbox = ready(until="shares")
     with pytest.raises(InvalidInput, match="comes after 'shares'"):
-        nodes["node-0"].step("unmask", write_question(sorted(nodes), [], session))
+        nodes["node-0"].step("unmask", write_unmask_request(sorted(nodes), [], session))
     nodes["node-0"].step("shares", inbox["node-0"])
 
 
@@ -111,7 +111,7 @@ def test_keys_that_a_server_made_up_are_refused():
     without = [each for place, each in enumerate(decode(inbox["node-1"])["keys"]) if place != 1]
     with pytest.raises(InvalidInput, match="keys that this node announced"):
         nodes["node-1"].step("shares", broken(inbox["node-1"], keys=without))
-    with pytest.raises(InvalidInput, match="another node's"):
+    with pytest.raises(InvalidInput, match="of another node"):
         server.accept_message(server.ServerState(session), "node-2", state.came["keys"]["node-1"])
     with pytest.raises(InvalidInput, match="under its own identity"):
         client.announce(session, "node-1", intruder)
@@ -147,11 +147,11 @@ def test_a_table_that_comes_after_its_key_was_opened_is_still_masked():
     ada = nodes["node-0"]
     secret, roster = ada.state.masking, read_roster(ada.state.heard["shares"], session)
     sent = server._masked(session, "node-0", ada.step("input", inbox["node-0"]), "votes").value
-    pairs = sum(pair_stream(secret, session, "node-0", roster[name]) for name in nodes if name != "node-0")
+    pairs = sum(pairwise_mask(secret, session, "node-0", roster[name]) for name in nodes if name != "node-0")
     uncovered = session.plan.opened(sent.astype(np.uint64) - pairs)
     assert not np.array_equal(uncovered, expected(nodes, ["node-0"], session.plan))
     # With its own mask, which only its seed gives, it is the noisy table: nothing else was left in.
-    own = own_stream(ada.state.seed, session, "node-0")
+    own = own_mask(ada.state.seed, session, "node-0")
     assert np.array_equal(
         session.plan.opened(sent.astype(np.uint64) - pairs - own), expected(nodes, ["node-0"], session.plan)
     )
@@ -245,7 +245,7 @@ def test_two_questions_at_once_are_not_both_answered(folder, tmp_path, monkeypat
 
     monkeypatch.setattr(type(memory), "write", slowly)
     ours = Masking(SigningIdentity.new(), {}, memory)
-    stories = [inbox["node-0"], write_question([n for n in names if n != "node-1"], ["node-1"], session)]
+    stories = [inbox["node-0"], write_unmask_request([n for n in names if n != "node-1"], ["node-1"], session)]
 
     def told(story):
         wire_request = Request("run", 0, 4, b"", "unmask", story)
@@ -257,4 +257,4 @@ def test_two_questions_at_once_are_not_both_answered(folder, tmp_path, monkeypat
     with ThreadPoolExecutor(2) as pool:
         said = list(pool.map(told, stories))
     assert sum(isinstance(each, bytes) for each in said) == 1
-    assert sum("had a different content" in each for each in said if isinstance(each, str)) == 1
+    assert sum("had different content" in each for each in said if isinstance(each, str)) == 1

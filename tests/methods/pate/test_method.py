@@ -67,7 +67,7 @@ def test_under_add_remove_the_number_of_teachers_must_be_said():
 
 @pytest.mark.parametrize("way", ["class", "dirichlet"])
 def test_teachers_are_not_chosen_by_label(way):
-    with pytest.raises(InvalidInput, match="one changed label would move records of others"):
+    with pytest.raises(InvalidInput, match="one changed label would move other records"):
         taught(holders=tacit.Partition(4, way, alpha=5))
 
 
@@ -142,9 +142,11 @@ def test_later_rounds_ask_what_a_student_is_least_sure_of_and_cost_no_more():
 
 
 def test_a_diagnostic_is_on_the_screen_and_in_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.runs.timing.clock", lambda: 0.0)
+    monkeypatch.setattr("tacit.runs.drive.clock", lambda: 0.0)
     plain = taught_by(queries=10)
-    with pytest.warns(TacitWarning, match=r"diagnostic, private and not written: by these votes 10 answers") as said:
+    with pytest.warns(
+        TacitWarning, match=r"diagnostic, private and not stored: the data-dependent epsilon of 10 answers"
+    ) as said:
         shown = taught_by(queries=10, diagnostic=True)
     assert len([each for each in said if "diagnostic" in str(each.message)]) == 1
     assert [each.spend for each in plain.receipts] == [each.spend for each in shown.receipts]
@@ -176,9 +178,9 @@ def test_every_teacher_has_a_model_of_its_own():
     ("options", "said"),
     [
         ({"threshold": 0.5, "delta": 0}, "gaussian noise needs delta above 0"),
-        ({"threshold": 0.5, "mechanism": "lnmax"}, "goes with gaussian noise, not lnmax"),
-        ({"threshold": 0.5, "rounds": 2}, "a screen goes with one round"),
-        ({"answers": 5}, "give a threshold with it"),
+        ({"threshold": 0.5, "mechanism": "lnmax"}, "needs gaussian noise, not lnmax"),
+        ({"threshold": 0.5, "rounds": 2}, "a screen needs a single round"),
+        ({"answers": 5}, "give threshold too"),
         ({"queries": 3, "rounds": 4}, "rounds must be at most the 3 queries, got 4"),
         ({"diagnostic": True, "mechanism": "permute-and-flip"}, "needs a delta above 0 and laplace or gaussian votes"),
         ({"teachers": 401}, "more teachers, 401, than records"),

@@ -1,15 +1,15 @@
-"""What the coordinator passes on where holders mask with neighbors: to each node what concerns its own neighbors.
+"""The messages that the coordinator relays with neighborhoods: to each node those of its own neighbors.
 
-Everything follows from what came, so a coordinator that was killed passes on the same again.
+They are computed from the received messages, so a restarted coordinator sends the same again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.secure_aggregation.neighbors import (
-    Question,
+    AgreementQuestion,
     drawn_neighbors,
     read_agreement,
     read_tags,
@@ -21,17 +21,17 @@ from tacit.federation.secure_aggregation.session import Keys, Session, read_boxe
 __all__ = ["announced_graph", "check_agreement", "check_sparse_boxes", "neighbors_of", "next_inbox"]
 
 Came = Mapping[str, Mapping[str, bytes]]
-Graph = Mapping[str, frozenset[str]]
+_Graph = Mapping[str, frozenset[str]]
 
 
 def announced_graph(came: Came, session: Session) -> dict[str, frozenset[str]]:
-    """Whom each node drew that announced keys, of all members."""
+    """The neighbors that each node drew, for the nodes that announced keys."""
     keys: dict[str, Keys] = {name: read_keys(each, session, seen=True) for name, each in came["keys"].items()}
     return {name: drawn_neighbors(each.choice, session, name) for name, each in keys.items()}
 
 
-def neighbors_of(drawn: Graph) -> dict[str, frozenset[str]]:
-    """Whom each node masks with, among those in the graph: whom it drew, and who drew it."""
+def neighbors_of(drawn: _Graph) -> dict[str, frozenset[str]]:
+    """The nodes that each node masks with: those that it drew and those that drew it, among the nodes in the graph."""
     found: dict[str, set[str]] = {name: set() for name in drawn}
     for name, others in drawn.items():
         for other in others & drawn.keys():
@@ -41,21 +41,21 @@ def neighbors_of(drawn: Graph) -> dict[str, frozenset[str]]:
 
 
 def check_sparse_boxes(came: Came, session: Session, sender: str, payload: bytes) -> None:
-    """Refuse boxes that are not the sender's, one for each neighbor that it drew and that announced keys."""
+    """Require the sender's boxes, one for each neighbor that it drew and that announced keys."""
     node, boxes = read_boxes(payload, session)
     drawn = drawn_neighbors(read_keys(came["keys"][sender], session, seen=True).choice, session, sender)
     if node != sender or set(boxes) != drawn & came["keys"].keys():
-        raise InvalidInput("the boxes must be the sender's, one for each neighbor it drew that announced keys")
+        raise InvalidInput("the boxes must be the sender's, one for each neighbor that it drew and that announced keys")
 
 
 def check_agreement(came: Came, session: Session, sender: str, payload: bytes) -> None:
-    """Refuse a signature that is not the sender's, or not under the question that was asked."""
+    """Require the sender's own signature on the unmask request that was sent."""
     if read_agreement(payload, session, _question(came, {}))[0] != sender:
-        raise InvalidInput("the agreement is another node's")
+        raise InvalidInput("the agreement is signed by another node")
 
 
 def next_inbox(step: str, came: Came, session: Session) -> dict[str, bytes]:
-    """What each node that got through a step is sent in the next one."""
+    """The message of the next step for each node that completed this one."""
     here = came[step]
     match step:
         case "keys":
@@ -89,6 +89,6 @@ def next_inbox(step: str, came: Came, session: Session) -> dict[str, bytes]:
             return dict.fromkeys(here, write_agreements(signed, session))
 
 
-def _question(came: Came, tags: Mapping[str, bytes]) -> Question:
+def _question(came: Came, tags: Mapping[str, bytes]) -> AgreementQuestion:
     survivors = frozenset(came["input"])
-    return Question(survivors, frozenset(came["shares"]) - survivors, tags)
+    return AgreementQuestion(survivors, frozenset(came["shares"]) - survivors, tags)

@@ -16,12 +16,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive, probability, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Approximate
+from tacit.core import (
+    Approximate,
+    Integers,
+    InvalidInput,
+    Number,
+    Randomness,
+    Rule,
+    Sensitivity,
+    positive,
+    probability,
+    rounded_up,
+)
 from tacit.mechanisms.auditing import Check, Target
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
@@ -127,8 +133,6 @@ class TestedGNMax(Described):
     @cached_property
     def safe(self) -> DiscreteGaussianNoise:
         """The noise that keeps all rows within (ε, δ), whatever the votes are."""
-        from tacit.core.account import Rule
-
         return DiscreteGaussianNoise.for_budget(self.epsilon, self.delta, 2 * self.queries, True, 1, Rule.PLANNED)
 
     def distance(self, votes: NDArray[Any]) -> int:
@@ -184,7 +188,8 @@ class TestedGNMax(Described):
         votes = count_rows(value)
         if len(votes) != self.queries:
             raise InvalidInput(f"table must have one row for each of the {self.queries} queries, got {len(votes)}")
-        return self._drawn(votes, 1, randomness)[0]
+        labels: Integers = self._drawn(votes, 1, randomness)[0]
+        return labels
 
     def _drawn(self, votes: Integers, count: int, randomness: Randomness) -> Integers:
         """The labels of that many independent runs, (count, queries)."""
