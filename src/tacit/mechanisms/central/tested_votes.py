@@ -82,7 +82,7 @@ class TestedGNMax(Described):
 
     >>> mechanism = TestedGNMax(2, queries=4, epsilon=2, delta="1e-6", test="1/2")
     >>> mechanism.spend, mechanism.margin
-    (Approximate(epsilon=Fraction(5, 2), delta=Fraction(1, 500000)), 28)
+    (Approximate(epsilon=Fraction(5, 2), delta=Fraction(1, 500000)), 26)
     >>> agreed, contested = (np.tile([[top, 0, 0]], (4, 1)) for top in (500, 3))
     >>> mechanism.distance(agreed) > mechanism.margin, mechanism.distance(contested)
     (True, -1)
@@ -127,8 +127,9 @@ class TestedGNMax(Described):
     @property
     def margin(self) -> int:
         """What the noisy distance must reach: from −1 it does so with a probability of at most δ."""
-        # P(noise > m) = e^(−(m+1)·test)/(1 + e^−test) is below e^(−(m+1)·test); the 1 is room for rounding.
-        return math.ceil(-math.log(float(self.delta)) / float(self.test))
+        # P(noise > m) = e^(−(m+1)·test)/(1 + e^−test), with room for float errors.
+        test = float(self.test)
+        return math.ceil((-math.log(float(self.delta)) - math.log1p(math.exp(-test))) / test + _ROOM) - 1
 
     @cached_property
     def safe(self) -> DiscreteGaussianNoise:

@@ -17,7 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core import Floats, Gaussian, InvalidInput, Randomness, Repeated, Rule, Sensitivity, Subsampled, rounded_up
+from tacit.core import (
+    Floats,
+    Gaussian,
+    InvalidInput,
+    Randomness,
+    Reals,
+    Repeated,
+    Rule,
+    Sensitivity,
+    Subsampled,
+    rounded_up,
+)
 
 __all__ = [
     "OPACUS_NOISE",
@@ -157,7 +168,7 @@ def calibrated_training(
     return made(enough)
 
 
-def pretrained_layer(seen: Floats, hidden: int, groups: int) -> bytes:
+def pretrained_layer(seen: Reals, hidden: int, groups: int) -> bytes:
     """A first layer that tells clusters of the public samples apart: what fine-tuning starts from.
 
     >>> len(pretrained_layer(np.random.default_rng(0).normal(size=(60, 5)), 8, 4)) == 4 * 8 * (5 + 1)
