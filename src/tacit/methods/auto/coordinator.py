@@ -24,10 +24,10 @@ from tacit.methods.class_sums.coordinator import (
     LinearOdds,
     Moments,
     ReleasedSums,
-    added_up,
     moments,
     read_calibrated,
     read_logistic,
+    summed_records,
 )
 from tacit.methods.class_sums.wire import Norm, SumAsk, on_grid
 from tacit.neighbors import nearest_queries
@@ -116,7 +116,7 @@ def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int |
     mechanism: Any = ask.mechanism
     released = ReleasedSums(table)
     told = moments(released, ask, mechanism.noise_law.variance, points, records)
-    return Block(features, points, told, size=added_up(released, ask, records))
+    return Block(features, points, told, size=summed_records(released, ask, records))
 
 
 def current(blocks: Sequence[Block]) -> list[Block]:

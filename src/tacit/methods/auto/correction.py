@@ -25,7 +25,7 @@ from tacit.methods.task import Task
 __all__ = ["FINE", "corrected_block", "correction_ask", "correction_mechanism", "expected_length", "gradient_radius"]
 
 # The constant feature's length beside features of length 1.
-OFFSET = 0.5
+_OFFSET = 0.5
 # Gradients are clipped to the length that this part of them is expected to be within, and not below the least: the
 # odds may be surer than they should be.
 _WITHIN, _LEAST_CLIP = 0.9, 0.1
@@ -70,7 +70,7 @@ def correction_ask(task: Task, before: Block, odds: LinearOdds) -> GradientAsk:
     """The gradient at these odds, in the features of the sums."""
     seen, points = before.features, before.public
     assert isinstance(seen, SumFeatures)
-    weights = whole_weights(np.vstack([odds.weights, odds.intercepts / OFFSET]))
+    weights = whole_weights(np.vstack([odds.weights, odds.intercepts / _OFFSET]))
     radius = gradient_radius(task.unit.records)
     clip = expected_length(points, _chances(weights, points))
     # No finer than the grid of the sums, which was accepted.
@@ -79,7 +79,7 @@ def correction_ask(task: Task, before: Block, odds: LinearOdds) -> GradientAsk:
         representation=seen.representation,
         scale=seen.scale * length / seen.radius,
         length=length,
-        offset=max(1, round(OFFSET * length)),
+        offset=max(1, round(_OFFSET * length)),
         weights=weights,
         radius=radius,
         norm="l2",
@@ -128,7 +128,7 @@ def corrected_block(ask: GradientAsk, table: Integers, before: Block) -> Block:
 
 def _lengths(points: Reals, chances: Reals) -> Reals:
     """How long a sample's gradient is for each class that it may turn out to have, (samples, classes)."""
-    far = np.sqrt(np.square(points).sum(axis=1, keepdims=True) + OFFSET**2)
+    far = np.sqrt(np.square(points).sum(axis=1, keepdims=True) + _OFFSET**2)
     squares = np.square(chances).sum(axis=1, keepdims=True) - 2 * chances + 1
     lengths: Reals = np.sqrt(np.maximum(squares, 0.0)) * far
     return lengths
@@ -137,4 +137,4 @@ def _lengths(points: Reals, chances: Reals) -> Reals:
 def _chances(weights: Integers, points: Reals) -> Reals:
     """What a question with these weights takes the chances of public samples for."""
     real = weights / RESOLUTION
-    return LinearOdds(real[:-1], OFFSET * real[-1]).probabilities(points)
+    return LinearOdds(real[:-1], _OFFSET * real[-1]).probabilities(points)
