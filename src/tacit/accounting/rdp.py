@@ -42,18 +42,8 @@ from typing import assert_never
 import numpy as np
 
 from tacit.accounting.parts import Part, SpendParts
-from tacit.core import (
-    Approximate,
-    DiscreteGaussian,
-    Gaussian,
-    InvalidInput,
-    Pure,
-    RandomizedResponse,
-    Reals,
-    Stability,
-    Subsampled,
-    bisect,
-)
+from tacit.core import InvalidInput, Reals, bisect
+from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
 
 __all__ = [
     "ORDERS",

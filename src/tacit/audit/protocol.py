@@ -35,18 +35,9 @@ from tacit.audit.protocol_questions import (
     public_samples,
     question,
 )
-from tacit.core import (
-    Adjacency,
-    Ceiling,
-    InvalidInput,
-    Ledger,
-    Randomness,
-    SeededRandomness,
-    TooFewParticipants,
-    Unit,
-    uniform_below,
-)
+from tacit.core import Adjacency, Ceiling, InvalidInput, Ledger, TooFewParticipants, Unit
 from tacit.core.codec import decode_strict
+from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.federation.collector.batches import open_shuffler, plan_batch, plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.curator import Curator, open_curator

@@ -16,18 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import (
-    Approximate,
-    Integers,
-    InvalidInput,
-    Number,
-    Randomness,
-    Rule,
-    Sensitivity,
-    positive,
-    probability,
-    rounded_up,
-)
+from tacit.core import Approximate, Integers, InvalidInput, Randomness, Rule, Sensitivity
+from tacit.core.rational import Number, positive, probability, rounded_up
 from tacit.mechanisms.auditing import Check, Target
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers

@@ -17,18 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core import (
-    Floats,
-    Gaussian,
-    InvalidInput,
-    Randomness,
-    Reals,
-    Repeated,
-    Rule,
-    Sensitivity,
-    Subsampled,
-    rounded_up,
-)
+from tacit.core import Floats, InvalidInput, Randomness, Reals, Rule, Sensitivity, rounded_up
+from tacit.core.spend import Gaussian, Repeated, Subsampled
 
 __all__ = [
     "OPACUS_NOISE",
