@@ -58,7 +58,7 @@ def test_where_opacus_is_missing_it_is_said_how_to_get_it(monkeypatch):
 
 def test_the_holder_refuses_other_accounts_and_other_mechanisms():
     ledger = tacit.open_ledger("memory:", {"clinic": tacit.Ceiling(8, "1e-5")})
-    with pytest.raises(InvalidInput, match="is added or removed"):
+    with pytest.raises(InvalidInput, match="under add-remove adjacency"):
         TrainingHolder([Private(Records(SAMPLES, LABELS))], Gate(ledger, "clinic"))
     assert SMALL.max_sensitivity == Sensitivity(l1=1)
     assert SMALL.spend.count == 4
