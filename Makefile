@@ -8,30 +8,40 @@ EXTRAS ?= dev,fast,report,ui,export,torch,federated,tables,images,postgres,ray,s
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt dev.lock Makefile | cksum | cut -d' ' -f1)
 DEMO_STAMP := $(VENV)/.demo-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
 WORKERS ?= 2
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile
+# pip compiles on one core, and that is a third of its time. Templates among the packages' files are no Python, and do not matter.
+COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+# Bytecode is written whatever the environment says: tests start hundreds of processes, and each would compile all it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test quick browser slow faults soak engines cover mutants check fix bench docs lock clean setup
+.PHONY: demo test suite quick browser slow faults soak engines cover mutants check fix bench docs lock clean setup
 
 setup: $(STAMP)
 
 $(STAMP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	# What develops and tests it comes by hash, and the lock names all of it (--no-deps: nothing is resolved anew); extras such as torch differ from machine to machine, and come by version.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	$(BIN)/python $(PIP) --no-deps --require-hashes -r dev.lock
+	$(BIN)/python $(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
+	$(COMPILE)
 	rm -f $(VENV)/.installed-* $(VENV)/.demo-*
 	touch $@ $(DEMO_STAMP)
 
 # The demo needs the core, pictures and the live view that it names: a tenth of what develops Tacit. An environment that has more is used as it is.
 $(DEMO_STAMP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,ui]'
+	test -e $(STAMP) || $(BIN)/python $(PIP) -c constraints.txt -e '.[report,ui]'
+	test -e $(STAMP) || $(COMPILE)
 	rm -f $(VENV)/.demo-*
 	touch $@
 
 demo: $(DEMO_STAMP)  ## the main job on the bundled digits
 	$(BIN)/tacit demo
 
-test: check  ## format, lint, types, import contracts and all tests
+test: $(STAMP)  ## format, lint, types, import contracts and all tests
+	$(MAKE) --no-print-directory --jobs 2 check suite  # side by side: types are checked on one core, and tests often wait
+
+suite: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)  # one thread per worker: more only get in their way
 
 quick: $(STAMP)  ## lint, and the tests and examples beside what changed since main; under a minute
@@ -43,8 +53,11 @@ browser: $(STAMP)  ## the report and the live view in real Chromium, which is in
 	  apt-get install -y -qq chromium chromium-driver) || echo "no Chromium: apt-get install chromium chromium-driver"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/report/test_page_browser.py tests/ui/test_ui_browser.py
 
-slow faults: $(STAMP)  ## every fault at every step on real processes; about an hour
+slow: $(STAMP)  ## every fault at every step on real processes; about an hour
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
+
+faults: $(STAMP)  ## the same, and what make test has of it: servers, workers, tasks and connections that are lost
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs -m 'slow or fault' tests
 
 soak: $(STAMP)  ## an hour of jobs under random faults on real processes (MINUTES=60); budgets right, nothing grows
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --out docs/results
@@ -53,7 +66,7 @@ engines: $(STAMP)  ## Spark beside everything else (a large download), and the t
 	command -v java >/dev/null || (command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get update -qq && \
 	  apt-get install -y -qq openjdk-17-jre-headless) || echo "no Java 17: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
 	$(BIN)/python -c 'import pyspark' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]'
+	  $(BIN)/python $(PIP) -c constraints.txt -e '.[spark]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/engines
 
 cover: $(STAMP)  ## all tests with their coverage, which may not fall

@@ -31,7 +31,7 @@ from experiments.kept_encodings import keep_encodings
 from experiments.measured import Memory, code_version
 from experiments.noisy_logistic import noisy_logistic, scores
 from experiments.table import Result, Row, write_result
-from tacit.core.errors import TacitWarning
+from tacit.core import TacitWarning
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 from tacit.report.charts import draw_rows

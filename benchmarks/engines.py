@@ -1,10 +1,12 @@
 """What it costs to count one huge holder's votes: rows, memory and time of each engine, and of peers, in one run.
 
 Parquet files of 64 float32 features are written streaming, and counted by 200 queries with one neighbor and 10 classes.
-Every measurement is a process of its own: its peak memory, its time on the clock, and the processor time of it and its
-children, which other work on the machine changes least. The bare product is the float32 matrix product of the same
-sizes from memory, in blocks that stay in the cache: what no exact search can do without. Peers answer the same question
-(the nearest of 200 queries) from the same file or, where they cannot stream, from a part of it in memory.
+Beyond ten million rows the folder has the same file under several names. Every measurement is a process of its own: its
+time on the clock, and the processor time and the peak memory of it and all it started. Starting an engine is told
+apart. The bare product is the float32 matrix product of the same sizes from memory, in blocks that stay in the cache:
+what no exact search can do without. Reading alone and counting alone, from memory, tell where the rest goes. Peers
+answer the same question (the nearest of 200 queries) from the same file or, where they cannot stream, from a part of it
+in memory.
 
 Run: python benchmarks/engines.py [--rows 100000 1000000] [--engines threads ray spark] [--peers] [--out docs/results]
 """
@@ -18,18 +20,19 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from tacit.core.guarantee import Unit
-from tacit.core.randomness import SystemRandomness
+from tacit.core import SystemRandomness, Unit
 from tacit.engines.engine import Engine, opened_engine
 from tacit.engines.fragments import BLOCK
 from tacit.engines.records import streamed_records
@@ -44,6 +47,8 @@ WIDTH, QUERIES, CLASSES = 64, 200, 10
 GROUP = 2**17
 # Rows that peers without streaming are given: as arrays, and no more than fit.
 PEER_ROWS = 1_000_000
+# Rows of the largest file: a folder of more has it under several names.
+FILE_ROWS = 10**7
 COLUMNS = [f"f{place}" for place in range(WIDTH)]
 
 
@@ -74,17 +79,66 @@ def ask() -> VoteAsk:
     return VoteAsk(queries(), Identity(WIDTH), 1, names, "c0ffee", None, "labels", "r-1")  # type: ignore[arg-type]
 
 
-def streamed(file: Path, engine: str, workers: int, persons: bool) -> dict[str, Any]:
-    """One engine over the file."""
+def used() -> float:
+    """Processor seconds of this process and of all that it started, as long as they are there or were waited for.
+
+    Looking at their memory is not counted.
+    """
+    total = -PEAK.spent
+    for each in (own := psutil.Process(), *own.children(recursive=True)):
+        try:
+            times = each.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+class Peak(threading.Thread):
+    """The most memory that this process and all it started had together, looked at every second."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = self.spent = 0.0
+
+    def run(self) -> None:
+        """Look, until the process ends."""
+        while True:
+            total = 0.0
+            for each in (own := psutil.Process(), *own.children(recursive=True)):
+                try:
+                    total += each.memory_full_info().pss / 2**20
+                except psutil.Error:
+                    continue
+            self.most = max(self.most, total)
+            self.spent = time.thread_time()
+            time.sleep(1.0)
+
+
+PEAK = Peak()
+
+
+class Unread:
+    """A count that looks at nothing: what is left is the time to read."""
+
+    shape = (1, 1)
+
+    def __call__(self, samples: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+        return np.full((1, 1), len(samples), dtype=np.int64)
+
+
+def streamed(file: Path, engine: str, workers: int, persons: bool, table: Any = None) -> dict[str, Any]:  # noqa: ANN401
+    """One engine over the file, or all files of a folder."""
     source = RecordSource(file, "label", COLUMNS, "who" if persons else None).open()
     unit = Unit.person("who", 2) if persons else Unit()
-    started = time.perf_counter()
+    started, before = time.perf_counter(), used()
     with opened_engine(Engine(engine, workers)) as at_work:
-        ready = time.perf_counter()
         records = streamed_records(source, at_work, np.arange(CLASSES), None, (WIDTH,))
-        counts = records.total(VoteTable(ask()), unit, SystemRandomness())
-        done = time.perf_counter()
-    return {"start": ready - started, "seconds": done - ready, "votes": int(counts.sum()), "digest": digest(counts)}
+        ready, starting = time.perf_counter(), used()
+        counts = records.total(VoteTable(ask()) if table is None else table, unit, SystemRandomness())
+        done, processor = time.perf_counter(), used() - starting
+    took = {"start": ready - started, "start_processor": starting - before, "processor": processor}
+    return {**took, "seconds": done - ready, "votes": int(counts.sum()), "digest": digest(counts)}
 
 
 def digest(counts: NDArray[Any]) -> int:
@@ -109,10 +163,27 @@ def voted(near: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
 def product(file: Path, rows: int) -> dict[str, Any]:
     """The bare matrix product of the same sizes, from memory."""
     samples, points = np.ones((BLOCK, WIDTH), dtype=np.float32), queries()
-    started = time.perf_counter()
+    started, before = time.perf_counter(), time.process_time()
     for _ in range(max(1, rows // BLOCK)):
         points @ samples.T
-    return {"seconds": time.perf_counter() - started}
+    return {"seconds": time.perf_counter() - started, "processor": time.process_time() - before}
+
+
+def reading(file: Path, rows: int) -> dict[str, Any]:
+    """Reading the file as the engine does, and counting nothing."""
+    return streamed(file, "threads", 1, persons=False, table=Unread())
+
+
+def voting(file: Path, rows: int) -> dict[str, Any]:
+    """Counting the votes of blocks that are in memory as the engine has them, and reading nothing."""
+    samples, labels = loaded(file, rows)
+    blocks, table = samples.astype(np.float64), VoteTable(ask())
+    total = np.zeros(table.shape, dtype=np.int64)
+    started, before = time.perf_counter(), time.process_time()
+    for start in range(0, rows, BLOCK):
+        total += table(blocks[start : start + BLOCK], labels[start : start + BLOCK])
+    processor = time.process_time() - before
+    return {"seconds": time.perf_counter() - started, "processor": processor, "digest": digest(total)}
 
 
 def sklearn_peer(file: Path, rows: int) -> dict[str, Any]:
@@ -126,16 +197,28 @@ def sklearn_peer(file: Path, rows: int) -> dict[str, Any]:
 
 
 def faiss_peer(file: Path, rows: int) -> dict[str, Any]:
-    """faiss' flat index, in memory."""
+    """faiss' flat index, in memory; and of how many records it names a query that is not the nearest, and by how much.
+
+    It adds up |r|² + |q|² − 2 r·q in float32, so where two queries are almost equally near rounding decides.
+    """
     import faiss
 
+    before = time.process_time()
     samples, labels = loaded(file, rows)
     faiss.omp_set_num_threads(1)
     started = time.perf_counter()
     index = faiss.IndexFlatL2(WIDTH)
     index.add(queries())
     _, near = index.search(samples, 1)
-    return {"seconds": time.perf_counter() - started, **voted(near[:, 0], labels)}
+    took = {"seconds": time.perf_counter() - started, "processor": time.process_time() - before}
+    points, other, gap = queries().astype(np.float64), 0, 0.0
+    for start in range(0, rows, GROUP):
+        block = samples[start : start + GROUP].astype(np.float64)
+        far = (points**2).sum(axis=1) + (block**2).sum(axis=1)[:, None] - 2 * block @ points.T
+        named, least = far[np.arange(len(block)), near[start : start + GROUP, 0]], far.min(axis=1)
+        other += int((named > least).sum())
+        gap = max(gap, float(((named - least) / least).max()))
+    return {**took, "other": other, "gap": gap, **voted(near[:, 0], labels)}
 
 
 def spark_peer(file: Path, rows: int) -> dict[str, Any]:
@@ -155,56 +238,76 @@ def spark_peer(file: Path, rows: int) -> dict[str, Any]:
             far = (points**2).sum(axis=1)[None, :] - 2 * samples @ points.T
             yield pandas.DataFrame({"query": far.argmin(axis=1), "label": batch["label"].astype("int64")})
 
-    started = time.perf_counter()
+    started, before = time.perf_counter(), used()
     found = spark.read.parquet(str(file)).mapInPandas(nearest, "query long, label long")
     counted = found.groupBy("query", "label").count().collect()
-    seconds = time.perf_counter() - started
+    took = {"seconds": time.perf_counter() - started, "processor": used() - before}
     counts = np.zeros((QUERIES, CLASSES), dtype=np.int64)
     for row in counted:
         counts[row["query"], row["label"]] = row["count"]
     spark.stop()
-    return {"seconds": seconds, "votes": int(counts.sum()), "digest": digest(counts)}
+    return {**took, "votes": int(counts.sum()), "digest": digest(counts)}
 
 
 PEERS: dict[str, tuple[str, Callable[[Path, int], dict[str, Any]]]] = {
     "product": ("bare product", product),
+    "voting": ("votes from memory, no file", voting),
+    "reading": ("reading the file, no votes", reading),
     "sklearn": ("scikit-learn NearestNeighbors", sklearn_peer),
     "faiss": ("faiss-cpu IndexFlatL2", faiss_peer),
     "spark-udf": ("plain PySpark mapInPandas", spark_peer),
 }
 
+# Above this load on two cores times on the clock are not comparable.
+CALM = 2.5
+# What has processes of its own.
+CLUSTERS = ("ray", "spark", "spark-udf")
+
+
+def rows_of(file: Path) -> int:
+    """The rows of a file, or of all files of a folder."""
+    parts = sorted(file.glob("*.parquet")) if file.is_dir() else [file]
+    return sum(pa.parquet.ParquetFile(each).metadata.num_rows for each in parts)
+
 
 def one(arguments: argparse.Namespace) -> None:
     """One measurement in this process."""
     name, workers, persons = arguments.one
-    file = arguments.file
-    rows = pa.parquet.ParquetFile(file).metadata.num_rows
+    file, rows = arguments.file, rows_of(arguments.file)
+    # Others' memory is looked at now and then; this process' own peak is known for sure.
+    if name in CLUSTERS:
+        PEAK.start()
     before = time.process_time()
     if name in PEERS:
-        rows = rows if name in ("product", "spark-udf") else min(rows, PEER_ROWS)
-        found = PEERS[name][1](file, rows)
+        rows = rows if name in ("product", "reading", "spark-udf") else min(rows, PEER_ROWS)
+        found = {**PEERS[name][1](file, rows)}
     else:
         found = streamed(file, name, int(workers), persons == "persons")
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found |= {
-        "rows": rows,
-        "processor": time.process_time() - before + children.ru_utime + children.ru_stime,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+    # Where a peer does not tell the part that counts, its processor time is that of reading and counting.
+    found = {"rows": rows, "processor": time.process_time() - before, **found}
+    found["peak_mb"] = max(PEAK.most, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     print(json.dumps(found))
 
 
 def measured(file: Path, name: str, workers: int = 1, persons: bool = False) -> dict[str, Any] | None:
     """A measurement in a process of its own; None where its package is not installed."""
     command = [sys.executable, __file__, "--file", str(file), "--one", name, str(workers)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1" if name != "threads" else str(workers)}
+    # Ray gives its workers a lower priority than its driver: on a busy machine they would not be compared as equals.
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_TMPDIR": "/tmp", "RAY_worker_niceness": "0"}
     done = subprocess.run(
         [*command, "persons" if persons else "records"], capture_output=True, text=True, env=environment
     )
     if done.returncode:
         print(f"{name} was not measured: {done.stderr.strip().splitlines()[-1:]}", flush=True)
         return None
-    row = {"name": name, "workers": workers, "persons": persons, **json.loads(done.stdout.splitlines()[-1])}
+    load = round(os.getloadavg()[0], 1)
+    row = {
+        "name": name,
+        "workers": workers,
+        "persons": persons,
+        "load": load,
+        **json.loads(done.stdout.splitlines()[-1]),
+    }
     print(row, flush=True)
     return row
 
@@ -226,26 +329,34 @@ def main() -> None:
         return one(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.scratch or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         kept = folder / "measured.json"
         stored: list[dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else []
         known = {(row["asked"], row["name"], row["workers"], row["persons"]) for row in stored}
 
         def made(rows: int) -> Path:
             file = folder / f"{rows}.parquet"
-            if not file.exists():
+            if rows > FILE_ROWS:
+                file.mkdir(exist_ok=True)
+                part = made(FILE_ROWS)
+                for number in range(-(-rows // FILE_ROWS)):
+                    if not (name := file / f"{number}.parquet").exists():
+                        name.hardlink_to(part)
+            elif not file.exists():
                 write(file.with_suffix(".draft"), rows)
                 file.with_suffix(".draft").rename(file)
             return file
 
-        wanted = [(rows, "threads", 2, False) for rows in sorted(arguments.rows)]
         some = arguments.engine_rows
-        wanted += [(some, "threads", 1, False), (some, "threads", 2, True), (some, "product", 1, False)]
-        for engine in arguments.engines:
-            wanted += [(some, engine, workers, False) for workers in (1, 2) if engine != "threads"]
+        wanted = [(rows, "threads", 2, False) for rows in sorted({*arguments.rows, some})]
+        wanted += [(some, "threads", 1, False), (some, "threads", 2, True)]
+        wanted += [(some, parts, 1, False) for parts in ("product", "voting", "reading")]
+        for engine in sorted({*arguments.engines} - {"threads"}):
+            wanted += [(some, engine, workers, False) for workers in (1, 2)]
+            # Once more on a whole file: what starting workers costs does not grow with the rows.
+            wanted += [(FILE_ROWS, engine, 2, False)] * (FILE_ROWS in arguments.rows)
         if arguments.peers:
-            wanted += [(some, peer, 1 if peer != "spark-udf" else 2, False) for peer in PEERS if peer != "product"]
-        if some not in arguments.rows:
-            wanted.insert(len(arguments.rows), (some, "threads", 2, False))
+            wanted += [(some, peer, 2 if peer in CLUSTERS else 1, False) for peer in ("sklearn", "faiss", "spark-udf")]
         for rows, name, workers, persons in wanted:
             # What was measured with the same files before is not measured again.
             if (rows, name, workers, persons) in known:
@@ -265,24 +376,29 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
     """The page of results."""
     lines = ["# engines-scale", ""]
     lines += [
-        f"Votes of records with {WIDTH} float32 features in a Parquet file for the nearest of {QUERIES} queries, "
-        f"{CLASSES} classes. Processor time is of the process and its children; memory is the peak of the process.",
+        f"Votes of records with {WIDTH} float32 features in Parquet files for the nearest of {QUERIES} queries, "
+        f"{CLASSES} classes (`python benchmarks/engines.py`). Processor time and peak memory are of the process and of "
+        "all that it started. Beyond ten million rows a folder has the same file under several names.",
         "",
         "| engine | workers | rows | seconds | processor seconds | µs of processor per row | peak MB |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     grown = [row for row in stored if row["name"] == "threads" and row["workers"] == 2 and not row["persons"]]
-    lines += [_line("threads", row) for row in sorted(grown, key=lambda row: row["rows"])]
+    others = [row for row in stored if row["name"] in ("ray", "spark") and row["workers"] == 2]
+    for rows in (grown, others):
+        lines += [_line(row["name"], row) for row in sorted(rows, key=lambda row: (row["name"], row["rows"]))]
     lines += [
         "",
-        f"Engines and peers at {some:,} rows (peers work in memory: reading is in their processor seconds alone).",
+        f"Engines and peers at {some:,} rows. Starting an engine is in a column of its own. scikit-learn and faiss "
+        "work in memory: reading is in their processor seconds alone.",
         "",
     ]
     base = next((row["processor"] / row["rows"] for row in stored if row["name"] == "product"), None)
     votes = {row["digest"] for row in stored if row["rows"] == some and row["name"] == "threads" and not row["persons"]}
     lines += [
-        "| what | workers | seconds | processor seconds | times the bare product | peak MB | same counts |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| what | workers | seconds | processor seconds | times the bare product | to start, processor seconds | "
+        "peak MB | same counts |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for row in stored:
         if row["rows"] != some:
@@ -290,9 +406,12 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
         name = PEERS[row["name"]][0] if row["name"] in PEERS else f"engine {row['name']}"
         name += ", at most 2 records per person" if row["persons"] else ""
         ratio = "" if base is None else f"{row['processor'] / row['rows'] / base:.1f}"
-        same = "" if row["persons"] or "digest" not in row else "yes" if row["digest"] in votes else "no"
-        cells = [name, row["workers"], f"{row['seconds']:.1f}", f"{row['processor']:.1f}", ratio]
+        counted = "digest" in row and row["name"] != "reading" and not row["persons"]
+        same = "" if not counted else "yes" if row["digest"] in votes else "no"
+        start = f"{row['start_processor']:.1f}" if "start_processor" in row and row["name"] != "reading" else ""
+        cells = [name, row["workers"], f"{row['seconds']:.1f}", f"{row['processor']:.1f}", ratio, start]
         lines.append(_joined([*cells, round(row["peak_mb"]), same]))
+    lines += _remarks(stored, some)
     if grown:
         last = max(grown, key=lambda row: row["rows"])
         each = last["processor"] / last["rows"]
@@ -305,6 +424,30 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
             "3,815 fragments of 2¹⁸ rows.",
         ]
     return "\n".join([*lines, "", *([f"- {note}"] if note else []), f"- {machine()}", ""])
+
+
+def _remarks(stored: list[dict[str, Any]], some: int) -> list[str]:
+    """What two workers are to one, and why counts of a peer differ."""
+    found = {(row["name"], row["workers"]): row for row in stored if row["rows"] == some and not row["persons"]}
+    lines = []
+    for engine in ("threads", "ray", "spark"):
+        first, second = found.get((engine, 1)), found.get((engine, 2))
+        if first and second:
+            work = second["processor"] / first["processor"]
+            said = f"- {engine}: two workers need {work:.2f} times the processor seconds of one, so they are at most "
+            said += f"{2 / work:.2f} times as fast. "
+            if max(first["load"], second["load"]) > CALM:
+                said += f"What the clock says is not comparable: other work had the cores (load {first['load']:g})."
+            else:
+                said += f"On the clock they are {first['seconds'] / second['seconds']:.2f} times as fast."
+            lines.append(said)
+    if faiss := found.get(("faiss", 1)):
+        lines.append(
+            f"- faiss adds up |r|² + |q|² − 2 r·q in float32: for {faiss['other']:,} of {faiss['rows']:,} records "
+            f"rounding decides for a query that is farther, by at most {faiss['gap']:.1e} of the squared distance. So "
+            "its counts are not the same."
+        )
+    return ["", *lines] if lines else []
 
 
 def _line(name: str, row: dict[str, Any]) -> str:

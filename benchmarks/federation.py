@@ -29,7 +29,7 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 import tacit
-from tacit.core.account import Ceiling
+from tacit.core import Ceiling
 from tacit.datasets.published import digits
 from tacit.federation.coordinator import RoundPolicy
 from tacit.federation.flower.client import SIMULATED_RULES, InProcessGrid, client_app, contexts, simulated_node
@@ -224,7 +224,10 @@ def by_ray(count: int) -> list[str]:
 
 def by_size() -> None:
     """What replies take, over queries and epsilon: what is said, what is sent, and what a sealed box makes of it."""
-    print("| queries | epsilon | bytes at least | packed | reply | times | sealed for a shuffler |\n|" + " ---: |" * 7)
+    print(
+        "| queries | epsilon | bytes at least | packed | response | times | encrypted for a shuffler |\n|"
+        + " ---: |" * 7
+    )
     for queries, epsilon in ((12, 4), (12, 1), (50, 4), (50, 1), (200, 4), (200, 1)):
         cells = 10 * queries
         mechanism = SubsetSelection(cells, 1, epsilon)

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.core.account import Ceiling
+from tacit.core import Ceiling
 from tacit.ledger import open_ledger
 
 LIMIT = 1.0

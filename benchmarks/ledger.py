@@ -26,9 +26,8 @@ from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
-from tacit.core.account import Ceiling, Rule
+from tacit.core import Ceiling, DiscreteGaussian, Gaussian, Pure, Rule, Spend
 from tacit.core.places import LedgerUrl, Place
-from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Spend
 from tacit.ledger import account, inspected, open_ledger
 from tacit.ledger import store as rows_of
 from tacit.ledger.account import Standing

@@ -21,7 +21,7 @@ from opendp.measures import max_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
-from tacit.core.randomness import SystemRandomness
+from tacit.core import SystemRandomness
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.selection import PermuteAndFlip

@@ -11,6 +11,8 @@ from pathlib import Path
 CORE = ("tests/core", "tests/private", "tests/accounting/test_compose.py")
 # Folders whose tests take longer than a quick look may: of those only the test of the changed module is run.
 LONG = {"federation", "cli", "faults", "laws", "mutants", "mechanisms", "golden", "benchmarks", "audit", "runs"}
+# Files that alone take as long as all others of their folder: they start clusters, servers and many processes.
+ALONE = {"tests/engines/test_clusters.py", "tests/ledger/test_postgres_faults.py", "tests/ledger/test_contention.py"}
 # About as many as a minute is enough for.
 MOST = 12
 
@@ -40,8 +42,10 @@ def targets(files: list[Path]) -> list[str]:
                 found.update(dict.fromkeys(map(str, own)))
                 break
         else:
-            if home.is_dir() and home.parts[1] not in LONG:
-                found[str(home)] = None
+            # What belongs to the folder itself; of a module beside the folders that would be everything.
+            whole = [each for each in map(str, sorted(home.glob("test_*.py"))) if each not in ALONE]
+            if whole and len(home.parts) > 1 and home.parts[1] not in LONG:
+                found[" ".join(whole)] = None
     return list(found) or list(CORE)
 
 

@@ -82,11 +82,13 @@ def test_wheel_and_sdist_work_in_a_clean_environment(tmp_path):
         names = archive.namelist()
         assert "tacit/py.typed" in names or any(name.endswith("__init__.pyi") for name in names)
         assert not any(name.startswith(("tests/", "benchmarks/")) for name in names)
-    for number, package in enumerate((wheel, sdist)):
-        place = tmp_path / f"installed-{number}"
-        run(sys.executable, "-m", "venv", place, folder=tmp_path)
-        run(place / "bin" / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", package,
-            folder=tmp_path)  # fmt: skip
+    place = tmp_path / "installed"
+    run(sys.executable, "-m", "venv", place, folder=tmp_path)
+    install = (place / "bin" / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt")
+    # The sdist takes the wheel's place, in the environment that the wheel alone has filled.
+    for package, more in ((wheel, ()), (sdist, ("--no-deps", "--force-reinstall"))):
+        run(*install, *more, package, folder=tmp_path)
+        run(place / "bin" / "python", "-m", "pip", "check", folder=tmp_path)
         assert run(place / "bin" / "tacit", "--version", folder=tmp_path).startswith("tacit ")
         doctor = run(place / "bin" / "tacit", "doctor", folder=tmp_path)
         assert "pip install 'tacit[torch]'" in " ".join(doctor.split())

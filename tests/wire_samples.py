@@ -13,6 +13,7 @@ from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
+from tacit.mechanisms.central.tested_votes import TestedGNMax
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.linear_hashing import LinearHashing
@@ -69,6 +70,7 @@ OTHERS = [
     RoundedGaussianNoise("1000.5", 40_000),
     DistributedGaussian("300.25", 40_000, 9, 5, 4, 3, 2**20),
     SubsampledScreen("0.15", 150, 3, 4),
+    TestedGNMax("5/2", 4, 1, "1e-6", "1/4"),
 ]
 
 rng = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from experiments.privatekt import TransferBench
 from experiments.rknn_runs import Bench
 from experiments.table import Result, write_result
 from tacit.cli.screen import console, flowing
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.report.charts import Chart, draw_chart, draw_rows
 
 __all__ = ["app"]

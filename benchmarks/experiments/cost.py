@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from experiments.measured import Memory
 from experiments.table import Result, Row
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.datasets.published import Parts
 from tacit.neighbors import vote_counts
 

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Unit
+from tacit.core import InvalidInput, Unit
 from tacit.datasets.published import Parts
 
 __all__ = ["SETS", "DevelopmentSet", "read_set"]

@@ -20,7 +20,7 @@ from experiments.fedmd_data import STAND_INS, StandIn, partitioned
 from experiments.fedmd_pooled import centralized
 from experiments.measured import Memory
 from experiments.table import Result, Row
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.methods.fedmd.exposure import WeakPrivacyWarning
 from tacit.methods.fedmd.models import Schedule, StartingModel, party_models
 from tacit.methods.fedmd.options import FedMD

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import SeededRandomness, permutations
+from tacit.core import Integers, InvalidInput, SeededRandomness, permutations
 from tacit.datasets.color_images import read_cifar10
 from tacit.datasets.mnist import find_idx, read_idx
 from tacit.private.partition import split_by_owner

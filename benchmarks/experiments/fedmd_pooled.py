@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.protocols import Integers
-from tacit.core.rational import whole
+from tacit.core import Integers, whole
 from tacit.datasets.table import class_indices
 from tacit.methods.fedmd.exposure import WeakPrivacyWarning
 from tacit.methods.fedmd.models import party_models

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.mechanisms.central.sampling import SubsetSample
 from tacit.methods.fedmd.plan import gaussian_needed
 from tacit.methods.fedmd.wire import PredictionForm

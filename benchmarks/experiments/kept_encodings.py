@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 
 __all__ = ["KeptRows", "keep_encodings"]
 

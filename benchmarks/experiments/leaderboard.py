@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from experiments.development import DevelopmentSet
-from experiments.leaderboard_lines import LINES, OWN, RECORD, Encoded, Line, encoded, references
+from experiments.leaderboard_lines import HOLDER, LABEL, LINES, OWN, RECORD, Encoded, Line, encoded, references
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
-from tacit.core.errors import InvalidInput, nearest
+from tacit.core import InvalidInput, nearest
 
 __all__ = ["EPSILONS", "Board", "draw_board"]
 
@@ -127,30 +127,54 @@ class Board:
             "hold no private one.",
             f"The test part alone has a standard error of up to {error:.1f} points; the spread is over runs.",
             f"Settings, none chosen on private records or on the test part: {chosen}.",
-            "label_dp protects labels only and is for orientation. The oracle that names clusters knows the test "
-            "labels: it says what clusters are worth, not what a method reaches.",
+            "label_dp protects labels only and is for orientation. privatekt, fedmd response and fedmd ldp protect a "
+            "holder with all its records, the others one record: their ε are not to be compared. The oracle that names "
+            "clusters knows the test labels: it says what clusters are worth, not what a method reaches.",
+            *([FLOATS] if "noisy_sgd two layers" in self.lines else []),
             "megabytes is the most that the process had held by then. Times were taken on a busy machine.",
             "Each run in the JSON file names the digest of the code that it was measured with.",
         ]
 
 
+FLOATS = (
+    "noisy_sgd two layers: noise in floating point by Opacus, from no cryptographic generator, as its guarantee says; "
+    "for records that are added or removed."
+)
 REFERENCES = (
     "ε = 0: a guess among the classes",
     "ε = 0: public clusters, named by an oracle",
     "no privacy: the same regression on the records",
 )
-COLORS = ("tab:blue", "tab:cyan", "tab:green", "tab:orange", "tab:red", "tab:purple", "tab:pink", "tab:brown", "gray")
+SHAPES = "osD^vP*Xh<>pd8"
+# What one ε covers decides which panel a line is in: numbers of different units are not to be compared.
+PANELS = (((RECORD,), "one record is protected"), ((HOLDER, LABEL), "something else is protected"))
 
 
 def draw_board(board: Board, file: Path) -> Path:
-    """Curves over ε on a logarithmic axis, a line per method with its spread; dashed what protects something else."""
+    """Curves over ε on a logarithmic axis, a line per method with its spread; a panel for what protects a record."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
-    figure = Figure(figsize=(8.4, 5.2))
-    axes = figure.add_subplot()
-    for place, (name, line) in enumerate(board.lines.items()):
+    measured = {line.protects for name, line in board.lines.items() if any(key[0] == name for key in board.found)}
+    panels = [each for each in PANELS if measured & set(each[0])]
+    figure = Figure(figsize=(7.0 * len(panels), 6.6))
+    for place, (units, title) in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), place + 1)
+        lines = {name: line for name, line in board.lines.items() if line.protects in units}
+        _draw_lines(board, axes, lines, f"{board.data.parts.name}: {title}")
+    figure.tight_layout()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=90, metadata={"Software": None})
+    return file
+
+
+def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) -> None:  # noqa: ANN401
+    from matplotlib import colormaps
+
+    palette: Any = colormaps["tab20" if len(lines) > 10 else "tab10"]
+    colors = palette.colors
+    for place, (name, line) in enumerate(lines.items()):
         shown = [(each, [100 * run["test"] for run in board.found[name, each]])
                  for each in board.epsilons if (name, each) in board.found]  # fmt: skip
         if not shown:
@@ -158,22 +182,23 @@ def draw_board(board: Board, file: Path) -> Path:
         across = [each for each, _ in shown]
         means = np.array([np.mean(values) for _, values in shown])
         spread = np.array([np.std(values, ddof=1) if len(values) > 1 else 0.0 for _, values in shown])
-        color, label = COLORS[place % len(COLORS)], name if line.protects == RECORD else f"{name} (labels only)"
+        color, label = colors[place % len(colors)], name if line.protects == RECORD else f"{name} ({line.protects})"
         axes.plot(
-            across, means, marker="osD^vP*Xh"[place % 9], markersize=4, linewidth=1.4, color=color, label=label,
-            linestyle="-" if line.protects == RECORD else "--",
-        )  # fmt: skip
+            across, means, marker=SHAPES[place % len(SHAPES)], markersize=5, linewidth=1.5, color=color, label=label
+        )
         axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.15, linewidth=0)
     fixed = board.references()
     for name, style in zip(REFERENCES, (":", "-.", "--"), strict=True):
         axes.axhline(100 * fixed[name], color="black", linewidth=0.9, linestyle=style, label=name)
+    # How far a figure of these test samples may be from the truth, as a bar beside the curves.
+    half = 1.96 * 50 / np.sqrt(len(board.data.test))
+    axes.errorbar([board.epsilons[0] * 0.8], [50.0], yerr=[half], color="black", capsize=3, linewidth=1)
     axes.set_xscale("log")
-    axes.set_xlabel("ε (logarithmic)", fontsize=9)
+    axes.set_ylim(0, 101)
+    axes.set_xticks(list(board.epsilons), [f"{each:g}" for each in board.epsilons])
+    axes.minorticks_off()
+    axes.set_xlabel("ε (logarithmic); the bar at the left is the 95 % interval of the test part at 50 %", fontsize=8)
     axes.set_ylabel("test accuracy, %, mean and standard deviation over runs", fontsize=9)
-    axes.set_title(f"{board.data.parts.name}: the same parts and representation for every method", fontsize=10)
+    axes.set_title(title, fontsize=10)
     axes.grid(True, which="major", alpha=0.3)
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    figure.tight_layout()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=100, metadata={"Software": None})
-    return file
+    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncol=3, frameon=False)

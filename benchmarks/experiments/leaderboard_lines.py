@@ -26,13 +26,15 @@ from experiments.noisy_logistic import gaussian_parameter
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 
-__all__ = ["LINES", "OWN", "RECORD", "Encoded", "Line", "encoded", "references"]
+__all__ = ["HOLDER", "LABEL", "LINES", "OWN", "RECORD", "Encoded", "Line", "encoded", "references"]
 
 DELTA = 1e-5
 COMPONENTS = 100
 # PATE: records per teacher and the most teachers; a majority of half of them stands out of noise of an eighth of them.
 PER_TEACHER, MOST_TEACHERS, EIGHTH = 20, 500, 8
-RECORD = "record"
+# The authors' numbers: ten parties of FedMD; two samples per round of PrivateKT. Each of its holders is asked once.
+PARTIES, ROUNDS, PER_ROUND = 10, 10, 2
+RECORD, HOLDER, LABEL = "record", "holder", "label"
 USED = ("tacit.runs.distill", "tacit.students.registry", "tacit.representations.registry", "tacit.encoders.kinds")
 
 
@@ -116,6 +118,8 @@ class Line:
         if self.method in OWN:
             return OWN[self.method](data, epsilon, seed)
         parts = data.parts
+        # Whose the records are is for methods that protect records or persons; others protect a holder with all of its.
+        said = parts.settings() if self.protects == RECORD else {"classes": parts.classes}
         samples = (
             (parts.private[0], parts.public, parts.test[0]) if self.encodes else (data.private, data.public, data.test)
         )
@@ -123,7 +127,7 @@ class Line:
             warnings.simplefilter("ignore")
             run = tacit.distill(
                 (samples[0], parts.private[1]), samples[1], epsilon, delta=self.delta, method=self.method, seed=seed,
-                **parts.settings(), **self.options(data, epsilon),
+                **said, **self.options(data, epsilon),
             )  # fmt: skip
             test = (np.asarray(run.student.predict(samples[2])) == parts.test[1]).mean()
         claim, recipe = run.guarantee, run.recipe
@@ -164,9 +168,13 @@ def _mapped(data: Encoded, _: float) -> dict[str, Any]:
     return {"representation": fit_representation(name, np.asarray(data.parts.public), 4 * data.classes)[1]}
 
 
+def _teachers(data: Encoded) -> int:
+    return int(np.clip(data.units // PER_TEACHER, 2, MOST_TEACHERS))
+
+
 def _pate(mechanism: str, data: Encoded, epsilon: float) -> dict[str, Any]:
     """As many queries as noise of an eighth of the teachers allows: from the number of records, ε and δ alone."""
-    teachers = int(np.clip(data.units // PER_TEACHER, 2, MOST_TEACHERS))
+    teachers = _teachers(data)
     if mechanism == "lnmax":
         most = teachers * epsilon / (2 * EIGHTH)
     else:
@@ -175,6 +183,41 @@ def _pate(mechanism: str, data: Encoded, epsilon: float) -> dict[str, Any]:
         "mechanism": mechanism,
         "teachers": teachers,
         "queries": int(np.clip(most, 2 * data.classes, len(data.public))),
+    }
+
+
+def _confident(data: Encoded, epsilon: float) -> dict[str, Any]:
+    """GNMax's queries, of which a noisy screen answers half: where three of five teachers agree, as for digits."""
+    chosen = _pate("gnmax", data, epsilon)
+    return chosen | {"queries": min(2 * chosen["queries"], len(data.public)), "threshold": 0.6}
+
+
+def _two_layers(data: Encoded, epsilon: float) -> dict[str, Any]:
+    """Two layers by Opacus, whose Poisson samples are accounted for records that come and go."""
+    return _seen(0, data, epsilon) | {"model": "hidden", "records": data.units, "adjacency": "add-remove"}
+
+
+def _transferred(data: Encoded, _: float) -> dict[str, Any]:
+    """PrivateKT: as many holders as PATE has teachers, each asked in one round, so that all of ε is in its answers."""
+    return {
+        "holders": tacit.Partition(_teachers(data), "even"),
+        "model": "logistic",
+        "rounds": ROUNDS,
+        "queries_per_round": PER_ROUND,
+        "participation": 1 / ROUNDS,
+        "max_participations": 1,
+    }
+
+
+def _parties(variant: str, data: Encoded, _: float) -> dict[str, Any]:
+    """FedMD among ten parties, in one round about two samples per class where every prediction is paid for."""
+    asked = {} if variant == "rknn" else {"queries": min(2 * data.classes, len(data.public))}
+    return {
+        "variant": variant,
+        "holders": tacit.Partition(PARTIES, "even"),
+        "models": ["logistic"],
+        "rounds": 1,
+        **asked,
     }
 
 
@@ -214,20 +257,33 @@ def _regression() -> Any:  # noqa: ANN401
 
 OWN: Mapping[str, Callable[[Encoded, float, int], Mapping[str, Any]]] = {"label_dp": _label_dp}
 RULE = "teachers: one per 20 records, 500 at most; queries: as many as noise of an eighth of the teachers allows"
+REHEARSED = "rehearsed on public samples with made-up labels"
+TEN = "the paper's 10 parties, even; one round, two samples per class"
 LINES: Mapping[str, Line] = {
     "rknn": Line("rknn", partial(_seen, 1), delta=0.0),
     "class_sums": Line("class_sums", partial(_seen, 0)),
-    "noisy_sgd": Line("noisy_sgd", partial(_seen, 0), chosen="rehearsed on public samples with made-up labels"),
-    "noisy_sgd on the map": Line(
-        "noisy_sgd", _mapped, chosen="rehearsed on public samples with made-up labels", applies="images"
-    ),
+    "noisy_sgd": Line("noisy_sgd", partial(_seen, 0), chosen=REHEARSED),
+    "noisy_sgd on the map": Line("noisy_sgd", _mapped, chosen=REHEARSED, applies="images"),
+    "noisy_sgd two layers": Line("noisy_sgd", _two_layers, chosen="32 units, 10 epochs, samples of 500; by Opacus"),
     "private_knn": Line("private_knn", partial(_seen, 1)),
     "auto": Line("auto"),
     "auto pure": Line("auto", delta=0.0),
     "pate lnmax": Line("pate", partial(_pate, "lnmax"), delta=0.0, encodes=False, chosen=RULE),
     "pate gnmax": Line("pate", partial(_pate, "gnmax"), encodes=False, chosen=RULE),
-    "label_dp": Line("label_dp", delta=0.0, protects="label", chosen="none; for orientation only"),
-}
+    "pate confident": Line(
+        "pate", _confident, encodes=False, chosen="GNMax's rule; half of twice as many queries, threshold 60 %"
+    ),
+    "privatekt": Line(
+        "privatekt", _transferred, delta=0.0, encodes=False, protects=HOLDER,
+        chosen="as many holders as PATE has teachers, even; 10 rounds of 2 samples, each holder asked once",
+    ),
+    "fedmd rknn": Line("fedmd", partial(_parties, "rknn"), delta=0.0, encodes=False, chosen="the paper's 10 parties"),
+    "fedmd response": Line(
+        "fedmd", partial(_parties, "response"), delta=0.0, encodes=False, protects=HOLDER, chosen=TEN
+    ),
+    "fedmd ldp": Line("fedmd", partial(_parties, "ldp"), encodes=False, protects=HOLDER, chosen=TEN),
+    "label_dp": Line("label_dp", delta=0.0, protects=LABEL, chosen="none; for orientation only"),
+}  # fmt: skip
 
 
 def references(data: Encoded) -> dict[str, float]:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 
 __all__ = ["Memory", "code_of", "code_version", "megabytes"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, softmax
 
-from tacit.core.protocols import Reals
+from tacit.core import Reals
 
 __all__ = ["gaussian_parameter", "noisy_logistic", "scores"]
 

@@ -19,7 +19,7 @@ import numpy as np
 from experiments.measured import Memory
 from experiments.privatekt_data import DATA, Data, Setting
 from experiments.table import Row
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.datasets.published import Parts
 from tacit.datasets.table import class_indices
 from tacit.methods.privatekt.holder import models

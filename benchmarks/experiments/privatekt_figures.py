@@ -15,7 +15,7 @@ import numpy as np
 from experiments.privatekt import TransferBench
 from experiments.privatekt_data import Setting
 from experiments.table import Result, Row
-from tacit.core.randomness import SeededRandomness, permutations
+from tacit.core import SeededRandomness, permutations
 from tacit.datasets.published import Parts
 from tacit.methods.privatekt.options import PrivateKT, Teaching
 from tacit.report.charts import Chart, Panel

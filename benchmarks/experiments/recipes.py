@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Representation
+from tacit.core import InvalidInput, Representation
 from tacit.datasets.published import Parts
 from tacit.representations.chained import Chained, groups
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients

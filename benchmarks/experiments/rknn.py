@@ -95,7 +95,12 @@ def local(bench: Bench) -> Result:
     """Every local mechanism, one record per holder, really encoded and decoded."""
     mapped, rows = Mapped(bench, 10), []
     for epsilon in (0.05, 0.1, 0.2, 0.4, 1.0):
-        for mechanism in ("subset selection", "bit response, asymmetric", "local hashing", "generalized response"):
+        for mechanism in (
+            "subset selection",
+            "optimized unary encoding",
+            "optimal local hashing",
+            "generalized randomized response",
+        ):
             rounds = Rounds(epsilon, (10,), "local")
             key = _key("local", rounds) | {"mechanism": mechanism}
             rows.append(

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from experiments.measured import Memory
 from experiments.recipes import RECIPES, Published, Recipe, Rounds
 from experiments.table import Row
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.protocols import Representation
+from tacit.core import InvalidInput, Representation, TacitWarning
 from tacit.datasets.published import Parts
 from tacit.runs.baselines import accuracy
 from tacit.runs.distill import distill

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.runs.folders import machine, versions
 
 __all__ = ["Result", "Row", "shown", "write_result"]

@@ -11,8 +11,7 @@ from fractions import Fraction
 
 from tacit.accounting.amplify import AmplificationBound, amplified_epsilon, largest_local_epsilon
 from tacit.accounting.calibrate import gaussian_sigma
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import LocalMechanism
+from tacit.core import InvalidInput, LocalMechanism
 from tacit.mechanisms.accuracy import error_probability
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
@@ -177,7 +176,7 @@ def amplification(
 
 
 def shuffled_messages(fractions: Sequence[Fraction] = TWENTIETHS) -> Chart:
-    """What counting from flooded messages costs, over the fraction φ of ε that pays for the flood.
+    """The cost of counting with noise messages, over the fraction φ of ε that pays for them.
 
     >>> chart = shuffled_messages([Fraction(1, 2)])
     >>> [round(panel.curves["epsilon = 1"][0], 2) for panel in chart.panels]

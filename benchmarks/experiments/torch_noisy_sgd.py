@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 
 __all__ = ["noisy_sgd"]
 

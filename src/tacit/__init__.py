@@ -8,19 +8,14 @@ Fraction(1, 1)
 """
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from tacit.core import listed_homes
 from tacit.version import __version__ as __version__
 
 # Names are loaded on first use: a coordinator must be importable where the private side is not even installed, and this
-# package's own import must not pull it in. The list beside this file is the only one.
-HOMES = {
-    name: module
-    for line in Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8").splitlines()
-    if line.startswith("from ")
-    for _, module, _, name, *_ in [line.split()]
-}
+# package's own import must not pull it in.
+HOMES = listed_homes(__file__)
 
 __all__ = sorted(HOMES)
 

@@ -181,7 +181,7 @@ def test_collision_matches_its_messages():
         (lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 0, 1, 1e-6), "messages must be at least 1"),
         (lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 10, 1, 0), r"delta must be in \(0, 1\)"),
         (lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 10, 1, 1), r"delta must be in \(0, 1\)"),
-        (lambda: amplified_epsilon(AmplificationBound.VARIATION, 10, 1, 1e-6), "variation must be given"),
+        (lambda: amplified_epsilon(AmplificationBound.VARIATION, 10, 1, 1e-6), "needs variation"),
         (lambda: amplified_epsilon(AmplificationBound.VARIATION, 10, 1, 1e-6, 0.9), r"variation must be in \(0, 0\.46"),
         (lambda: tightest(10, -1, 1e-6), "local_epsilon must be above 0"),
         (lambda: largest_local_epsilon(10, 0, 1e-6), "epsilon must be above 0"),

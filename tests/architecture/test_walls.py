@@ -97,6 +97,26 @@ def test_a_smuggled_import_is_found(tree):
     assert "the private side is not here" in result.stderr
 
 
+# What starts often or many times on one machine, and what it must not load; an intake worker with scikit-learn takes
+# three times the memory.
+LEAN = {
+    "tacit.cli": "numpy scipy sklearn pydantic",
+    "tacit.ledger.sqlite": "numpy scipy sklearn pydantic typer rich dp_accounting",
+    "tacit.federation.node.local_socket": "scipy sklearn pydantic typer rich",
+    "tacit.cli.federation": "scipy sklearn pydantic starlette",
+    "tacit.federation.intake.worker, tacit.federation.intake.store": "scipy sklearn pydantic typer rich",
+    # What a question to devices is read with.
+    "tacit.representations.chained, tacit.methods.rknn.wire, tacit.wire": "scipy sklearn pydantic",
+}
+
+
+@pytest.mark.parametrize("modules", LEAN)
+def test_a_lean_start_loads_nothing_heavy(modules):
+    program = f"import sys, {modules}; print([name for name in {LEAN[modules].split()} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert found.stdout.strip() == "[]"
+
+
 RELEASE_MAKERS = {"core/release.py", "private/gate.py"}
 # Ordinary generators are for public choices: simulated splits of a data set, starts of a fit on public samples,
 # never noise.

@@ -17,7 +17,7 @@ from tacit.audit.transcripts import (
     masked_transcript,
     shuffled_transcript,
     unmasked,
-    unmixed,
+    unshuffled,
 )
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SystemRandomness
@@ -78,7 +78,7 @@ def test_the_coordinator_of_a_shuffled_batch_sees_no_more_than_is_paid_for(order
 
 
 def test_a_shuffler_that_does_not_mix_is_found_out():
-    target = replace(shuffled_transcript(Fraction(1), DELTA, True, unmixed), cost=1)
+    target = replace(shuffled_transcript(Fraction(1), DELTA, True, unshuffled), cost=1)
     # A larger error is allowed where something is to be found.
     finding = audit(target, BATCHED, 0.999, SystemRandomness())
     assert not finding.passed, str(finding)

@@ -115,7 +115,7 @@ def test_a_column_of_texts_and_a_category_are_named(tmp_path, capsys):
     assert "text in note" in " ".join(capsys.readouterr().out.split())
     assert tacit.load("out").recipe["data_kind"] == "text"
     assert command(private, public, "--text", "notes", "--out", "other") == 2
-    assert "no column 'notes'; the columns are note, dose; is 'note' meant?" in " ".join(
+    assert "no column 'notes'; the columns are note, dose; did you mean 'note'?" in " ".join(
         capsys.readouterr().err.split()
     )
 
@@ -158,7 +158,7 @@ def test_a_published_format_is_named_before_its_file(tmp_path):
 BAD = {
     "another encoding": ("age,ward,outcome\n1,SENTINEL\xe9,ill\n".encode("latin-1"), "not a text file in UTF-8 (row 2"),
     "twice the same name": (b"age,age,outcome\n1,SENTINEL,ill\n", "columns 1 and 2 have the same name"),
-    "other columns": (b"age,wart,outcome\n1,SENTINEL,ill\n", "missing ward, unknown wart; is ward for wart meant?"),
+    "other columns": (b"age,wart,outcome\n1,SENTINEL,ill\n", "missing ward, unknown wart; did you mean ward for wart?"),
     "no label": (b"age,ward,outcome\n1,SENTINEL,\n", "row 2, column 'outcome': the label is missing"),
     "another class": (b"age,ward,outcome\n1,north,SENTINEL\n", "row 2, column 'outcome': the label is not one of"),
 }

@@ -50,11 +50,11 @@ def test_a_rehearsal_spends_and_writes_nothing(files, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--engine", "sparc"], "is spark meant"),
+        (["--engine", "sparc"], "did you mean spark"),
         (["--engine", "threads", "--address", "host:1"], "leave out the address"),
         (["--private", "records/0.parquet", "--workers", "2"], "name it with --engine"),
-        (["--engine", "threads", "--private", "nowhere/*.parquet"], "no file is there"),
-        (["--engine", "threads", "--label", "outcom"], "is 'outcome' meant"),
+        (["--engine", "threads", "--private", "nowhere/*.parquet"], "there is no file that can be streamed"),
+        (["--engine", "threads", "--label", "outcom"], "did you mean 'outcome'"),
         (["--engine", "threads", "--unit", "whom"], "is 'who' meant"),
     ],
 )

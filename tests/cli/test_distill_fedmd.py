@@ -160,7 +160,7 @@ def test_a_stopped_run_says_that_its_subset_is_bought(place, capsys, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr("tacit.methods.fedmd.holder.SubsetParty.answer", stopped)
         assert run(*command) == 130
-    assert "What was bought is kept in the ledger" in capsys.readouterr().err
+    assert "Paid answers are stored in the ledger" in capsys.readouterr().err
     assert run(*command) == 0
     with SqliteLedger("books/holder-east.ledger") as book:
         assert [len(book.payments(each)) for each in book.accounts()] == [1]

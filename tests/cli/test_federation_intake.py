@@ -101,7 +101,7 @@ def test_tokens_are_made_once_and_known_to_workers(folder, capsys):
         ((*OPEN, "--devices", 10, "--epsilon", 1, "--trust", "central"), "trust must be local or shuffle"),
         ((*OPEN, "--devices", 10, "--epsilon", 1, "--delta", "1e-6", "--trust", "shuffle"), "two different keys"),
         (("intake", "worker", "missing.tacit", "--store", "sqlite:///x.db"), "cannot be read"),
-        (("intake", "status", "--store", "elsewhere"), "say sqlite:///file or postgresql"),
+        (("intake", "status", "--store", "elsewhere"), "use sqlite:///file or postgresql"),
         (("device", "http://example.org", "--folder", "x", "--digest", "00", "--features", "a", "--label", "b",
           "--epsilon", 1, "--question", 1, "--local", 1), "--features must be numbers"),
     ],

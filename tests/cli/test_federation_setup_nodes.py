@@ -67,7 +67,7 @@ def test_nodes_are_listed_added_and_removed(hub, north, capsys):
     # Once more is the same as once.
     assert run(capsys, "nodes", "add", hub, north / "north.pub")[0] == 0
     code, said = run(capsys, "nodes", "remove", hub, "north")
-    assert (code, "not admitted any more" in said) == (0, True)
+    assert (code, "no longer admitted" in said) == (0, True)
     assert members(hub) == []
     assert read_peers(hub / "peers.toml") == {}
     assert [each.name for each in removed_members(hub)] == ["north"]
@@ -143,7 +143,7 @@ def test_certificates_are_renewed_for_the_same_key_and_names(tmp_path, capsys):
     assert read_validity(hub / "coordinator.pem").ends == read_validity(hub / "authority.pem").ends
     code, said = run(capsys, "nodes", "renew", hub, "--authority")
     assert code == 0
-    assert read_validity(hub / "coordinator.pem").trouble() is None
+    assert read_validity(hub / "coordinator.pem").problem() is None
     assert (hub / "coordinator.key").read_bytes() == key
     # Who has the old copy of the authority trusts the new certificate, and who has the new one as well.
     (tmp_path / "old.pem").write_bytes(copied)
@@ -251,7 +251,7 @@ def test_a_second_process_of_a_node_is_refused(north, capsys):
         file.write_text(re.sub(r"(?m)^(public|peers|identity) =.*\n", "", text))
         code, said = run(capsys, "node", file)
         assert code == 2
-        assert "runs already" in said
+        assert "is already running" in said
     finally:
         os.umask(before)
         first.kill()
@@ -266,7 +266,7 @@ def test_the_list_is_what_the_link_lets_in_at_every_start(hub, tmp_path):
         new_node(tmp_path / name, name, "127.0.0.1:9", hub / "authority.pem")
         add_member(hub, tmp_path / name / f"{name}.pub")
 
-    def let_in():
+    def admit_only():
         with (
             Processes(tmp_path / "logs") as processes,
             linked(processes, hub, hub / "state", "127.0.0.1", free_port()) as control,
@@ -274,12 +274,12 @@ def test_the_list_is_what_the_link_lets_in_at_every_start(hub, tmp_path):
             assert running(hub)
             return {node.name: bytes(node.public_key) for node in control.nodes()}
 
-    first = let_in()
+    first = admit_only()
     assert sorted(first) == ["east", "north", "west"]
     remove_member(hub, "west")
     assert main_code("nodes", "renew", tmp_path / "east") == 0
     assert main_code("nodes", "renew", hub, "--key", tmp_path / "east" / "east.pub") == 0
-    second = let_in()
+    second = admit_only()
     assert sorted(second) == ["east", "north"]
     assert second["north"] == first["north"]
     assert second["east"] != first["east"]
@@ -288,7 +288,7 @@ def test_the_list_is_what_the_link_lets_in_at_every_start(hub, tmp_path):
     # Put back by hand, past the command.
     (hub / "nodes" / "west.pub").write_bytes((tmp_path / "west" / "west.pub").read_bytes())
     with pytest.raises(InvalidInput, match="removed before"):
-        let_in()
+        admit_only()
 
 
 def main_code(*arguments):

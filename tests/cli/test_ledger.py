@@ -221,7 +221,7 @@ def test_leaving_out_an_account_is_wrong_use(site):
 
 def test_a_full_disk_fails_the_run(site, monkeypatch):
     site.open()
-    connect = sqlite_store.connect
+    connect = sqlite_store.connect_sqlite
 
     def on_a_full_disk(path):
         connection = connect(path)
@@ -229,12 +229,12 @@ def test_a_full_disk_fails_the_run(site, monkeypatch):
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr(sqlite_store, "connect", on_a_full_disk)
+    monkeypatch.setattr(sqlite_store, "connect_sqlite", on_a_full_disk)
     site.policy.write_text(POLICY + "".join(f"[accounts.a{number}]\nepsilon = 1\n" for number in range(100)))
     code, _, error = site.run("open", site.ledger, "--policy", site.policy)
     assert code == 1
     assert "the disk is full. The policy was not changed. Free some space" in error
-    monkeypatch.setattr(sqlite_store, "connect", connect)
+    monkeypatch.setattr(sqlite_store, "connect_sqlite", connect)
     assert "3 entries" in site.succeed("verify", site.ledger)
 
 

@@ -142,7 +142,7 @@ def _receipts(ledger):
 def test_resume_names_the_run_that_was_meant(files, capsys):
     (files / "first-run.request").write_text("{}")
     assert run("resume", "firstrun") == 2
-    assert "no unfinished run here, there is no firstrun.request; is first-run meant?" in capsys.readouterr().err
+    assert "no unfinished run here, there is no firstrun.request; did you mean first-run?" in capsys.readouterr().err
     assert run("resume", "first-run") == 2
     assert "contains no recipe" in capsys.readouterr().err
 

@@ -297,10 +297,10 @@ def test_a_model_that_differs_from_its_student_is_not_written(here, monkeypatch,
 
 WRONG = {
     "no run": (("show", "nowhere"), "nowhere: not a run folder"),
-    "a mistyped run": (("show", "namd"), "is named meant?"),
+    "a mistyped run": (("show", "namd"), "did you mean named?"),
     "a file as a run": (("show", "new.csv"), "not a run folder"),
     "a very long name": (("show", MANY), "not a run folder"),
-    "predict without a run": (("predict", "nmed", "new.csv", "--out", "o.csv"), "is named meant?"),
+    "predict without a run": (("predict", "nmed", "new.csv", "--out", "o.csv"), "did you mean named?"),
     "predict no file": (("predict", "named", "other.csv", "--out", "o.csv"), "no such file"),
     "predict into a spreadsheet": (("predict", "named", "new.csv", "--out", "o.xlsx"), "written as .csv or .parquet"),
     "predict over a file": (("predict", "named", "new.csv", "--out", "new.csv"), "exists already"),

@@ -157,6 +157,13 @@ def test_images_in_the_layout_of_medmnist_are_labeled(files, capsys):
     assert "could not be drawn" not in capsys.readouterr().out
 
 
-def test_names_with_commas_are_told_apart(files, capsys):
-    assert run(*BASE, "--classes", "ill,well", "--trust", "local", "--mechanism", "magic", "--out", "out") == 2
-    assert "'bit response, asymmetric', 'bit response, symmetric'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("magic", "optimized unary encoding, subset selection, symmetric unary encoding"),
+        ("bit response, symmetric", "is called 'symmetric unary encoding' now"),
+    ],
+)
+def test_the_names_of_local_mechanisms_are_given(files, capsys, name, said):
+    assert run(*BASE, "--classes", "ill,well", "--trust", "local", "--mechanism", name, "--out", "out") == 2
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -121,7 +121,7 @@ def test_only_the_last_student_is_warned_about():
         ({"mechanism": ["laplace"]}, "mechanism must be a name"),
         ({"selection": ["diverse"]}, "selection must be one of"),
         ({"iterations": 2, "shares": 3}, "shares must be a list"),
-        ({"ledger": 3, "account": "research"}, "ledger must be a ledger or the name of its file"),
+        ({"ledger": 3, "account": "research"}, "ledger must be a ledger, a path or a URL"),
     ],
 )
 def test_a_wrong_choice_is_named(options, complaint):

@@ -88,7 +88,7 @@ WRONG = {
         (("--private", "head.csv", *FILES[2:], *SPEND), "head.csv: the file has no rows"),
         (("--private", "folder", *FILES[2:], *SPEND), "folder: a folder, not a file with columns"),
         (("--private", "notes.txt", *FILES[2:], *SPEND), "notes.txt: cannot read .txt"),
-        ((*FILES[:4], "--label", "diagnoses", *SPEND), "no column 'diagnoses'; the columns are age, dose, diagnosis; is 'diagnosis' meant?"),  # noqa: E501
+        ((*FILES[:4], "--label", "diagnoses", *SPEND), "no column 'diagnoses'; the columns are age, dose, diagnosis; did you mean 'diagnosis'?"),  # noqa: E501
         ((*FILES[:4], *SPEND), "name the column or array of the labels with --label"),
         ((*FILES[:2], "--public", "other.csv", *FILES[4:], *SPEND), "dose"),
         ((*FILES[:2], "--public", "twice.csv", *FILES[4:], *SPEND), "columns 1 and 2 have the same name; rename one"),
@@ -112,7 +112,7 @@ WRONG = {
         ((*FILES, *CLASSES, *SPEND, "--account", "research"), "an account needs a ledger"),
         ((*FILES, *CLASSES, *SPEND, "--ledger", "no.ledger", "--account", "research"), "no.ledger: no such ledger; open it with 'tacit ledger open'"),  # noqa: E501
         ((*FILES, *CLASSES, *SPEND, "--ledger", "site.ledger"), "name the account that pays with --account"),
-        ((*FILES, *CLASSES, *SPEND, "--ledger", "site.ledger", "--account", "reserch"), "is research meant?"),
+        ((*FILES, *CLASSES, *SPEND, "--ledger", "site.ledger", "--account", "reserch"), "did you mean research?"),
         ((*FILES, *CLASSES, "--epsilon", LONG, "--out", "out"), "not a valid float"),
         ((*FILES, *CLASSES, *SPEND, LONG), "unexpected extra argument"),
         ((*FILES, *CLASSES, *SPEND, "--method", "rkn"), "did you mean 'rknn'?"),
@@ -162,7 +162,7 @@ WRONG = {
         (("records.csv", "sample.csv", "--out", "new.toml"), "sample.csv: no such file"),
         (("records.csv", "samples.csv"), "recipe.toml: exists already"),
         (("records.csv", "samples.csv", "--out", "no/new.toml"), "there is no such folder"),
-        (("records.csv", "samples.csv", "--out", "new.toml", "--label", "diagnoses"), "is 'diagnosis' meant?"),
+        (("records.csv", "samples.csv", "--out", "new.toml", "--label", "diagnoses"), "did you mean 'diagnosis'?"),
         (("samples.csv", "samples.csv", "--out", "new.toml"), "the private file needs a label column"),
         (("records.csv", "other.csv", "--out", "new.toml"), "columns differ"),
         (("empty.csv", "samples.csv", "--out", "new.toml"), "empty.csv: the file is empty"),
@@ -186,13 +186,13 @@ WRONG = {
     ],
     "show": [
         ((), "RUN"),
-        (("rum",), "rum: not a run folder, it has no run.json; is run meant?"),
+        (("rum",), "rum: not a run folder, it has no run.json; did you mean run?"),
         (("records.csv",), "records.csv: not a run folder"),
         (("edited",), "edited/run.json: cannot be read"),
         ((LONG,), "…"),
     ],
     "report": [
-        (("rum",), "is run meant?"),
+        (("rum",), "did you mean run?"),
         (("cut",), "arrays.npz: "),
         (("run", "--out", "page.pdf"), "a page is written as .html"),
         (("run", "--out", "no/page.html"), "there is no such folder"),
@@ -200,7 +200,7 @@ WRONG = {
     "predict": [
         (("run",), "FILE"),
         (("run", "samples.csv"), "--out"),
-        (("rum", "samples.csv", "--out", "new.csv"), "is run meant?"),
+        (("rum", "samples.csv", "--out", "new.csv"), "did you mean run?"),
         (("run", "sample.csv", "--out", "new.csv"), "sample.csv: no such file"),
         (("run", "one.csv", "--out", "new.csv"), "one.csv: has 3 features, the run's samples have 2"),
         (("run", "empty.csv", "--out", "new.csv"), "empty.csv: the file is empty"),
@@ -217,7 +217,7 @@ WRONG = {
         (("run", "--labels", "labels.xls"), ".csv"),
         (("run", "--skops", "--out", "run"), "run: exists already"),
         (("cut", "--labels", "new.csv"), "arrays.npz: "),
-        (("rum", "--labels", "new.csv"), "is run meant?"),
+        (("rum", "--labels", "new.csv"), "did you mean run?"),
     ],
     "ledger": [
         (("opn",), "No such command 'opn'"),

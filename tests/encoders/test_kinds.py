@@ -9,7 +9,7 @@ from scipy import sparse
 from tacit.core.errors import InvalidInput
 from tacit.datasets.frame import Frame, cells_of
 from tacit.datasets.image_files import ImageFiles
-from tacit.encoders.kinds import FILE, ImageEncoder, read_encoder, recognize, write_encoder
+from tacit.encoders.kinds import ENCODER_FILE, ImageEncoder, read_encoder, recognize, write_encoder
 from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import Components, TextEncoder, minilm_installed, texts_of
 
@@ -26,7 +26,7 @@ def frame(**columns):
     [
         (NUMBERS[:0], {}, "the public part is empty"),
         (NUMBERS, {"kind": "tables"}, "tables"),
-        (NUMBERS, {"text": ["note"]}, "text and categories name columns, but the public samples have none"),
+        (NUMBERS, {"text": ["note"]}, "text and categories are columns, but the public samples have none"),
         (NUMBERS, {"kind": "text"}, "the public samples are numbers, not texts"),
         (np.zeros((4, 8, 8)), {"kind": "mixed"}, "not a mixed table"),
         (np.zeros(4), {}, "public samples must be numbers, one row per sample"),
@@ -84,8 +84,8 @@ def test_a_table_encoder_matches_columns_by_name_or_by_place():
             encoder.encode(wrong)
     told = encoder.unread(frame(age=["?", "old"], ward=["east", "north"]))
     assert told == [
-        "column 'age': 1 cell without a number",
-        "column 'ward': 1 cell of a level that is rare or not in the public rows",
+        "cells without a number, by column: 'age' 1",
+        "cells of a level that is rare or not in the public rows, by column: 'ward' 1",
     ]
 
 
@@ -131,4 +131,4 @@ def test_an_encoder_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     write_encoder(ImageEncoder((8, 8, 1)), tmp_path)
     monkeypatch.setattr("tacit.encoders.kinds.LARGEST_FILE", 3)
     with pytest.raises(InvalidInput, match="too large for an encoder"):
-        read_encoder(tmp_path / FILE)
+        read_encoder(tmp_path / ENCODER_FILE)

@@ -1,6 +1,7 @@
 """Counts a small holder's records on an engine that loses tasks, and prints what became of it.
 
-Run by the tests of Ray and Spark, as a process of its own that ends for sure: python cluster_program.py NAME FOLDER
+Run by the tests of Ray and Spark, as a process of its own that ends for sure:
+python cluster_program.py NAME FOLDER WORKERS
 """
 
 import json
@@ -17,9 +18,8 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.core.randomness import SeededRandomness
 from tacit.engines import source as sources
-from tacit.engines.engine import Engine, opened_engine
+from tacit.engines.engine import Engine, Threads, opened_engine
 from tacit.engines.records import streamed_records
-from tacit.engines.threads import Threads
 from tests.engines.holdings import CLASSES, TABLES, in_memory, table
 
 SECRET = "Ada has 42"
@@ -60,7 +60,7 @@ class Recording:
             yield partial
 
 
-def main(name, folder):
+def main(name, folder, workers):
     folder = Path(folder)
     content = table(ROWS)
     for number in range(FILES):
@@ -71,7 +71,7 @@ def main(name, folder):
     said = {"fragments": len(source.fragments)}
     person = Unit.person("who", 2)
     here = streamed_records(source, Threads(2), np.array(CLASSES), None, (4,))
-    with opened_engine(Engine(name, workers=2)) as engine:
+    with opened_engine(Engine(name, workers=int(workers))) as engine:
         recording = Recording(engine)
         records = streamed_records(source, recording, np.array(CLASSES), None, (4,))
         records.require_sendable(TABLES["votes"])

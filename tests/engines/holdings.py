@@ -6,8 +6,8 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
-from tacit.engines.fragments import BLOCK, Block, reblocked
-from tacit.engines.threads import Threads
+from tacit.engines.engine import Threads
+from tacit.engines.fragments import BLOCK, RecordBlock, reblocked
 from tacit.methods.class_sums.holder import SumTable, class_sums
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.noisy_sgd.holder import GradientTable, record_gradients
@@ -32,7 +32,7 @@ class TableFragment:
         start = 0
         for rows in reblocked(iter(self.table.to_batches(max_chunksize=self.batch)), BLOCK):
             labels = rows.column(label if label is not None else person)
-            yield Block(
+            yield RecordBlock(
                 start, rows.select(list(columns or ())), labels, None if person is None else rows.column(person)
             )
             start += rows.num_rows

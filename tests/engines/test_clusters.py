@@ -14,11 +14,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 400
+# In every run one task fails and one worker is killed.
+pytestmark = pytest.mark.fault
 
 
-def ran(name, folder):
+def ran(name, folder, workers):
     """What the program says in a process group of its own, of which nothing is left."""
-    program = [sys.executable, str(ROOT / "tests" / "engines" / "cluster_program.py"), name, str(folder)]
+    program = [sys.executable, str(ROOT / "tests" / "engines" / "cluster_program.py"), name, str(folder), str(workers)]
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "RAY_TMPDIR": "/tmp"}
     started = subprocess.Popen(
@@ -33,8 +35,8 @@ def ran(name, folder):
     return json.loads(out.splitlines()[-1]), out + told
 
 
-def check(name, folder):
-    said, everything = ran(name, folder)
+def check(name, folder, workers=2):
+    said, everything = ran(name, folder, workers)
     assert said["fragments"] == 4
     assert said["same"]
     assert said["fewer"]
@@ -49,6 +51,12 @@ def check(name, folder):
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs tacit[ray]")
 def test_ray_counts_the_same_and_tells_nothing(tmp_path):
     check("ray", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs tacit[ray]")
+def test_ray_on_one_core_does_not_wait_for_another(tmp_path):
+    check("ray", tmp_path, workers=1)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="needs tacit[spark]: make engines sets it up")

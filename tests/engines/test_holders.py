@@ -42,7 +42,7 @@ def test_a_source_is_all_that_a_holder_has():
 
 
 def test_one_record_holders_are_not_streamed():
-    with pytest.raises(InvalidInput, match="need them in memory"):
+    with pytest.raises(InvalidInput, match="need records in memory"):
         OneRecordHolders([stream()], gate())
 
 

@@ -48,6 +48,8 @@ FAULTS = (
 CEILING = "100000.0"
 # How often processes are looked at, in seconds.
 _EVERY = 5.0
+# How long a node may take to come back by itself: pauses between its attempts double, up to a minute.
+_COMES_BACK = 150.0
 # What may be measured as growth over the whole soak before it fails, beside twice its standard error.
 BOUNDS = {"memory, MB": 0.15, "handles": 6.0, "files per job": 4.0}
 
@@ -65,15 +67,18 @@ class Series:
         """Mean, growth per second within lives, its standard error, and the longest life.
 
         Each life has a level of its own, so that starting anew hides no growth. A life's first tenth is warming up.
+        Measurements of one minute are averaged: they follow one another, and are not as many as they seem.
         """
         times, values, levels, longest = [], [], 0, 0.0
         for points in self.lives.values():
             at, value = np.array(points).T
             longest = max(longest, at[-1] - at[0])
             settled = at >= at[0] + (at[-1] - at[0]) / 10
-            if settled.sum() >= 3:
-                times.append(at[settled] - at[settled].mean())
-                values.append(value[settled] - value[settled].mean())
+            minutes, place = np.unique(at[settled] // 60, return_inverse=True)
+            if len(minutes) >= 3:
+                at, value = (np.bincount(place, each[settled]) / np.bincount(place) for each in (at, value))
+                times.append(at - at.mean())
+                values.append(value - value.mean())
                 levels += 1
         mean = float(np.mean([value for points in self.lives.values() for _, value in points]))
         if not times:
@@ -181,13 +186,24 @@ class Soak:
         self.jobs += 1
         self.trusts[trust] += 1
         self.outcomes[fault, "went on" if not said else "ended in words, then done"] += 1
-        # A node that is up and was not asked has given up its connection, and would never come back by itself.
+        # A node that is up and was not asked comes back by itself, or has given up its connection for good.
         for name in sorted({*filter(self.processes.alive, NAMES)} - set(work.turn["asked"])):
-            self.given_up[name] += 1
-            self.processes.kill(name)
+            self.processes.resume(name)
+            if not self.connected(name):
+                self.given_up[name] += 1
+                self.processes.kill(name)
         places = [self.whole.home / name for name in (*NAMES, *SERVICES.values())]
         self.files.append((self.jobs, sum(len([*place.rglob("*")]) for place in places)))
         return f"{trust}, {fault}, {said or 'went on'}"
+
+    def connected(self, name: str) -> bool:
+        """Whether a node hears its coordinator, or does so in a while."""
+        noted, end = self.whole.home / name / f"{name}.state" / "connected", time.monotonic() + _COMES_BACK
+        while not noted.exists() or time.time() - noted.stat().st_mtime > 2 * _EVERY:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.5)
+        return True
 
     def fault(self, fault: str, work: object, service: str | None) -> None:
         """Do it."""
@@ -303,7 +319,8 @@ def page(found: dict[str, object]) -> str:
         [
             "# soak",
             f"{found['jobs']} jobs in {found['minutes']} minutes (`make soak`), four nodes on loopback, seed "
-            f"{found['seed']}; {found['verdict']}.",
+            f"{found['seed']}; {found['verdict']}. Nodes that gave their connection up for good: "
+            f"{sum(found['nodes that gave up'].values())}.",
             table(["fault", "outcome", "jobs"], [[*each] for each in found["outcomes"]]),
             table(["ledger", *columns], [[name, *(each[one] for one in columns)] for name, each in budgets.items()]),
             table(measured, [[each[one] for one in measured] for each in growth]),

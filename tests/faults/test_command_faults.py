@@ -16,6 +16,7 @@ from tests.federation.deployment import START, TACIT, Deployment
 
 LONG = pytest.mark.slow
 pytestmark = [
+    pytest.mark.fault,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]

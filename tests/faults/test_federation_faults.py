@@ -2,8 +2,11 @@
 
 Each cell of the matrix is one job of one federation that stays up. After each: the job is done or ended in words, who
 answered paid once and nobody twice, the labels are what they should be, and whoever was killed is started again.
+Beside the nodes there is a stranger, whose key nobody has registered.
 """
 
+import socket
+import ssl
 import time
 
 import numpy as np
@@ -14,9 +17,9 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 from tacit.core.errors import TacitError
 from tacit.datasets.published import digits
 from tacit.runs.run import load
-from tests.federation.deployment import SERVICES, Deployment, at_step
+from tests.federation.deployment import SERVICES, START, Deployment, at_step
 
-NAMES = ("east", "north", "south", "west")
+NAMES, STRANGER = ("east", "north", "south", "west"), "mallory"
 STEPS = {"local": ("answer",), "masked": ("keys", "shares", "input", "unmask"), "shuffle": ("submit",)}
 STEPS |= {"central": ("submit",)}
 EVERY_STEP = [(trust, step) for trust, steps in STEPS.items() for step in steps]
@@ -24,22 +27,23 @@ COLLECTED = [("shuffle", "submit"), ("central", "submit")]
 
 # Which fault is tried where: (trust model, step of its round).
 MATRIX = {
+    # First, because it leaves every node up.
+    "coordinator killed": EVERY_STEP,
     "node killed": EVERY_STEP,
     "node hung": EVERY_STEP,
     "node slow": EVERY_STEP,
     "node late": EVERY_STEP,
     "node restarted": EVERY_STEP,
     "too few nodes": EVERY_STEP,
-    "coordinator killed": EVERY_STEP,
     "coordinator and SuperLink killed": EVERY_STEP,
     "collector killed": COLLECTED,  # the shuffler, or the curator
     "collector killed when some have handed in": COLLECTED,
     "collector hung": COLLECTED,
     "collector gone for good": COLLECTED,
 }
-# What every test run tries, beside the node and the shuffler that are killed in tests/federation: a federation takes
-# half a minute to start, and longer on a busy machine. The rest is behind `make slow`.
-SHORT = {("coordinator killed", "central", "submit")}
+# What every test run tries, beside the shuffler that is killed in tests/federation: a federation takes half a minute to
+# start, and longer on a busy machine. The rest is behind `make slow`.
+SHORT = {("coordinator killed", "central", "submit"), ("node killed", "local", "answer")}
 LONG = pytest.mark.slow
 CELLS = [
     pytest.param(fault, trust, step, marks=[] if (fault, trust, step) in SHORT else [LONG])
@@ -48,13 +52,14 @@ CELLS = [
 ]
 EPSILON = 4
 TERMS = {"at_least": 3, "deadline": 300, "grace": 5, "epsilon": float(EPSILON)}
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.fault]
 
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
-    made = Deployment(tmp_path_factory.mktemp("federation"), NAMES, ceiling="2000.0")
+    made = Deployment(tmp_path_factory.mktemp("federation"), NAMES, strangers=(STRANGER,), ceiling="2000.0")
     with made.processes, made.link():
+        made.start_node(STRANGER)
         yield made
 
 
@@ -96,6 +101,7 @@ class Cell:
         run = load(self.work.job.out)
         assert 0.99 * EPSILON < run.guarantee.epsilon <= EPSILON
         assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.5
+        assert not run.guarantee.simulation
 
     def end_in_words(self, words):
         with pytest.raises(TacitError, match=words):
@@ -120,10 +126,15 @@ class Cell:
 
 
 def node_killed(cell):
+    before = cell.whole.log("east").count("Traceback")
     cell.begin()
     cell.processes.kill("west")
     cell.end()
     assert cell.answered >= {"east", "north", "south"}
+    if cell.trust == "local":
+        assert cell.work.turn["asked"] == list(NAMES)
+    # Nothing of the records is in what a node says of itself.
+    assert cell.whole.log("east").count("Traceback") == before
 
 
 def node_hung(cell):
@@ -236,11 +247,33 @@ def collector_gone_for_good(cell):
     cell.go_on()
 
 
+def test_nodes_are_let_in_over_tls_and_a_stranger_is_not(whole):
+    assert sorted(node.name for node in whole.control.nodes()) == sorted(NAMES)
+    end = time.monotonic() + START
+    # Who is kept out is told why, and nothing else than the reason.
+    while "this node's key is not registered there, or was removed" not in whole.log(STRANGER):
+        assert time.monotonic() < end, whole.log(STRANGER)
+        time.sleep(0.1)
+    with socket.create_connection(("127.0.0.1", whole.port), timeout=10) as plain:
+        plain.sendall(b"GET /v1/control/list-nodes HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200" not in plain.recv(100)
+    # A client that trusts nobody but the public authorities does not trust this one.
+    with (
+        socket.create_connection(("127.0.0.1", whole.port), timeout=10) as plain,
+        pytest.raises(ssl.SSLError),
+        ssl.create_default_context().wrap_socket(plain, server_hostname="localhost"),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(("fault", "trust", "step"), CELLS)
 def test_the_job_outlives(whole, fault, trust, step):
     cell = Cell(whole, fault, trust, step)
     globals()[fault.replace(" ", "_").lower()](cell)
     cell.check_payments(jobs=2 if cell.work.job.out.endswith("-next") else 1)
+    assert whole.payments(STRANGER) == []
+    # What a node has read stays in its memory.
+    assert not list((whole.home / "east" / "east.state").rglob("*.npy"))
 
 
 @LONG

@@ -18,7 +18,7 @@ def lives(grow, count=3, steps=40):
         for step in range(steps):
             at = 1000.0 * life + 10 * step
             # The rest has a fixed pattern and no slope.
-            made.add(float(life), at, 100 + grow * 10 * step + (step % 2))
+            made.add(float(life), at, 100 + grow * 10 * step + (1, 0, 0, 1, 0)[step % 5])
     return made
 
 

@@ -37,7 +37,7 @@ def test_a_question_that_is_asked_again_shows_the_payment_of_then(heads):
     ask(heads, "r-1", 4)
     ask(heads, "r-2", 6)
     ask(heads, "r-1", 4)
-    with pytest.raises(StaleLedger, match="forked: entry 4 paid for this question before, and now entry 8"):
+    with pytest.raises(StaleLedger, match="forked: entry 4 paid for this question before, now entry 8"):
         ask(heads, "r-1", 8)
     with pytest.raises(StaleLedger, match="forked"):
         ask(heads, "r-1", 4, "f" * 16)

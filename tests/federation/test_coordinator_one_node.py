@@ -111,7 +111,7 @@ def test_a_robust_rule_needs_tables_that_can_be_compared():
     for trust in ("masked", "shuffle", "central"):
         with pytest.raises(InvalidInput, match="local trust"):
             federated(None, PUBLIC, robust="median", trust=trust, **SETTINGS)
-    with pytest.raises(InvalidInput, match="records do not"):
+    with pytest.raises(InvalidInput, match="robust needs local trust"):
         federated(None, PUBLIC, robust="median", holders="records", **SETTINGS)
     with pytest.raises(InvalidInput, match="robust must be one of median, trimmed"):
         federated(None, PUBLIC, robust="mode", **SETTINGS)

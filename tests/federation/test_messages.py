@@ -13,12 +13,15 @@ from tacit.federation.messages import (
     RefusalReason,
     Request,
     Response,
+    ToldBudget,
     digest_request,
     read_node_request,
     read_response,
 )
 
-HEADS = [b"\x11", b"\x12"]
+HEADS = [b"\x11", b"\x12", b"\x13", b"\x14", b"\x13abcd\x050 1 0"]
+numbers = st.sampled_from(["0", "1", "0.5", "0.333334", "1e-06", "1e+06", "12.25"])
+told = st.builds(ToldBudget, numbers | st.just("unbounded"), numbers, numbers)
 wire_requests = st.builds(
     Request,
     run=st.text(st.characters(codec="ascii", categories=("L", "N")), max_size=20),
@@ -48,12 +51,31 @@ def test_replies_come_back_and_cost_five_bytes(request_digest, answer):
     assert len(reply.to_bytes()) == 5 + (1 if isinstance(answer, RefusalReason) else len(answer))
 
 
+@given(answer=st.binary(max_size=60) | st.sampled_from(RefusalReason), budget=told)
+def test_a_reply_may_tell_a_budget(answer, budget):
+    reply = Response(b"abcd", answer, budget)
+    assert read_response(reply.to_bytes()) == reply
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"0 1", b"0 1 0 0", b"-1 1 0", b"0 unbounded 0", b"nan 1 0", b"01 1 0", b"0 1 <b>", b"0 1 \xff", b"0 1 0\n"],
+)
+def test_a_budget_that_is_no_three_numbers_is_refused(text):
+    for form in (b"\x13", b"\x14"):
+        with pytest.raises(InvalidInput, match="a budget in an unknown form"):
+            read_response(form + b"abcd" + bytes([len(text)]) + text + b"\x00")
+
+
 @given(payload=st.binary(max_size=40) | st.builds(bytes.__add__, st.sampled_from(HEADS), st.binary(max_size=12)))
 @example(b"")
 @example(b"\x11abc")
 @example(b"\x12abcd")
 @example(b"\x12abcd\x63")
 @example(b"\x12abcd\x00\x00")
+@example(b"\x13abcd")
+@example(b"\x13abcd\x050 1 0")
+@example(b"\x14abcd\x050 1 0\x00")
 @example(b"TACIT1")
 def test_any_bytes_are_a_reply_in_one_way_or_refused(payload):
     try:
@@ -68,7 +90,7 @@ def test_what_is_no_reply_is_refused_in_words():
         with pytest.raises(InvalidInput, match="the reply"):
             read_response(payload)
     for payload in (b"\x12abcd", b"\x12abcd\x63", b"\x12abcd\x00\x00"):
-        with pytest.raises(InvalidInput, match="an unknown reason"):
+        with pytest.raises(InvalidInput, match="unknown refusal reason"):
             read_response(payload)
 
 

@@ -84,6 +84,17 @@ def test_a_node_that_is_started_again_has_its_ledger_and_its_answers(folder):
     assert read_response(opened(folder).reply(wire_request(request="another")[1])).answer is RefusalReason.BUDGET
 
 
+def test_a_node_tells_no_budget_unless_its_file_says_so(folder):
+    link = '[link]\naddress = "hub:9092"\nauthority = "authority.pem"\nkey = "clinic.key"\n'
+    text = (folder / "node.toml").read_text()
+    told = {}
+    for said in ("", "tell_budget = false\n", "tell_budget = true\n"):
+        (folder / "node.toml").write_text(text + link + said)
+        told[said] = read_response(opened(folder).reply(wire_request()[1])).budget
+    assert [each is None for each in told.values()] == [True, True, False]
+    assert told["tell_budget = true\n"].in_words == "spent epsilon 1 of 1 at delta 0"
+
+
 def test_a_question_calibrated_for_less_than_a_person_is_refused(folder):
     assert read_response(opened(folder).reply(wire_request(records=1)[1])).answer is RefusalReason.QUESTION
     with SqliteLedger(folder / "clinic.ledger") as book:
@@ -143,4 +154,4 @@ def test_who_reads_of_persons_reads_that_the_nodes_accounts_must_protect_them(un
         queries=10,
         unit=unit,
     )
-    assert ("nodes whose own accounts protect such persons" in str(run.guarantee)) == (unit is not None)
+    assert ("nodes whose own accounts protect persons" in str(run.guarantee)) == (unit is not None)

@@ -8,9 +8,10 @@ import pytest
 
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
-from tacit.federation import settings as settings_module
+from tacit.federation.node import records as records_module
 from tacit.federation.node.node import open_node, prepare_ledger
-from tacit.federation.settings import LoadedArrays, read_node_file
+from tacit.federation.node.records import LoadedArrays
+from tacit.federation.settings import read_node_file
 from tacit.private.records import reveal
 from tests.federation.test_settings import folder
 
@@ -49,7 +50,7 @@ def test_records_are_read_once_and_again_where_their_file_was_changed(file, fold
 def test_what_is_loaded_is_what_was_read_and_nobody_can_change_it_for_the_next(file, shared, monkeypatch):
     if not shared:
         # Not every system has memory without a file.
-        monkeypatch.delattr(settings_module.os, "memfd_create")
+        monkeypatch.delattr(records_module.os, "memfd_create")
     arrays, plain = LoadedArrays(), records(file, LoadedArrays())
     for _ in range(2):
         loaded = records(file, arrays)

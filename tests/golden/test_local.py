@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
+from tacit.mechanisms.choices import choose
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
-from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.collision import Collision, best_length, published_length
 from tacit.mechanisms.local.linear_hashing import LinearHashing
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse

@@ -47,6 +47,7 @@ WRITTEN = [
     "54dedd74488fa884",  # rounded-gaussian
     "5245934c3fabfe2c",  # distributed-gaussian
     "eb7275254f49e2f5",  # sampled-screen
+    "6d0019021ba6c617",  # tested-votes
 ]
 PACKED = [
     "c79b932e1e1da3c0",  # bit-response

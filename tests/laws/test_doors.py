@@ -16,7 +16,7 @@ from tacit.core.spend import Pure
 from tacit.federation.node.refusals import node_side
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.counts import SealedTable
-from tacit.mechanisms.choices import Door, wrapped
+from tacit.mechanisms.choices import AllowedMechanisms, wrapped
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, Responses
 from tacit.mechanisms.masked.distributed_laplace import MaskedShare
 from tacit.mechanisms.registry import registered
@@ -55,6 +55,7 @@ TEACHER_TABLES = VOTE_TABLES | {
     "exponential-mechanism",
     "gaussian-votes",
     "laplace-votes",
+    "tested-votes",
 }
 SUM_TABLES = {"rounded-gaussian", "discrete-gaussian", "discrete-laplace"}
 SUM_SHARES = {"distributed-gaussian", "distributed-laplace"}
@@ -119,14 +120,14 @@ ALL_DOORS = {
     "gradient holder": sgd.GRADIENTS,
     "pate holder": pate.TEACHERS,
     "private_knn holder": private_knn.NEIGHBORS,
-    "privatekt holder": privatekt.LABEL_DOOR,
+    "privatekt holder": privatekt.LABELS,
     "fedmd predicting": fedmd.PREDICTING,
     "fedmd voting": fedmd.VOTING,
     **{
         f"{step} {ASKS[ask]}": door
         for method in METHODS.values()
         if method.questions
-        for ask, by_step in node_side(method).doors.items()
+        for ask, by_step in node_side(method).allowed.items()
         for step, door in by_step.items()
     },
 }
@@ -214,7 +215,7 @@ def test_a_subclass_or_a_new_wrapper_does_not_pass():
     with pytest.raises(InvalidInput, match="Cheaper; it knows"):
         rknn.ONE_RECORD.require(Cheaper(12, 1, 1))
     with pytest.raises(InvalidInput, match="Around of GeneralizedRandomizedResponse; inside Around it knows nothing"):
-        Door("a door", (Around,)).require(Around(GeneralizedRandomizedResponse(12, 1, 1)))
+        AllowedMechanisms("a door", (Around,)).require(Around(GeneralizedRandomizedResponse(12, 1, 1)))
 
 
 class Stranger:

@@ -138,12 +138,12 @@ def test_a_policy_can_name_what_is_installed_and_nothing_else(bounded):
 
 
 ALL_DOORS = [
-    rknn.VOTES, rknn.ONE_RECORD, pate.TEACHERS, privatekt.LABEL_DOOR, fedmd.PREDICTING, fedmd.VOTING,
+    rknn.VOTES, rknn.ONE_RECORD, pate.TEACHERS, privatekt.LABELS, fedmd.PREDICTING, fedmd.VOTING,
     *(
         door
         for method in METHODS.values()
         if method.questions
-        for steps in node_side(method).doors.values()
+        for steps in node_side(method).allowed.values()
         for door in steps.values()
     ),
 ]  # fmt: skip
@@ -250,9 +250,9 @@ def test_a_wrapper_from_outside_passes_no_door(offered, bounded):
 def test_a_price_of_its_own_is_no_price(offered):
     offered(example_cheap=Cheap)
     fields = StrictReader({"kind": "example-cheap", "rate": "1/4"}, "mechanism")
-    with pytest.raises(InvalidInput, match="has no spend that the accountants know"):
+    with pytest.raises(InvalidInput, match="is not one that the accountants know"):
         registry.read_mechanism(fields)
-    with pytest.raises(InvalidInput, match="has no spend that the accountants know"):
+    with pytest.raises(InvalidInput, match="is not one that the accountants know"):
         registry.described(Cheap(Fraction(1, 4)))
 
 

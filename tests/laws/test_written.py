@@ -37,7 +37,7 @@ SOURCE = Path(tacit.__file__).parent
 @pytest.fixture(autouse=True)
 def every_reading_of_the_clock_counts(monkeypatch):
     """A clock that goes on by a second whenever it is read: written times are equal if it is read as often."""
-    monkeypatch.setattr("tacit.runs.timing.clock", itertools.count().__next__)
+    monkeypatch.setattr("tacit.runs.drive.clock", itertools.count().__next__)
 
 
 def private(copied):

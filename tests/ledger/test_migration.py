@@ -13,7 +13,7 @@ from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
 from tacit.core.spend import Gaussian, Pure
 from tacit.ledger.entries import ORIGIN, EntryKind, following, genesis, payment, release
 from tacit.ledger.sqlite import SqliteLedger, migrate
-from tacit.ledger.sqlite_store import APPLICATION, FIRST_SCHEMA, connect
+from tacit.ledger.sqlite_store import APPLICATION, FIRST_SCHEMA, connect_sqlite
 from tacit.ledger.store import read
 from tacit.ledger.verify import entries, verify
 
@@ -82,7 +82,7 @@ def test_it_is_converted_without_changing_an_entry(path):
 
 
 def entries_of_any(path):
-    with closing(connect(path)) as store:
+    with closing(connect_sqlite(path)) as store:
         yield from read(store)
 
 

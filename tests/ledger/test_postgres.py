@@ -392,7 +392,7 @@ def test_the_commands_take_a_url(url, tmp_path, capsys):
     assert run(capsys, "report", url, "--out", tmp_path / "page.html")[0] == 0
     assert "clinic" in (tmp_path / "page.html").read_text()
     code, said = run(capsys, "report", url)
-    assert (code, "say where with --out" in said) == (2, True)
+    assert (code, "give --out" in said) == (2, True)
 
 
 def test_a_run_pays_from_a_server_and_writes_no_password(url, tmp_path, capsys, monkeypatch):

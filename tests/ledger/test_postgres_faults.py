@@ -24,8 +24,10 @@ from tests.ledger.opened import SPEND, OpenedLedger
 from tests.ledger.worker import release
 from tests.postgres import Proxy, needs_postgres, wait_for_end
 
-pytestmark = needs_postgres
-EVERY = pytest.param(1, marks=pytest.mark.slow)
+pytestmark = [needs_postgres, pytest.mark.fault]
+# Some hundred processes one after another: on a busy machine longer than other tests may take.
+WHOLE = [pytest.mark.slow, pytest.mark.timeout(3600)]
+EVERY = pytest.param(1, marks=WHOLE)
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_the_connection_is_cut_in_every_statement(postgres, ledger_database, sit
             site.check_after_retry(before)
 
 
-@pytest.mark.parametrize("points", ["commit", pytest.param("all", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", ["commit", pytest.param("all", marks=WHOLE)])
 def test_the_server_is_killed_and_started_again(postgres, ledger_database, site, proxy, points):
     """By SIGKILL, as the machine that loses it would: a charge is all there or not at all."""
     place = postgres.url(ledger_database, host=proxy.folder)
@@ -175,6 +177,7 @@ def test_processes_with_the_same_requests_pay_once_and_see_the_same(worker, fold
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_a_client_is_killed_by_another_process_at_random_times(worker, site):
     chance = random.Random(20260607)
     worker.succeed(**site.command("warm"))

@@ -11,7 +11,7 @@ from tacit.ledger import entries
 from tacit.ledger import store as rows
 from tacit.ledger.entries import entry_digest
 from tacit.ledger.sqlite import SqliteLedger
-from tacit.ledger.sqlite_store import connect
+from tacit.ledger.sqlite_store import connect_sqlite
 from tacit.ledger.verify import verify
 from tests.ledger.test_verify import ROWS, first_bad, original, path, row, tamper
 
@@ -103,7 +103,7 @@ def test_a_lower_curve_in_a_state_is_found_and_other_last_digits_are_none(folder
 
 def test_a_second_payment_or_release_of_one_request_is_found(path):
     """Two rows that the unique indexes would refuse, chained correctly; the indexes are gone."""
-    store = connect(path)
+    store = connect_sqlite(path)
     store.execute("DROP INDEX one_payment_a_request")
     store.execute("DROP INDEX one_release_a_payment")
     payment = {**json.loads(row(path, 4)["body"])}

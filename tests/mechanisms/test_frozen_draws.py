@@ -20,6 +20,7 @@ from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
+from tacit.mechanisms.central.tested_votes import TestedGNMax
 from tacit.mechanisms.exact import bernoulli_exp
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
@@ -99,6 +100,8 @@ SAMPLERS = {
     "LNMax": lambda by, bits: LNMax(by / 4, len(TABLE)).sample(TABLE, bits),
     "GNMax": lambda by, bits: GNMax(3 * by, len(TABLE)).sample(TABLE, bits),
     "ConfidentScreen": lambda by, bits: ConfidentScreen(30 * by, 9, len(TABLE)).sample(TABLE, bits),
+    "TestedGNMax": lambda by, bits: TestedGNMax(30 * by, len(TABLE), 10**4, "1/100", 10).sample(TABLE, bits),
+    "TestedGNMax, safe": lambda by, bits: TestedGNMax("1/1000", len(TABLE), by / 40, "1/100", 10).sample(TABLE, bits),
     "SubsampledGNMax, noise": lambda by, bits: SubsampledGNMax("1/2", 40 * by, 20).sample(Voters(), bits),
     "SubsampledGNMax, calling": lambda by, bits: SubsampledGNMax(by / 2, 40, 20).sample(Voters(), bits),
     "SubsampledScreen, noise": lambda by, bits: SubsampledScreen("1/2", 40 * by, 60, 400).sample(Voters(), bits),
@@ -150,6 +153,8 @@ FROZEN = {
     "LNMax": (1, [4, 2, 3], "c60da96c62d40282"),
     "GNMax": (1, [-4, 2, 1], "f7b2e815a3975426"),
     "ConfidentScreen": (1, [0, 1, 1], "a1b45fe3c0510fe6"),
+    "TestedGNMax": (1, [1, 1, 1], "79efc733c6427889"),
+    "TestedGNMax, safe": (1, [1, 1, 2], "694d6ff3f25ba812"),
     "SubsampledGNMax, noise": (18, [58, 59, 5], "1ff4e5376de916e8"),
     "SubsampledGNMax, calling": (1, [-43, 4, 133], "6a11b663386184d4"),
     "SubsampledScreen, noise": (1, [0, 1, 1], "d44b2b15afe2878e"),

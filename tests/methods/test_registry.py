@@ -87,11 +87,11 @@ def test_only_the_default_asks_the_questions_of_others():
 def test_every_method_names_its_questions_and_declares_their_steps(method):
     assert find_method(method.name) is method
     side = node_side(method)
-    assert set(side.doors) == set(method.questions)
+    assert set(side.allowed) == set(method.questions)
     assert all(known_kinds()[kind.name] is kind for kind in method.kinds)
     assert (side.learn is not None) == bool(method.notices)
     # Whatever is summed over nodes, or released by a curator, is a table that bounds its own counts.
-    for kind, steps in side.doors.items():
+    for kind, steps in side.allowed.items():
         # Votes of neighbors are added up by the coordinator alone, who judges each table by its bound.
         summed = bool({"masked", "submit", "curate"} & set(steps)) or kind is NeighborAsk
         assert hasattr(kind, "most_votes") == summed

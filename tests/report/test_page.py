@@ -17,7 +17,7 @@ from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.report.budget import read_book, running_totals
 from tacit.report.measured import measure
-from tacit.report.page import odds_bound, report_page
+from tacit.report.page import _numbers, odds_bound, report_page
 from tacit.runs.folders import read_record
 
 PARTS = tacit.digits()
@@ -141,7 +141,7 @@ def test_the_command_writes_the_page(runs, tmp_path, capsys, monkeypatch):
     assert Path("run/report.html").read_text() == report_page(read_record("run"))
     assert run("report", "run", "--out", "page.html") == 0
     for wrong, said in (
-        (("report", "rum"), "is run meant?"),
+        (("report", "rum"), "did you mean run?"),
         (("report", "run", "--out", "page.html"), "exists already"),
         (("report", "run", "--out", "page.pdf"), "written as .html"),
         (("report", "run", "--out", "no/page.html"), "no such folder"),
@@ -179,6 +179,20 @@ def test_hard_labels_are_as_certain_as_the_student_holds_them(runs):
     assert page.count("class='doubt'") == 5
 
 
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ({"method": "auto", "chosen": "votes"}, "Counts of votes with noise"),
+        ({"method": "auto", "chosen": "votes, then sums"}, "Counts of votes and sums with noise"),
+        ({"method": "auto", "chosen": "sums, then a mixture of public samples"}, "Sums with noise"),
+        ({"method": "class_sums"}, "Sums with noise"),
+        ({"method": "rknn"}, "Labels or probabilities alone were released"),
+    ],
+)
+def test_what_was_released_is_named(recipe, said):
+    assert said in _numbers(recipe, {})
+
+
 def test_what_a_test_part_says_is_marked_as_computed_in_the_clear(runs):
     saved = tacit.load(runs / "hard")
     found = measure(saved.student, PARTS.test_samples, PARTS.test_labels.tolist(), saved.classes, "digits.csv")
@@ -196,7 +210,7 @@ def test_what_a_test_part_says_is_marked_as_computed_in_the_clear(runs):
     assert "may be published with the run" not in text
     assert f"{found.accuracy:.1%}" in text
     assert "Reliability diagram:" in text
-    with pytest.raises(InvalidInput, match="no class of the run"):
+    with pytest.raises(InvalidInput, match="not classes of the run"):
         measure(saved.student, PARTS.test_samples[:1], ["x"], saved.classes, "digits.csv")
 
 

@@ -6,8 +6,7 @@ import pytest
 import tacit
 from tacit.core.account import Ceiling
 from tacit.ledger.sqlite import SqliteLedger
-from tacit.report.budget import read_book
-from tacit.report.ledger_page import ledger_page
+from tacit.report.budget import ledger_page, read_book
 from tacit.report.measured import measure
 from tacit.report.page import report_page
 from tacit.runs.folders import read_record

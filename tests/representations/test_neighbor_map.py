@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.representations.maps import NeighborMap
+from tacit.representations.student_features import NeighborMap
 from tacit.students.registry import STUDENTS, load_student, save_student
 from tacit.students.weighted import fit_hard, fit_soft, logistic
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import struct
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -26,19 +27,23 @@ from tacit.representations.student_features import LinearStudent, StudentOdds
 from tacit.representations.transformed_kmeans import Changes, TransformedShares
 from tests.wire_samples import IMAGES
 
+# How each is made: some take seconds, and only who needs one makes it.
+ALL = {
+    name: partial(lambda name: fit_representation(name, IMAGES, 10)[1], name)
+    for name in sorted(set(REPRESENTATIONS) - {"umap", "imagenet", "patches", "simclr", "mixture", "transformed"})
+} | {
+    "mixture on a map": lambda: fit_representation("mixture", IMAGES, 5)[1],
+    "mixture": lambda: MixtureShares.fit(IMAGES[:, :2, 0], groups=2),
+    "head": lambda: ClusteringHead.fit(IMAGES, groups=2, starts=1),
+    "transformed": lambda: TransformedShares.fit(IMAGES[:10], 2, changes=Changes((0.0,), (0.0,), (1.0,))),
+    "directions": lambda: Directions(64),
+    "patches": lambda: PatchDictionary.fit(IMAGES, words=5, patch=4),
+}
 
-def representations():
-    for name in sorted(set(REPRESENTATIONS) - {"umap", "imagenet", "patches", "simclr", "mixture", "transformed"}):
-        yield name, fit_representation(name, IMAGES, 10)[1]
-    yield "mixture on a map", fit_representation("mixture", IMAGES, 5)[1]
-    yield "mixture", MixtureShares.fit(IMAGES[:, :2, 0], groups=2)
-    yield "head", ClusteringHead.fit(IMAGES, groups=2, starts=1)
-    yield "transformed", TransformedShares.fit(IMAGES[:10], 2, changes=Changes((0.0,), (0.0,), (1.0,)))
-    yield "directions", Directions(64)
-    yield "patches", PatchDictionary.fit(IMAGES, words=5, patch=4)
 
-
-ALL = dict(representations())
+@cache
+def fitted(name):
+    return ALL[name]()
 
 
 def reals(*shape):
@@ -100,7 +105,7 @@ def test_every_class_is_registered_under_its_own_name(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_representations_come_back_and_encode_the_same_bits(name):
-    representation = ALL[name]
+    representation = fitted(name)
     fields = decode(encode(representation_fields(representation)))
     again = read_representation(StrictReader(fields, "representation"))
     samples = IMAGES[:, :2, 0] if name == "mixture" else IMAGES
@@ -169,11 +174,11 @@ def test_a_representation_that_cannot_travel_is_named():
 
 
 def spoiled(name, **changes):
-    return representation_fields(ALL[name]) | changes
+    return pytest.param(name, changes, id=name)
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("name", "fields"),
     [
         spoiled("identity", width=0),
         spoiled("identity", width=2**40),
@@ -189,21 +194,21 @@ def spoiled(name, **changes):
         spoiled("head", weights=np.zeros((0, 64))),
         spoiled("transformed", softness=0.0),
         spoiled("transformed", dark=1.0, bright=1.0),
-        {"kind": "chained", "parts": []},
-        {"kind": "chained", "parts": [{"kind": "chained", "parts": []}]},
-        {"kind": "chained", "parts": [{"kind": "identity", "width": 2}] * 9},
-        {"kind": "chained", "parts": [{"kind": np.zeros(0)}]},
-        {"kind": "nothing"},
+        (None, {"kind": "chained", "parts": []}),
+        (None, {"kind": "chained", "parts": [{"kind": "chained", "parts": []}]}),
+        (None, {"kind": "chained", "parts": [{"kind": "identity", "width": 2}] * 9}),
+        (None, {"kind": "chained", "parts": [{"kind": np.zeros(0)}]}),
+        (None, {"kind": "nothing"}),
     ],
-    ids=lambda fields: fields["kind"],
 )
-def test_damaged_representations_are_refused(fields):
+def test_damaged_representations_are_refused(name, fields):
+    whole = {} if name is None else representation_fields(fitted(name))
     with pytest.raises(InvalidInput):
-        read_representation(StrictReader(fields, "representation"))
+        read_representation(StrictReader(whole | fields, "representation"))
 
 
 def test_patches_must_lie_on_the_grid_that_makes_their_sums_exact():
-    fields = representation_fields(ALL["patches"])
+    fields = representation_fields(fitted("patches"))
     assert read_representation(StrictReader(dict(fields), "representation"))
     with pytest.raises(InvalidInput, match="on the grid"):
         read_representation(StrictReader(fields | {"mean": fields["mean"] + 1e-9}, "representation"))

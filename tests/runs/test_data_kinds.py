@@ -113,7 +113,9 @@ def test_private_rows_never_change_the_encoder(tmp_path):
 
 def test_what_private_rows_have_that_cannot_be_read_is_told_to_the_operator_alone(tmp_path):
     strange = mixed(SPLIT[0], age=["SENTINEL", *PRIVATE.column("age").tolist()[1:]], ward=["SENTINEL"] * 300)
-    with pytest.warns(TacitWarning, match="column 'age': 1 cell without a number, column 'ward': 300 cells") as heard:
+    with pytest.warns(
+        TacitWarning, match="without a number, by column: 'age' 1; cells of a level .*'ward' 300"
+    ) as heard:
         run = distill((strange, OUTCOMES[SPLIT[0]]), PUBLIC)
     assert not any("SENTINEL" in str(each.message) for each in heard)
     run.save(tmp_path / "run")
@@ -130,7 +132,7 @@ def test_a_table_with_its_label_and_persons_as_columns():
     # Where the public table says whose its rows are, too, that is no feature.
     owned = as_pandas(PUBLIC).assign(who=np.arange(len(PUBLIC)) // 2)
     assert distill(frame, owned, label="outcome", persons="who").features == run.features
-    with pytest.raises(InvalidInput, match=r"no column 'outcom'; the columns are .* is 'outcome' meant"):
+    with pytest.raises(InvalidInput, match=r"no column 'outcom'; the columns are .* did you mean 'outcome'"):
         distill(frame, as_pandas(PUBLIC), label="outcom")
     with pytest.raises(InvalidInput, match="name its label column"):
         distill(frame, as_pandas(PUBLIC))
@@ -193,7 +195,7 @@ def test_folders_of_images(tmp_path):
         distill(private, public)
     (tmp_path / "one" / "ill").mkdir(parents=True)
     files[0].rename(tmp_path / "one" / "ill" / "1.png")
-    with pytest.raises(InvalidInput, match="only one folder; private images need one folder per class"):
+    with pytest.raises(InvalidInput, match="only one folder; labeled images need one folder per class"):
         distill(tmp_path / "one", public)
     (public / "part 0" / "bad.png").write_bytes(b"no image")
     with pytest.raises(InvalidInput, match=r"bad\.png: cannot be read as an image; remove"):
@@ -222,7 +224,7 @@ def test_nodes_refuse_what_is_not_numbers():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"data_kind": "tables"}, "unknown kind 'tables': choose one of .*; is table meant"),
+        ({"data_kind": "tables"}, "unknown kind 'tables': choose one of .*; did you mean table"),
         ({"categories": "ward"}, "categories must be a list of columns"),
         ({"text": "note"}, "no column 'note'"),
         ({"data_kind": "table"}, "column 'ward': not a number"),

@@ -81,9 +81,9 @@ def test_a_shuffled_crowd_needs_no_curator(mechanism):
     assert right(run) > 0.8
 
 
-@pytest.mark.parametrize("mechanism", ["auto", "Collision", "bit response, symmetric"])
+@pytest.mark.parametrize("mechanism", ["auto", "Collision", "symmetric unary encoding"])
 def test_a_local_crowd_trusts_nobody(mechanism):
-    name = "local hashing" if mechanism == "Collision" else mechanism
+    name = "optimal local hashing" if mechanism == "Collision" else mechanism
     run = distill(trust="local", epsilon=6, mechanism=name)
     assert "Trust (local): nobody is trusted" in str(run.guarantee)
     assert run.guarantee.epsilon == 6

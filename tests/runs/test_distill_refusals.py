@@ -44,8 +44,8 @@ def test_crowds_refuse_what_they_cannot_do(options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"epsilon": 1e-9}, "most labels will be noise"),
-        ({"private": (PRIVATE[0][:12], PRIVATE[1][:12])}, "most labels will be noise"),
+        ({"epsilon": 1e-9}, "most labels will be wrong"),
+        ({"private": (PRIVATE[0][:12], PRIVATE[1][:12])}, "most labels will be wrong"),
         ({"epsilon": 0.1}, "many labels may be wrong"),
         ({"epsilon": 10}, "epsilon = 10 is weak"),
         ({"epsilon": 50}, "epsilon = 50 is practically no protection"),

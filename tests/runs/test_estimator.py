@@ -10,10 +10,11 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, FitFailedWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -203,6 +204,30 @@ def test_in_a_pipeline_with_public_samples_taken_along():
     assert model["distill"].run_.queries.max() <= 8, "the public samples went through the step, too"
 
 
+def test_a_pipeline_that_changes_the_records_alone_is_refused_before_it_pays(tmp_path):
+    place = ledger(tmp_path, 3)
+    paid = tacit.PrivateDistiller(classes=range(10), ledger=place, account="research")
+    scaled = Pipeline([("scale", StandardScaler()), ("distill", paid)])
+    with pytest.raises(tacit.InvalidInput, match=r"1 step before .* not public: give Pipeline\(..., transform_input="):
+        scaled.fit(*DIGITS, distill__public=PARTS.public_samples)
+    assert spent(place) == 0
+    same = Pipeline([("same", "passthrough"), ("distill", tacit.PrivateDistiller(classes=range(10), seed=1))])
+    assert same.fit(*DIGITS, distill__public=PARTS.public_samples)["distill"].labels_.shape == (500,)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_step_that_learns_from_the_records_is_said(frozen):
+    step = FrozenEstimator(StandardScaler().fit(PARTS.public_samples)) if frozen else StandardScaler()
+    model = Pipeline(
+        [("scale", step), ("distill", tacit.PrivateDistiller(classes=range(10), seed=1))], transform_input=["public"]
+    )
+    with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(*DIGITS, public=PARTS.public_samples)
+    said = [str(each.message) for each in told]
+    assert frozen != any("fits StandardScaler on the records without noise" in each for each in said)
+
+
 def test_cross_validation_is_refused_without_a_budget():
     with pytest.raises(tacit.InvalidInput, match="every fit is paid for: give ledger and account"):
         cross_val_score(
@@ -220,7 +245,7 @@ def test_cross_validation_pays_for_every_fit_and_says_so_first(tmp_path):
     assert "every fit of this search pays epsilon = 1 from" in str(heard[0].message)
     assert "its 3 fits cost epsilon = 3 in total" in str(heard[0].message)
     assert "research has spent epsilon 0 of 3" in str(heard[0].message)
-    assert "covered by no guarantee" in str(heard[0].message)
+    assert "not covered by any guarantee" in str(heard[0].message)
 
 
 def test_the_warning_comes_before_the_first_payment(tmp_path):
@@ -311,7 +336,7 @@ WRONG = {
     "measured targets": ({}, {"y": np.linspace(0, 1, 1000)}, "Unknown label type: continuous"),
     "a spent budget": ({"epsilon": 0}, {}, "epsilon must be above 0"),
     "an account without a ledger": ({"account": "research"}, {}, "an account needs a ledger"),
-    "a student without weights": ({"student": "forrest"}, {}, "is forest meant"),
+    "a student without weights": ({"student": "forrest"}, {}, "did you mean forest"),
     "other features": ({}, {"public": PARTS.public_samples[:, 1:]}, "64 features and public ones 63"),
     "text": ({}, {"public": np.array([["a"] * 64])}, "no column that varies"),
     "two-dimensional rows": ({}, {"public": PARTS.public_samples[0]}, "Expected 2D array"),

@@ -119,7 +119,7 @@ def test_nfdp_states_stability_and_warns(options):
         case {"replacement": False}:
             assert float(made.guarantee.probability) == 0.1
         case {"per_class": True}:
-            assert "class sizes are taken to be public" in str(made.guarantee)
+            assert "class sizes are assumed public" in str(made.guarantee)
         case _:
             assert float(made.guarantee.probability) == pytest.approx(1 - (1 - 1 / 500) ** 50)
 
@@ -275,8 +275,8 @@ def test_any_classifier_may_be_a_party():
         ("np", {"names": ["a", "b"]}, "names is given as private, a mapping"),
         ("np", {"ledgers": "somewhere"}, "ledgers is given as ledger now"),
         ("np", {"holders": 3}, "leave out holders"),
-        ("np", {"models": {"0": "forest"}}, "names no model for 4 of the 5 holders"),
-        ("np", {"models": {"north": "forest"}}, "'north' is none of the 5 holders"),
+        ("np", {"models": {"0": "forest"}}, "has no model for 4 of the 5 holders"),
+        ("np", {"models": {"north": "forest"}}, "'north' is not one of the 5 holders"),
     ],
 )
 def test_bad_input_is_named(variant, options, words):

@@ -12,11 +12,13 @@ from tacit.cli.federation_setup import new_coordinator, new_node
 from tacit.datasets.published import digits
 from tacit.federation.coordinator import RoundStatus
 from tacit.federation.members import add_member, remove_member
-from tacit.federation.messages import RefusalReason
+from tacit.federation.messages import RefusalReason, ToldBudget
 from tacit.runs.federation import JobProgress
 from tacit.runs.fleet import read_fleet
 from tests.federation.federation import CLASSES, federated, nodes
 
+# A round whose budgets are none.
+ODD = '{"state": "", "message": "", "turns": [{"asked": [], "answered": [], "dropped": {}, "budgets": {"south": 1}}]}'
 NAMES = ("site 0", "site 1", "south", "gone")
 
 
@@ -40,6 +42,7 @@ def home(tmp_path_factory):
     for number in range(2):
         turn = RoundStatus(number, asked=("site 0", "site 1", "south"), answered=["site 0", "site 1"])
         turn.dropped["south"] = f"refused: {(RefusalReason.BUDGET, RefusalReason.CANCELED)[number].in_words}"
+        turn.budgets["site 1"] = ToldBudget(f"{number + 1}", "5", "0")
         progress.turn(turn)
     progress.say("done", "written run")
     (hub / "late.journal").mkdir()
@@ -50,6 +53,7 @@ def home(tmp_path_factory):
         ("b", '{"turns": [{"asked": 3}]}'),
         ("c", "[]"),
         ("d", '{"turns": 1, "state": 2}'),
+        ("e", ODD),
     ):
         (hub / f"{broken}.journal").mkdir()
         (hub / f"{broken}.journal" / "progress.json").write_text(text)
@@ -70,14 +74,20 @@ def test_the_view_has_every_node_its_rounds_its_refusals_and_what_its_receipts_s
     fleet = read_fleet(home / "hub")
     found = {each.name: each for each in fleet.nodes}
     assert {name: each.state for name, each in found.items()} == {
-        "<b>": "not listed", "gone": "removed", "site 0": "let in", "site 1": "let in", "south": "let in",
+        "<b>": "not listed", "gone": "removed", "site 0": "admitted", "site 1": "admitted", "south": "admitted",
     }  # fmt: skip
     assert (found["site 0"].asked, found["site 0"].answered, found["site 0"].lost) == (3, 2, 1)
     assert found["south"].refusals == {"budget": 1, "canceled": 1}
     assert fleet.refusals == {"budget": 1, "canceled": 1}
     assert (found["site 1"].payments, found["site 1"].paid) == (1, "epsilon 1")
     assert (found["south"].payments, found["south"].paid) == (0, "")
-    assert [(each.name, each.state, each.rounds) for each in fleet.jobs] == [("late", "running", 1), ("run", "done", 2)]
+    # What was told last, by who tells it at all.
+    assert {name: each.told for name, each in found.items() if each.told} == {
+        "site 1": "spent epsilon 2 of 5 at delta 0"
+    }
+    assert [(each.name, each.state, each.rounds) for each in fleet.jobs] == [
+        ("e", "", 1), ("late", "running", 1), ("run", "done", 2)
+    ]  # fmt: skip
 
 
 def test_what_a_simulation_spent_is_nobodys_budget(home, tmp_path):
@@ -99,6 +109,7 @@ def test_the_command_prints_a_table_or_json(home, capsys):
     words = " ".join(capsys.readouterr().out.split())
     assert "1 budget, 1 canceled" in words
     assert "epsilon 1" in words
+    assert "spent epsilon 2 of 5" in words
     with pytest.raises(SystemExit) as ended:
         main(["federation", "fleet", str(home)])
     assert ended.value.code == 2

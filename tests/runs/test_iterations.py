@@ -118,9 +118,9 @@ def test_a_budget_for_the_first_round_only_is_refused_before_anything_is_paid():
     [
         ({"iterations": 0}, "iterations must be"),
         ({"iterations": 1.5}, "iterations must be"),
-        ({"shares": [1]}, "one for each of the 2 iterations"),
+        ({"shares": [1]}, "per iteration"),
         ({"shares": [1, 0]}, "a share must be"),
-        ({"queries": [10, 20, 30]}, "one for each of the 2 iterations"),
+        ({"queries": [10, 20, 30]}, "per iteration"),
         ({"selection": "luck"}, "selection must be one of"),
         ({"vote_space": "mine"}, "vote_space must be one of"),
         ({"propagation": "wide"}, "propagation must be one of"),

@@ -164,9 +164,9 @@ def test_one_label_each_is_a_set_of_one_where_sets_are_expected():
 
 
 def test_sets_are_refused_where_nothing_says_how_large_they_are_and_by_methods_of_one_label():
-    with pytest.raises(InvalidInput, match="max_labels must be given"):
+    with pytest.raises(InvalidInput, match="give max_labels"):
         tacit.distill((PARTS.private_samples, SETS), PARTS.public_samples, 5, classes=NAMES)
-    with pytest.raises(InvalidInput, match="privatekt takes one label per record"):
+    with pytest.raises(InvalidInput, match="privatekt needs one label per record"):
         tacit.distill((PARTS.private_samples, SETS), PARTS.public_samples, 5, classes=NAMES, method="privatekt")
 
 

@@ -10,9 +10,11 @@ from tacit.methods.class_sums.coordinator import LinearOdds
 from tacit.methods.class_sums.wire import on_grid
 from tacit.representations.chained import Chained
 from tacit.representations.groups import ClusteringHead, MixtureShares
-from tacit.representations.image_features import OrientedGradients
+from tacit.representations.image_features import Deskewed, OrientedGradients
 from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
+from tacit.representations.student_features import StudentFeatures
+from tacit.students.averaged import AveragedStudent, StoredNetwork
 
 pytest.importorskip("skl2onnx", reason="tacit[export] is not installed")
 pytest.importorskip("onnxruntime", reason="tacit[export] is not installed")
@@ -65,11 +67,51 @@ def test_votes_and_sums_side_by_side_of_two_classes():
 
 def test_what_sees_images_is_refused_by_name_before_anything_is_converted():
     images = np.random.default_rng(0).random((30, 8, 8))
-    sums = SumFeatures(OrientedGradients.fit(images), 900.0, 4096, "l2")
+    sums = SumFeatures(Deskewed.fit(images), 900.0, 4096, "l2")
     width = sums.points(images[:1]).shape[1]
     made = regression_student([sums], LinearOdds(np.zeros((width, 2)), np.zeros(2)), np.array(["a", "b"]), (8, 8))
-    with pytest.raises(InvalidInput, match=r"by the representation gradients, which ONNX cannot express.*--skops"):
+    with pytest.raises(InvalidInput, match=r"by the representation deskewed, which ONNX cannot express.*--skops"):
         student_to_onnx(made, 64, {})
+
+
+def of_images(features, images, classes=("a", "b", "c")):
+    width = features.points(images[:1]).shape[1]
+    weights = np.random.default_rng(3).normal(size=(width, len(classes))) * 20
+    odds = LinearOdds(weights, np.zeros(len(classes)))
+    return regression_student([features], odds, np.array(classes), images.shape[1:])
+
+
+def require_same_of_images(made, images):
+    rows = images.reshape(len(images), -1).astype(np.float32)
+    labels, chances = onnx_predictions(student_to_onnx(made, rows.shape[1], {}), rows)
+    np.testing.assert_allclose(chances, made.predict_proba(rows), atol=2e-5)
+    assert (labels == made.predict(rows)).all()
+    assert len(set(labels.tolist())) > 1
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (17, 20), (16, 16, 3)])
+def test_gradients_of_gray_and_colored_images(shape):
+    images = np.random.default_rng(4).integers(0, 256, (60, *shape)).astype(np.float64)
+    require_same_of_images(of_images(SumFeatures(OrientedGradients.fit(images), 900.0, 4096, "l2"), images), images)
+
+
+def network(images, labels, seed=0):
+    torch = pytest.importorskip("torch", reason="tacit[torch] is not installed")
+    pytest.importorskip("onnxscript", reason="tacit[export] is not installed")
+    from tacit.students.registry import STUDENTS
+
+    torch.manual_seed(seed)
+    made = STUDENTS["network"](network="small-convolutions", epochs=1)
+    return made.fit(images.reshape(len(images), -1), labels)
+
+
+@pytest.mark.timeout(300)
+def test_the_mean_of_a_regression_and_a_network_that_never_met_a_class():
+    images = np.random.default_rng(5).random((90, 16, 16)).astype(np.float32)
+    labels = np.array(["a", "b"])[(images.mean(axis=(1, 2)) > 0.5).astype(int)]
+    trained = network(images, labels)
+    regression = of_images(SumFeatures(StudentFeatures(trained), 900.0, 4096, "l2"), images)
+    require_same_of_images(AveragedStudent([regression, StoredNetwork.of(trained)]), images)
 
 
 def test_public_samples_are_on_a_grid_finer_than_that_of_the_sums():

@@ -64,7 +64,7 @@ def test_persons_are_protected_over_all_files(folder):
     assert run.guarantee.unit == Unit.person("who", 2)
     with pytest.raises(InvalidInput, match="the unit is a person"):
         tacit.distill(source(folder), PUBLIC, 2, classes=CLASSES, unit=Unit.person("who", 2), seed=1)
-    with pytest.raises(InvalidInput, match="give them there"):
+    with pytest.raises(InvalidInput, match="in the record source"):
         tacit.distill(source(folder), PUBLIC, 2, classes=CLASSES, persons="who", seed=1)
 
 
@@ -112,7 +112,7 @@ def test_methods_that_need_records_in_memory_are_refused_before_a_file_is_looked
         ({"classes": None}, "classes must be given"),
         ({"method": "rknn", "private_cache": "cache"}, "private_cache"),
         ({"method": "rknn", "max_labels": 2}, "one label each"),
-        ({"engine": "sparc"}, "is spark meant"),
+        ({"engine": "sparc"}, "did you mean spark"),
         ({"engine": 3}, "got int"),
     ],
 )

@@ -32,7 +32,7 @@ def test_every_network_learns_digests_and_is_the_same_again(kind):
         model = ContinuedNetwork(kind, X, classes=2, seed=3)
         model.learn(X, y, epochs=8)
         assert (model.predict(X) == y).mean() > 0.95
-        model.digest(X, np.eye(2, dtype=np.float32)[1 - y], logits=False, epochs=40)
+        model.fit_consensus(X, np.eye(2, dtype=np.float32)[1 - y], logits=False, epochs=40)
         # It has moved to a consensus that says the opposite.
         assert (model.predict(X) == 1 - y).mean() > 0.95
         found.append(model.logits(X))
@@ -53,7 +53,7 @@ def test_logits_are_digested_up_to_a_constant():
     X, y = images(60)
     model = ContinuedNetwork("perceptron", X, classes=2)
     wanted = np.where(np.eye(2)[y] == 1, 53.0, 50.0).astype(np.float32)
-    model.digest(X, wanted, logits=True, epochs=40)
+    model.fit_consensus(X, wanted, logits=True, epochs=40)
     found = model.logits(X)
     assert np.abs((found - found.mean(axis=1, keepdims=True)) - (wanted - 51.5)).mean() < 0.5
 
@@ -95,11 +95,11 @@ def test_a_classifier_is_fitted_on_its_own_samples_and_the_latest_consensus():
     assert (model.predict(X) == y).all()
     # The consensus brings a class that the party has never seen, soft labels too.
     strange = np.full((10, 8, 8), 300.0)
-    model.digest(strange, np.tile([0.1, 0.1, 0.8], (10, 1)).astype(np.float32), logits=False, epochs=1)
+    model.fit_consensus(strange, np.tile([0.1, 0.1, 0.8], (10, 1)).astype(np.float32), logits=False, epochs=1)
     assert (model.predict(strange) == 2).all()
     assert (model.predict(X) == y).all()
     # The next consensus replaces it.
-    model.digest(strange, np.tile([5.0, 0.0, -5.0], (10, 1)).astype(np.float32), logits=True, epochs=1)
+    model.fit_consensus(strange, np.tile([5.0, 0.0, -5.0], (10, 1)).astype(np.float32), logits=True, epochs=1)
     assert (model.predict(strange) == 0).all()
     assert model.logits(X).shape == (40, 3)
 
@@ -110,7 +110,7 @@ def test_pretraining_counts_until_the_first_consensus_and_only_for_the_same_clas
     model.pretrain(X, y, classes=2, epochs=1)
     model.learn(X[:2], y[:2], epochs=1)
     assert (model.predict(X) == y).all()
-    model.digest(X, np.eye(2, dtype=np.float32)[1 - y], logits=False, epochs=1)
+    model.fit_consensus(X, np.eye(2, dtype=np.float32)[1 - y], logits=False, epochs=1)
     assert (model.predict(X[4:]) == 1 - y[4:]).all()
     other = Refitted(logistic(), classes=3)
     other.pretrain(X, y, classes=2, epochs=1)

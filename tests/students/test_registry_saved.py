@@ -129,7 +129,9 @@ def test_without_torch_a_neural_student_says_what_to_install(tmp_path, monkeypat
         load_student(tmp_path / "student.safetensors")
 
 
-@pytest.mark.parametrize("step", ["flattened.Flatten", "projected.Projected", "neighbor_map.NeighborMap"])
+@pytest.mark.parametrize(
+    "step", ["flattened.Flatten", "projected.Projected", "neighbor_map.NeighborMap", "maps.NeighborMap"]
+)
 def test_a_student_saved_before_its_steps_moved_is_read(step, tmp_path):
     if step.startswith("flattened"):
         student = for_images(fit_hard(STUDENTS["logistic"](), X, Y, np.ones(60)))
@@ -142,7 +144,7 @@ def test_a_student_saved_before_its_steps_moved_is_read(step, tmp_path):
     file = tmp_path / save_student(student, tmp_path)
     module, name = step.split(".")
     folder = "representations" if name == "NeighborMap" else "students"
-    now = "representations.maps" if name == "NeighborMap" else "students.wrapped"
+    now = "representations.student_features" if name == "NeighborMap" else "students.wrapped"
     with zipfile.ZipFile(file) as archive:
         parts = {each: archive.read(each) for each in archive.namelist()}
     written = parts["schema.json"]

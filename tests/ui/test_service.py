@@ -20,7 +20,7 @@ from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.runs.progress import STAGES, RunProgress, watched_run
 from tacit.ui.folder import is_ledger, job_states, look
-from tacit.ui.planning import planned
+from tacit.ui.pages import planned
 
 service = pytest.importorskip("tacit.ui.service", reason="tacit[ui] is not installed")
 httpx = pytest.importorskip("httpx", reason="tacit[federated] is not installed")
@@ -123,6 +123,8 @@ def test_every_page_is_guarded_and_shows_what_is_there(client, folder):
     assert "notes.db" not in page
     assert "<td>1</td><td>2</td>" in page
     assert "The privacy statement" in client.get("/run/runs/first").text
+    for report in ("/run/runs/first", "/ledger/site.ledger"):
+        assert "<a href='/'>Overview</a>" in client.get(report).text
     assert "clinic" in client.get("/ledger/site.ledger").text
     for wrong in ("/run/runs/../runs/first", "/run/../../etc/passwd", "/run/.hidden/run", "/run/%2e%2e/site", "/run/."):
         assert client.get(wrong).status_code in (404, 200)
@@ -168,7 +170,7 @@ def test_a_forecast_rests_on_a_public_file_of_the_folder_and_on_no_other(client,
     assert "<td>class_sums</td>" in page
     assert "classes is 3" in client.get("/plan", params=given | {"label": "state", "classes": "3"}).text
     for wrong in ("../outside.csv", "runs/first/labels.csv", str(folder / "open.csv")):
-        assert "no such file here" in client.get("/plan", params=given | {"public": wrong}).text
+        assert "this file no longer exists" in client.get("/plan", params=given | {"public": wrong}).text
 
 
 def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):

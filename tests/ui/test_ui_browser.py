@@ -75,7 +75,7 @@ def test_it_is_clicked_through(browser, served):
     browser.one("button").click()
     wait(lambda: "What to expect" in browser.text("main"), 180)
     assert browser.seen("svg.chart")
-    assert "nine of ten" in browser.text("table")
+    assert "90 % interval" in browser.text("table")
     browser.fill("#epsilon", "none")
     browser.one("button").click()
     assert "epsilon: must be a number" in browser.one("[role=alert]").text

@@ -1,43 +1,43 @@
-"""Amplification by shuffling: what n local ε₀-DP messages cost a record once a shuffler has mixed them.
+"""Privacy amplification by shuffling: the (ε, δ) of n local ε₀-DP messages after a shuffler has permuted them.
 
 Adjacency is replace-one, one message per record, and the shuffler is trusted. Four bounds are proven for every local
-randomizer; ``tightest`` takes the smallest and names it. (E₀ = e^ε₀.)
+randomizer; ``tightest`` takes the smallest and names it. E₀ stands for e^ε₀.
 
     closed form (2021)       log(1 + (E₀−1)/(E₀+1)·(8√(E₀ log(4/δ)/n) + 8E₀/n)),   ε₀ ≤ log(n/(16 log(2/δ)))
     closed form (2022)       log(1 + (E₀−1)(4√(2 log(4/δ)/((E₀+1)n)) + 4/n)),      ε₀ ≤ log(n/(8 log(2/δ)) − 1)
     numeric clones (2021)    clones with probability e^(−ε₀), for every n
     numeric clones (2022)    clones with probability 2/(E₀+1), for every n
 
-The closed forms are for reports and by-hand checks; the numeric ones are tighter everywhere.
+The closed forms are for reports and checks by hand; the numeric bounds are tighter everywhere.
 
-A fifth, the variation ratio, is published for randomizers whose outputs on two inputs differ by at most β in total
-variation: α = β/(E₀−1), clones with probability 2α, the victim left with αE₀, right with α, else silent. It is kept
-because published figures use it, and never chosen: it ignores that a silent victim's message can be distinguished from
-other messages, and enumerating five messages of three-way randomized response exceeds it (see the tests). What is
-proven for a given mechanism, and close to it, is the privacy blanket that the shuffled mechanisms use.
+A fifth bound, the variation ratio, is published for randomizers whose outputs on two inputs differ by at most β in
+total variation: α = β/(E₀−1), clones with probability 2α; the victim adds to the left with probability αE₀, to the
+right with α, and otherwise to neither. It is here because published figures use it, and is never chosen: it ignores
+that the victim's message can then be distinguished from the others, and the exact δ of five messages of three-way
+randomized response exceeds it (see the tests). The privacy blanket, which the shuffled mechanisms use, is proven for a
+given mechanism and nearly as small.
 
 Source: Feldman, McMillan & Talwar 2021 (FOCS) and 2022 (SODA); Wang et al. 2024 (VLDB; variation ratio).
 
-The numeric bounds come from one pair of distributions. Each other message is, with some probability, a clone: as likely
-as not to equal either of the two messages the victim might have sent. The shuffler shows C ~ Bin(n−1, clone) clones
-split A ~ Bin(C, ½) to the left. The victim adds one to the left with probability ``left``, to the right with
-probability ``right``, else nothing; on the neighboring data the two are exchanged. When the victim always adds one,
-everything else the output tells is post-processing of the two counts, and the pair dominates every ε₀-DP randomizer it
-is built for. When it may be silent that is not so, and the pair is only what a published bound claims.
+The numeric bounds come from one pair of distributions. Each other message is, with some probability, a clone: it equals
+either of the two messages that the victim might have sent, with equal probability. So the shuffled messages contain
+C ~ Bin(n−1, clone) clones, A ~ Bin(C, ½) of them on the left. The victim adds one to the left with probability
+``left``, to the right with probability ``right``, and otherwise nothing; on the neighboring data the two are exchanged.
+If the victim always adds one, the rest of the output is post-processing of the two counts, and the pair dominates every
+ε₀-DP randomizer it is built for. If it may add nothing, this does not hold: the pair is only what the variation ratio
+claims.
 
-Law: write t for the total and u for the left count, w₁ = P(C = t−1), w₀ = P(C = t), s = 1 − left − right. Then
+Law: let t be the total and u the left count, w₁ = P(C = t−1), w₀ = P(C = t), s = 1 − left − right. Then
 
     P(u, t) = w₁(left·b(u−1) + right·b(u)) + w₀·s·b'(u),    b = Bin(t−1, ½), b' = Bin(t, ½),
 
-and Q exchanges left and right. P/Q grows with u, so P > e^ε·Q exactly above one threshold in each row t, and
+and Q exchanges left and right. P/Q increases with u, so P > e^ε·Q exactly above one threshold a_t in each row t, and
 
     δ(ε) = Σ_t [P(U > a_t, t) − e^ε·Q(U > a_t, t)]₊.
 
-Because b'(U > a) is the mean of b(U > a) and b(U > a−1), two incomplete beta functions per row are enough: order √n
-of them instead of a double sum over n² pairs. Rows outside μ ± t with t = L/3 + √(L²/9 + 2NP(1−P)L) and
-L = log(2/tolerance) hold at most ``tolerance`` by Bernstein's inequality, which is added.
-
-Source: Feldman, McMillan & Talwar 2021 and 2022 (clones); Wang et al. 2024 (silent victims).
+Because b'(U > a) is the mean of b(U > a) and b(U > a−1), two incomplete beta functions per row are enough: O(√n) of
+them instead of a double sum over n² pairs. With N = n−1, P = clone and L = log(2/tolerance), rows farther from NP than
+L/3 + √(L²/9 + 2NP(1−P)L) have a mass of at most ``tolerance`` by Bernstein's inequality, which is added to δ.
 """
 
 from __future__ import annotations
@@ -50,10 +50,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
-from tacit.core.rational import Number, bisect, exact, positive, rounded_down, rounded_up
-from tacit.core.spend import Approximate
+from tacit.core import Approximate, InvalidInput, Number, Reals, bisect, exact, positive, rounded_down, rounded_up
 
 __all__ = [
     "CLOSED",
@@ -71,7 +68,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Clones:
-    """The two distributions of one victim among ``others`` messages.
+    """The pair of distributions for one victim among ``others`` messages.
 
     >>> pair = Clones(others=49, clone=2 / (math.e + 1), left=math.e / (math.e + 1), right=1 / (math.e + 1))
     >>> f"{pair.delta(0.3):.9e}"
@@ -93,7 +90,7 @@ class Clones:
             raise InvalidInput(f"left and right must be 0 < right < left with a sum of at most 1, got {self}")
 
     def delta(self, epsilon: float, tolerance: float = 0.0) -> float:
-        """The hockey-stick divergence of order e^ε, from above; rows worth at most ``tolerance`` are left out."""
+        """An upper bound of the hockey-stick divergence of order e^ε; rows of mass ``tolerance`` are bounded by it."""
         growth = math.exp(epsilon)
         silent = max(0.0, 1 - self.left - self.right)
         lowest, highest = self._range(tolerance)
@@ -103,7 +100,7 @@ class Clones:
         # w₀/w₁, without dividing probabilities that may have underflowed.
         odds = (self.others - totals + 1) / totals * (self.clone / (1 - self.clone))
         numerator = 2 * (growth * self.left - self.right) + odds * silent * (growth - 1)
-        # The last left count at which P ≤ e^ε·Q; where it reaches the total, nothing lies beyond it.
+        # The last left count at which P ≤ e^ε·Q; if it reaches the total, the row contributes nothing.
         last = np.floor(totals * numerator / (2 * (self.left - self.right) * (1 + growth)))
         inclusive, exclusive = _tail(last, totals - 1, 0.5), _tail(last + 1, totals - 1, 0.5)
         victim = (self.left - growth * self.right) * inclusive + (self.right - growth * self.left) * exclusive
@@ -111,7 +108,7 @@ class Clones:
         return float(np.sum(np.maximum(before * victim + at * nobody, 0.0))) + tolerance
 
     def _range(self, tolerance: float) -> tuple[int, int]:
-        """The first and last total t whose clones, t−1 or t, are among all but ``tolerance`` of the cases."""
+        """The first and last total t, outside of which the number of clones has a mass of at most ``tolerance``."""
         lowest, highest = 1, self.others + 1
         if tolerance > 0:
             mean, length = self.others * self.clone, math.log(2 / tolerance)
@@ -122,7 +119,7 @@ class Clones:
 
 def _tail(counts: Reals, trials: Reals, probability: float) -> Reals:
     """P(Bin(trials, probability) ≥ counts)."""
-    from scipy.special import betainc  # slow to import, and only those who shuffle need it
+    from scipy.special import betainc  # slow to import, and only shuffling needs it
 
     result = np.where(counts <= 0, 1.0, 0.0)
     inner = (counts > 0) & (counts <= trials)
@@ -132,9 +129,9 @@ def _tail(counts: Reals, trials: Reals, probability: float) -> Reals:
 
 @lru_cache(maxsize=8)
 def _masses(lowest: int, highest: int, trials: int, probability: float) -> Reals:
-    """P(Bin = k) for lowest ≤ k ≤ highest, as differences of the smaller tail so that none cancels.
+    """P(Bin = k) for lowest ≤ k ≤ highest, as differences of the smaller tail to avoid cancellation.
 
-    Remembered, because bisection on ε asks for the same ones again and again.
+    Cached, because bisection on ε needs the same values many times.
     """
     edges = np.arange(lowest, highest + 2, dtype=np.float64)
     many = np.full(len(edges), float(trials))
@@ -145,17 +142,17 @@ def _masses(lowest: int, highest: int, trials: int, probability: float) -> Reals
     return masses
 
 
-# The share of δ that rows left out of a numeric bound may hold; it moves ε in the ninth digit.
+# The fraction of δ for the rows that a numeric bound leaves out; it changes ε in the ninth digit.
 _TOLERANCE = 1e-9
-# Bisection stops here; results are rounded to DIGITS on the safe side.
+# Bisection stops at this resolution; results are rounded to _DIGITS in the conservative direction.
 _RESOLUTION = 1e-11
 _DIGITS = 9
-# No local randomizer is used beyond this; e^50 messages would be needed to hide it.
+# No local randomizer is used beyond this ε₀; it would take e^50 messages to amplify it.
 LARGEST_LOCAL_EPSILON = 50.0
 
 
 class AmplificationBound(StrEnum):
-    """The bounds, as reports name them; all but the last are proven."""
+    """The bounds by their names in reports; all but the last are proven."""
 
     CLOSED_2021 = "closed form (2021)"
     CLOSED_2022 = "closed form (2022)"
@@ -182,7 +179,7 @@ class Amplified:
 
     @property
     def spend(self) -> Approximate:
-        """What one shuffled round costs a record."""
+        """The cost of one shuffled round for a record."""
         return Approximate(self.epsilon, self.delta)
 
 
@@ -232,7 +229,7 @@ def amplified_epsilon(
     if local > LARGEST_LOCAL_EPSILON:
         raise InvalidInput(f"local_epsilon must be in (0, {LARGEST_LOCAL_EPSILON:g}], got {local:g}")
     pair = _pair(bound, messages, local, variation)
-    # At ε₀ itself the divergence is 0, so an answer exists.
+    # At ε₀ itself the divergence is 0, so the bisection has a solution.
     return bisect(lambda epsilon: pair.delta(epsilon, _TOLERANCE * limit) <= limit, local, 0.0, _RESOLUTION)
 
 
@@ -258,7 +255,7 @@ def largest_local_epsilon(
 ) -> Fraction:
     """The largest ε₀ whose shuffled messages stay within (ε, δ) by one proven bound, rounded down.
 
-    Bisects δ(ε₀) at the fixed ε, one loop; never below ε itself, which needs no shuffling.
+    Bisects δ(ε₀) at the fixed ε; the result is at least ε, which needs no shuffling.
 
     >>> round(float(largest_local_epsilon(10**4, 0.5, 1e-5)), 6)
     4.599371
@@ -290,7 +287,7 @@ def _checked(messages: int, delta: Number) -> float:
 
 
 def _closed_range(bound: AmplificationBound, messages: int, delta: float) -> float:
-    """The largest ε₀ for which a closed form is proven; below 0 when there are too few messages for any."""
+    """The largest ε₀ for which a closed form is proven; negative if there are too few messages."""
     logarithm = math.log(2 / delta)
     if bound is AmplificationBound.CLOSED_2021:
         return math.log(messages / (16 * logarithm))
@@ -314,7 +311,7 @@ def _pair(bound: AmplificationBound, messages: int, local: float, variation: flo
     if bound is AmplificationBound.NUMERIC_2022:
         return Clones(messages - 1, 2 / (growth + 1), growth / (growth + 1), 1 / (growth + 1))
     if variation is None:
-        raise InvalidInput("variation must be given for the variation ratio: it is a property of the randomizer")
+        raise InvalidInput("the variation ratio needs variation, the total-variation bound of the randomizer")
     largest = math.tanh(local / 2)
     if not 0 < variation <= largest * (1 + 1e-12):
         raise InvalidInput(f"variation must be in (0, {largest:.6g}] at local epsilon {local:g}, got {variation:g}")

@@ -1,7 +1,7 @@
-"""From a target to a parameter: how much noise, or how much ε per round, a stated (ε, δ) allows.
+"""Calibration: the noise, or the ε per round, that meets a target (ε, δ).
 
-Every answer is found by bisection on the same curve that will later account for it, and is the last value that was
-seen to meet the target: calibration and accounting cannot drift apart.
+Every parameter is searched on the same accountant that will later account for it, and the value returned was checked
+with it, so that calibration and accounting cannot disagree.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from functools import lru_cache
 
 from tacit.accounting.compose import total
 from tacit.accounting.rdp import checked_delta, rho_of
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
+from tacit.core import DiscreteGaussian, Gaussian, InvalidInput, Pure, Repeated, Rule, Subsampled
 from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, rounded_up
-from tacit.core.spend import DiscreteGaussian, Gaussian, Pure, Repeated, Subsampled
 
 __all__ = [
     "discrete_gaussian_sigma",
@@ -29,7 +27,7 @@ __all__ = [
 ]
 
 
-# How near to the target a search for sampled noise ends, as a part of it; each step takes the accountants a moment.
+# The relative distance to the target at which a search ends; each step runs the accountants once.
 _NEAR = 0.002
 _MOST_STEPS = 60
 
@@ -46,7 +44,7 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
 
     half, slope = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
     upper, lower = float(log_ndtr(half - slope)), epsilon + float(log_ndtr(-half - slope))
-    # The difference of two exponentials, taken relative to the larger.
+    # The difference of two exponentials, relative to the larger one.
     return max(0.0, -math.exp(upper) * math.expm1(min(0.0, lower - upper)))
 
 
@@ -67,12 +65,13 @@ def gaussian_sigma(epsilon: Number, delta: Number, sensitivity: Number = 1) -> f
     return bisect(lambda sigma: gaussian_delta(goal, sigma, distance) <= limit, enough, too_little)
 
 
+@lru_cache(maxsize=256)
 def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, rule: Rule = Rule.PLANNED) -> Fraction:
-    """The smallest noise multiplier, to a hundred-thousandth or so, of ``repetitions`` Gaussian releases within (ε, δ).
+    """The noise multiplier, within about 1e-5 of the smallest, of ``repetitions`` Gaussian releases within (ε, δ).
 
-    The exact formula says where to look: planned releases are together one with √repetitions times less noise, and
-    under the adaptive rule a little more noise is due. What is returned was seen to fit by ``total``, so that an
-    account with this ceiling and this rule admits the charges.
+    The search starts at the exact formula: planned releases are together one release with √repetitions times less
+    noise; the adaptive rule needs a little more noise. The result was checked with ``total``, so an account with this
+    ceiling and this rule admits the charges.
 
     >>> multiplier = gaussian_multiplier(1, 1e-5)
     >>> total([Gaussian(multiplier)], Fraction(1, 10**5)).epsilon <= 1, round(float(multiplier), 3)
@@ -92,12 +91,13 @@ def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, ru
     while not holds(1 + step):
         step *= 2
     enough = 1 + step
-    # Where the formula is far off, as under the adaptive rule, doubling overshoots.
+    # If the formula is far off, as under the adaptive rule, doubling overshoots.
     if step > 1e-3:
         enough = bisect(holds, enough, 1 + step / 2, tolerance=1e-5)
     return rounded_up(least * enough, 9)
 
 
+@lru_cache(maxsize=256)
 def discrete_gaussian_sigma(
     epsilon: Number,
     delta: Number,
@@ -106,9 +106,9 @@ def discrete_gaussian_sigma(
     repetitions: int = 1,
     rule: Rule = Rule.ADAPTIVE,
 ) -> Fraction:
-    """The smallest σ with six decimals whose ``repetitions`` releases of integer noise stay within (ε, δ).
+    """The smallest σ with six decimals whose ``repetitions`` discrete Gaussian releases stay within (ε, δ).
 
-    Found on ``total``, so an account with this ceiling and this rule admits exactly these charges.
+    Found with ``total``, so an account with this ceiling and this rule admits exactly these charges.
 
     >>> sigma = discrete_gaussian_sigma(1, 1e-5, squared_shift=2, unit_steps=True)
     >>> float(total([DiscreteGaussian(sigma, 2, True)], Fraction(1, 10**5)).epsilon) <= 1
@@ -125,23 +125,23 @@ def discrete_gaussian_sigma(
         spend = DiscreteGaussian(rounded_up(sigma), squared_shift, unit_steps)
         return total([spend] * repetitions, limit, rule).epsilon <= goal
 
-    # Concentrated privacy proves this much noise enough, up to the resolution of the Rényi curve.
+    # By zCDP this much noise is enough, up to the resolution of the Rényi curve.
     enough = 1.01 * math.sqrt(squared_shift * repetitions / (2 * rho_of(float(goal), float(limit))))
     while not fits(enough):
         enough *= 1.1
     too_little = enough / 2
     while fits(too_little):
         too_little /= 2
-    # Seven significant digits are beyond what the accountants resolve.
+    # The accountants do not resolve more than seven significant digits.
     return rounded_up(bisect(fits, enough, too_little, tolerance=max(1e-7, 1e-7 * enough)))
 
 
 def largest_pure_epsilon(
     total_epsilon: Number, total_delta: Number, rounds: int, rule: Rule = Rule.ADAPTIVE
 ) -> Fraction:
-    """The largest ε for each of ``rounds`` pure releases whose total stays within (ε, δ).
+    """The largest ε per round with which ``rounds`` pure releases stay within (ε, δ) in total.
 
-    An equal share ε/T always works; with δ above 0 and many rounds, composition allows more.
+    An equal share ε/T is always possible; with δ above 0 and many rounds, composition allows more.
 
     >>> largest_pure_epsilon(1, 0, 4)
     Fraction(1, 4)
@@ -170,10 +170,10 @@ def sampled_sigma(
     parts: tuple[tuple[float, int], ...],
     replace_one: bool = False,
 ) -> Fraction:
-    """A σ, near the smallest, with which Gaussian questions on fresh Poisson samples of the records stay within (ε, δ).
+    """A σ, near the smallest, with which Gaussian releases on fresh Poisson samples of the records stay within (ε, δ).
 
-    ``parts`` are kinds of questions: how many deviations of σ·scale one record is worth, as that scale over the shift,
-    and how often. What is returned was seen to fit by ``total``.
+    ``parts`` are kinds of releases, each as (scale, count): ``count`` releases with a noise multiplier of σ·scale. The
+    result was checked with ``total``.
 
     >>> sigma = sampled_sigma(Fraction("0.397505"), Fraction(1, 10**5), Fraction("0.15"), ((2**-0.5, 735),))
     >>> 50 <= sigma <= 50.2
@@ -188,16 +188,17 @@ def sampled_sigma(
         return float(total(spends, delta, Rule.PLANNED).epsilon)
 
     squares = sum(count / scale**2 for scale, count in parts)
-    # As if there were no sample, less what sampling gives back at best.
+    # The noise without sampling, times the most that sampling can save.
     start = gaussian_sigma(epsilon, delta, math.sqrt(squares)) * max(float(rate), 1e-3)
     return _nearly_smallest(spent, epsilon, start)
 
 
 @lru_cache(maxsize=256)
 def screened_sigma(epsilon: Fraction, delta: Fraction, answers: int, screened: int, ratio: Fraction) -> Fraction:
-    """A σ, near the smallest, of votes on ``answers`` queries after a screen of ``screened``, within (ε, δ) together.
+    """A σ, near the smallest, for GNMax on ``answers`` queries after a confidence screen of ``screened`` ones.
 
-    The screen has ``ratio`` times the noise. One teacher moves two votes per answer and one largest count per query.
+    The screen has ``ratio`` times the noise. One teacher changes two votes per answered query and one largest count per
+    screened query.
 
     >>> 37 < screened_sigma(Fraction("2.757885"), Fraction(1, 10**5), 286, 640, Fraction(15, 4)) < 38
     True
@@ -213,10 +214,10 @@ def screened_sigma(epsilon: Fraction, delta: Fraction, answers: int, screened: i
 
 
 def _nearly_smallest(spent: Callable[[float], float], epsilon: Fraction, sigma: float) -> Fraction:
-    """A noise that was seen to stay within ε, at most a few thousandths larger than need be."""
-    # Multipliers are rounded at the ninth digit, here and where they are charged.
+    """A σ that was checked to stay within ε, at most a few thousandths larger than necessary."""
+    # Noise multipliers are rounded at the ninth digit, here and when they are charged.
     goal = float(positive(epsilon, "epsilon")) * (1 - 1e-6)
-    # The logarithm of ε is nearly a straight line in that of σ: aim at just below the goal, halve where that stalls.
+    # log ε is nearly linear in log σ: aim just below the goal, and bisect when that is slow.
     low, high, fits = (-math.inf, 0.0), (math.inf, 0.0), math.inf
     aim = math.log(goal * (1 - _NEAR / 2))
     for step in range(_MOST_STEPS):
@@ -226,7 +227,7 @@ def _nearly_smallest(spent: Callable[[float], float], epsilon: Fraction, sigma: 
         point = math.log(sigma), math.log(max(found, 1e-12)) if math.isfinite(found) else aim + 1
         low, high, fits = (low, point, sigma) if found <= goal else (point, high, fits)
         if low[0] == -math.inf or high[0] == math.inf:
-            # Not yet on both sides: as if ε fell exactly as σ grows, and a little farther.
+            # Not yet bracketed: assume that ε is proportional to 1/σ, and go a little farther.
             sigma *= math.exp(1.05 * (point[1] - aim))
         elif high[0] - low[0] < _NEAR / 10:
             break

@@ -1,40 +1,38 @@
-"""Composition of a list of charges: the smallest ε that a valid accountant proves at a given δ; and running totals.
+"""Composition of charges: the smallest ε that a valid accountant proves at a given δ; and running totals.
 
 Which accountants are valid depends on when the spends were chosen.
 
-Planned. All spends are known before the first release (what is *asked* may still depend on earlier answers). Every
-accountant holds and the smallest wins: the exact sum of ε; the Rényi curve at its best order; optimal composition
-of one repeated (ε, δ), or of one repeated randomized response; the privacy-loss distribution. Parts that carry a δ of
-their own use it up first.
+Planned: all spends are known before the first release (the *questions* may still depend on earlier answers). Every
+accountant is valid and the smallest ε is taken: the exact sum of ε (basic composition); the Rényi curve at its best
+order (RDP); optimal composition of one repeated (ε, δ), or of one repeated randomized response; the privacy-loss
+distribution (PLD). The δ that parts have themselves is subtracted first.
 
-Adaptive. Each spend may be chosen after seeing earlier releases, which is what a ledger must assume. Then
-``total`` is a filter: a ledger with ceiling ε* admits a charge when the total with it is at most ε*, and this is
-proven for a δ fixed in advance as follows. Let L be the loss of a whole course of events, and split the courses by
-what admitted them.
+Adaptive: each spend may be chosen after seeing earlier releases, which a ledger must assume. Then ``total`` is a
+privacy filter: a ledger with ceiling ε* admits a charge if the total with it is at most ε*. Proof, for a δ fixed in
+advance: let L be the privacy loss of a complete transcript, and divide the transcripts by what admitted them.
 
-1. Courses within the ceiling by the exact sum of pure ε have L ≤ ε* and add nothing to δ.
-2. Courses admitted by the Rényi filter, at the one order α that ε* and δ fix (``rdp.filter_epsilon``):
-   e^((α−1)(L − ΣR(α))) is a supermartingale, so together they add at most the δ of the conversion at α. Rule 1
-   uses no δ, which is why the smaller of the two may be taken course by course.
-3. δ that parts carry themselves adds its largest sum. A course that spends δ this way and one that spends it by
-   conversion are different courses, so the two shares must be fixed in advance: the first charge, chosen before
-   anything was released, settles them. If it carries δ and needs no conversion, all of δ is kept for such parts;
-   if it needs conversion and carries none, all is kept for conversion; otherwise each gets half. A charge that
-   needs more of one share than there is has no finite total.
-4. A single charge was fixed before anything was released, so it is planned. If the filter admits it as well,
-   nothing changes; if not, the filter admits no longer list either, for its curve only grows, and the single
-   charge stands alone.
+1. Transcripts within the ceiling by the exact sum of pure ε have L ≤ ε* and add nothing to δ.
+2. Transcripts admitted by the Rényi filter at the one order α that ε* and δ determine (``rdp.filter_epsilon``):
+   e^((α−1)(L − ΣR(α))) is a supermartingale, so together they add at most the δ of the conversion at α. Since rule 1
+   uses no δ, the smaller of the two totals may be taken for each transcript.
+3. The δ that parts have themselves adds at most its largest sum. A transcript that uses δ in this way and one that uses
+   it by conversion are different ones, so the two shares of δ must be fixed in advance: the first charge, chosen before
+   anything was released, determines them. If it has a δ and needs no conversion, all of δ is for such parts; if it
+   needs conversion and has no δ, all is for conversion; otherwise each gets half. A charge that needs more than one of
+   the shares has left has no finite total.
+4. A single charge was chosen before anything was released, so it counts as planned. If the filter admits it too,
+   nothing changes. If not, the filter admits no list that begins with it either, because the curve only grows.
 
-An ε is never stated below that of one of its pure parts. This only raises a bound, and it makes totals monotone:
-they never fall when a charge is added.
+A total is never below the ε of one of its pure parts. This only raises the bound, and makes totals monotone: they never
+decrease when a charge is added.
 
 Source: Feldman & Zrnic 2021 (Rényi filters); Whitehouse, Ramdas, Rogers & Wu 2023 (fully adaptive composition);
 Rogers, Roth, Ullman & Vadhan 2016 (basic composition stays valid under adaptivity).
 
-A running total is what was charged so far, in a space and at a cost that do not grow with the number of charges.
-The first ``TABLE`` different parts are counted exactly. What is different from all of them goes into a ``Rest``, which
-is rounded up. An account with few kinds of charges, the usual one, is therefore composed exactly for ever; one with
-very many gets sums and a Rényi curve that are at most one part in 10^9 above the truth.
+A running total stores the charges so far in a space, and at a cost, that do not grow with their number. The first
+``TABLE`` different parts are counted exactly; all further ones go into a ``Rest``, which is rounded up. So an account
+with few kinds of charges, the usual case, is always composed exactly; one with very many kinds has sums and a Rényi
+curve that are at most one part in 10^9 too large.
 """
 
 from __future__ import annotations
@@ -48,22 +46,21 @@ from typing import Any, cast
 
 from tacit.accounting.parts import Part, SpendParts, basic_epsilon, largest_epsilon, own_delta, parts_of
 from tacit.accounting.rest import Rest, deciding_orders, sum_up
-from tacit.core.account import Rule, Total
-from tacit.core.rational import probability, rounded_up
+from tacit.core import Rule, Total, probability, rounded_up
 from tacit.core.spend import Approximate, Pure, RandomizedResponse, Spend, spend_from_json, spend_to_json
 
 __all__ = ["TABLE", "Running", "Share", "least_total", "share_of", "total", "total_of"]
 
-# Numeric bounds become fractions rounded up at this digit, so that comparing them with a ceiling is safe.
+# Numeric bounds are rounded up at this decimal digit, so that they may be compared with a ceiling.
 _DIGITS = 9
-# Floats hold neither a much larger ε nor a much smaller δ; there only the exact sum is offered.
+# Beyond these, floats are not precise enough and only the exact sum is used.
 _LARGEST_EPSILON = 10**6
 _SMALLEST_DELTA = Fraction(1, 10**300)
 TABLE = 16
 
 
 class Share(StrEnum):
-    """For what δ is kept: for the δ that parts carry themselves, for conversion, or half for each.
+    """What an account's δ is reserved for: the δ that parts have themselves, conversion, or half for each.
 
     >>> Share.HALF.kept(Fraction(1, 10))
     Fraction(1, 20)
@@ -74,7 +71,7 @@ class Share(StrEnum):
     HALF = "half"
 
     def kept(self, delta: Fraction) -> Fraction:
-        """How much of δ is kept for the δ that parts carry themselves; the rest is for conversion."""
+        """How much of δ is reserved for the δ that parts have themselves; the remainder is for conversion."""
         return {Share.OWN: delta, Share.CONVERSION: Fraction(0), Share.HALF: delta / 2}[self]
 
 
@@ -83,7 +80,7 @@ _NOTHING: Candidate = (math.inf, "none")
 
 
 def total(spends: Sequence[Spend], delta: Fraction, rule: Rule = Rule.ADAPTIVE) -> Total:
-    """The smallest ε proven at δ for these charges, in the order they were made, and by which accountant.
+    """The smallest ε proven at δ for these charges, in their order, and the accountant that proves it.
 
     >>> from tacit.core.spend import Gaussian
     >>> total([Pure("1/3")] * 3, Fraction(0))
@@ -95,14 +92,14 @@ def total(spends: Sequence[Spend], delta: Fraction, rule: Rule = Rule.ADAPTIVE) 
     inf
     """
     parts = parts_of(spends)
-    # Post-processing is free and reveals nothing, so it does not count as a charge.
+    # Post-processing costs nothing, so it does not count as a charge.
     charges = (charge for spend in spends if (charge := parts_of([spend])))
     first, second = next(charges, {}), next(charges, None)
     return total_of(parts, delta, rule, second is None, share_of(first))
 
 
 def least_total(spends: Sequence[Spend], delta: Fraction) -> Total:
-    """What planned spends come to: with no δ, or with all that is allowed where that makes ε smaller.
+    """The total of planned spends at δ = 0, or at the allowed δ if that makes ε smaller.
 
     >>> least_total([Pure("1/3")], Fraction(1, 10**6))
     Total(epsilon=Fraction(1, 3), delta=Fraction(0, 1), accountant='pure composition')
@@ -113,7 +110,7 @@ def least_total(spends: Sequence[Spend], delta: Fraction) -> Total:
 def total_of(
     parts: SpendParts, delta: Fraction, rule: Rule, single: bool, share: Share, rest: Rest | None = None
 ) -> Total:
-    """The total of counted parts and of a rest that was rounded up, when they were one ``single`` charge or more.
+    """The total of counted parts and of a rounded rest; ``single``: whether they were one charge.
 
     >>> total_of({Pure("1/3"): 3}, Fraction(0), Rule.ADAPTIVE, False, Share.HALF, Rest(Fraction(1, 2))).epsilon
     Fraction(3, 2)
@@ -125,13 +122,13 @@ def total_of(
         candidates = _planned(parts, delta)
     else:
         candidates = _adaptive(parts, delta, share.kept(delta))
-    # min returns the first of equals: an exact sum is named before a numeric bound that only reaches it.
+    # min returns the first of equals, so an exact sum is preferred to an equal numeric bound.
     epsilon, accountant = min(candidates, key=lambda candidate: candidate[0], default=_NOTHING)
     return Total(max(epsilon, largest_epsilon(parts), rest.largest if rest else Fraction(0)), delta, accountant)
 
 
 def _sum(parts: SpendParts, delta: Fraction) -> list[Candidate]:
-    """The exact sum of ε, when every part has one and their own δ fit."""
+    """The exact sum of ε, if every part has an ε and their δ fit."""
     epsilon, own = basic_epsilon(parts), own_delta(parts)
     if epsilon is None or own > delta:
         return []
@@ -149,13 +146,13 @@ def _planned(parts: SpendParts, delta: Fraction) -> list[Candidate]:
             from tacit.accounting.planned import LARGEST_COUNT, response_epsilon
 
             if count <= LARGEST_COUNT:
-                # Its loss is known exactly, so no other accountant can do better.
+                # The exact loss: no other accountant can be tighter.
                 exact = response_epsilon(epsilon, classes, count, delta)
                 return [*candidates, _numeric(exact, "optimal composition")]
     from tacit.accounting.rdp import curve, filter_epsilon, improved_epsilon
 
     divergence = curve(parts)
-    # The filter's order may fall between two of the grid and be better by a hair; it makes totals monotone.
+    # The filter's order may lie between two orders of the grid and be slightly better; it makes totals monotone.
     for convert in (improved_epsilon, filter_epsilon):
         candidates.append(_numeric(convert(divergence, float(rest)), "Rényi (RDP)"))
     match list(parts.items()):
@@ -210,12 +207,12 @@ def _with_rest(parts: SpendParts, delta: Fraction, rule: Rule, kept: Fraction, r
 
 
 def _convertible(parts: SpendParts, delta: Fraction) -> bool:
-    """Whether a numeric accountant can be asked at this δ."""
+    """Whether numeric accountants are precise enough at this δ."""
     return delta >= _SMALLEST_DELTA and largest_epsilon(parts) <= _LARGEST_EPSILON
 
 
 def share_of(first: SpendParts) -> Share:
-    """How the first charge divides δ.
+    """How the first charge divides δ: see rule 3 above.
 
     >>> share_of({Pure(1): 1})
     <Share.HALF: 'half'>
@@ -229,13 +226,13 @@ def share_of(first: SpendParts) -> Share:
 
 
 def _numeric(epsilon: float, accountant: str) -> Candidate:
-    # The factor covers what float arithmetic may have lost on the way.
+    # The factor covers the rounding errors of float arithmetic.
     return (rounded_up(epsilon * (1 + 1e-12), _DIGITS), accountant) if math.isfinite(epsilon) else _NOTHING
 
 
 @dataclass(frozen=True)
 class Running:
-    """The charges so far. ``charges`` counts no further than 2: what matters is whether there was more than one.
+    """The charges so far. ``charges`` is 0, 1 or 2, where 2 means several.
 
     >>> from tacit.core.spend import Pure
     >>> Running().plus(Pure("1/3")).plus(Pure("1/3")).total(Fraction(0), Rule.ADAPTIVE).epsilon
@@ -243,7 +240,7 @@ class Running:
     """
 
     charges: int = 0
-    # How δ is divided, settled by the first charge.
+    # How δ is divided, determined by the first charge.
     share: Share | None = None
     parts: tuple[tuple[Part, int], ...] = ()
     rest: Rest | None = None
@@ -262,14 +259,14 @@ class Running:
         return running
 
     def plus(self, spend: Spend, count: int = 1, curves: bool = True) -> Running:
-        """The running total after that many more charges; ``curves`` is False where δ is 0 and none is needed."""
+        """The running total after ``count`` more charges; ``curves``: whether a Rényi curve is needed, not at δ = 0."""
         added = parts_of([spend])
         if not added:
             return self
         share = self.share or share_of(added)
         table, rest = dict(self.parts), self.rest
         for part, times in added.items():
-            # A single charge is composed as one that was planned, so it is kept whole.
+            # A single charge counts as planned, so all its parts are stored.
             if part in table or len(table) < TABLE or not self.charges:
                 table[part] = table.get(part, 0) + times * count
             else:
@@ -289,11 +286,11 @@ class Running:
         return sum_up(epsilon, rest.epsilon)
 
     def total(self, delta: Fraction, rule: Rule) -> Total:
-        """What the charges amount to at δ, by the tightest accountant that the rule allows."""
+        """The total of the charges at δ, by the tightest accountant that the rule allows."""
         return total_of(dict(self.parts), delta, rule, self.charges < 2, self.share or Share.HALF, self.rest)
 
     def to_json(self, epsilon: Fraction, delta: Fraction) -> dict[str, Any]:
-        """The running total as JSON values, its curve at the orders that a ceiling needs.
+        """The running total as JSON values, its curve at the orders that this ceiling needs.
 
         >>> from tacit.core.spend import Pure
         >>> Running().plus(Pure(1)).to_json(Fraction(2), Fraction(0))

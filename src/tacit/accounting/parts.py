@@ -1,10 +1,10 @@
-"""The parts of a cost: every nested spend as a count of indivisible ones; and what a cost is for a group of records.
+"""The parts of a cost: a nested spend as counts of elementary spends; and group privacy.
 
-Accountants that thread a count by hand through nested events drop it sooner or later (``dp_accounting`` 0.6
-does, for repeated randomized response). Here nesting is resolved once, before any accountant looks, so
-"n times" and "composed of n" cannot differ: both become the same table.
+An accountant that passes counts by hand through nested events may lose one (``dp_accounting`` 0.6 does, for repeated
+randomized response). Here nesting is resolved once, before any accountant, so that "n times" and "composed of n" give
+the same table.
 
-Group privacy goes from one record to several: a person with g records has the group guarantee of a per-record spend.
+Group privacy: the cost of a per-record spend for a person with g records.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import assert_never
 
-from tacit.core.errors import InvalidInput
-from tacit.core.rational import rounded_up
+from tacit.core import InvalidInput, rounded_up
 from tacit.core.spend import (
     Approximate,
     Composed,
@@ -36,13 +35,13 @@ SpendParts = Mapping[Part, int]
 
 
 def parts_of(spends: Iterable[Spend]) -> dict[Part, int]:
-    """How often each indivisible spend occurs, in order of first occurrence.
+    """How often each elementary spend occurs, in order of first occurrence.
 
     >>> parts_of([Repeated(Composed(Pure(1), Repeated(Pure(2), 3)), 10), Pure(1)])
     {Pure(epsilon=Fraction(1, 1)): 11, Pure(epsilon=Fraction(2, 1)): 30}
     """
     counts: dict[Part, int] = {}
-    # An explicit stack, because a spend that was nested step by step may be deeper than Python recurses.
+    # An explicit stack, because spends may be nested deeper than Python's recursion limit.
     waiting: list[tuple[Spend, int]] = [(spend, 1) for spend in spends][::-1]
     while waiting:
         spend, times = waiting.pop()
@@ -67,7 +66,7 @@ def parts_of(spends: Iterable[Spend]) -> dict[Part, int]:
 
 
 def own_delta(parts: SpendParts) -> Fraction:
-    """The sum of the δ that parts carry themselves: failure probabilities no accountant can convert away.
+    """The sum of the δ that parts have themselves, which no accountant can convert.
 
     >>> own_delta(parts_of([Approximate(1, "1e-6"), Stability("1/100"), Pure(3)]))
     Fraction(10001, 1000000)
@@ -79,7 +78,7 @@ def own_delta(parts: SpendParts) -> Fraction:
 
 
 def basic_epsilon(parts: SpendParts) -> Fraction | None:
-    """The exact sum of ε, or None when some part has no ε of its own (a Gaussian has one only for a δ).
+    """The exact sum of ε, or None if a part has no ε at δ = 0 (a Gaussian).
 
     >>> basic_epsilon(parts_of([Repeated(Pure("1/3"), 3), Approximate(1, "1e-6"), Stability("1/100")]))
     Fraction(2, 1)
@@ -101,7 +100,7 @@ def basic_epsilon(parts: SpendParts) -> Fraction | None:
 
 
 def largest_epsilon(parts: SpendParts) -> Fraction:
-    """The largest ε that a single part states.
+    """The largest ε of a single part.
 
     >>> largest_epsilon(parts_of([Repeated(Pure(1), 5), Approximate(2, "1e-6"), Gaussian(1)]))
     Fraction(2, 1)
@@ -112,20 +111,19 @@ def largest_epsilon(parts: SpendParts) -> Fraction:
     )
 
 
-# A group's δ is rounded up at this digit.
-_DIGITS = 30
+# The δ of a group is rounded up at this digit; beyond this exponent e^(gε) is no float, and no δ helps.
+_DIGITS, _LARGEST_EXPONENT = 30, 700
 
 
 def group(spend: Spend, records: int) -> Spend:
-    """What a spend stated for one record costs ``records`` of them together.
+    """Group privacy: the cost for ``records`` records together of a spend stated for one record.
 
     Law, for g records:
-        pure              gε, randomized response too: one step after another is all that is known of g of them
-        (ε, δ)            (gε, δ(e^(gε) − 1)/(e^ε − 1)), by walking from one data set to the other in g steps;
-                          gδ when ε = 0
-        Gaussian          the shift is g times as long: ρ becomes g²ρ, exactly
-        discrete Gaussian likewise; a cell may now move by more than one
-        sampled Gaussian  some of the g are sampled with probability 1 − (1−q)^g, and then shift by at most g
+        pure              gε; randomized response too, as nothing better is known for a group
+        (ε, δ)            (gε, δ(e^(gε) − 1)/(e^ε − 1)), by a chain of g neighboring data sets; gδ if ε = 0
+        Gaussian          the shift is g times as large: ρ becomes g²ρ, exactly
+        discrete Gaussian likewise; a cell may then change by more than one
+        sampled Gaussian  at least one of the g is sampled with probability 1 − (1−q)^g; then the shift is at most g
         nested            part by part
 
     >>> group(Pure("1/10"), 3)
@@ -141,7 +139,7 @@ def group(spend: Spend, records: int) -> Spend:
         case Pure(epsilon) | RandomizedResponse(epsilon, _):
             return Pure(records * epsilon)
         case Approximate(epsilon, delta):
-            return Approximate(records * epsilon, _walked_delta(epsilon, delta, records))
+            return Approximate(records * epsilon, _group_delta(epsilon, delta, records))
         case Gaussian(noise_multiplier):
             return Gaussian(noise_multiplier / records)
         case DiscreteGaussian(sigma, squared_shift, _):
@@ -158,16 +156,18 @@ def group(spend: Spend, records: int) -> Spend:
             assert_never(spend)
 
 
-def _walked_delta(epsilon: Fraction, delta: Fraction, records: int) -> Fraction:
+def _group_delta(epsilon: Fraction, delta: Fraction, records: int) -> Fraction:
     """δ·(1 + e^ε + … + e^((g−1)ε)), rounded up."""
     if epsilon == 0 or delta == 0:
-        walked = records * delta
+        reached = records * delta
+    elif records * epsilon > _LARGEST_EXPONENT:
+        reached = Fraction(1)
     else:
         factor = math.expm1(records * float(epsilon)) / math.expm1(float(epsilon))
-        walked = rounded_up(delta * Fraction(factor * (1 + 1e-12)), _DIGITS)
-    if walked >= 1:
+        reached = rounded_up(delta * Fraction(factor * (1 + 1e-12)), _DIGITS)
+    if reached >= 1:
         raise InvalidInput(
             f"records must be fewer: {records} records at epsilon {float(epsilon):g}, delta {float(delta):g} "
-            f"reach delta {float(walked):g}, which guarantees nothing"
+            f"reach delta {float(reached):g}, which guarantees nothing"
         )
-    return walked
+    return reached

@@ -1,20 +1,20 @@
-"""Data-dependent Rényi privacy of noisy-max votes: a diagnostic for the holder that must not leave the holder.
+"""PATE's data-dependent Rényi analysis of LNMax and GNMax: a diagnostic for the holder alone.
 
-When teachers agree, one noisy-max answer reveals far less than its worst case. How much less depends on the votes,
-so the number is itself private: publishing it, or stopping by it, leaks. A ledger charges the data-independent
-cost (pure 2γ for LNMAX, Gaussian for GNMAX); what is computed here may be shown to whoever holds the votes already.
+When teachers agree, a noisy-max answer reveals far less than its worst case. How much less depends on the votes, so the
+number is itself private: publishing it, or stopping because of it, leaks. The ledger charges the data-independent cost
+(pure 2γ for LNMax, Gaussian for GNMax); the result of this module may be shown only to who already has the votes.
 
 Law: let q bound the probability that the noisy answer is not the plurality.
-    LNMAX, Laplace noise of scale 1/γ on each count:
+    LNMax, Laplace noise of scale 1/γ on each count:
         q = Σ (2 + γg)/(4e^(γg)) over the gaps g to the plurality; for q < 1/(1 + e^2γ) the divergence of order α is at
         most log((1−q)((1−q)/(1 − e^2γ·q))^(α−1) + q·e^(2γ(α−1)))/(α−1).
-    GNMAX, Gaussian noise σ on each count:
+    GNMax, Gaussian noise σ on each count:
         q = Σ Φ(−g/(σ√2)); with μ₂ = σ√(log 1/q), μ₁ = μ₂ + 1 and εᵢ = μᵢ/σ² the divergence of order α ≤ μ₁ is at most
         log((1−q)A^(α−1) + q·B^(α−1))/(α−1), A = (1−q)/(1 − (q·e^ε₂)^((μ₂−1)/μ₂)), B = e^ε₁/q^(1/(μ₁−1)),
         for μ₂ > 1 and q ≤ e^((μ₂−1)ε₂)/(μ₁/(μ₁−1)·μ₂/(μ₂−1))^μ₂.
-Where a condition fails, and where it is smaller, the data-independent curve stands.
+If a condition fails, or the data-independent curve is smaller, that curve is used.
 
-Source: Papernot et al. 2017 (LNMAX); Papernot et al. 2018, Theorem 6 (GNMAX).
+Source: Papernot et al. 2017 (LNMax); Papernot et al. 2018, Theorem 6 (GNMax).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.rdp import ORDERS, improved_epsilon, pure_curve
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 
 __all__ = [
     "diagnosed_epsilon",
@@ -46,7 +46,7 @@ def _gaps(votes: Sequence[float]) -> list[float]:
 
 
 def laplace_log_error(votes: Sequence[float], gamma: float) -> float:
-    """log q for LNMAX with Laplace noise of scale 1/γ.
+    """log q for LNMax with Laplace noise of scale 1/γ.
 
     >>> round(laplace_log_error([200, 30, 10, 5, 5, 0, 0, 0, 0, 0], 0.05), 6)
     -6.335204
@@ -58,7 +58,7 @@ def laplace_log_error(votes: Sequence[float], gamma: float) -> float:
 
 
 def gaussian_log_error(votes: Sequence[float], sigma: float) -> float:
-    """log q for GNMAX with Gaussian noise σ.
+    """log q for GNMax with Gaussian noise σ.
 
     >>> round(gaussian_log_error([200, 30, 10, 5, 5, 0, 0, 0, 0, 0], 40), 6)
     -5.713104
@@ -79,7 +79,7 @@ def _checked(log_error: float, order: float) -> None:
 
 
 def laplace_divergence(log_error: float, gamma: float, order: float) -> float:
-    """The Rényi divergence of one LNMAX answer whose log q is ``log_error``; private to the holder.
+    """The Rényi divergence of one LNMax answer whose log q is ``log_error``; private to the holder.
 
     >>> f"{laplace_divergence(-6.335204326, 0.05, 8):.6e}"
     '4.426359e-04'
@@ -95,7 +95,7 @@ def laplace_divergence(log_error: float, gamma: float, order: float) -> float:
 
 
 def gaussian_divergence(log_error: float, sigma: float, order: float) -> float:
-    """The Rényi divergence of one GNMAX answer whose log q is ``log_error``; private to the holder.
+    """The Rényi divergence of one GNMax answer whose log q is ``log_error``; private to the holder.
 
     >>> f"{gaussian_divergence(-5.713103656, 40, 8):.6e}"
     '1.035895e-03'
@@ -120,13 +120,13 @@ def gaussian_divergence(log_error: float, sigma: float, order: float) -> float:
 def diagnosed_epsilon(votes: NDArray[Any], noise: str, scale: float, delta: float) -> float:
     """The data-dependent ε of noisy votes on all these queries, (queries, classes): private to the holder.
 
-    ``noise`` is ``laplace`` or ``gaussian``, of that scale. Whoever acts on the number, or shows it, releases it.
+    ``noise`` is ``laplace`` or ``gaussian``, of that scale. To act on the number or to show it is to release it.
 
     >>> agreed = np.tile([200, 30, 10], (100, 1))
     >>> [round(diagnosed_epsilon(agreed, *noise, 1e-5), 2) for noise in (("gaussian", 40), ("laplace", 20))]
     [0.47, 0.27]
     """
-    # Orders far beyond these convert no better, and there is a sum over all queries for each.
+    # Larger orders do not convert better, and each needs a sum over all queries.
     orders = ORDERS[ORDERS <= 256]
     total = np.zeros(len(orders))
     for row, count in zip(*np.unique(np.sort(votes, axis=1), axis=0, return_counts=True), strict=True):

@@ -1,8 +1,8 @@
-"""Accountants of spends that were fixed in advance: optimal composition, and privacy-loss distributions.
+"""Accountants for spends that are fixed in advance: optimal composition, and privacy-loss distributions (PLD).
 
-Optimal composition is the exact price of repeating one mechanism: n times (ε, δ), or n randomized responses over
-several classes. Law: when an (ε₀, δ₀)-DP mechanism runs n times, the worst case is n independent binary randomized
-responses, each revealed with probability δ₀. With p = e^ε₀/(1+e^ε₀) the loss is ε₀(2K − n), K ~ Bin(n, p), so
+Optimal composition is the exact cost of repeating one mechanism: n times (ε, δ), or n randomized responses over several
+classes. Law: when an (ε₀, δ₀)-DP mechanism runs n times, the worst case is n independent binary randomized responses,
+each revealed with probability δ₀. With p = e^ε₀/(1+e^ε₀) the loss is ε₀(2K − n), K ~ Bin(n, p), so
 
     δ(ε) = 1 − (1−δ₀)ⁿ + (1−δ₀)ⁿ · E[(1 − e^(ε − ε₀(2K−n)))₊]
 
@@ -10,24 +10,24 @@ and no accountant can prove less.
 
 Source: Kairouz, Oh & Viswanath 2015, Theorem 3.3.
 
-Privacy-loss distributions are the tightest numeric account of all others. The privacy loss of a composition is a sum of
-independent losses, so its distribution is a convolution. Losses are moved to a lattice so that the result can only
-overstate the loss: a mass m at loss ℓ between lattice points a < b is split so that its total and its mean of e^(−ℓ)
-are kept, which raises δ(ε) between the points and keeps it at them. Convolution and Gaussian losses come from
-``dp_accounting``; it is handed single mechanisms and whole counts, never its own nested events, whose counts it can
-lose.
+Privacy-loss distributions are the tightest numeric accountant for everything else. The privacy loss of a composition is
+a sum of independent losses, so its distribution is a convolution. Losses are rounded to a lattice pessimistically: a
+mass m at loss ℓ between lattice points a < b is split so that its total and its mean of e^(−ℓ) stay the same, which
+raises δ(ε) between the points and preserves it at them. Convolution and Gaussian losses come from ``dp_accounting``,
+which gets single mechanisms and counts, never its own nested events, whose counts it can lose.
 
     pure ε, (ε, δ)      two points ±ε (and infinity with probability δ)
     randomized resp.    three points ±ε and 0
     (0, δ)              infinity with probability δ
-    discrete Gaussian   losses (2x+1)/(2σ²), x integer Gaussian, once for each unit of squared shift; this
-                        needs unit steps, without which only the Rényi bound is proven
-    Gaussian, sampled   connect-the-dots discretization of ``dp_accounting``, both directions of add/remove
-    … where a record    δ(ε) of removing one for ε ≥ 0, of adding one for ε < 0. Let P₀, P₁, P₁′ be the releases without
-    is replaced         the record, with it and with the other, and q the rate. For ε ≥ 0 the δ(ε) of (1−q)P₀ + qP₁
-                        against (1−q)P₀ + qP₁′ is q·δ(ε′) of P₁ against a mixture of P₀ and P₁′, e^ε′ = 1 + (e^ε − 1)/q,
-                        which convexity bounds by q times the larger of the two: where any two of the three are one
-                        Gaussian shift apart, that is the δ(ε) of removing. ε < 0 is the same with both sides exchanged.
+    discrete Gaussian   losses (2x+1)/(2σ²), x discrete Gaussian, once for each unit of squared shift; this needs unit
+                        steps, without which only the Rényi bound is proven
+    Gaussian, sampled   connect-the-dots discretization of ``dp_accounting``, both directions of add-remove
+    … replace-one       δ(ε) of removing a record for ε ≥ 0, of adding one for ε < 0. Let P₀, P₁, P₁′ be the releases
+                        without the record, with it and with the other, and q the rate. For ε ≥ 0 the δ(ε) of
+                        (1−q)P₀ + qP₁ against (1−q)P₀ + qP₁′ is q·δ(ε′) of P₁ against a mixture of P₀ and P₁′,
+                        e^ε′ = 1 + (e^ε − 1)/q, which by convexity is at most q times the larger of the two. If any two
+                        of the three are one Gaussian shift apart, that is the δ(ε) of removing. For ε < 0 exchange
+                        both sides.
 
 Source: Koskela, Jälkö & Honkela 2020; Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022; Balle, Barthe & Gaboardi
 2018, Theorem 2 (advanced joint convexity); Zhu, Dong & Wang 2022 (dominating pairs).
@@ -45,18 +45,16 @@ from numpy.typing import NDArray
 
 from tacit.accounting.parts import Part, SpendParts
 from tacit.accounting.rdp import ORDERS, curve
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
-from tacit.core.rational import exact, positive, probability
+from tacit.core import InvalidInput, Reals, exact, positive, probability
 from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
 
 __all__ = ["pld_epsilon", "repeated_epsilon", "response_epsilon", "smallest_epsilon", "supports"]
 
-# Summing n logarithms in float64 loses about n·1e-16 of each probability; beyond this many the sum is too long.
+# A sum of n logarithms in float64 loses about n·1e-16 of each probability; beyond this n it is too imprecise.
 LARGEST_COUNT = 10**6
-# Beyond this e^−ε is no number any more, and nobody is protected.
+# Beyond this e^−ε underflows.
 _LARGEST_EPSILON = 700
-# The part of δ that is not used, a thousand times what rounding can move.
+# The fraction of δ that is not used: a thousand times the rounding error.
 _MARGIN = 1e-7
 
 
@@ -70,7 +68,7 @@ def _check(count: int, delta: Fraction) -> None:
 def repeated_epsilon(epsilon: Fraction, own_delta: Fraction, count: int, delta: Fraction) -> float:
     """The smallest ε of ``count`` runs of an (``epsilon``, ``own_delta``)-DP mechanism at ``delta``.
 
-    Infinite when their own δ do not fit, or when ``count`` is too large to be summed reliably.
+    Infinite if their own δ exceed ``delta``, or if ``count`` is too large for a precise sum.
 
     >>> round(repeated_epsilon(Fraction(1), Fraction(0), 100, Fraction(1, 10**6)), 3)
     83.531
@@ -92,15 +90,15 @@ def repeated_epsilon(epsilon: Fraction, own_delta: Fraction, count: int, delta: 
 
 
 def response_epsilon(epsilon: Fraction, classes: int, count: int, delta: Fraction) -> float:
-    """The smallest ε of ``count`` randomized responses over this many classes at ``delta``, exactly.
+    """The exact smallest ε of ``count`` randomized responses over ``classes`` values at ``delta``.
 
     The loss is ε₀ times a sum of ``count`` independent steps +1, 0, −1 with odds e^ε₀ : C − 2 : 1. Its generating
     function is the n-th power of a trinomial, whose neighboring coefficients have the quotient
 
         r(k) = (z(n − k) + d(2n − k + 1)/r(k − 1)) / (u(k + 1)),   u, z, d the odds of up, zero, down,
 
-    counted from n steps up; by symmetry the lower half has the same quotients with u and d exchanged. Every term is
-    positive, so nothing cancels, and n answers take n steps.
+    counted from n steps up; by symmetry the lower half has the same quotients with u and d exchanged. All terms are
+    positive, so nothing cancels, and the time is linear in n.
 
     >>> round(response_epsilon(Fraction(1), 10, 100, Fraction(1, 10**6)), 3)
     39.902
@@ -122,7 +120,7 @@ def response_epsilon(epsilon: Fraction, classes: int, count: int, delta: Fractio
 
 
 def _half(first: float, middle: float, last: float, count: int) -> NDArray[np.float64]:
-    """Logarithms of the first count + 1 coefficients of (first + middle·x + last·x²)^count, over the first one."""
+    """Logarithms of the first count + 1 coefficients of (first + middle·x + last·x²)^count, divided by the first."""
     quotients = np.empty(count)
     quotient = math.inf
     for k in range(count):
@@ -132,7 +130,7 @@ def _half(first: float, middle: float, last: float, count: int) -> NDArray[np.fl
 
 
 def smallest_epsilon(losses: NDArray[np.float64], log_mass: NDArray[np.float64], delta: float) -> float:
-    """The smallest ε at δ of a loss with so few values, the largest first, and the logarithm of each one's mass.
+    """The smallest ε at δ of a privacy loss with these values, the largest first, and these log-masses.
 
     >>> round(smallest_epsilon(np.array([1.0, -1.0]), -np.log1p(np.exp([-1.0, 1.0])), 0.1), 6)
     0.852905
@@ -146,21 +144,21 @@ def smallest_epsilon(losses: NDArray[np.float64], log_mass: NDArray[np.float64],
     return max(0.0, float(candidates[reached[0]]))
 
 
-# Convolution by fast Fourier transform in float64 is off by far less than CONVOLUTION_MARGIN, and δ must dwarf that.
+# The error of convolution by FFT in float64 is far below CONVOLUTION_MARGIN, and δ must be far above it.
 CONVOLUTION_MARGIN = 1e-13
 _SMALLEST_DELTA = 1e-10
-# Beyond this σ the integer noise has more than ten million likely values.
+# Beyond this σ the discrete noise has more than ten million likely values.
 LARGEST_SIGMA = 400_000
-# Tails of the integer noise beyond this many σ weigh less than 1e-30.
+# Tails of the discrete noise beyond this many σ have a mass below 1e-30.
 TAIL = 12
-# Splitting losses adds at most interval²/4 of variance a step; this is the share of the whole it may reach.
+# Splitting losses adds a variance of at most interval²/4 per step; this is its largest share of the total variance.
 SHARE = 1e-5
 MOST_POINTS = 400_000
 SMALL = ORDERS <= 2
 
 
 def supports(parts: SpendParts, delta: float) -> bool:
-    """Whether a privacy-loss distribution of these parts is known and precise enough for δ.
+    """Whether the privacy-loss distribution of these parts is known, and precise enough for δ.
 
     >>> supports({DiscreteGaussian(2, 2, unit_steps=False): 1}, 1e-5)
     False
@@ -171,9 +169,9 @@ def supports(parts: SpendParts, delta: float) -> bool:
 
 
 def pld_epsilon(parts: SpendParts, delta: float, interval: float | None = None) -> float:
-    """The smallest ε the privacy-loss distribution of all parts proves at δ, own δ included.
+    """The smallest ε that the privacy-loss distribution of all parts proves at δ, with the parts' own δ.
 
-    ``interval`` is the lattice spacing; left out, it is fine enough for about four digits.
+    ``interval`` is the lattice spacing; the default gives about four digits.
 
     >>> round(pld_epsilon({Gaussian(1): 1}, 1e-5), 3)
     4.377
@@ -193,20 +191,20 @@ def _epsilon(parts: tuple[tuple[Part, int], ...], delta: float, interval: float)
 
 
 def _interval(parts: SpendParts) -> float:
-    """A spacing at which the variance that splitting adds is a small share of the loss's own."""
+    """A spacing at which splitting adds little to the variance of the loss."""
     # At small orders α a Rényi divergence is about α/2 times the variance of the loss.
     variance = float(np.min(2 * curve(parts)[SMALL] / ORDERS[SMALL]))
     steps = sum(
         count * (part.squared_shift if isinstance(part, DiscreteGaussian) else 1) for part, count in parts.items()
     )
     fine = 2 * math.sqrt(SHARE * variance / steps)
-    # The composed loss spreads over about ±10 standard deviations around half its variance.
+    # The composed loss ranges over about ±10 standard deviations around half its variance.
     spread = max(variance + 20 * math.sqrt(variance), *(2 * _reach(part) for part in parts))
     return max(fine, spread / MOST_POINTS) or 1.0
 
 
 def _reach(part: Part) -> float:
-    """About the largest loss of one step that has any weight."""
+    """About the largest loss of one step with a mass that matters."""
     match part:
         case Pure(epsilon) | RandomizedResponse(epsilon, _) | Approximate(epsilon, _):
             return float(epsilon)
@@ -220,7 +218,7 @@ def _reach(part: Part) -> float:
 
 @lru_cache(maxsize=64)
 def _single(part: Part, interval: float) -> tuple[Any, int]:
-    """The loss distribution of one step, and how many such steps one occurrence of the part takes."""
+    """The loss distribution of one step, and the number of such steps in one part."""
     from dp_accounting.pld import privacy_loss_distribution
 
     match part:
@@ -249,7 +247,7 @@ def _single(part: Part, interval: float) -> tuple[Any, int]:
 
 
 def _replaced(noise_multiplier: float, rate: float, interval: float) -> Any:  # noqa: ANN401
-    """The loss of a sampled Gaussian where one record is replaced by another: removing above 0, adding below."""
+    """The loss of a sampled Gaussian under replace-one adjacency: that of removing above 0, of adding below."""
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
@@ -257,7 +255,7 @@ def _replaced(noise_multiplier: float, rate: float, interval: float) -> Any:  # 
         GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=each)
         for each in (AdjacencyType.REMOVE, AdjacencyType.ADD)
     )
-    # Where the Gaussian loses ℓ, its sample loses log(1 − q + q·e^ℓ); what lies beyond goes to infinity.
+    # A loss ℓ of the Gaussian is log(1 − q + q·e^ℓ) after sampling; larger losses count as infinite.
     longest = _reach(Gaussian(noise_multiplier))
     reach = math.ceil(float(np.logaddexp(math.log1p(-rate), math.log(rate) + longest)) / interval)
     upper = np.arange(reach + 1)
@@ -287,11 +285,11 @@ def _integer_gaussian(sigma: float, interval: float) -> Any:  # noqa: ANN401 - t
 
 
 def _on_lattice(losses: Reals, masses: Reals, at_infinity: float, interval: float) -> Any:  # noqa: ANN401
-    """The loss distribution with every mass split between the lattice points around it."""
+    """The loss distribution with every mass split between the two nearest lattice points."""
     from dp_accounting.pld import privacy_loss_distribution
 
     below = np.floor(losses / interval)
-    # m·(1 − e^(a−ℓ))/(1 − e^(a−b)) goes up, the rest down: the mean of e^(−loss) stays what it was.
+    # m·(1 − e^(a−ℓ))/(1 − e^(a−b)) goes up, the rest down: the mean of e^(−loss) stays the same.
     up = masses * np.clip(np.expm1(below * interval - losses) / math.expm1(-interval), 0, 1)
     indices = np.concatenate([below, below + 1]).astype(np.int64)
     lowest = int(indices.min())

@@ -1,31 +1,31 @@
-"""Rényi and concentrated differential privacy: the curve of every spend, and what the curve proves.
+"""Rényi (RDP) and zero-concentrated (zCDP) differential privacy: curves of spends and their conversion to (ε, δ).
 
-A mechanism has the curve R when the Rényi divergence of order α between its outputs on neighboring data is at
-most R(α). Curves add under composition. All curves are kept on one grid of orders, ``ORDERS``.
+A mechanism has the curve R if the Rényi divergence of order α between its outputs on neighboring data is at most R(α).
+Curves add under composition. All curves are computed on one grid of orders, ``ORDERS``.
 
 Curves
     pure ε             log(cosh((α − ½)ε) / cosh(ε/2)) / (α − 1), the curve of binary randomized response, which
-                       dominates every ε-DP mechanism (the quotient of sinh differences in the literature is the
-                       same number; this form neither cancels nor overflows)
+                       dominates every ε-DP mechanism (equal to the quotient of sinh differences in the literature, but
+                       without cancellation or overflow)
     randomized resp.   log((e^(αε) + e^((1−α)ε) + C − 2) / (e^ε + C − 1)) / (α − 1) over C classes
     Gaussian           α / (2z²), z the noise multiplier
     discrete Gaussian  α · squared_shift / (2σ²)
-    Poisson ∘ Gaussian from ``dp_accounting`` at whole orders up to 1024; for a record that is replaced
-                       log(2e^((α−1)R) − 1)/(α − 1), see ``planned``
-    (ε, δ) and (0, δ)  as pure ε and as nothing: their δ is set aside by the caller
+    Poisson ∘ Gaussian from ``dp_accounting`` at integer orders up to 1024; under replace-one adjacency
+                       log(2e^((α−1)R) − 1)/(α − 1), see ``_subsampled_curve``
+    (ε, δ) and (0, δ)  as pure ε and as 0; the caller subtracts their δ
 
 Conversion at one order: R + log(1 − 1/α) − log(δα)/(α−1), which follows from
-(1 − e^(ε−L))₊ ≤ c·e^((α−1)(L−ε)) for every loss L with the best constant c.
+(1 − e^(ε−L))₊ ≤ c·e^((α−1)(L−ε)) for every loss L, with the best constant c.
 
 Source: Mironov 2017; Canonne, Kamath & Steinke 2020, Proposition 12 (conversion); Mironov, Talwar & Zhang
 2019 (subsampled).
 
-Concentrated differential privacy has one number, ρ, for Gaussian noise. A mechanism is ρ-zCDP when its Rényi divergence
-of every order α is at most αρ. Adding Gaussian noise of standard deviation z times the L2 sensitivity costs ρ =
-1/(2z²), integer Gaussian noise too, and ρ adds up. Every ε-DP mechanism has ρ = ε²/2.
+A mechanism is ρ-zCDP if its Rényi divergence of every order α is at most αρ. Gaussian noise of standard deviation z
+times the L2 sensitivity has ρ = 1/(2z²), discrete Gaussian noise too, and ρ adds under composition. Every ε-DP
+mechanism has ρ = ε²/2.
 
 Conversion at one order is αρ + g(α) with g(α) = log(1 − 1/α) − log(δα)/(α−1). Since g'(α) = log(δα)/(α−1)², the
-best order solves ρ = −log(δα)/(α−1)², whose right side falls from infinity to 0 on (1, 1/δ): one root, found by
+best order solves ρ = −log(δα)/(α−1)², whose right side decreases from infinity to 0 on (1, 1/δ): one root, found by
 bisection.
 
 Source: Bun & Steinke 2016; Canonne, Kamath & Steinke 2020, Proposition 12.
@@ -42,9 +42,7 @@ from typing import assert_never
 import numpy as np
 
 from tacit.accounting.parts import Part, SpendParts
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
-from tacit.core.rational import bisect
+from tacit.core import InvalidInput, Reals, bisect
 from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
 
 __all__ = [
@@ -63,12 +61,12 @@ __all__ = [
     "rho_of",
 ]
 
-# log(α − 1) of the smallest order: it converts a ρ of 10^17, beyond any use.
+# log(α − 1) of the smallest order, which is the best one for a ρ of 10^17.
 _SMALLEST = -18.0
 
 
 def checked_delta(delta: float) -> float:
-    """δ, when a conversion exists for it.
+    """δ, refused unless it is in (0, 1).
 
     >>> checked_delta(1e-5)
     1e-05
@@ -79,7 +77,7 @@ def checked_delta(delta: float) -> float:
 
 
 def conversion(order: float, delta: float) -> float:
-    """g(α): what converting a Rényi divergence of this order to an ε adds to it.
+    """g(α): what the conversion of a Rényi divergence of this order to ε adds.
 
     >>> round(conversion(30.0, 1e-5), 6)
     0.245813
@@ -97,8 +95,8 @@ def best_rho(order: float, delta: float) -> float:
 
 
 def _order(holds: Callable[[float], bool], delta: float) -> float:
-    """The largest order in (1, 1/δ) at which a condition holds that small orders meet, to relative precision."""
-    # Orders are sought on the scale of log(α − 1): α − 1 ranges over twenty powers of ten.
+    """The largest order in (1, 1/δ) at which a condition holds that holds for all smaller orders."""
+    # Searched on the scale of log(α − 1), since α − 1 ranges over twenty powers of ten.
     exponent = bisect(lambda x: holds(1 + math.exp(x)), _SMALLEST, math.log(1 / checked_delta(delta) - 1))
     return 1 + math.exp(exponent)
 
@@ -113,7 +111,7 @@ def best_order(rho: float, delta: float) -> float:
 
 
 def order_for(epsilon: float, delta: float) -> float:
-    """The order at which concentrated privacy converts best when it converts to exactly this ε.
+    """The best conversion order of the ρ-zCDP that converts to exactly this ε.
 
     >>> round(order_for(1.0, 1e-5), 3)
     17.809
@@ -147,8 +145,8 @@ def rho_of(epsilon: float, delta: float) -> float:
     return best_rho(order_for(epsilon, delta), delta)
 
 
-# Tenths up to 11 and whole numbers up to 64 where usual totals have their best order; then steps of a twentieth,
-# because an ε of one thousandth at δ = 1e-5 needs an order above twenty thousand.
+# Steps of 0.1 up to 11 and of 1 up to 64, where usual totals have their best order; then steps of 5 percent, because an
+# ε of 0.001 at δ = 1e-5 needs an order above 20,000.
 ORDERS: Reals = np.unique(
     np.concatenate(
         [
@@ -162,35 +160,35 @@ ORDERS: Reals = np.unique(
     )
 )
 ORDERS.flags.writeable = False
-# Each costs dp_accounting as many terms as its order.
+# For each of them dp_accounting sums as many terms as its order.
 WHOLE_ORDERS: Reals = np.array([*range(2, 65), 128, 256, 512, 1024], dtype=np.float64)
 
 
 def _log_cosh(values: Reals) -> Reals:
-    """log cosh of non-negative numbers: exact near zero, no overflow far from it."""
+    """log cosh of non-negative numbers, precise near zero and without overflow for large ones."""
     near = np.log1p(2 * np.sinh(np.minimum(values, 20.0) / 2) ** 2)
     far = values - math.log(2) + np.log1p(np.exp(-2 * values))
     return np.where(values < 20.0, near, far)
 
 
 def pure_curve(epsilon: float, orders: Reals = ORDERS) -> Reals:
-    """The Rényi curve of binary randomized response at ε, the worst ε-DP mechanism.
+    """The Rényi curve of binary randomized response at ε, which dominates every ε-DP mechanism.
 
     >>> [round(float(each), 6) for each in pure_curve(1.0, np.array([2.0, 1e6]))]
     [0.735326, 1.0]
     """
     numerator = _log_cosh((orders - 0.5) * epsilon) - _log_cosh(np.array([epsilon / 2]))
-    # The divergence of every order is at most ε, whatever rounding says.
+    # The divergence of every order is at most ε; rounding may exceed it.
     return np.minimum(numerator / (orders - 1), epsilon)
 
 
 def response_curve(epsilon: float, classes: int, orders: Reals = ORDERS) -> Reals:
-    """The Rényi curve of randomized response at ε over this many classes; with two of them the curve of pure ε.
+    """The Rényi curve of randomized response at ε over ``classes`` values; with two it is that of pure ε.
 
     >>> [round(float(each), 6) for each in response_curve(1.0, 10, np.array([2.0, 1e6]))]
     [0.29613, 0.999999]
     """
-    # The quotient less 1 is (e^((α−1)ε) − 1)·share: nothing cancels at small ε, nothing overflows at large ones.
+    # The quotient minus 1 is (e^((α−1)ε) − 1)·share: no cancellation at small ε, no overflow at large ε.
     share = -np.expm1(-orders * epsilon) / (1 + (classes - 1) * math.exp(-epsilon))
     growth = (orders - 1) * epsilon
     near = np.log1p(np.expm1(np.minimum(growth, 30.0)) * share)
@@ -202,16 +200,17 @@ def response_curve(epsilon: float, classes: int, orders: Reals = ORDERS) -> Real
 def _subsampled_curve(rate: Fraction, noise_multiplier: Fraction, replace_one: bool) -> Reals:
     """The curve of a Gaussian on a Poisson sample; infinite beyond the largest order that is computed.
 
-    ``dp_accounting`` is asked for whole orders only: there it has a finite sum, while its series for other
-    orders may not converge. In between, (α−1)R(α) is convex and 0 at order 1, so its chord is an upper bound.
+    ``dp_accounting`` computes integer orders only: for these it has a finite sum, while its series for other orders may
+    not converge. In between, (α−1)R(α) is convex and 0 at order 1, so its chord is an upper bound.
 
-    Where a record is replaced, the privacy profile is that of removing one from γ = 1 on and that of adding one below
-    (``planned``). A moment is 1 + ∫ α(α−1)γ^(α−2)·(profile(γ) − (1 − γ)₊) dγ, and the two halves of the integral are
-    each at most the whole of theirs: the moment is at most 2·e^((α−1)R) − 1.
+    Under replace-one adjacency the privacy profile is that of removing a record for γ ≥ 1 and that of adding one below
+    (see ``planned``). A moment is 1 + ∫ α(α−1)γ^(α−2)·(profile(γ) − (1 − γ)₊) dγ. Each of the two halves of the
+    integral is at most the complete integral of its direction, which is e^((α−1)R) − 1; so the moment is at most
+    2·e^((α−1)R) − 1.
     """
     if rate == 1:
         return ORDERS / (2 * float(noise_multiplier) ** 2)
-    import dp_accounting  # here, because it takes a second to import and pure budgets never need it
+    import dp_accounting  # slow to import, and pure budgets never need it
 
     accountant = dp_accounting.rdp.RdpAccountant(WHOLE_ORDERS)
     gaussian = dp_accounting.GaussianDpEvent(float(noise_multiplier))
@@ -242,7 +241,7 @@ def _part_curve(part: Part) -> Reals:
 
 
 def curve(parts: SpendParts) -> Reals:
-    """The Rényi curve of all parts together on ``ORDERS``, their own δ left out.
+    """The Rényi curve of all parts together on ``ORDERS``, without their own δ.
 
     >>> from tacit.accounting.parts import parts_of
     >>> float(curve(parts_of([Gaussian(2)]))[ORDERS == 8][0])
@@ -257,7 +256,7 @@ def curve(parts: SpendParts) -> Reals:
 def improved_epsilon(divergence: Reals, delta: float, orders: Reals = ORDERS) -> float:
     """The smallest ε over the orders by R + log(1 − 1/α) − log(δα)/(α−1).
 
-    Valid when the spends were fixed in advance: the best order may then depend on them.
+    Valid if the spends were fixed in advance: then the best order may depend on them.
 
     >>> round(improved_epsilon(curve({Gaussian(4): 1}), 1e-5), 4)
     1.0126
@@ -267,14 +266,14 @@ def improved_epsilon(divergence: Reals, delta: float, orders: Reals = ORDERS) ->
 
 
 def filter_epsilon(divergence: Reals, delta: float) -> float:
-    """The smallest ceiling under which a Rényi filter admits this curve, spends chosen adaptively.
+    """The smallest ceiling under which a Rényi filter admits this curve, for spends chosen adaptively.
 
-    A filter is proven for one order fixed in advance. Here the ceiling ε* and δ fix it: it is the order α at
-    which concentrated privacy converts best, ε* = αρ(α) + g(α) with ρ(α) and g(α) of ``tacit.accounting.rdp``.
-    The curve is admitted when R(α) ≤ αρ(α). R grows with α while αρ(α) and ε* fall, so the smallest admitting
-    ceiling lies at the largest order that admits, and every larger ceiling admits too. For Gaussian noise the
-    result is the best conversion of concentrated privacy. Taking the best order afterwards would be wrong: an
-    analyst who looks at the outputs could steer each course of events to the order that suits it.
+    A filter is proven for one order that is fixed in advance. Here the ceiling ε* and δ determine it: the order α at
+    which zCDP converts best, ε* = αρ(α) + g(α) with ρ(α) = ``best_rho`` and g(α) = ``conversion``. The curve is
+    admitted if R(α) ≤ αρ(α). R increases with α while αρ(α) and ε* decrease, so the smallest ceiling that admits
+    belongs to the largest order that admits, and every larger ceiling admits too. For Gaussian noise the result is the
+    best conversion of zCDP. To choose the best order afterwards would be wrong: an analyst who sees the outputs could
+    steer each transcript to the order that suits it.
 
     Between two orders of the grid (α−1)R(α), which is convex and 0 at order 1, is bounded by its chord.
 

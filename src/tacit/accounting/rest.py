@@ -1,10 +1,10 @@
-"""What a running total keeps of the parts that no longer fit into its table: sums and a Rényi curve, rounded up.
+"""The rest of a running total: sums and a Rényi curve, rounded up, of the parts beyond those it counts one by one.
 
-A sum of many different fractions has a denominator that grows with each of them. It is exact for as long as the
-denominator has at most ``BITS`` bits; then it is rounded up to ``BITS`` binary digits. Each rounding adds at most one
-part in 2^127, so a billion of them stay below one part in 10^29. Divergences are floats: each addition goes to the next
-float above, at most one part in 2^52, so a million charges stay below one part in 10^9. Rounding is always upwards: a
-total that is compared with a ceiling is never below the true one.
+The denominator of a sum of many different fractions grows with each of them. The sum is exact while the denominator has
+at most ``BITS`` bits; then it is rounded up to ``BITS`` binary digits. Each rounding adds at most one part in 2^127, so
+a billion of them stay below one part in 10^29. Divergences are floats: each addition goes to the next float above, at
+most one part in 2^52, so a million charges stay below one part in 10^9. Because rounding is always up, a total that is
+compared with a ceiling is never too small.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.parts import Part, SpendParts, basic_epsilon, largest_epsilon, own_delta
-from tacit.core.spend import DiscreteGaussian, Gaussian
+from tacit.core import DiscreteGaussian, Gaussian
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["BITS", "Rest", "deciding_orders", "sum_up"]
 
 BITS = 128
-# Of the grid of orders, each that many is kept beside the two that decide.
+# Besides the orders that decide, every twelfth order of the grid is stored.
 EVERY = 12
 
 
 def sum_up(one: Fraction, other: Fraction) -> Fraction:
-    """The sum, exact while its denominator is small, and otherwise the next fraction above on a binary grid.
+    """The sum, exact while its denominator is small; otherwise rounded up to a binary grid.
 
     >>> sum_up(Fraction(1, 3), Fraction(1, 7))
     Fraction(10, 21)
@@ -39,7 +39,7 @@ def sum_up(one: Fraction, other: Fraction) -> Fraction:
     total = one + other
     if total.denominator.bit_length() <= BITS:
         return total
-    # As many binary digits after the point as leave BITS significant ones.
+    # Binary digits after the point, for BITS significant ones.
     size = total.numerator.bit_length() - total.denominator.bit_length()
     scale = 1 << max(BITS - size, 0)
     return Fraction(-(-total.numerator * scale // total.denominator), scale)
@@ -47,9 +47,9 @@ def sum_up(one: Fraction, other: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Rest:
-    """The sum of ε (none when a part has no ε of its own), of δ and of ρ, the largest ε, and a curve at some orders.
+    """Sums of ε (None if a part has no ε at δ = 0), of δ and of ρ, the largest ε, and a Rényi curve at some orders.
 
-    Gaussian noise has the curve αρ, so its sum is one number; the curve holds the other parts.
+    Gaussian noise has the curve αρ and is summed in ρ; the curve is that of the other parts.
 
     >>> from tacit.core.spend import Pure
     >>> Rest().plus(Pure("1/3"), 3, curves=False).epsilon
@@ -60,7 +60,7 @@ class Rest:
     delta: Fraction = Fraction(0)
     largest: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
-    # Places in ``rdp.ORDERS``: none yet while there is only Gaussian noise, and empty where nothing is converted.
+    # Indices into ``rdp.ORDERS``: None while there is only Gaussian noise, empty if no Rényi curve is kept.
     places: tuple[int, ...] | None = None
     divergence: tuple[float, ...] = ()
 
@@ -70,7 +70,7 @@ class Rest:
         return self.places != ()
 
     def plus(self, part: Part, count: int, curves: bool) -> Rest:
-        """The rest with that many of a part added, rounded up."""
+        """The rest with ``count`` of a part added, rounded up."""
         parts = {part: count}
         own = basic_epsilon(parts)
         rho, places, divergence = self.rho, self.places, self.divergence
@@ -100,7 +100,7 @@ class Rest:
         return places, tuple(map(float, after))
 
     def at(self, places: tuple[int, ...]) -> Rest:
-        """The rest with its curve at fewer orders, or without one.
+        """The rest with its curve at fewer orders, or without a curve.
 
         >>> from tacit.core.spend import RandomizedResponse
         >>> Rest().plus(RandomizedResponse(1, 10), 1, curves=True).at((0, 9)).places
@@ -114,9 +114,9 @@ class Rest:
         return replace(self, rho=rho, places=kept, divergence=tuple(held[place] for place in kept))
 
     def with_table(self, parts: SpendParts) -> NDArray[Any]:
-        """The divergence of the rest and of the parts of the table at every order of the grid.
+        """The divergence of the rest and of the counted parts at every order of the grid.
 
-        Between the orders that are kept (α−1)R(α), which is convex and 0 at order 1, is bounded by its chord.
+        Between the stored orders (α−1)R(α), which is convex and 0 at order 1, is bounded by its chord.
         """
         import numpy as np
 
@@ -128,12 +128,12 @@ class Rest:
             moments = (orders - 1) * np.array(self.divergence)
             grid, known = np.concatenate([[1.0], orders]), np.concatenate([[0.0], moments])
             chords = np.interp(ORDERS, grid, known, right=np.inf) / (ORDERS - 1)
-            # A chord toward an order without a bound is no bound.
+            # A chord to an order with an infinite divergence is infinite.
             total = total + np.where(np.isnan(chords), np.inf, chords * (1 + 1e-14))
         return np.nextafter(total, np.inf)
 
     def to_json(self) -> dict[str, Any]:
-        """The rest as JSON values; an order at which nothing is bounded has no divergence.
+        """The rest as JSON values; an infinite divergence is null.
 
         >>> Rest().to_json()
         {'epsilon': '0', 'delta': '0', 'largest': '0', 'rho': '0', 'curve': []}
@@ -186,10 +186,10 @@ def _rho(part: Gaussian | DiscreteGaussian) -> Fraction:
 
 
 def deciding_orders(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
-    """The orders that an account with this ceiling keeps, as places in ``rdp.ORDERS``.
+    """The orders that an account with this ceiling stores, as indices into ``rdp.ORDERS``.
 
-    The filter decides at the one order that the ceiling fixes; between the two orders of the grid around it a chord is
-    its bound. With these two every decision is the one that the whole grid makes. The others, a few of the grid, serve
+    The filter decides at the one order that the ceiling determines, where the chord between the two nearest orders of
+    the grid is the bound. So with these two every decision is the same as with the complete grid. The few others serve
     to say roughly how much was spent.
 
     >>> len(deciding_orders(Fraction(1), Fraction(1, 10**6))) < 50

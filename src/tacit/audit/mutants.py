@@ -1,4 +1,4 @@
-"""Mistakes that real code of this field makes, seeded on purpose: an audit that lets one pass is not worth running.
+"""Mutants: mistakes that real code of this field makes, seeded on purpose. An audit must catch all of them.
 
 Each mutant claims what the correct mechanism claims. ``tacit audit all --mutants`` must catch every one of them.
 """
@@ -14,11 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.auditor import ACCOUNT, BOTTOMLESS, RETRIES, open_account, whole_path
-from tacit.core.account import Ceiling, Rule
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.release import Receipt
+from tacit.core import Adjacency, Ceiling, Integers, Randomness, Receipt, Rule, uniform_below
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.auditing import (
     AUDITED_CELLS,
@@ -37,14 +33,14 @@ from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, signs
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, sampled_noise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
-from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure
+from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure_target
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.local.bucket_labels import Concatenation
 from tacit.mechanisms.local.collision import Collision
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.mechanisms.local.vote_shape import AUDITED_SHAPE, DIAGONAL
 from tacit.mechanisms.registry import audits
-from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_CLIENTS, flooded, plan_noise_messages
+from tacit.mechanisms.shuffle.multi_message_noise import AUDITED_PARTICIPANTS, noise_message_target, plan_noise_messages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.mechanisms.shuffle.single_message import planned_response, sent_cells
 
@@ -160,12 +156,12 @@ def _with_replacement(epsilon: Fraction, delta: Fraction) -> Target:
 
 def _underpriced_subset(epsilon: Fraction, delta: Fraction) -> Target:
     price = SubsetSample(SIZE, POPULATION, replacement=True).spend.delta
-    return exposure("nfdp-subset", price, SubsetSample(SIZE, POPULATION, replacement=False))
+    return exposure_target("nfdp-subset", price, SubsetSample(SIZE, POPULATION, replacement=False))
 
 
 def _redrawn_subset(epsilon: Fraction, delta: Fraction) -> Target:
     sample = SubsetSample(SIZE, POPULATION, replacement=False)
-    return exposure("nfdp-subset", sample.spend.delta, sample, draws=2)
+    return exposure_target("nfdp-subset", sample.spend.delta, sample, draws=2)
 
 
 def _half_flips(epsilon: Fraction, delta: Fraction) -> Target:
@@ -190,8 +186,8 @@ def _product(epsilon: Fraction, delta: Fraction) -> Estimator:
 
 
 def _no_flood(epsilon: Fraction, delta: Fraction) -> Target:
-    whole = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_CLIENTS)
-    return flooded("flooded-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
+    whole = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_PARTICIPANTS)
+    return noise_message_target("flooded-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
 
 
 def _not_shuffled(epsilon: Fraction, delta: Fraction) -> Target:
@@ -209,7 +205,7 @@ def _wrong_adjacency(epsilon: Fraction, delta: Fraction) -> Target:
 
 
 class _Forgetful(MemoryLedger):
-    """A ledger that takes payments and forgets what they bought."""
+    """A ledger that accepts payments and does not store their releases."""
 
     def __init__(self) -> None:
         super().__init__({ACCOUNT: Ceiling(BOTTOMLESS)})
@@ -239,9 +235,9 @@ def _unmasked(epsilon: Fraction, delta: Fraction) -> Check:
 
 
 def _in_order(epsilon: Fraction, delta: Fraction) -> Check:
-    from tacit.audit.transcripts import shuffled_transcript, unmixed
+    from tacit.audit.transcripts import shuffled_transcript, unshuffled
 
-    return shuffled_transcript(epsilon, delta, order=True, make=unmixed)
+    return shuffled_transcript(epsilon, delta, order=True, make=unshuffled)
 
 
 _ALL = (
@@ -269,7 +265,7 @@ _ALL = (
     Mutant(
         "truncated-tail",
         "discrete-laplace",
-        "noise made from 256 floating-point numbers ends somewhere, and the end shows where the count was",
+        "noise made from 256 floating-point numbers is bounded, and the bound reveals the count",
         _truncated_tail,
     ),
     Mutant("reused-noise", "discrete-laplace", "two rounds at half of ε each use the same noise", _reused_noise),
@@ -307,7 +303,7 @@ _ALL = (
         "two estimates from the same message are multiplied as if they were independent",
         _product,
     ),
-    Mutant("no-flood", "flooded-messages", "nothing hides that a +1 message is one too many", _no_flood),
+    Mutant("no-flood", "flooded-messages", "too few noise messages hide one more +1 message", _no_flood),
     Mutant("not-shuffled", "shuffled-response", "messages arrive in the order of the clients", _not_shuffled),
     Mutant(
         "wrong-adjacency",

@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from tacit.cli.screen import flowing, printed_warnings, transliterate
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.version import __version__
 
 __all__ = ["COMMANDS", "CommandEntry", "app", "lazy_group", "main", "shortened"]
@@ -88,20 +88,20 @@ def lazy_group(entries: dict[str, CommandEntry]) -> type[TyperGroup]:
         """Knows its commands by name; loads the one that is called."""
 
         def list_commands(self, ctx: click.Context | None) -> list[str]:
-            """Every name."""
+            """The names of all commands."""
             return list(entries)
 
         def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
-            """What a list of commands shows of one."""
+            """The command as it is shown in the list of commands."""
             return click.Command(cmd_name, help=entries[cmd_name].line) if cmd_name in entries else None
 
         def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-            """The options before a command; an error shows at most a line of what was typed."""
+            """Parse the options before a command; errors show at most one line of what was typed."""
             with _shortening():
                 return super().parse_args(ctx, args)
 
         def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
-            """The command that is called, with errors as short."""
+            """Run the command; errors show at most one line of what was typed."""
             with _shortening():
                 return super().invoke(ctx)
 
@@ -113,7 +113,7 @@ def lazy_group(entries: dict[str, CommandEntry]) -> type[TyperGroup]:
             if name in entries:
                 return name, entries[name].load(name), args[1:]
             if not ctx.resilient_parsing:
-                from tacit.core.errors import nearest
+                from tacit.core import nearest
 
                 meant = f" Did you mean '{close}'?" if (close := nearest(name, entries)) else ""
                 ctx.fail(f"No such command '{name[:80]}'.{meant}")
@@ -124,7 +124,7 @@ def lazy_group(entries: dict[str, CommandEntry]) -> type[TyperGroup]:
 
 WRONG_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ELOOP)
 
-# In the order in which one meets them.
+# In the order in which a new user needs them.
 COMMANDS = {
     "demo": CommandEntry(
         "tacit.cli.demo:demo_command", "Label 500 public digits from 1,000 private ones, and train a student."
@@ -133,7 +133,7 @@ COMMANDS = {
         "tacit.cli.doctor:doctor_command", "Show which parts and services are installed, and how to get the others."
     ),
     "plan": CommandEntry(
-        "tacit.cli.plan:plan_command", "Forecast how many labels will be right, from public figures alone."
+        "tacit.cli.plan:plan_command", "Forecast how many labels will be right, from public information only."
     ),
     "distill": CommandEntry(
         "tacit.cli.distill:distill_command",
@@ -153,7 +153,7 @@ COMMANDS = {
         "Write a run or a ledger as one HTML page, the privacy statement first.",
     ),
     "ui": CommandEntry(
-        "tacit.cli.ui:ui_command", "Show runs, running jobs, ledgers and a planning form in your browser."
+        "tacit.cli.report:ui_command", "Show runs, running jobs, ledgers and a planning form in your browser."
     ),
     "predict": CommandEntry("tacit.cli.runs:predict_command", "Label the samples of a file with a saved student."),
     "export": CommandEntry("tacit.cli.runs:export_command", "Export a student or the labels to other formats."),

@@ -1,10 +1,10 @@
-"""``tacit audit``: compare claims with what samples show."""
+"""``tacit audit``: compare a mechanism's claimed privacy loss with a lower bound from samples."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -13,8 +13,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, counting, show_rows
-from tacit.core.errors import InvalidInput
-from tacit.core.rational import positive, probability
+from tacit.core import InvalidInput, listed, positive, probability
 
 if TYPE_CHECKING:
     from tacit.audit.auditor import Finding
@@ -30,7 +29,7 @@ def audit_command(
     mechanism: str | None = typer.Argument(
         None, help="A mechanism or a mutant of the lists above, or 'all'.", show_default=False
     ),
-    epsilon: float = typer.Option(1.0, help="The ε that the mechanism is made for, and must not exceed."),
+    epsilon: float = typer.Option(1.0, help="The mechanism's claimed ε, which must not be exceeded."),
     delta: float = typer.Option(
         0.01, help="The δ of mechanisms that need one; samples cannot test a much smaller one."
     ),
@@ -44,7 +43,7 @@ def audit_command(
         "--mutants",
         help="Also audit the mechanism's mutants (deliberately broken copies): the audit must catch them all.",
     ),
-    questions: int = typer.Option(50, min=1, help="Hostile questions for each door and kind of account of 'protocol'."),
+    questions: int = typer.Option(50, min=1, help="For 'protocol': hostile questions per request and account kind."),
 ) -> None:
     """Estimate a mechanism's privacy loss from samples, and compare it with its claim.
 
@@ -59,11 +58,11 @@ def audit_command(
     Central mechanisms:
     permute-and-flip, exponential-mechanism, discrete-laplace,
     discrete-gaussian, rounded-gaussian, distributed-gaussian, pate-lnmax,
-    pate-gnmax, pate-confidence, private-knn, private-knn-replaced,
-    private-knn-filtered, private-knn-screen
+    pate-gnmax, pate-confidence, pate-tested, private-knn,
+    private-knn-replaced, private-knn-filtered, private-knn-screen
 
     Local mechanisms:
-    bits-symmetric, bits-asymmetric, generalized-response, subset-selection,
+    bits-symmetric (SUE), bits-asymmetric (OUE), generalized-response (GRR), subset-selection,
     collision, linear-hashing, separation, concatenation-published,
     concatenation-corrected, local-laplace, privatekt-answers
 
@@ -71,10 +70,10 @@ def audit_command(
     shuffled-response, flooded-messages, nfdp-subset, nfdp-with-replacement,
     nfdp-stratified, gate, gate-retried
 
-    All that a server sees in whole runs of a protocol, packet by packet:
+    All messages that a server sees in whole runs of a protocol:
     masked-sum, masked-packets, shuffled-counts, shuffled-order
 
-    All that a coordinator sees beside the released values ('tacit audit protocol'):
+    All that a coordinator sees besides the released values ('tacit audit protocol'):
     nodes, a shuffler and a curator on data sets that differ in one record get
     the same hostile questions; kinds and sizes of replies, charges, counts and
     reply times must be equal
@@ -130,7 +129,7 @@ def _chosen(
     """What is audited under this name, and the mutants that must be caught beside it."""
     from tacit.audit.auditor import AUDITABLE, PROTOCOLS, runnable
     from tacit.audit.mutants import MUTANTS
-    from tacit.core.errors import nearest
+    from tacit.core import nearest
 
     if mechanism is None:
         raise InvalidInput(f"say what to audit, for example 'tacit audit permute-and-flip': {_known()}")
@@ -141,7 +140,7 @@ def _chosen(
     if mechanism != "all" and mechanism not in AUDITABLE:
         near = nearest(mechanism, ["all", PROTOCOL, *AUDITABLE, *MUTANTS])
         guess = f" (did you mean {near}?)" if near else ""
-        raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known()}")
+        raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known(listed)}; 'tacit audit' lists all")
     names = [name for name in AUDITABLE if runnable(name)] if mechanism == "all" else [mechanism]
     if len(left := set(PROTOCOLS) - set(names)) and mechanism == "all":
         console.print(f"left out, since they need tacit[federated]: {', '.join(sorted(left))}")
@@ -149,12 +148,12 @@ def _chosen(
     return checks, [each for each in MUTANTS.values() if mutants and each.mechanism in names]
 
 
-def _known() -> str:
+def _known(shown: Callable[[Sequence[str]], str] = ", ".join) -> str:
     from tacit.audit.auditor import AUDITABLE
     from tacit.audit.mutants import MUTANTS
 
     return (
-        f"choose one of {', '.join(sorted(AUDITABLE))}, or all of them: all, or a mutant: {', '.join(MUTANTS)}, "
+        f"choose one of {shown(sorted(AUDITABLE))}, or all of them: all, or a mutant: {shown(list(MUTANTS))}, "
         f"or what a coordinator sees besides releases: {PROTOCOL}"
     )
 
@@ -165,17 +164,17 @@ def _audit_protocol(questions: int) -> None:
 
     if not runnable("masked-sum"):
         raise InvalidInput("auditing the protocol needs an extra: pip install 'tacit[federated]'")
-    from tacit.audit.protocol import AUDITED_ACCOUNTS, DOORS, play
-    from tacit.core.randomness import SystemRandomness
+    from tacit.audit.protocol import AUDITED_ACCOUNTS, PROTOCOLS, play
+    from tacit.core import SystemRandomness
 
-    with _quiet(), counting(questions * len(DOORS) * len(AUDITED_ACCOUNTS), "asking") as tell:
+    with _quiet(), counting(questions * len(PROTOCOLS) * len(AUDITED_ACCOUNTS), "asking") as tell:
         rows = play(questions, SystemRandomness(), tell)
     shown = []
     for row in rows:
         verdict = Text("DIFFERS", "bold red") if row.differing else Text("equal", "green")
         numbers = (str(row.questions), str(row.endings["answered"]), str(len(row.differing)))
-        shown.append((row.door, row.account, *numbers, verdict))
-    show_rows(("door", "account", "questions", "answered", "differing", "verdict"), shown)
+        shown.append((row.protocol, row.account, *numbers, verdict))
+    show_rows(("protocol", "account", "questions", "answered", "differing", "verdict"), shown)
     differing = sorted({kind for row in rows for kind in row.differing})
     for kind in differing:
         console.print(Text.assemble(("differs:", "bold red"), f" {kind}"))

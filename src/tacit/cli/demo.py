@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.request import require_place
-from tacit.cli.screen import console, counting, show_claim, show_plan, write_run
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import decimal
+from tacit.cli.screen import console, counting, show_claim, show_line, show_plan, write_run
+from tacit.core import InvalidInput, decimal
 
 __all__ = ["bench_command", "demo_command"]
 
@@ -48,9 +47,10 @@ def demo_command(
 
     folder, parts = _free(out), digits()
     require_place(folder)
-    console.print(
-        f"[bold]digits[/bold]     {len(parts.private_samples)} private labeled records, "
-        f"{len(parts.public_samples)} public unlabeled, {len(parts.test_samples)} for the test ({machine()})"
+    show_line(
+        "digits",
+        f"{len(parts.private_samples)} private labeled records, {len(parts.public_samples)} public unlabeled, "
+        f"{len(parts.test_samples)} for the test ({machine()})",
     )
     chosen = plan(parts.public_samples, len(parts.classes), len(parts.private_samples), epsilon)
     show_plan(chosen)
@@ -151,4 +151,6 @@ def bench_command(context: typer.Context) -> None:
         )
     if str(BENCHMARKS) not in sys.path:
         sys.path.append(str(BENCHMARKS))
+    # They import most of what there is.
+    console.print("[dim]the experiments of this checkout[/dim]")
     importlib.import_module("experiments.commands").app(context.args, prog_name="tacit bench")

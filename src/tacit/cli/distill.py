@@ -21,8 +21,7 @@ from tacit.cli.method_options import flags, read_options, renamed_flags, with_op
 from tacit.cli.recipe import Recipe, absolute, from_fields, read_recipe, recipe_text
 from tacit.cli.request import RunRequest, requested, require_place, unfinished
 from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, tolerate_broken_pipe, write_run
-from tacit.core.errors import InvalidInput, listed
-from tacit.core.guarantee import Unit
+from tacit.core import InvalidInput, Unit, listed
 from tacit.core.places import LedgerUrl
 from tacit.methods.registry import AUTO, METHODS, automatic, method_named
 
@@ -48,7 +47,7 @@ def _settings() -> list[inspect.Parameter]:
         default = ... if name in ("private", "public") else [] if each.default == () else each.default
         panel = _PANELS.get(each.metadata["section"])
         names = [f"--{name.replace('_', '-')}"] if default is False else []
-        # A URL is no path, whose slashes would be counted.
+        # Path would merge the slashes of a URL.
         kind = str | None if name == "ledger" else hints[name]
         info = typer.Option(default, *names, help=each.metadata["help"], min=_LEAST.get(name), rich_help_panel=panel)
         found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=kind))
@@ -126,7 +125,7 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
     )
     if recipe.epsilon is None and spends:
         # How much is spent is the user's decision, so the command line has no default for it.
-        raise InvalidInput(f"--method {chosen} needs --epsilon: what this run may spend; 1 is a good start")
+        raise InvalidInput(f"--method {chosen} needs --epsilon, the budget of this run; 1 is a good start")
     _require_holders(recipe)
     protected = None if recipe.unit is None else Unit.person(recipe.unit, recipe.per_person)
     # Before a file is read: a run that cannot pay is refused at once.
@@ -296,7 +295,7 @@ def _tell(run: Run, ledger: Path | LedgerUrl | None, account: str | None, models
 def _given(method: str, given: dict[str, Any]) -> dict[str, Any]:
     """The method's options that were typed; one that belongs to another method, or has a new name, is refused."""
     options = METHODS[method].load_options()
-    # What this method called so before comes first: another may have an option of that name now.
+    # This method's renamed options come first: another method may have an option of that name now.
     own, renamed = flags(options), {**renamed_flags(), **options.renamed}
     for name in given:
         if name in renamed:
@@ -318,7 +317,7 @@ def _flag(name: str) -> str:
 
 
 def _require_holders(recipe: Recipe) -> None:
-    """Who holds what must be said where every holder pays, and said once."""
+    """Require exactly one assignment of records to holders if every holder pays."""
     divided = recipe.alpha is not None or recipe.by_class
     if recipe.holder is not None and recipe.holders is not None:
         raise InvalidInput("--holder and --holders both assign records to holders: leave one out")
@@ -335,7 +334,7 @@ def _require_holders(recipe: Recipe) -> None:
 
 
 def _engine(recipe: Recipe) -> Any:  # noqa: ANN401
-    """What counts the records where they lie; None where they are read into memory."""
+    """The engine that counts the records in place; None if they are read into memory."""
     from tacit.engines.engine import Engine
     from tacit.engines.source import is_pattern
 

@@ -34,7 +34,7 @@ EXTRAS = {
     "postgres": "a ledger on a PostgreSQL server",
     "ray": "records counted on a Ray cluster",
     "spark": "records counted on a Spark cluster",
-    "services": "a PostgreSQL server of their own for tests",
+    "services": "a PostgreSQL server for tests",
     "compare": "noisy SGD, to compare with",
     "dev": "tests, lint, types, docs",
 }
@@ -57,13 +57,13 @@ class PartFinding:
 
 def doctor_command(
     as_json: bool = typer.Option(False, "--json", help="Print what was found as JSON."),
-    ledger: list[str] = typer.Option([], help="A ledger to look at as well: a file, or postgresql://…"),
+    ledger: list[str] = typer.Option([], help="Also check this ledger: a file, or postgresql://…"),
 ) -> None:
     """Show which parts and services are installed, and how to get the others.
 
-    Looks at the core, at every extra and its packages, at the demo's data, at the random generator, at the folder with
-    the heads of ledgers, and at the programs that a federation starts. Reads no record, and opens no connection except
-    to a ledger that is named. The exit code is 1 if something is wrong; a missing extra is not.
+    Checks the core, every extra and its packages, the demo's data, the random generator, the folder with the heads of
+    ledgers, and the programs that a federation starts. Reads no record, and opens no connection except to the given
+    ledgers. The exit code is 1 if something is wrong; a missing extra is not wrong.
 
     Example: tacit doctor
 
@@ -158,7 +158,7 @@ def _benchmarks() -> PartFinding:
 
 
 def _randomness() -> PartFinding:
-    from tacit.core.randomness import SystemRandomness
+    from tacit.core import SystemRandomness
 
     try:
         SystemRandomness().words(1)
@@ -168,7 +168,7 @@ def _randomness() -> PartFinding:
 
 
 def _state() -> PartFinding:
-    from tacit.core.errors import TacitError
+    from tacit.core import TacitError
     from tacit.ledger.heads import state_folder
 
     try:
@@ -182,7 +182,7 @@ def _state() -> PartFinding:
 
 
 def _ledger(place: str) -> PartFinding:
-    from tacit.core.errors import TacitError
+    from tacit.core import TacitError
     from tacit.core.places import ledger_place
     from tacit.ledger import inspected
 

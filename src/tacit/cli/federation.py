@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -13,18 +14,17 @@ from rich.text import Text
 
 from tacit.cli.federation_check import check_command
 from tacit.cli.federation_demo import federation_demo_command
-from tacit.cli.federation_fleet import fleet_command
 from tacit.cli.federation_intake import device_command, intake_app
 from tacit.cli.federation_node import cancel_command, jobs_command, node_command
 from tacit.cli.federation_setup import approve
 from tacit.cli.federation_setup import nodes_app as nodes
-from tacit.cli.screen import console, flowing, show_claim, show_rows
-from tacit.core.errors import InvalidInput
+from tacit.cli.screen import console, flowing, show_claim, show_rows, visible
+from tacit.core import InvalidInput
 
 if TYPE_CHECKING:
     from tacit.federation.settings import ServiceConfig
 
-__all__ = ["federation_app"]
+__all__ = ["federation_app", "fleet_command"]
 
 federation_app = typer.Typer(
     no_args_is_help=True,
@@ -42,6 +42,42 @@ federation_app.add_typer(nodes, name="nodes")
 federation_app.add_typer(intake_app, name="intake")
 federation_app.command("device", help=flowing(device_command.__doc__ or ""))(device_command)
 federation_app.command(help=flowing(approve.__doc__ or ""))(approve)
+
+
+def fleet_command(
+    folder: Path = typer.Argument(..., help="The coordinator's folder.", show_default=False),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+) -> None:
+    """Show all nodes: who is admitted, their answers, their refusals by reason, and their payments.
+
+    It is what this coordinator knows from its own jobs. A node's ceiling and its payments to other coordinators are
+    known only if its operator lets it state them (tell_budget): the amount shown as paid is the least that it has
+    spent. Nothing is asked and nothing is changed.
+
+    Example: tacit federation fleet hub
+    """
+    from tacit.runs.fleet import read_fleet
+
+    found = read_fleet(folder)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2))
+        return
+    if not found.nodes:
+        console.print(f"no node is listed; add one with `tacit federation nodes add {folder} north.pub`", markup=False)
+        return
+    rows = [
+        (each.name, each.state, f"{each.answered} of {each.asked}", f"{each.lost}",
+         ", ".join(f"{count} {reason}" for reason, count in sorted(each.refusals.items())) or "-",
+         each.paid or "-", each.told or "-", each.last_answer or "-")
+        for each in found.nodes
+    ]  # fmt: skip
+    columns = ("node", "state", "rounds answered", "lost", "refusals", "paid at least", "budget told", "last answer")
+    show_rows(columns, rows, folding=("refusals", "paid at least", "budget told"))
+    jobs = [(each.name, each.state, f"{each.rounds}", each.message) for each in found.jobs]
+    if jobs:
+        show_rows(("job", "state", "rounds", "says"), jobs, folding=("says",))
+
+
 federation_app.command("node", help=flowing(node_command.__doc__ or ""))(node_command)
 federation_app.command("jobs", help=flowing(jobs_command.__doc__ or ""))(jobs_command)
 federation_app.command("fleet", help=flowing(fleet_command.__doc__ or ""))(fleet_command)
@@ -73,10 +109,10 @@ def init(
     peers: Path | None = typer.Option(None, help="With --service: a file with the .id lines of all nodes."),
 ) -> None:
     """Make keys, certificates and files to fill in."""
+    console.print("[dim]making keys and files to fill in[/dim]")
     from tacit.cli.federation_setup import new_coordinator, new_node, new_service
 
     _require_flower()
-    console.print("[dim]making keys and files to fill in[/dim]")
     if service is not None:
         if node is not None or coordinator is None or peers is None:
             raise InvalidInput("--service needs --coordinator and --peers: who may ask it, and who may submit")
@@ -129,7 +165,7 @@ def coordinator(
         reminder.look()
         if found["message"] not in shown:
             shown.append(found["message"])
-            console.print(found["message"], soft_wrap=True, highlight=False, markup=False)
+            console.print(visible(found["message"]), soft_wrap=True, highlight=False, markup=False)
 
     state = folder / "state"
     again = "; start it again to resume the job, and nobody pays twice"
@@ -187,7 +223,7 @@ def curator(file: Path = typer.Argument(..., help="The curator's file.", show_de
 
 
 @federation_app.command(
-    help=flowing("""What a node has spent and has left, or the progress of a coordinator's job. Nothing is changed.
+    help=flowing("""Show a node's spent and remaining budget, or the progress of a job. Nothing is changed.
 
 Example: tacit federation status here/node.toml, or tacit federation status hub/job.toml""")
 )

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 __all__ = ["CheckFinding", "check_command", "check_findings"]
 
@@ -99,7 +99,7 @@ def _node(file: Path) -> Iterator[CheckFinding]:
 
     def ledger() -> str:
         if not occupied(settings.ledger):
-            return "is made from the policy at the first start"
+            return "is created from the policy at the first start"
         with opened(settings.ledger) as book:
             return book.balance(settings.account).in_words
 
@@ -207,7 +207,7 @@ def _service(file: Path) -> Iterator[CheckFinding]:
 
         def balance() -> str:
             if not occupied(ledger):
-                return "is made from the policy at the first start"
+                return "is created from the policy at the first start"
             with opened(ledger) as book:
                 return book.balance(account).in_words
 
@@ -242,28 +242,28 @@ def _certificate(what: str, file: Path) -> Iterator[CheckFinding]:
     except InvalidInput as error:
         yield CheckFinding(what, "wrong", str(error))
         return
-    trouble = found.trouble()
-    if trouble is None:
+    problem = found.problem()
+    if problem is None:
         yield CheckFinding(what, "fine", f"valid until {found.ends:%Y-%m-%d}")
     else:
-        yield CheckFinding(what, "wrong" if found.expired() or found.early() else "soon", trouble)
+        yield CheckFinding(what, "wrong" if found.expired() or found.early() else "soon", problem)
 
 
 def _reached(what: str, address: str, authority: Path | None) -> Iterator[CheckFinding]:
-    from tacit.federation.collector.client import clock_trouble, reach
+    from tacit.federation.collector.client import clock_problem, reach
 
     try:
         found = reach(address, authority)
     except InvalidInput as error:
         yield CheckFinding(what, "wrong", str(error))
         return
-    if found.trouble is not None:
-        yield CheckFinding(what, "wrong", found.trouble)
+    if found.problem is not None:
+        yield CheckFinding(what, "wrong", found.problem)
     else:
         yield CheckFinding(what, "fine", f"{address} answers{' and is authenticated' if found.trusted else ''}")
-    if found.validity is not None and (trouble := found.validity.trouble()) is not None:
-        yield CheckFinding(f"{what}'s certificate", "soon", trouble)
+    if found.validity is not None and (problem := found.validity.problem()) is not None:
+        yield CheckFinding(f"{what}'s certificate", "soon", problem)
     if found.ahead is not None:
-        trouble = clock_trouble(found.ahead)
-        words = trouble or f"within {max(1.0, abs(found.ahead)):.0f} s of theirs"
-        yield CheckFinding("clock", "wrong" if trouble else "fine", words)
+        problem = clock_problem(found.ahead)
+        words = problem or f"within {max(1.0, abs(found.ahead)):.0f} s of the server's"
+        yield CheckFinding("clock", "wrong" if problem else "fine", words)

@@ -83,8 +83,8 @@ _SETTINGS = {
 
 
 def federation_demo_command(
-    epsilon: float = typer.Option(1.0, help="What each node spends: smaller is more private."),
-    trust: str = typer.Option("shuffle", help="shuffle (with a shuffler), masked (sums under masks), or local."),
+    epsilon: float = typer.Option(1.0, help="The budget that each node spends: smaller is more private."),
+    trust: str = typer.Option("shuffle", help="shuffle (with a shuffler), masked (secure aggregation), or local."),
     kill: bool = typer.Option(True, help="Kill one node in the middle of the round."),
     folder: Path | None = typer.Option(None, help="Keep everything in this new folder instead of a temporary one."),
 ) -> None:
@@ -95,15 +95,18 @@ def federation_demo_command(
     through the shuffler only, which permutes them and can read none. During the round one node is killed: the round
     continues with the other three. Everything is cleaned up at the end.
     """
-    from tacit.core.errors import InvalidInput
-    from tacit.federation.flower.processes import require_version
-    from tacit.federation.processes import ended_by_signals
+    from tacit.core import InvalidInput
 
-    require_version()
     if trust not in _MECHANISMS:
         raise InvalidInput(f"trust must be one of {', '.join(_MECHANISMS)}, got {trust!r}")
     if folder is not None and folder.exists():
         raise InvalidInput(f"{folder}: exists already; choose another folder")
+    # Flower takes a while to be imported.
+    console.print("[dim]a coordinator and four nodes on this machine[/dim]")
+    from tacit.federation.flower.processes import require_version
+    from tacit.federation.processes import ended_by_signals
+
+    require_version()
     place = _passing_folder() if folder is None else nullcontext(str(folder))
     cleaned = "; all processes are ended" + (", and nothing is left" if folder is None else "")
     with ended_by_signals(cleaned), place as home:
@@ -204,7 +207,7 @@ def _files(
 
 
 class _State:
-    """What the screen shows: each node, what it did in this round, and what its ledger has left."""
+    """The screen's content: each node, its state in this round, and its remaining budget."""
 
     def __init__(
         self, files: dict[str, tuple[Path, NodeFile]], processes: Processes, kill: bool, shuffler: Address | None
@@ -218,7 +221,7 @@ class _State:
         self._began = time.monotonic()
 
     def take(self, found: dict[str, Any]) -> None:
-        """Look at the job's progress; in the middle of the first round kill one node."""
+        """Read the job's progress; in the middle of the first round kill one node."""
         self._message = found["message"]
         if not found["turns"]:
             return
@@ -231,11 +234,11 @@ class _State:
         """The nodes as they are now."""
         turn = self._turn
         heard = len(turn["answered"]) + len(turn["dropped"])
-        mixed = self._mixed()
+        shuffled = self._shuffled()
         table = Table(
             "node", "process", "this round", "ε left of its own ledger",
             title=f"round {turn['number'] + 1} · {len(turn['asked'])} questions sent · {heard} settled · "
-            f"{mixed}{time.monotonic() - self._began:.0f} s",
+            f"{shuffled}{time.monotonic() - self._began:.0f} s",
             caption=Text(self._message),
         )  # fmt: skip
         for name in _NAMES:
@@ -244,9 +247,9 @@ class _State:
             table.add_row(name, process, self._did(name), self._left(name))
         return table
 
-    def _mixed(self) -> str:
-        """What the shuffler says of itself: how many messages came in, and how many went out."""
-        from tacit.core.errors import TacitError
+    def _shuffled(self) -> str:
+        """The shuffler's own counts of received and released messages."""
+        from tacit.core import TacitError
         from tacit.federation.collector.client import read_status
 
         if self._shuffler is None:
@@ -264,7 +267,7 @@ class _State:
         return str(self._turn["dropped"].get(name, "asked" if name in self._turn["asked"] else "-"))
 
     def _left(self, name: str) -> str:
-        from tacit.core.guarantee import decimal
+        from tacit.core import decimal
         from tacit.ledger import opened
 
         settings = self._files[name][1]

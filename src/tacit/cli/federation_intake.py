@@ -1,4 +1,4 @@
-"""``tacit federation intake`` and ``tacit federation device``: one message each from very many devices."""
+"""``tacit federation intake`` and ``tacit federation device``: one message each from millions of devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from tacit.cli.screen import console, flowing, show_rows
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.files import write_file
 
 if TYPE_CHECKING:
@@ -25,24 +25,25 @@ if TYPE_CHECKING:
 __all__ = ["device_command", "intake_app"]
 
 _MOST_TOKENS = 10**7
-# An address with a password in it does not belong into a list of processes.
+# By a variable, too: a URL with a password must not be visible in the list of processes.
 _STORE = typer.Option(..., envvar="TACIT_INTAKE_STORE", help="sqlite:///file, or postgresql://…")
 
 intake_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help=flowing("""Ask very many devices with one record each; each answers by one small message.
+    help=flowing("""Ask millions of devices with one record each; each answers with one small message.
 
 [bold]open[/bold] writes the question, a static file. Any number of [bold]worker[/bold] processes serve it and store
-what devices post. [bold]collect[/bold] closes it and shuffles the messages, [bold]decode[/bold] reads them: labels for
-the public samples. With --trust shuffle whoever runs workers and collects is the shuffler: it can read nothing, and
-must not work together with whoever decodes. [bold]tacit federation device[/bold] answers, to try it."""),
+the devices' messages. [bold]collect[/bold] closes the question and shuffles the messages, [bold]decode[/bold] turns
+them into labels for the public samples. With --trust shuffle the party that runs workers and collects is the shuffler:
+it cannot read a message, and must not collude with the coordinator, who decodes.
+[bold]tacit federation device[/bold] answers as a device, to try it."""),
 )
 
 
 @intake_app.command(
     "keys",
-    help=flowing("""Make a key pair for the shuffled model: NAME.key stays, NAME.key.pub goes to who opens the question.
+    help=flowing("""Make a key pair for --trust shuffle: NAME.key is secret, NAME.key.pub is for opening questions.
 
 Coordinator and shuffler each make one. Devices get the shuffler's public key from their own maker, not from the
 coordinator. Example: tacit federation intake keys shuffler"""),
@@ -63,31 +64,31 @@ def keys_command(name: Path = typer.Argument(..., help="NAME, with its folder.",
     "open",
     help=flowing("""Write the question about public samples that devices will answer, as one static file.
 
-Its name is its digest, which devices are told by a way that they trust. Workers serve the file; any cache may keep it.
+It is identified by its digest, which devices need from a trusted source. Workers serve it; HTTP caches may store it.
 Example: tacit federation intake open public.csv question.tacit --classes no,yes --devices 100000 --epsilon 2 --days 7
 
-For the shuffled model add --trust shuffle --delta 1e-6 --coordinator coordinator.key.pub --shuffler
+In the shuffle model add --trust shuffle --delta 1e-6 --coordinator coordinator.key.pub --shuffler
 shuffler.key.pub"""),
 )
 def open_command(
     public: Path = typer.Argument(..., help="The public samples: a table of numbers.", show_default=False),
     out: Path = typer.Argument(..., help="The file to write.", show_default=False),
-    classes: str = typer.Option(..., help="The names of the classes, with commas between them."),
-    devices: int = typer.Option(..., help="At least how many devices will answer."),
-    epsilon: str = typer.Option(..., help="What an answer costs; with --trust shuffle once it is shuffled."),
+    classes: str = typer.Option(..., help="The names of the classes, separated by commas."),
+    devices: int = typer.Option(..., help="The least number of devices that will answer."),
+    epsilon: str = typer.Option(..., help="The price of an answer; with --trust shuffle the amplified one."),
     delta: str = typer.Option("0", help="Above 0 with --trust shuffle."),
     trust: str = typer.Option("local", help="local or shuffle."),
-    days: float = typer.Option(7.0, help="For how long it is open."),
-    most: int | None = typer.Option(None, help="The most messages that are taken; twice --devices if left out."),
-    admission: str = typer.Option("open", help="open to everybody, or only with tokens."),
+    days: float = typer.Option(7.0, help="How long the question is open, in days."),
+    most: int | None = typer.Option(None, help="The most messages that are accepted; twice --devices if left out."),
+    admission: str = typer.Option("open", help="open (to everyone) or tokens (only devices with an issued token)."),
     coordinator: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key.pub."),
     shuffler: Path | None = typer.Option(None, help="With --trust shuffle: the shuffler's key.pub."),
-    queries: int | None = typer.Option(None, help="How many queries; as many as the devices can label if left out."),
-    representation: str = typer.Option("pca", help="How distances are taken: identity, standardized or pca."),
+    queries: int | None = typer.Option(None, help="Number of queries; as many as the devices can label if left out."),
+    representation: str = typer.Option("pca", help="The representation for distances: identity, standardized or pca."),
 ) -> None:
     """Write a question."""
     from tacit.datasets.table import read_classes
-    from tacit.federation.intake.planning import plan_open_question
+    from tacit.federation.intake.coordinator import plan_open_question
 
     question = plan_open_question(
         _samples(public),
@@ -109,10 +110,10 @@ def open_command(
 
 
 @intake_app.command(
-    help=flowing("""Run a worker in the foreground: it serves the question and stores what devices post.
+    help=flowing("""Run a worker in the foreground: it serves the question and stores the devices' messages.
 
-Workers keep nothing of their own: start as many as are needed on one store, on one machine (sqlite) or on many
-(postgresql). A message is acknowledged when it is on disk. Without a certificate only loopback is served.
+Workers have no state: start any number of them on one store, on one machine (sqlite) or on many (postgresql). A message
+is acknowledged when it is on disk. Without a certificate only loopback is served.
 Example: tacit federation intake worker question.tacit --store postgresql://intake@db/intake --host 0.0.0.0
 --certificate server.pem --key server.key""")
 )
@@ -120,14 +121,14 @@ def worker(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     store: str = _STORE,
     host: str = typer.Option("127.0.0.1", help="The address to listen at."),
-    port: int = typer.Option(9400, help="The port to listen on; 0 for any that is free."),
+    port: int = typer.Option(9400, help="The port to listen on; 0 for any free port."),
     certificate: Path | None = typer.Option(None, help="The server's certificate, for TLS."),
     key: Path | None = typer.Option(None, help="The certificate's key."),
-    tokens: Path | None = typer.Option(None, help="The secret that tokens were made with."),
-    rate: float = typer.Option(5.0, help="Posts per second of one address, in the long run; 0 for no limit."),
-    burst: int = typer.Option(50, help="Posts of one address at once."),
-    connections: int = typer.Option(256, help="Connections at a time."),
-    per_address: int = typer.Option(32, help="Connections of one address at a time."),
+    tokens: Path | None = typer.Option(None, help="The secret with which tokens were issued."),
+    rate: float = typer.Option(5.0, help="Posts per second from one address, on average; 0 for no limit."),
+    burst: int = typer.Option(50, help="Posts from one address at once."),
+    connections: int = typer.Option(256, help="The most connections at a time."),
+    per_address: int = typer.Option(32, help="The most connections from one address at a time."),
 ) -> None:
     """Run a worker."""
     from tacit.federation.intake.store import open_intake_store
@@ -143,10 +144,10 @@ def worker(
 
 
 @intake_app.command(
-    help=flowing("""Make tokens, one per line, for devices that are known: only they can answer, each once.
+    help=flowing("""Issue tokens, one per line, to known devices: only they can answer, each once.
 
-The secret is made where it is missing; workers need it (--tokens). A token says nothing of a record, and whoever
-decodes never sees one. Example: tacit federation intake tokens question.tacit tokens.key --count 1000 --out
+The secret is created if it does not exist; workers need it (--tokens). A token does not depend on a record, and the
+coordinator never sees one. Example: tacit federation intake tokens question.tacit tokens.key --count 1000 --out
 tokens.txt""")
 )
 def tokens(
@@ -155,7 +156,7 @@ def tokens(
     count: int = typer.Option(..., help="How many."),
     out: Path = typer.Option(..., help="The file to write."),
 ) -> None:
-    """Make tokens."""
+    """Issue tokens."""
     from tacit.federation.intake.messages import issue_tokens
     from tacit.federation.keys import SigningIdentity
 
@@ -168,13 +169,14 @@ def tokens(
 
 
 @intake_app.command(
-    help=flowing("""Close the question, shuffle its messages and write them into one file; then the store forgets them.
+    "collect",
+    help=flowing("""Close the question, shuffle its messages into one file, and delete them from the store.
 
 Below the question's minimum nothing is written and it stays open. With --trust shuffle this is the shuffler's work and
 needs its key. Memory does not grow with the number of messages. Example: tacit federation intake collect
-question.tacit messages.tacit --store sqlite:///intake.db --secret shuffler.key""")
+question.tacit messages.tacit --store sqlite:///intake.db --secret shuffler.key"""),
 )
-def collect(
+def collect_command(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
     out: Path = typer.Argument(..., help="The file to write.", show_default=False),
     store: str = _STORE,
@@ -192,21 +194,21 @@ def collect(
 
 
 @intake_app.command(
+    "decode",
     help=flowing("""Read collected messages: estimated votes, a label for each query and for each public sample.
 
 With --trust shuffle this is the coordinator's work and needs its key. Example: tacit federation intake decode
-question.tacit messages.tacit --public public.csv --out labels.csv --secret coordinator.key""")
+question.tacit messages.tacit --public public.csv --out labels.csv --secret coordinator.key"""),
 )
-def decode(
+def decode_command(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
-    messages: Path = typer.Argument(..., help="What was collected.", show_default=False),
+    messages: Path = typer.Argument(..., help="The collected messages.", show_default=False),
     public: Path = typer.Option(..., help="The public samples that the question was made from."),
     out: Path = typer.Option(..., help="The file to write: a label for each public sample, in order."),
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key."),
 ) -> None:
     """Decode."""
-    from tacit.federation.intake.decoding import decode_collected
-    from tacit.federation.intake.planning import samples_labeled
+    from tacit.federation.intake.coordinator import decode_collected, label_samples
 
     question, samples = _read(file), _samples(public)
     found = decode_collected(messages, question, None if secret is None else _secret(secret))
@@ -214,14 +216,14 @@ def decode(
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["label"])
-    lines.writerows([names[label]] for label in samples_labeled(question, samples, found.labels))
+    lines.writerows([names[label]] for label in label_samples(question, samples, found.labels))
     write_file(out, text.getvalue().encode())
     console.print(f"{found.in_words}", soft_wrap=True)
     console.print(Text.assemble(("written", "bold"), f"  {out}"), soft_wrap=True)
 
 
 @intake_app.command(
-    "status", help=flowing("""What a store has taken and dropped, in numbers. Reading changes nothing.
+    "status", help=flowing("""Show how many messages a store has accepted and refused. Nothing is changed.
 
 Example: tacit federation intake status --store sqlite:///intake.db""")
 )  # fmt: skip
@@ -235,43 +237,42 @@ def status_command(store: str = _STORE) -> None:
         (each["question"][:16], str(each["taken"]), str(each["most"]), "closed" if each["closed"] else "open")
         for each in found["questions"]
     ]
-    show_rows(("question", "taken", "at most", "state"), rows)
+    show_rows(("question", "accepted", "at most", "state"), rows)
     if found["dropped"]:
-        show_rows(("dropped", "messages"), [(reason, str(count)) for reason, count in found["dropped"].items()])
+        show_rows(("refused", "messages"), [(reason, str(count)) for reason, count in found["dropped"].items()])
 
 
 def device_command(
     url: str = typer.Argument(..., help="The intake's address.", show_default=False),
-    folder: Path = typer.Option(..., help="Where the device keeps its ledger."),
-    digest: str = typer.Option(..., help="The question's digest, from where you trust it."),
-    features: str = typer.Option(..., help="The record's numbers, with commas between them."),
+    folder: Path = typer.Option(..., help="The folder of the device's ledger."),
+    digest: str = typer.Option(..., help="The question's digest, from a source that you trust."),
+    features: str = typer.Option(..., help="The record's features: numbers separated by commas."),
     label: str = typer.Option(..., help="The record's class."),
     epsilon: str = typer.Option(..., help="The budget for all questions together."),
     question: str = typer.Option(..., help="The largest epsilon of one question."),
     local: str = typer.Option(..., help="The largest epsilon of a message that is not shuffled."),
     delta: str = typer.Option("0", help="The budget's delta; above 0 for shuffled questions."),
-    purpose: list[str] = typer.Option(["reverse k-NN labels"], help="A purpose that is allowed; repeatable."),
-    shuffler: Path | None = typer.Option(None, help="The key.pub of the shuffler that is trusted."),
+    purpose: list[str] = typer.Option(["reverse k-NN labels"], help="An allowed purpose; repeatable."),
+    shuffler: Path | None = typer.Option(None, help="The key.pub of the shuffler that you trust."),
     authority: Path | None = typer.Option(None, help="The authority's certificate; the system's if left out."),
-    token: str | None = typer.Option(None, help="The token that was handed out, if the question asks for one."),
-    attempts: int = typer.Option(3, help="How often a worker that is not there is called."),
+    token: str | None = typer.Option(None, help="The issued token, if the question requires one."),
+    attempts: int = typer.Option(3, help="How often an unavailable worker is called."),
 ) -> None:
     """Answer the open question as a device with one record: pay its own ledger, then post one message.
 
-    Asked again it posts the same bytes and pays nothing. What the intake sends is compared with the digest and with the
-    limits that are given here, before anything is paid. Example: tacit federation device https://devices.example.org
+    Called again it posts the same bytes and pays nothing. The question is compared with the digest and with the limits
+    given here before anything is paid. Example: tacit federation device https://devices.example.org
     --folder me --digest 3f2a… --features 1.5,0.2 --label yes --epsilon 4 --question 2 --local 2
     """
     import numpy as np
 
-    from tacit.federation.intake.client import IntakeAddress, fetch_question, post_message
-    from tacit.federation.intake.device import Device, DevicePolicy
+    from tacit.federation.intake.device import Device, DevicePolicy, IntakeAddress, fetch_question, post_message
 
     try:
         sample = np.array([float(each) for each in features.split(",")])
         handed = None if token is None else bytes.fromhex(token)
     except ValueError:
-        raise InvalidInput("--features must be numbers with commas between them, and --token hexadecimal") from None
+        raise InvalidInput("--features must be numbers separated by commas, and --token hexadecimal") from None
     policy = DevicePolicy(
         epsilon, question, local, purpose, delta, None if shuffler is None else _public(shuffler)
     )  # fmt: skip
@@ -336,6 +337,6 @@ def _secret(file: Path) -> bytes:
 
 
 def _say(words: str) -> None:
-    # At once, because who started the worker waits for it.
+    # Flushed, because whoever started the worker waits for this line.
     typer.echo(words)
     sys.stdout.flush()

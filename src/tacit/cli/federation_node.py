@@ -1,4 +1,4 @@
-"""``tacit federation node``, ``jobs`` and ``cancel``: a node that stays up, and what it has to do."""
+"""``tacit federation node``, ``jobs`` and ``cancel``: run a node, list its jobs, cancel a job."""
 
 from __future__ import annotations
 
@@ -16,40 +16,39 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
+    from tacit.federation.flower.processes import NodeConnection
     from tacit.federation.node.service import NodeService
     from tacit.federation.processes import Processes, Reminder
 
 __all__ = ["cancel_command", "jobs_command", "node_command"]
 
 _PAUSE = 0.2
-# Seconds in which Flower's processes may send the last reply.
+# Seconds for Flower's processes to send the last response.
 _SENDING = 15.0
-FILE = typer.Argument(..., help="The node's file.", show_default=False)
+_FILE = typer.Argument(..., help="The node's file.", show_default=False)
 
 
-def node_command(file: Path = FILE) -> None:
+def node_command(file: Path = _FILE) -> None:
     """Run a node in the foreground, until it is stopped.
 
-    It reads its records once and answers one question after another. The ledger is made from the policy at the first
-    start; a policy that changed is applied. What the node tells its operator is in its state folder beside the node
-    file: service.jsonl has its events and refusals, node.log is Flower's. service.json has the address of /health,
-    /ready and /metrics. A certificate that expires within 30 days, one that nobody trusts any more and a clock that is
-    wrong are said here and there.
+    It reads its records once and answers one question after another. The ledger is created from the policy at the first
+    start; later changes of the policy are applied. The state folder beside the node file has the logs: service.jsonl
+    with events and refusals, and node.log with Flower's own lines. service.json has the address of /health, /ready and
+    /metrics. Warnings about a certificate that expires within 30 days or is not trusted, and about a wrong clock, are
+    printed and logged.
 
-    SIGTERM or Ctrl-C lets it finish the question that it is at, and ends with exit code 0; a second one ends it at
-    once.
+    With SIGTERM or Ctrl-C it finishes the running question and exits with code 0; a second signal ends it at once.
 
     Example: tacit federation node here/node.toml
     """
     from tacit.cli.federation_watch import reminded_node, require_valid
-    from tacit.federation.flower.processes import node_command as supernode
-    from tacit.federation.flower.processes import require_version
+    from tacit.federation.flower.processes import NodeConnection, require_version, supernode_command
     from tacit.federation.node.node import prepare_ledger
     from tacit.federation.node.queue import JobQueue
-    from tacit.federation.node.service import NodeService, budgets, queue_file
+    from tacit.federation.node.service import SOCKET, NodeService, budgets, queue_file
     from tacit.federation.node.telemetry import NodeMetrics, NodeWeb, log_events, read_token, tell
     from tacit.federation.processes import Processes, ended_by_signals, free_port, only_process
     from tacit.federation.settings import read_node_file
@@ -60,12 +59,12 @@ def node_command(file: Path = FILE) -> None:
     if settings.link is None:
         raise InvalidInput(f"{file}: has no section [link], so there is no coordinator to connect to")
     require_valid([settings.link.authority], "get the coordinator's new authority.pem")
-    # All that a node writes is its operator's alone.
+    # All files of a node are readable by its operator only.
     os.umask(0o077)
     state, serving = settings.state, settings.service
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     once = only_process(
-        state / "node.lock", f"the node {settings.name} runs already; only one can, for it has one ledger"
+        state / "node.lock", f"the node {settings.name} is already running; only one process may use its ledger"
     )
     again = "; the ledger stays as it is, and the node can be started again at any time"
     with (
@@ -78,38 +77,35 @@ def node_command(file: Path = FILE) -> None:
         log_events(state / "service.jsonl")
         metrics = NodeMetrics(settings.name, queue.waiting, lambda: budgets(settings))
         service = NodeService(file.absolute(), queue, metrics)
-        # What is wrong with the data is found here, where its owner reads it.
+        # Errors in the data are found here, where its owner reads them.
         service.load()
-        web = NodeWeb(
-            metrics, read_token(serving.token or state / "metrics.token"),
-            lambda: service.ready and processes.alive("node"),
-        )  # fmt: skip
+        token = read_token(serving.token or state / "metrics.token")
+        command = supernode_command(settings.link, state, state / SOCKET, free_port())
+        connection = NodeConnection(processes, command, state, lambda what: tell("error", what=what))
+        web = NodeWeb(metrics, token, lambda: service.ready and connection.connected)
         address = web.start(serving.host, serving.port)
         (state / "service.json").write_text(json.dumps({"address": address, "process": os.getpid()}), encoding="utf-8")
-        door = service.start(state)
-        processes.start("node", *supernode(settings.link, state, door, free_port()))
+        service.start(state)
+        connection.start()
         tell("started", node=settings.name, version=__version__, address=address, waiting=queue.waiting())
         console.print(f"node [bold]{settings.name}[/bold] connects to {settings.link.address}; its log is in {state}")
         with _signals() as came:
-            _serve(service, processes, reminded_node(settings.link), came, state)
+            _serve(service, connection, reminded_node(settings.link), came, state)
             tell("draining", signal=came[0])
             service.drain()
             over = _ended_well(service, processes, came, serving.drain)
         service.close()
         tell("ended", state="idle" if over else "at work")
-        cut = "in the middle of a question; started again, the node goes on with it, and nothing is paid twice"
+        cut = "in the middle of a question; started again, the node resumes it, and nothing is paid twice"
         if not over and len(came) > 1:
             raise TacitError(f"ended by a second {came[-1]} {cut}")
-        console.print("ended; nothing is left half done" if over else f"ended after {serving.drain:g} seconds {cut}")
+        console.print("ended; no question is unfinished" if over else f"ended after {serving.drain:g} seconds {cut}")
 
 
-def _serve(service: NodeService, processes: Processes, reminder: Reminder, came: list[str], state: Path) -> None:
+def _serve(service: NodeService, connection: NodeConnection, reminder: Reminder, came: list[str], state: Path) -> None:
     """Look after everything until a signal comes."""
-    from tacit.federation.processes import last_lines
-
     while not came:
-        if not processes.alive("node"):
-            raise TacitError(f"the node ended. The end of its log:\n{last_lines(state / 'node.log')}")
+        connection.look()
         if not service.alive:
             raise TacitError(f"the node cannot answer any more. Its log says why: {state / 'service.jsonl'}")
         reminder.look()
@@ -117,7 +113,7 @@ def _serve(service: NodeService, processes: Processes, reminder: Reminder, came:
 
 
 def _ended_well(service: NodeService, processes: Processes, came: list[str], seconds: float) -> bool:
-    """Wait for the last answer and until it is sent, or for a second signal; whether nothing was cut off."""
+    """Wait until the last answer is sent, or for a second signal; returns whether it was sent."""
     end = time.monotonic() + seconds
     while not service.idle(_PAUSE):
         if len(came) > 1 or time.monotonic() >= end:
@@ -127,14 +123,14 @@ def _ended_well(service: NodeService, processes: Processes, came: list[str], sec
     end = time.monotonic() + _SENDING
     while processes.at_work("node") > 1 and time.monotonic() < end and len(came) < 2:
         time.sleep(_PAUSE)
-    # Flower looks for replies every half second.
+    # Flower checks for replies every half second.
     time.sleep(0.0 if len(came) > 1 else 2.0)
     return True
 
 
 @contextmanager
 def _signals() -> Iterator[list[str]]:
-    """The names of the signals to end that came meanwhile."""
+    """The names of the termination signals received in the meantime."""
     came: list[str] = []
 
     def note(number: int, _: FrameType | None) -> None:
@@ -152,12 +148,12 @@ def _signals() -> Iterator[list[str]]:
 
 
 def jobs_command(
-    file: Path = FILE,
+    file: Path = _FILE,
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
 ) -> None:
-    """List the jobs that came to a node: how many questions of each wait, were answered or refused, and what was paid.
+    """List a node's jobs: how many questions of each are waiting, answered or refused, and what was paid.
 
-    A job is a run of the coordinator's. Example: tacit federation jobs here/node.toml
+    A job is one run of a coordinator. Example: tacit federation jobs here/node.toml
     """
     from tacit.federation.node.queue import JobQueue
     from tacit.federation.node.service import queue_file
@@ -172,24 +168,24 @@ def jobs_command(
         typer.echo(json.dumps([vars(each) for each in found], indent=2))
         return
     if not found:
-        console.print("no job came yet")
+        console.print("no job has been received yet")
         return
     rows = [
         (each.id, each.came, "canceled" if each.canceled else "-",
          ", ".join(f"{count} {state}" for state, count in each.states.items()), "; ".join(each.paid) or "-", each.run)
         for each in found
     ]  # fmt: skip
-    show_rows(("job", "came", "canceled", "questions", "paid", "run"), rows, folding=("questions", "paid", "run"))
+    show_rows(("job", "received", "canceled", "questions", "paid", "run"), rows, folding=("questions", "paid", "run"))
 
 
 def cancel_command(
-    file: Path = FILE,
+    file: Path = _FILE,
     job: str = typer.Argument(..., help="The job's id, or the beginning of it.", show_default=False),
 ) -> None:
-    """Cancel a job at a node: its questions are not answered any more.
+    """Cancel a job at a node: none of its questions is answered any more.
 
-    Questions that wait are refused, and one that is being answered stops at its next step. What was paid stays paid,
-    and is said. The coordinator can ask in a new run: what it may have at all is for the policy and the approvals.
+    Waiting questions are refused, and a running one stops at its next step. Payments stay, and are shown. The
+    coordinator can ask again in a new run: the policy and approvals decide what it may ask at all.
 
     Example: tacit federation cancel here/node.toml 3f2a
     """
@@ -199,7 +195,7 @@ def cancel_command(
 
     place = queue_file(read_node_file(file))
     if not place.exists():
-        raise InvalidInput(f"{place}: no job came to this node yet")
+        raise InvalidInput(f"{place}: this node has received no job yet")
     with closing(JobQueue(place)) as queue:
         report = queue.cancel(job)
     console.print(Text.assemble(("canceled", "bold"), f"  {report.id}: {report.in_words}"), soft_wrap=True)

@@ -16,9 +16,7 @@ from rich.text import Text
 
 from tacit.cli.federation_watch import running
 from tacit.cli.screen import console, flowing, show_rows
-from tacit.core.errors import InvalidInput
-from tacit.federation.settings import NODE_EXAMPLE, NODE_NAME
-from tacit.ledger.policy_file import RULES_EXAMPLE
+from tacit.core import InvalidInput
 
 __all__ = ["approve", "listening_address", "new_coordinator", "new_node", "new_service", "nodes_app"]
 
@@ -79,8 +77,8 @@ def new_service(
     """Create a shuffler's or a curator's folder with its own authority, so that no coordinator can impersonate it.
 
     ``coordinator`` is the coordinator's ``coordinator.id``, ``nodes`` a file with those of all nodes. A curator also
-    gets a key that tables are sealed for, and a policy for a ledger of its own. ``listen`` is the address it listens
-    at, where that does not follow from its names.
+    gets a key that tables are encrypted for, and a policy for its own ledger. ``listen`` is the address at which it
+    listens, if it is not one of ``hosts``.
     """
     from tacit.federation.certificates import make_authority, make_server_certificate
     from tacit.federation.keys import SigningIdentity, public_key
@@ -104,7 +102,7 @@ def new_service(
         (folder / "curator.key.pub").write_text(public_key(sealing.secret).hex() + "\n", encoding="ascii")
         (folder / "policy.toml").write_text(_POLICY.format(name="curator"), encoding="utf-8")
         lines += ['sealing = "sealing.key"', 'ledger = "curator.ledger"', 'account = "curator"']
-        lines += ["node_records = 10000000   # the most records that one node may have: no table may count more"]
+        lines += ["node_records = 10000000   # the most records that one node may have: larger counts are clipped"]
         made += [folder / "curator.key.pub", folder / "policy.toml"]
     lines += ["[nodes]", *(f'"{name}" = "{key.hex()}"' for name, key in handing.items())]
     (folder / f"{kind}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -114,6 +112,8 @@ def new_service(
 def new_node(folder: Path, name: str, address: str, authority: Path) -> list[Path]:
     """A node's folder: its own key, the authority's certificate, and its node and policy files to fill in."""
     from tacit.federation.certificates import make_node_key
+    from tacit.federation.settings import NODE_EXAMPLE, NODE_NAME
+    from tacit.ledger.policy_file import RULES_EXAMPLE
 
     if not re.fullmatch(NODE_NAME, name):
         raise InvalidInput(f"a node's name has letters, digits, spaces and . _ - and at most 64 of them, got {name!r}")
@@ -182,7 +182,8 @@ def list_nodes(folder: Path = FOLDER) -> None:
     here, gone = members(folder), removed_members(folder)
     peers = read_peers(folder / "peers.toml") if (folder / "peers.toml").exists() else {}
     rows = [
-        (each.name, "let in", f"{each.since}", "yes" if each.name in peers else "no", each.fingerprint) for each in here
+        (each.name, "admitted", f"{each.since}", "yes" if each.name in peers else "no", each.fingerprint)
+        for each in here
     ]
     rows += [(each.name, "removed", f"{each.since}", "-", each.fingerprint) for each in gone]
     if rows:
@@ -192,8 +193,8 @@ def list_nodes(folder: Path = FOLDER) -> None:
     for name in ("authority.pem", "coordinator.pem"):
         found = read_validity(folder / name)
         _say(f"{name} is valid until {found.ends:%Y-%m-%d}")
-        if (trouble := found.trouble()) is not None:
-            _warn(f"{trouble}; renew it with `tacit federation nodes renew {folder}{_authority(name)}`")
+        if (problem := found.problem()) is not None:
+            _warn(f"{problem}; renew it with `tacit federation nodes renew {folder}{_authority(name)}`")
 
 
 @nodes_app.command(
@@ -226,8 +227,8 @@ def remove(
     from tacit.federation.members import remove_member
 
     member = remove_member(folder, name)
-    _say(f"{member.name} is not admitted any more {_when(folder)}")
-    _say(f"a shuffler or a curator has a list of its own: its operator takes {member.name} out of its file")
+    _say(f"{member.name} is no longer admitted {_when(folder)}")
+    _say(f"shufflers and curators have their own lists: their operators remove {member.name} from their files")
 
 
 @nodes_app.command(
@@ -267,7 +268,7 @@ def renew(
         raise InvalidInput(f"{folder}: neither a coordinator's, a service's nor a node's folder")
     if authority:
         _renewed(renew_authority(folder))
-        _say("give everybody who has a copy of authority.pem the new one; the old one is valid until it expires")
+        _say("send the new authority.pem to everyone with a copy; the old one is valid until it expires")
     for name in servers:
         _renewed(renew_server_certificate(folder, name))
     _say("start it again to use the new certificate")
@@ -278,8 +279,8 @@ def _renewed(file: Path) -> None:
 
     found = read_validity(file)
     console.print(Text.assemble(("renewed", "bold"), f"  {file}, valid until {found.ends:%Y-%m-%d}"), soft_wrap=True)
-    if (trouble := found.trouble()) is not None:
-        _warn(f"{trouble}, as its authority does; renew that, too, with --authority")
+    if (problem := found.problem()) is not None:
+        _warn(f"{problem}, as its authority does; renew that, too, with --authority")
 
 
 def _authority(name: str) -> str:
@@ -303,9 +304,9 @@ def _warn(words: str) -> None:
 def approve(
     file: Path = typer.Argument(..., help="The node's file.", show_default=False),
     job: str | None = typer.Argument(None, help="The job's id, or the beginning of it; all jobs if left out."),
-    decline: bool = typer.Option(False, "--decline", help="Decline the job; a job that was approved, too."),
+    decline: bool = typer.Option(False, "--decline", help="Decline the job, even if it was approved before."),
 ) -> None:
-    """List the jobs that sent requests, or approve or decline one of them.
+    """List the jobs that need approval, or approve or decline one of them.
 
     With approval = true in its policy a node answers no job before a person has approved it. An approval is for one
     run, method, mechanism and purpose, at up to the cost per answer that is shown; the policy's limits decide how many
@@ -326,7 +327,7 @@ def approve(
         for each in approvals.jobs()
     ]
     if not rows:
-        console.print("no job has sent a request")
+        console.print("no job has asked for approval")
         return
     columns = ("job", "state", "asked at", "method", "purpose", "mechanism", "one answer", "run")
     show_rows(columns, rows, folding=("purpose", "mechanism", "run"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.processes import Processes, Reminder, exists, last_lines, log_to, only_process
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def linked(processes: Processes, keys: Path, state: Path, host: str, port: int) 
         )
         try:
             _wait(control, processes)
-            new, gone = control.let_in(listed)
-            _log.info("let in: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "nobody")
+            new, gone = control.admit_only(listed)
+            _log.info("admitted: %s; new: %s", ", ".join(each.name for each in listed), ", ".join(new) or "none")
             for name in gone:
                 renewed = any(each.name == name for each in listed)
-                _say(f"{f'an old key of {name}' if renewed else name} is not listed any more, and is not admitted")
+                _say(f"{f'an old key of {name}' if renewed else name} is no longer listed, and is not admitted")
             yield control
         finally:
             control.close()
@@ -81,7 +81,7 @@ def require_valid(files: Iterable[Path], then: str) -> None:
 
     for found in map(read_validity, files):
         if found.expired() or found.early():
-            raise InvalidInput(f"{found.trouble()}. Look at the clock, or {then}")
+            raise InvalidInput(f"{found.problem()}. Look at the clock, or {then}")
 
 
 def reminded_coordinator(files: Sequence[Path]) -> Reminder:
@@ -94,20 +94,20 @@ def reminded_coordinator(files: Sequence[Path]) -> Reminder:
 def reminded_node(link: Link) -> Reminder:
     """Remind a node's operator once per day, on screen and in its log: expiry, trust, reachability, clock."""
     from tacit.federation.certificates import expiry_warnings
-    from tacit.federation.collector.client import clock_trouble, reach
+    from tacit.federation.collector.client import clock_problem, reach
 
     def find() -> list[str]:
         found = reach(link.address, link.authority)
-        shown = None if found.validity is None else found.validity.trouble()
-        clock = clock_trouble(found.ahead)
-        said = [found.trouble, shown, clock and f"{link.address}: {clock}"]
+        shown = None if found.validity is None else found.validity.problem()
+        clock = clock_problem(found.ahead)
+        said = [found.problem, shown, clock and f"{link.address}: {clock}"]
         return [*expiry_warnings([link.authority]), *(each for each in said if each)]
 
     return Reminder(find, _say, every=_LOOK)
 
 
 def _say(words: str) -> None:
-    """To the screen and to the log."""
+    """Print and log a warning."""
     _log.warning("%s", words)
     console.print(Text.assemble(("warning", "bold yellow"), f"  {words}"), soft_wrap=True)
 

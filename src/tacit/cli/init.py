@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tacit.cli.recipe import Recipe, absolute, recipe_text
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 
 __all__ = ["init_command"]
 
@@ -26,7 +26,7 @@ _HOLDER = re.compile(
 )
 _HEAD = """A recipe for tacit. Check it without spending anything: tacit run {name} --dry-run
 Then run it: tacit run {name}
-A key is an option of 'tacit distill' without its dashes. What follows a # is a comment, or a key that is left out."""
+A key is an option of 'tacit distill' without its dashes. Text after # is a comment, or a key that is left out."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def init_command(
     if out.exists():
         raise InvalidInput(f"{listed([str(out)])}: exists already; choose another --out")
     if not out.absolute().parent.is_dir():
-        raise InvalidInput(f"{listed([str(out)])}: there is no such folder to write it into")
+        raise InvalidInput(f"{listed([str(out)])}: there is no such folder")
     console.print("[dim]looking at the public file, and at the names of columns[/dim]")
     found = _compare(files[0], files[1], label)
     kind, lines = _kind(found.public)
@@ -119,7 +119,7 @@ def _compare(first: Path, second: Path, label: str | None) -> _Compared:
     private, public, extra = (first, second, more[0]) if not more[1] else (second, first, more[1])
     if label is not None and label not in extra:
         close = nearest(label, extra)
-        meant = f"; is {close!r} meant?" if close else ""
+        meant = f"; did you mean {close!r}?" if close else ""
         raise InvalidInput(f"no column {listed([label])!r} that only {listed([str(private)])} has{meant}")
     if not extra:
         raise InvalidInput(
@@ -143,7 +143,7 @@ def _compare(first: Path, second: Path, label: str | None) -> _Compared:
 
 
 def _columns(file: Path) -> list[str] | None:
-    """The names of a table's columns; no cell of it is kept."""
+    """The names of a table's columns."""
     from tacit.datasets.tables import read_data
 
     columns: Any = getattr(read_data(file), "columns", None)

@@ -1,4 +1,4 @@
-"""What is checked before a run spends anything: its two files, the account, and with ``--dry-run`` all the rest."""
+"""Checks before a run spends anything: its two files, the account, and with ``--dry-run`` everything else."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from tacit.cli.screen import console, show_data, show_plan
-from tacit.core.errors import InvalidInput, listed, nearest
-from tacit.core.guarantee import Unit
+from tacit.core import InvalidInput, Unit, listed, nearest
 from tacit.core.places import LedgerUrl
 from tacit.methods.registry import METHODS
 
@@ -53,7 +52,7 @@ class RunInputs:
 
     @property
     def persons(self) -> NDArray[Any] | None:
-        """Whose each record is, where a column says so and is read here."""
+        """The person or holder of each record, if a column names it and is read here."""
         return getattr(self.private, "persons", None) if self.labels is not None else None
 
 
@@ -88,16 +87,19 @@ def read_inputs(
             "labels that are named by --public-label"
         )
     if isinstance(opened, Frame) and owner is not None and owner in opened.columns:
-        # Whose a public row is protects nobody, and tells nothing that a private row could be compared by.
-        console.print(f"[dim]column {listed([owner])} of the public file says whose a row is: left out[/dim]")
+        # The person of a public row is neither a feature nor protected.
+        console.print(f"[dim]column {listed([owner])} of the public file identifies persons: left out[/dim]")
         opened = opened.take([name for name in opened.columns if name != owner])
     for each in (opened, found):
         if not len(each if not isinstance(each, Table) else each.samples):
             raise InvalidInput(f"{each.source}: the file has no rows")
     if isinstance(found, Frame) and isinstance(opened, Frame):
+        surplus = "" if owner else "if one says whose a record is, name it with --unit; "
+        match_names(
+            found.columns, opened.columns, str(private), str(public), f"{surplus}remove what the public file lacks"
+        )
         if not mixed and all_numbers(opened):
             found.numbers()
-        match_names(found.columns, opened.columns, str(private), str(public))
         found = found.take(opened.columns)
     elif isinstance(found, Table) and isinstance(opened, Table):
         found = align(found, opened)
@@ -108,7 +110,7 @@ def read_inputs(
 
 
 def read_source(private: Path, public: Path, label: str | None, person: str | None, classes: str | None) -> RunInputs:
-    """The public file, and the private records as a source, of which nothing is read yet."""
+    """The public file, and the private records as a source, of which no record is read yet."""
     from tacit.datasets.table import read_classes
     from tacit.datasets.tables import read_data
     from tacit.engines.source import RecordSource
@@ -158,7 +160,7 @@ def inputs_digest(data: Frame | Table | ImageFiles | RecordSource) -> str:
 
 
 class _Enough(Exception):
-    """Raised when the plan is made and the account can pay for it: here the real run would begin to pay."""
+    """Raised when the plan is made and the account can pay: here a real run would make its first payment."""
 
 
 def require_account(
@@ -174,7 +176,7 @@ def require_account(
     if METHODS[method].holders_pay:
         return
     if ledger is None and account is not None:
-        raise InvalidInput("an account needs a ledger: give the ledger's file too, with --ledger")
+        raise InvalidInput("an account needs a ledger: give it with --ledger")
     if ledger is not None and account is None:
         raise InvalidInput("name the account that pays with --account")
     if ledger is None or account is None:
@@ -188,7 +190,7 @@ def require_account(
     with opened(ledger) as book:
         known = list(book.accounts())
     if account not in known:
-        meant = f"; is {listed([close])} meant?" if (close := nearest(account, known)) else ""
+        meant = f"; did you mean {listed([close])}?" if (close := nearest(account, known)) else ""
         raise InvalidInput(f"{ledger}: no account {listed([account])!r}; it has {listed(known)}{meant}")
     look_ahead(ledger, account, unit, adjacency, None if resuming else epsilon)
 
@@ -200,13 +202,13 @@ def rehearse(
     common: Mapping[str, Any],
     account: str | None,
 ) -> None:
-    """Everything up to the first payment: nothing is spent, drawn or written."""
+    """Run everything up to the first payment: nothing is spent, drawn or written."""
     from tacit.ledger.places import occupied
     from tacit.methods.task import Observer
     from tacit.runs.distill import distill
 
     ledger = common["ledger"]
-    # Accounts of one holder each would be opened by the run; a rehearsal opens none.
+    # A real run would create the holders' accounts; a dry run creates none.
     there = ledger is not None and (ledger.is_file() if isinstance(ledger, Path) else occupied(ledger))
 
     def stop(plan: Any) -> None:  # noqa: ANN401
@@ -233,7 +235,7 @@ def rehearse(
         with opened(ledger) as book:
             _say("account", f"{account} can pay; it has {book.balance(account).in_words}")
     elif ledger is not None:
-        _say("account", f"accounts of the holders are opened in {ledger} by the run; their budgets were not looked at")
+        _say("account", f"the run creates the holders' accounts in {ledger}; their budgets were not checked")
     else:
         _say("account", "none: the budget is for this run only, and later runs do not count it")
     console.print("[bold green]dry run[/bold green]    nothing was spent, and nothing was written")

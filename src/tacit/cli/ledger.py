@@ -12,11 +12,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
-from tacit.core.account import Change
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import decimal
+from tacit.core import Change, InvalidInput, decimal, spend_to_json
 from tacit.core.places import LedgerUrl, ledger_place
-from tacit.core.spend import spend_to_json
 from tacit.ledger import inspected, open_ledger
 from tacit.ledger.copying import copy_ledger
 from tacit.ledger.entries import Entry
@@ -183,10 +180,9 @@ def export_ledger(
     "copy",
     help="""Move a ledger to another place, a file or a PostgreSQL server; every entry and digest stays as it is.
 
-The source is verified whole, the copy is verified whole before it is there, and a failure leaves nothing. Where \
-something is already, nothing is written. An entry of the copy says where it came from, so the copy is the newer one \
-and the source pays no more on this machine: otherwise two ledgers could spend one budget. For a backup copy the file, \
-or use the server's own tools.
+The source and the copy are verified completely, and a failure leaves nothing. An existing target is not overwritten. \
+An entry of the copy names its source, so the copy is the newer one and the source pays no more on this machine: \
+otherwise two ledgers could spend one budget. For a backup, copy the file or use the server's own tools.
 
 Example: tacit ledger copy site.ledger postgresql://owner@db.clinic.example/budget""",
 )

@@ -18,9 +18,8 @@ import typer
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, Number
 from tacit.core.options import OptionField, Options, build, describe
-from tacit.core.rational import Number
 from tacit.methods.registry import AUTO, METHODS, method_named
 
 __all__ = ["Flag", "flag_value", "flags", "read_options", "renamed_flags", "with_options"]
@@ -127,7 +126,7 @@ def renamed_flags() -> dict[str, str]:
 
 
 def with_options(own: Sequence[inspect.Parameter], methods: Mapping[str, tuple[str, ...]]) -> Any:  # noqa: ANN401
-    """A command with these parameters of its own, and beside them every method's options.
+    """A command with these own parameters and every method's options.
 
     ``methods`` lists, for each of the command's own parameters, the methods that use it. Help shows one method's
     options.
@@ -167,7 +166,7 @@ def _method_command(owners: Mapping[str, tuple[str, ...]]) -> type[TyperCommand]
     """A command whose help shows the common options and those of the method that is named, wherever it is named."""
 
     class MethodCommand(TyperCommand):
-        """Remembers the method whose help is asked for."""
+        """Shows the help of one method."""
 
         def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
             """Remember the method that was typed, before or after --help."""

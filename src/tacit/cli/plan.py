@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, listed
+from tacit.core import InvalidInput, listed
 
 if TYPE_CHECKING:
     from tacit.runs.planning import Forecast, Prospect
@@ -38,6 +38,11 @@ def plan_command(
     public_label: str | None = typer.Option(
         None, help="A column of the public file with the labels of some rows: narrows the forecast. 100 labels suffice."
     ),
+    rehearse: bool = typer.Option(
+        False,
+        "--rehearse",
+        help="With --public-label: run the methods on public samples as records. Closer, and slower.",
+    ),
     method: list[str] = typer.Option([], help="Only this method; may be given several times. All if left out."),
     accuracy: float | None = typer.Option(
         None, help="Find the epsilon that reaches this fraction of right labels: 0.9."
@@ -52,7 +57,7 @@ def plan_command(
         None, help="Purity: the fraction of a query's voters that agree, if you know it; 0.9 without public samples."
     ),
 ) -> None:
-    """Forecast how many labels will be right, from public figures alone.
+    """Forecast how many labels will be right, from public information only.
 
     No record is read and nothing is spent. With --public every method is compared: the expected fraction of right
     labels with a 90 % interval, the best numbers of queries and neighbors, messages and time. How far labels follow the
@@ -64,14 +69,22 @@ def plan_command(
     Example: tacit plan --records 20000 --classes ill,well --public samples.csv --accuracy 0.9 --chart plan.svg
     """
     names = _classes(classes)
+    from tacit.methods.registry import method_named
+
+    # What is mistyped is said before anything is printed.
+    method = [method_named(each).name for each in method]
+    if accuracy is not None and not 1 / len(names) < accuracy < 1:
+        raise InvalidInput(f"accuracy must be between {1 / len(names):.2g} and 1, got {accuracy}")
     if chart is not None:
         _require_chart(chart)
     if public is None and public_label is not None:
         raise InvalidInput("--public-label names a column of the public file: give --public, too")
+    if rehearse and public_label is None:
+        raise InvalidInput("--rehearse needs labels of some public samples: give --public and --public-label")
     if public is not None and purity is not None and public_label is not None:
         raise InvalidInput("--purity and --public-label both set how far labels agree: leave one out")
     if public is None and not as_json:
-        console.print("[dim]what votes need, from figures alone[/dim]")
+        console.print("[dim]forecast of reverse k-NN votes, without files[/dim]")
         _votes(records, len(names), epsilon, queries, neighbors, per_person, 0.9 if purity is None else purity)
         if accuracy is None and chart is None and delta is None and not method:
             return
@@ -79,7 +92,7 @@ def plan_command(
         console.print(f"[dim]looking at {listed([str(public)])}[/dim]", soft_wrap=True)
     found = _forecast(
         public, public_label, names, records, epsilon, delta, method, accuracy, holders, per_person, purity, queries,
-        neighbors, curves=not as_json or chart is not None,
+        neighbors, curves=not as_json or chart is not None, rehearse=rehearse,
     )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2, default=str).replace("NaN", "null"))
@@ -92,23 +105,23 @@ def plan_command(
 def _forecast(
     public: Path | None, public_label: str | None, names: list[str], records: int, epsilon: float,
     delta: float | None, methods: list[str], accuracy: float | None, holders: int, per_person: int,
-    purity: float | None, queries: int | None, neighbors: int, curves: bool,
+    purity: float | None, queries: int | None, neighbors: int, curves: bool, rehearse: bool,
 ) -> Forecast:  # fmt: skip
-    from tacit.core.guarantee import Unit
+    from tacit.core import Unit
     from tacit.datasets.table import Table as Rows
-    from tacit.methods.registry import METHODS, method_named
+    from tacit.methods.registry import METHODS
     from tacit.methods.rknn.options import ReverseKNN
     from tacit.runs.planning import forecast
 
     found, labels = (None, None) if public is None else _some_labels(public, public_label)
-    asked: list[Any] = [method_named(each).name for each in methods]
+    asked: list[Any] = list(methods)
     asked = asked or ([name for name, each in METHODS.items() if each.forecast] if public is not None else ["rknn"])
     votes = ReverseKNN(queries=queries, neighbors=neighbors)
     return forecast(
         found.frame if isinstance(found, Rows) else found, records=records, classes=names, epsilon=epsilon, delta=delta,
         methods=[votes if each == "rknn" else each for each in asked], holders=holders,
         unit=Unit() if per_person == 1 else Unit.person("person", per_person), public_labels=labels, purity=purity,
-        accuracy=accuracy, curves=curves,
+        accuracy=accuracy, curves=curves, rehearse=rehearse,
     )  # fmt: skip
 
 
@@ -129,7 +142,7 @@ def _show(found: Forecast) -> None:
     """The table, a chart of intervals, and one of ε."""
     here = [each for each in found.prospects if not each.refused]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("method", "trust", "right", "9 of 10", "queries", "k", "messages", "time"):
+    for name in ("method", "trust", "right", "90 % interval", "queries", "k", "messages", "time"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("method", "trust") else "right")
     if found.wanted is not None:
         table.add_column(f"ε for {found.wanted:.0%}", justify="right", no_wrap=True)
@@ -149,7 +162,7 @@ def _show(found: Forecast) -> None:
     for each in found.prospects:
         if each.refused:
             console.print(Text(f"{each.method} ({each.trust}): {each.refused}", style="dim"), soft_wrap=True)
-    console.print(f"The forecast rests {found.basis}. No record was read and nothing was spent.", soft_wrap=True)
+    console.print(f"The forecast is based {found.basis}. No record was read and nothing was spent.", soft_wrap=True)
 
 
 def _bars(here: list[Prospect]) -> None:
@@ -187,7 +200,7 @@ def _draw(found: Forecast, file: Path) -> None:
         if (known := dict(points))
     }
     if not curves:
-        raise InvalidInput("no chart to draw: no method can be forecast")
+        raise InvalidInput("there is no chart to draw: no method has a forecast")
     panel = Panel("Expected before spending", "epsilon", "labels right, %", places, curves, log_across=True)
     draw_chart(Chart(file.stem, "", [panel]), file)
     console.print(Text.assemble(("written", "bold"), f"    {file}"), soft_wrap=True)
@@ -200,7 +213,7 @@ def _require_chart(file: Path) -> None:
     if file.exists():
         raise InvalidInput(f"{shown}: exists already; choose another file")
     if not file.absolute().parent.is_dir():
-        raise InvalidInput(f"{shown}: there is no such folder to write it into")
+        raise InvalidInput(f"{shown}: there is no such folder")
 
 
 def _classes(text: str) -> list[str]:
@@ -224,8 +237,7 @@ def _votes(
     """Forecast of votes without a file: the least fraction of right labels if queries get equal numbers of votes."""
     from fractions import Fraction
 
-    from tacit.core.guarantee import Unit
-    from tacit.core.rational import positive
+    from tacit.core import Unit, positive
     from tacit.mechanisms.accuracy import at_least, expected_label_accuracy
     from tacit.methods.rknn.choice import choose_mechanism
     from tacit.methods.rknn.wire import table_sensitivity

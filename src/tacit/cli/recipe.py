@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.method_options import flag_value, flags
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.methods.registry import AUTO, DEFAULT, METHODS, automatic, method_named
 
 __all__ = ["SECTIONS", "Recipe", "absolute", "from_fields", "read_recipe", "recipe_text"]
 
-# In the order of the file; "" stands before the first title.
+# In the order of the file; "" is the part before the first section.
 SECTIONS = {
     "": "",
-    "data": "What is read. Private values leave this machine through the mechanism only.",
+    "data": "The files. Private values leave this machine through the privacy mechanism only.",
     "privacy": "The budget, and whom it protects.",
     "holders": "The holders of the records, where there are several.",
     "payment": "The ledger that pays: its budget survives runs, and a killed run can be resumed.",
@@ -84,18 +84,18 @@ class Recipe:
     engine: str | None = setting(
         None,
         "data",
-        "Count records where they lie, batch by batch, instead of reading them: threads, ray or spark.",
+        "Count records in place, batch by batch, instead of reading them into memory: threads, ray or spark.",
         _STREAMING,
         example='"threads"',
     )
     address: str | None = setting(
         None,
         "data",
-        "With --engine: a cluster's address, as spark://host:7077. Left out: this machine.",
+        "With --engine: a cluster's address, such as spark://host:7077; this machine if left out.",
         _STREAMING,
         example='"spark://host:7077"',
     )
-    workers: int | None = setting(None, "data", "With --engine: how many tasks run at once.", _STREAMING, example="4")
+    workers: int | None = setting(None, "data", "With --engine: number of simultaneous tasks.", _STREAMING, example="4")
     epsilon: float | None = setting(
         None, "privacy", "The privacy budget of this run: smaller is more private; 1 is a good start.", example="1.0"
     )
@@ -167,7 +167,7 @@ class Recipe:
 
     @property
     def chosen(self) -> str:
-        """The method that runs: ``auto`` resolved, where options of votes are given."""
+        """The method that runs; ``auto`` becomes ``rknn`` if one of its options is given."""
         return method_named(automatic(self.options) if self.method == AUTO else self.method).name
 
     @classmethod
@@ -190,7 +190,7 @@ class Recipe:
 
 
 def read_recipe(file: Path) -> Recipe:
-    """The recipe in a file; a key that is not one of a recipe's is refused, and the nearest one suggested.
+    """The recipe in a file; an unknown key is an error that suggests the nearest one.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "recipe.toml"
@@ -231,7 +231,7 @@ def read_recipe(file: Path) -> Recipe:
 
 
 def from_fields(found: Mapping[str, Any], where: str) -> Recipe:
-    """A recipe from its values by name: each of the right type, or an error that names it."""
+    """A recipe from its values by name; a value of a wrong type is an error that names it."""
     hints, settings = typing.get_type_hints(Recipe), Recipe.settings()
     given: dict[str, Any] = {}
     for name in settings:
@@ -263,7 +263,7 @@ def absolute(recipe: Recipe, home: Path) -> Recipe:
 
 
 def recipe_text(recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] | None = None) -> str:
-    """The recipe as TOML with comments: what is set, every default, and what could be set, for its method.
+    """The recipe as commented TOML: all settings, defaults, and keys that could be set, for its method.
 
     Paths are written relative to ``home``, where the file will be. ``notes`` are comments on a key.
     """
@@ -343,7 +343,7 @@ def _refuse_option(name: str, method: str, where: str) -> None:
     if owners:
         raise InvalidInput(f"{where}: {name} is an option of {' and '.join(owners)}, not of {method}")
     own = list(flags(METHODS[method_named(method).name].load_options()))
-    # The default takes the options of votes, too.
+    # ``auto`` takes the options of rknn, too.
     known = own if method != AUTO else [*own, *flags(METHODS[DEFAULT].load_options())]
     close = nearest(name, known)
     meant = f"; did you mean {close!r}?" if close else f": it has {listed(own)}"
@@ -371,7 +371,7 @@ def _typed(value: Any, hint: Any, name: str, where: str) -> Any:  # noqa: ANN401
 
 
 def _names_file(recipe: Recipe, name: str) -> bool:
-    """Whether this text is the name of a file: labels beside an npy file, or a list of classes."""
+    """Whether this text is a file name: the labels of an npy file, or a list of classes."""
     value = getattr(recipe, name)
     if name == "classes":
         return value is not None and Path(value).suffix.lower() in (".txt", ".json")
@@ -379,7 +379,7 @@ def _names_file(recipe: Recipe, name: str) -> bool:
 
 
 def _moved(text: str, move: Any) -> str:  # noqa: ANN401
-    """The path in a text, moved; the format before a published set's file stays where it is."""
+    """The path in a text, moved; the format prefix of a published data set stays."""
     from tacit.datasets.published import FORMATS
 
     parts = _PREFIXED.fullmatch(text)

@@ -1,8 +1,12 @@
-"""``tacit report``: a run or a ledger as one HTML page, and the run's statement for programs and registries."""
+"""``tacit report``: a run or a ledger as one HTML page, and the run's statement for programs and registries.
+
+``tacit ui`` is a live view of a folder in one's own browser.
+"""
 
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +15,14 @@ from rich.text import Text
 
 from tacit.cli.runs import found_record, samples_for
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, listed
+from tacit.core import InvalidInput, TacitError, listed
 from tacit.core.places import LedgerUrl, ledger_place
 
 if TYPE_CHECKING:
     from tacit.report.measured import Measured
     from tacit.runs.folders import Record
 
-__all__ = ["report_command"]
+__all__ = ["report_command", "ui_command"]
 
 LEDGER_START = b"SQLite format 3\0"
 
@@ -36,7 +40,9 @@ def report_command(
     test: Path | None = typer.Option(
         None, help="Samples with known labels: confusion and reliability of the student. Computed without noise."
     ),
-    label: str | None = typer.Option(None, help="With --test: the column with the true labels."),
+    label: str | None = typer.Option(
+        None, help="With --test: the column with the true labels. Folders of images have none."
+    ),
     ledger: str | None = typer.Option(None, help="The ledger that paid: also show what its accounts have left."),
     statement: Path | None = typer.Option(None, help="Also write the statement for programs: .json."),
     nist: Path | None = typer.Option(None, help="Also write answers to the questions of NIST SP 800-226: .md."),
@@ -97,11 +103,10 @@ def _report_ledger(place: Path | LedgerUrl, out: Path | None, given: dict[str, o
     if wrong := [name for name, value in given.items() if value is not None]:
         raise InvalidInput(f"{wrong[0]} is about a run, and {listed([str(place)])} is a ledger: leave it out")
     if isinstance(place, LedgerUrl) and out is None:
-        raise InvalidInput("a ledger on a server has no folder for its page: say where with --out")
+        raise InvalidInput("a ledger on a server has no folder for its page: give --out")
     page = _page(place.with_name(place.name + ".html") if isinstance(place, Path) else Path(), out)
     console.print(f"[dim]reading {listed([str(place)])}[/dim]", soft_wrap=True)
-    from tacit.report.budget import read_book
-    from tacit.report.ledger_page import ledger_page
+    from tacit.report.budget import ledger_page, read_book
 
     _write([(page, ledger_page(read_book(place)))])
 
@@ -129,7 +134,7 @@ def _new(file: Path, kind: str) -> bool:
     if file.exists():
         raise InvalidInput(f"{shown}: exists already; choose another file")
     if not file.absolute().parent.is_dir():
-        raise InvalidInput(f"{shown}: there is no such folder to write it into")
+        raise InvalidInput(f"{shown}: there is no such folder")
     return True
 
 
@@ -151,10 +156,50 @@ def _measured(record: Record, test: Path, label: str | None) -> Measured:
     from tacit.report.measured import measure
     from tacit.runs.run import load
 
-    samples, truth = samples_for(record, test, label)
+    # Folders of images are named after the classes.
+    samples, truth = samples_for(record, test, label, labeled=test.is_dir())
     if truth is None:
         raise InvalidInput(f"{listed([str(test)])}: name the column with the true labels by --label")
     finished = load(record.folder)
     if finished.labels.ndim == 2:
-        raise InvalidInput("--test needs samples with one label each, and this run has sets of labels")
+        raise InvalidInput("--test needs samples with one label each, and this run is multi-label")
     return measure(finished.student, samples, truth.tolist(), finished.classes, test.name[:80])
+
+
+def ui_command(
+    folder: Path = typer.Argument(Path(), help="The folder with runs and ledgers.", show_default="this one"),
+    port: int = typer.Option(0, min=0, max=65535, help="The port on this machine; 0 for a free one."),
+    ledger: list[str] = typer.Option([], help="A ledger on a server to show as well: postgresql://…"),
+) -> None:
+    """Show runs, running jobs, ledgers and a planning form in your browser.
+
+    It listens on this machine only, and changes nothing. The printed address contains a random token: only who has the
+    address can see the folder's runs and ledgers. Stop it with Ctrl-C.
+
+    Example: tacit ui runs
+    """
+    if not folder.is_dir():
+        raise InvalidInput(f"{listed([str(folder)])}: no such folder")
+    places = [ledger_place(each) for each in ledger]
+    urls = [each for each in places if isinstance(each, LedgerUrl)]
+    if files := [str(each) for each in places if not isinstance(each, LedgerUrl)]:
+        raise InvalidInput(
+            f"{listed(files)}: a ledger in a file is shown by its folder; --ledger names one on a server"
+        )
+    console.print(f"[dim]looking into {folder.absolute().name or '/'}/[/dim]")
+    try:
+        from tacit.ui.service import HOST, listening, serve_view
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn"):
+            raise
+        raise InvalidInput("the live view needs an extra: pip install 'tacit[ui]'") from None
+    try:
+        opened = listening(port)
+    except OSError as error:
+        raise TacitError(f"port {port} cannot be used ({error.strerror}); choose another with --port") from None
+    token = secrets.token_urlsafe(32)
+    with opened:
+        address = f"http://{HOST}:{opened.getsockname()[1]}/?token={token}"
+        console.print(Text.assemble(("open", "bold"), f"       {address}"), soft_wrap=True)
+        console.print(f"[dim]shows {folder.absolute().name or '/'}/ to this machine only; Ctrl-C ends it[/dim]")
+        serve_view(folder.absolute(), opened, token, urls)

@@ -1,4 +1,4 @@
-"""What is checked before a run is paid for: its folder can be written, and a name under which it can be resumed."""
+"""Before a run is paid for: check that its folder can be written, and store a request by which it can be resumed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from tacit.cli.screen import console
-from tacit.core.errors import InvalidInput, RequestConflict, TacitError, listed, nearest
+from tacit.core import InvalidInput, RequestConflict, TacitError, listed, nearest
 from tacit.core.files import sync_folder, try_lock, write_file
 from tacit.core.places import LedgerUrl
 
@@ -133,7 +133,7 @@ class RunRequest:
     def paid(self) -> bool | None:
         """Whether the request was paid for; None where the ledger cannot be read.
 
-        A folder holds the ledgers of several parties, each with accounts of its own; without an account, all are asked.
+        A folder has the ledgers of several holders, each with its own accounts; without an account, all are checked.
         """
         try:
             return any(map(self._mine, self._requests()))
@@ -167,19 +167,19 @@ class RunRequest:
             case False:
                 self.done()
                 if len(self._requests()) > self._before:
-                    # One-time payments, such as for a party's subset, have their own request name and not the run's.
-                    return "What was bought is kept in the ledger: the same command again does not pay for it twice."
+                    # One-time payments, such as for a holder's subset, have their own request id and not the run's.
+                    return "Paid answers are stored in the ledger: the same command again does not pay for them twice."
                 return "Nothing was paid."
             case True:
                 return (
-                    f"The request is paid and kept in {self.file}: run the same command again, or 'tacit resume "
+                    f"The request is paid and stored in {self.file}: run the same command again, or 'tacit resume "
                     f"{self.file.with_suffix('')}', and it resumes from there and pays nothing twice."
                 )
             case _:
                 if self._lock is None:
                     return "Nothing was paid."
                 return (
-                    f"The ledger cannot be read, so whether the request was paid is not known. It is kept in "
+                    f"The ledger cannot be read, so whether the request was paid is not known. It is stored in "
                     f"{self.file}: run the same command again, and it pays nothing twice."
                 )
 
@@ -190,7 +190,7 @@ class RunRequest:
         except FileNotFoundError:
             return
         except IsADirectoryError:
-            raise InvalidInput(f"{self.file}: is a folder, and a run keeps its request there; move it away") from None
+            raise InvalidInput(f"{self.file}: is a folder, and a run stores its request there; move it away") from None
         except OSError as error:
             raise InvalidInput(f"{self.file}: cannot be opened ({error.strerror})") from None
         try:
@@ -275,7 +275,7 @@ def unfinished(out: Path) -> Mapping[str, Any]:
         content = _content(file.read_bytes())
     except FileNotFoundError:
         beside = [each.name.removesuffix(".request") for each in sorted(out.absolute().parent.glob("*.request"))]
-        meant = f"; is {listed([close])} meant?" if (close := nearest(out.name, beside)) else ""
+        meant = f"; did you mean {listed([close])}?" if (close := nearest(out.name, beside)) else ""
         raise InvalidInput(f"{shown}: no unfinished run here, there is no {listed([file.name])}{meant}") from None
     except OSError as error:
         raise InvalidInput(f"{listed([str(file)])}: cannot be read ({error.strerror})") from None

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, show_claim
-from tacit.core.errors import InvalidInput, listed, nearest, warn_user
+from tacit.core import InvalidInput, listed, nearest, warn_user
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,7 +141,7 @@ def export_command(
     if out is not None:
         _export_student(record, kinds[0], out, check)
     if mlflow is not None:
-        from tacit.report.tracking import log_to_mlflow
+        from tacit.report.exports import log_to_mlflow
 
         logged = log_to_mlflow(run, mlflow)
         console.print(Text.assemble(("logged", "bold"), f"     to MLflow experiment {mlflow}: run {logged}"))
@@ -154,7 +154,7 @@ def _export_student(record: Record, kind: str, out: Path, check: Path | None) ->
 
     said, saved = statement(record), record.student.suffix.removeprefix(".")
     if kind != "onnx" and kind != saved:
-        raise InvalidInput(f"this student is kept as {saved}: give --{saved} or --onnx")
+        raise InvalidInput(f"this student is saved as {saved}: give --{saved} or --onnx")
     name = f"{record.student.stem}.{kind}"
     content = _as_onnx(record, said, check) if kind == "onnx" else record.student.read_bytes()
     with new_folder(out) as folder:
@@ -207,7 +207,7 @@ def found_record(folder: Path) -> Record:
         beside = (
             [each.parent.name for each in folder.absolute().parent.glob("*/run.json")] if len(str(folder)) < 200 else []
         )
-        meant = f"; is {listed([close])} meant?" if (close := nearest(folder.name, beside)) else ""
+        meant = f"; did you mean {listed([close])}?" if (close := nearest(folder.name, beside)) else ""
         raise InvalidInput(f"{shown}: not a run folder, it has no run.json{meant}")
     return read_record(folder)
 
@@ -218,18 +218,20 @@ def _loaded(record: Record) -> Run:
     return load(record.folder)
 
 
-def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
-    """The file's samples, if they are of the kind that the student was trained on, and their labels if a column is
-    named. An encoder, where the run has one, checks the columns itself.
+def samples_for(
+    record: Record, file: Path, label: str | None, labeled: bool = False
+) -> tuple[Any, NDArray[Any] | None]:
+    """The file's samples, which must have the features that the student was trained on, and the labels if a column is
+    named, or of a folder of images that is ``labeled``. The run's encoder, if there is one, checks the columns itself.
     """
     from tacit.core.samples import match_names
     from tacit.datasets.frame import Frame
     from tacit.datasets.table import Table
     from tacit.datasets.tables import read_data
 
-    found = read_data(file, label)
+    found = read_data(file, label, labeled=labeled)
     if isinstance(found, Frame):
-        # What the run had in its files and did not use may stand in this file, too.
+        # Columns that the run did not use may be in this file, too.
         unused = _left_out(record)
         found = found.take([name for name in found.columns if name not in unused])
     wanted, shown, names = record.written["recipe"].get("features"), listed([str(file)]), record.features
@@ -249,7 +251,7 @@ def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDA
 
 
 def _left_out(record: Record) -> set[str]:
-    """Columns of the run's own files that are no features: left out by the encoder, or naming the person."""
+    """Columns of the run's files that are not features: left out by the encoder, or identifying persons."""
     said = record.written["recipe"].get("encoding") or []
     unit = getattr(record.claim, "unit", None)
     named = {match[1] for line in said if (match := re.match(r"column '(.+)' is left out", str(line)))}

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -22,8 +23,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-from tacit.core.errors import InvalidInput, TacitError, TacitWarning
-from tacit.core.guarantee import Guarantee
+from tacit.core import Guarantee, InvalidInput, TacitError, TacitWarning
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,10 +37,12 @@ __all__ = [
     "printed_warnings",
     "show_claim",
     "show_data",
+    "show_line",
     "show_plan",
     "show_rows",
     "tolerate_broken_pipe",
     "transliterate",
+    "visible",
     "write_run",
 ]  # fmt: skip
 
@@ -52,6 +54,8 @@ SPELLED = {
 }  # fmt: skip
 # Padding between columns and around a table, and the least width of a wrapped column.
 _GAP, EDGES, FOLDED = 3, 2, 10
+# Where what is said about a title begins.
+_TITLE = 11
 
 
 def flowing(text: str) -> str:
@@ -61,6 +65,15 @@ def flowing(text: str) -> str:
     'One paragraph.\\n\\nAnother.'
     """
     return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
+
+
+def visible(text: str) -> str:
+    """The text with control characters escaped: names that another party chose must not change what a terminal shows.
+
+    >>> visible("run\\x1b[2K") == "run\\\\x1b[2K"
+    True
+    """
+    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
 
 
 def transliterate() -> None:
@@ -79,16 +92,23 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
 
 def show_data(lines: Sequence[str]) -> None:
     """Print the kind of data that was recognized in the public samples, and how it is encoded."""
-    first, *more = lines
-    console.print(Text.assemble(("data", "bold"), f"       {first}"))
-    for line in more:
-        console.print(Text(f"           {line}"))
+    for title, said in zip(("data", *[""] * (len(lines) - 1)), lines, strict=True):
+        show_line(title, said)
 
 
 def show_plan(plan: Any) -> None:  # noqa: ANN401
     """Print the choices that were made before any record was read."""
     for title, said in plan.lines:
-        console.print(Text.assemble((title, "bold"), f"{'':{max(1, 11 - len(title))}}{said}"))
+        show_line(title, said)
+
+
+def show_line(title: str, said: str) -> None:
+    """Print a title and what is said about it, whose further lines begin below the first."""
+    begins = max(_TITLE, len(title) + 1)
+    first, *more = textwrap.wrap(said, max(FOLDED, console.width - begins), break_long_words=False) or [""]
+    console.print(Text.assemble((f"{title:{begins}}", "bold"), first), soft_wrap=True)
+    for line in more:
+        console.print(Text(f"{'':{begins}}{line}"), soft_wrap=True)
 
 
 def show_claim(claim: Any) -> None:  # noqa: ANN401
@@ -115,7 +135,7 @@ def show_rows(names: Sequence[str], rows: Sequence[Sequence[str | Text]], foldin
 
     Only the columns named in ``folding`` are broken over lines.
     """
-    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     width = EDGES - _GAP
     for index, name in enumerate(names):
@@ -164,7 +184,7 @@ def write_run(
                 soft_wrap=True,
             )
     for each in lost:
-        console.print(Text.assemble(("warning:", "yellow"), f" not kept, {each}"), soft_wrap=True)
+        console.print(Text.assemble(("warning:", "yellow"), f" not saved: {each}"), soft_wrap=True)
     written = ", ".join(sorted(file.name for file in folder.iterdir()))
     console.print(Text.assemble(("written", "bold"), f"    {folder}/: {written}"), soft_wrap=True)
 

@@ -1,6 +1,6 @@
-"""An account as a value: the ceiling its operator set, what its payments add up to, what remains, and other limits.
+"""Values of an account: its ceiling, the total of its payments, its balance, and the limits of a policy.
 
-Nothing heavy is imported: a process that only pays needs no accountant.
+No accountant is imported, so a process that only pays starts fast.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tacit.core.spend import Spend
 
 __all__ = ["Balance", "Ceiling", "Change", "Limits", "Paid", "Rule", "Total"]
 
-ONE_RECORD = Unit()
+_ONE_RECORD = Unit()
 
 
 class Rule(StrEnum):
-    """When the spends were chosen: one after another, each after seeing what came before, or all in advance."""
+    """Whether spends are chosen adaptively, each after seeing earlier answers, or are all planned in advance."""
 
     ADAPTIVE = "adaptive"
     PLANNED = "planned"
@@ -30,7 +30,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Total:
-    """An (ε, δ) and the accountant that proves it; ε is infinite when none bounds it at that δ.
+    """An (ε, δ) and the accountant that proves it; ε is infinite when no accountant bounds it at that δ.
 
     >>> Total(Fraction(1), Fraction(0), "pure composition").epsilon
     Fraction(1, 1)
@@ -43,7 +43,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The most an account may ever spend, for whom it counts, and how its charges are composed.
+    """The most an account may ever spend, the privacy unit and adjacency it counts for, and the composition rule.
 
     >>> print(Ceiling(1, "1e-6"))
     epsilon 1, delta 1e-06 for one record (replace-one, adaptive)
@@ -60,7 +60,7 @@ class Ceiling:
         epsilon: Number,
         delta: Number = 0,
         rule: Rule = Rule.ADAPTIVE,
-        unit: Unit = ONE_RECORD,
+        unit: Unit = _ONE_RECORD,
         adjacency: Adjacency = Adjacency.REPLACE_ONE,
     ) -> None:
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
@@ -81,7 +81,7 @@ class Ceiling:
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
             "rule": str(self.rule),
-            # Only where it holds: accounts of records and persons are written as they always were.
+            # Written only when true, so that older ledgers of records and persons keep their digests.
             "unit": {"column": self.unit.column, "records": self.unit.records}
             | ({"holder": True} if self.unit.holder else {}),
             "adjacency": str(self.adjacency),
@@ -121,18 +121,18 @@ class Balance:
 
     @property
     def remaining_shown(self) -> str:
-        """What remains as short decimal text, rounded down: more is never promised than there is."""
+        """The remaining ε as short decimal text, rounded down."""
         whole, millionths = divmod(math.floor(self.remaining * 10**6), 10**6)
         return f"{whole}.{millionths:06d}".rstrip("0").rstrip(".")
 
     @property
     def spent_shown(self) -> str:
-        """What was spent as short decimal text, rounded up."""
+        """The spent ε as short decimal text, rounded up."""
         return "without bound" if self.spent.epsilon == math.inf else decimal(self.spent.epsilon)
 
     @property
     def in_words(self) -> str:
-        """What was spent and what remains."""
+        """What was spent and what remains, as a sentence."""
         plural = "" if self.payments == 1 else "s"
         return (
             f"spent epsilon {self.spent_shown} of {decimal(self.ceiling.epsilon)} at delta "
@@ -143,7 +143,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Paid:
-    """Equal payments of an account: what for, on which day of UTC (as in 2026-01-31), how much, and how many."""
+    """Equal payments of an account: purpose, UTC day (such as 2026-01-31), spend, and how many of them."""
 
     purpose: str
     day: str
@@ -155,5 +155,5 @@ class Limits(Protocol):
     """Limits of a policy besides an account's ceiling."""
 
     def require(self, spend: Spend, purpose: str, delta: Fraction, paid: Callable[[], Iterable[Paid]]) -> None:
-        """Refuse a charge to an account with this δ, by what it paid before."""
+        """Refuse a charge that exceeds a limit, given the account's δ and its earlier payments."""
         ...

@@ -1,11 +1,11 @@
-"""Values as bytes and back, strictly, and the reading of a decoded message field by field.
+"""A strict codec: values to bytes and back, and a reader that checks a decoded message field by field.
 
-Numbers, text, lists, dictionaries and numeric arrays are encoded, nothing that runs code. Whole numbers of a known
-range are packed in as many bits as they need, one after another.
+Numbers, text, lists, dictionaries and numeric arrays can be encoded; nothing that runs code. Integers of a known range
+are packed into as many bits as they need.
 
-A message comes from a machine that may be broken or hostile. Each field has a stated type and range, and what is not
-stated is refused. Nothing is used before it is checked, and an error names the field and what is allowed, never what
-was sent: it could be long, or misleading.
+A message comes from a machine that may be broken or hostile. Each field has a stated type and range; unknown fields are
+refused. Nothing is used before it is checked. An error names the field and what is allowed, never the value that was
+sent, which could be long or misleading.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ __all__ = [
 
 MAGIC = b"TACIT1"
 _TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
-# Numerator and denominator of an exact number; longer ones would make arithmetic itself slow.
+# Numerator and denominator of an exact number; longer ones would make the arithmetic slow.
 _EXACT = re.compile(r"-?[0-9]{1,200}(/[1-9][0-9]{0,199})?")
 HEXADECIMAL = re.compile(r"[0-9a-f]{1,256}")
 LONGEST_TEXT = 1000
 LARGEST_INTEGER = 2**63 - 1
-# The head of a message lists what is in it; arrays are behind it and have a limit of their own.
+# The header of a message describes its content; arrays follow it and have their own limit.
 LARGEST_HEAD = 2**21
 
 
 def encode(value: Any) -> bytes:  # noqa: ANN401
-    """The value as bytes.
+    """Encode a value as bytes.
 
     >>> decode(encode({"labels": np.array([3, 1])}))
     {'labels': array([3, 1])}
@@ -78,7 +78,7 @@ def encode(value: Any) -> bytes:  # noqa: ANN401
 
 
 def decode(payload: bytes) -> Any:  # noqa: ANN401
-    """The value that was encoded; anything else is refused.
+    """Decode bytes that ``encode`` wrote; anything else is refused.
 
     >>> decode(encode([1, 2.5, "text", None]))
     [1, 2.5, 'text', None]
@@ -122,12 +122,12 @@ def decode(payload: bytes) -> Any:  # noqa: ANN401
     return value
 
 
-# A multiple of eight, so that every part but the last ends with a whole byte.
+# A multiple of eight, so that every part but the last ends at a byte boundary.
 PART = 2**16
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """How many bytes this many numbers of this many bits take.
+    """The number of bytes that ``count`` numbers of ``bits`` bits take.
 
     >>> packed_bytes(3, 4)
     2
@@ -136,7 +136,7 @@ def packed_bytes(count: int, bits: int) -> int:
 
 
 def packed_numbers(numbers: NDArray[np.uint64], bits: int) -> bytes:
-    """Numbers below 2^bits, lowest bits first; what is left of the last byte is zero.
+    """Pack numbers below 2^bits, lowest bits first; unused bits of the last byte are zero.
 
     >>> packed_numbers(np.array([1, 2, 15], dtype=np.uint64), 4).hex()
     '210f'
@@ -150,7 +150,7 @@ def packed_numbers(numbers: NDArray[np.uint64], bits: int) -> bytes:
 
 
 def unpacked_numbers(payload: bytes, bits: int, count: int) -> NDArray[np.uint64]:
-    """The numbers again; refused unless the bytes are exactly what ``packed_numbers`` writes.
+    """Unpack ``count`` numbers; refuse bytes that are not exactly what ``packed_numbers`` writes.
 
     >>> unpacked_numbers(bytes.fromhex("210f"), 4, 3).tolist()
     [1, 2, 15]
@@ -175,7 +175,7 @@ def unpacked_numbers(payload: bytes, bits: int, count: int) -> NDArray[np.uint64
 
 
 def decode_strict(payload: bytes, most: int, what: str) -> StrictReader:
-    """A message of at most this many bytes, in the one form that the encoder writes.
+    """A reader for a message of at most ``most`` bytes, in the one form that ``encode`` writes.
 
     >>> decode_strict(encode({"answer": 7}), 1000, "note").integer("answer", 0, 9)
     7
@@ -188,18 +188,18 @@ def decode_strict(payload: bytes, most: int, what: str) -> StrictReader:
         raise InvalidInput(f"the {what} must be bytes")
     if len(payload) > most:
         raise InvalidInput(f"the {what} must be at most {most} bytes, got {len(payload)}")
-    # The size of the head stands in bytes 6 to 14; a head is expanded to objects many times its size.
+    # Bytes 6 to 14 are the size of the header, which expands to objects many times its size.
     if int.from_bytes(payload[6:14], "little") > min(LARGEST_HEAD, len(payload)):
         raise InvalidInput(f"the {what} has a header that is too large")
     value = decode(payload)
-    # One value has one form: two messages that differ in their bytes differ in what they say.
+    # A canonical form: two messages with different bytes have different content.
     if encode(value) != payload:
         raise InvalidInput(f"the {what} is not in the form that the encoder writes")
     return StrictReader(value, what)
 
 
 def bytes_to_array(content: bytes) -> NDArray[np.uint8]:
-    """Bytes as the array that the encoder takes.
+    """Bytes as an array, which ``encode`` accepts.
 
     >>> unpacked(bytes_to_array(b"ab"))
     b'ab'
@@ -208,12 +208,12 @@ def bytes_to_array(content: bytes) -> NDArray[np.uint8]:
 
 
 def unpacked(array: NDArray[np.uint8]) -> bytes:
-    """The bytes of such an array."""
+    """The bytes of an array that ``bytes_to_array`` made."""
     return array.tobytes()
 
 
 class StrictReader:
-    """The fields of a message, each taken once; ``done`` refuses those that nobody asked for.
+    """Reads the fields of a message, each once and checked; ``done`` refuses a message with fields that were not read.
 
     >>> fields = StrictReader({"rate": "1/4", "surprise": 1}, "mechanism")
     >>> fields.fraction("rate")
@@ -231,29 +231,29 @@ class StrictReader:
         self.what = what
 
     def done(self) -> None:
-        """Nothing may be left over."""
+        """Refuse the message if a field was not read."""
         if self._left:
             raise InvalidInput(f"the {self.what} has an unknown field")
 
     def take(self, name: str) -> Any:  # noqa: ANN401
-        """The field as it is, which must be there."""
+        """The field without a check of its value; refused if it is missing."""
         if name not in self._left:
             raise InvalidInput(f"the {self.what} needs a field {name!r}")
         return self._left.pop(name)
 
     def peek(self, name: str) -> Any:  # noqa: ANN401
-        """What the field says, if it is there, without taking it."""
+        """The field's value, or None, without marking it as read."""
         return self._left.get(name)
 
     def missing(self, name: str) -> bool:
-        """Whether the field says nothing; then it is taken."""
+        """Whether the field is null; if so, it counts as read."""
         if self._left.get(name, self) is not None:
             return False
         del self._left[name]
         return True
 
     def integer(self, name: str, low: int, high: int = LARGEST_INTEGER) -> int:
-        """A whole number from ``low`` to ``high``."""
+        """An integer from ``low`` to ``high``."""
         value = self.take(name)
         if type(value) is not int or not low <= value <= high:
             raise self._wrong(name, f"a whole number from {low} to {high}")
@@ -274,16 +274,16 @@ class StrictReader:
         return value
 
     def text(self, name: str, longest: int = LONGEST_TEXT) -> str:
-        """Text that can be printed, and is not too long."""
+        """Printable text of at most ``longest`` characters."""
         return self._text(name, self.take(name), longest)
 
     def texts(self, name: str, most: int) -> tuple[str, ...]:
-        """Several texts."""
+        """A list of at most ``most`` printable texts."""
         value = self._list(name, most)
         return tuple(self._text(name, each, LONGEST_TEXT) for each in value)
 
     def one_of(self, name: str, allowed: Iterable[str]) -> str:
-        """One of a few words."""
+        """One of the allowed words."""
         value = self.take(name)
         known = tuple(allowed)
         if not isinstance(value, str) or value not in known:
@@ -291,7 +291,7 @@ class StrictReader:
         return value
 
     def digest(self, name: str) -> str:
-        """A digest as hexadecimal digits."""
+        """A digest in hexadecimal digits."""
         value = self.take(name)
         if not isinstance(value, str) or not HEXADECIMAL.fullmatch(value):
             raise self._wrong(name, "hexadecimal digits")
@@ -305,18 +305,18 @@ class StrictReader:
         return Fraction(value)
 
     def integers(self, name: str, most: int, low: int, high: int = LARGEST_INTEGER) -> tuple[int, ...]:
-        """Several whole numbers."""
+        """A list of at most ``most`` integers from ``low`` to ``high``."""
         value = self._list(name, most)
         if not all(type(each) is int and low <= each <= high for each in value):
             raise self._wrong(name, f"whole numbers from {low} to {high}")
         return tuple(value)
 
     def nested(self, name: str) -> StrictReader:
-        """Fields inside a field."""
+        """A reader for the fields inside a field."""
         return StrictReader(self.take(name), f"{self.what}'s {name}")
 
     def several(self, name: str, most: int) -> list[StrictReader]:
-        """A list of fields."""
+        """Readers for a list of at most ``most`` nested messages."""
         return [StrictReader(each, f"{self.what}'s {name}") for each in self._list(name, most)]
 
     def array(
@@ -327,9 +327,9 @@ class StrictReader:
         low: float = -math.inf,
         high: float = math.inf,
     ) -> NDArray[Any]:
-        """An array of one of these types (as ``<f4``) and this shape (None for any length), finite and within bounds.
+        """A copy of an array of one of these types (such as ``<f4``) and this shape (None: any length).
 
-        It is a copy that belongs to the reader.
+        Its values must be finite and from ``low`` to ``high``.
         """
         value = self.take(name)
         known = tuple(kinds)
@@ -348,7 +348,7 @@ class StrictReader:
         return value.copy()
 
     def content(self, name: str, most: int) -> bytes:
-        """Bytes, at most this many."""
+        """At most ``most`` bytes."""
         value = self.array(name, ("|u1",), (None,))
         if len(value) > most:
             raise self._wrong(name, f"at most {most} bytes")

@@ -1,4 +1,4 @@
-"""Every error that a user can see, which says what is wrong and what to do about it; and names in messages."""
+"""The errors and warnings that a user can see, and helpers for names in messages."""
 
 import difflib
 import sys
@@ -27,11 +27,11 @@ _SHOWN, _LONGEST = 10, 80
 
 
 class TacitError(Exception):
-    """A failure that Tacit explains. The command line prints it without a traceback and exits with 1."""
+    """A failure with an explanation. The command line prints it without a traceback and exits with 1."""
 
 
 class TacitWarning(UserWarning):
-    """A run that continues but may not be what its user wants. The command line prints it in yellow.
+    """A warning: the run continues but may not be what the user wants. The command line prints it in yellow.
 
     >>> issubclass(TacitWarning, UserWarning)
     True
@@ -39,7 +39,7 @@ class TacitWarning(UserWarning):
 
 
 def warn_user(message: str, category: type[TacitWarning] = TacitWarning) -> None:
-    """A warning that points to the user's line that called the library, however deep its cause is.
+    """Warn, pointing to the line of the user's code that called the library.
 
     >>> with warnings.catch_warnings(record=True) as heard:
     ...     warnings.simplefilter("always")
@@ -64,7 +64,9 @@ class InvalidInput(TacitError, ValueError):
 
 
 def why_unreadable(error: Exception) -> str:
-    """Why a file cannot be read: the system's message. A reader's may quote the file, so only its type is given.
+    """Why a file cannot be read: the operating system's message, or the type of any other error.
+
+    The text of a parser's error may quote private content of the file.
 
     >>> why_unreadable(ValueError("could not convert string to float: 'a private cell'"))
     'ValueError'
@@ -77,15 +79,15 @@ class BudgetExceeded(TacitError):
 
 
 class LimitExceeded(TacitError):
-    """The policy allows no more for one question, one purpose or one day. Nothing was charged."""
+    """A limit of the policy (per question, purpose or day) is reached. Nothing was charged."""
 
 
 class ToleranceExceeded(TacitError):
-    """A statistic may change more than the mechanism was calibrated for. Nothing was charged."""
+    """The statistic's sensitivity exceeds what the mechanism was calibrated for. Nothing was charged."""
 
 
 class TooFewParticipants(TacitError):
-    """Fewer clients sent messages than the guarantee was planned for. Nothing was revealed."""
+    """Fewer participants sent messages than the guarantee needs. Nothing was revealed."""
 
 
 class LedgerError(TacitError):
@@ -93,19 +95,19 @@ class LedgerError(TacitError):
 
 
 class DamagedLedger(LedgerError):
-    """What the ledger's file holds is not what was written: a damaged disk, or a change by hand."""
+    """The content of the ledger is not what was written: a damaged disk, or an edit by hand."""
 
 
 class StaleLedger(LedgerError):
-    """The ledger is not the one that was last used here: it was restored, copied or forked. A person must decide."""
+    """The ledger differs from the one last used here: it was restored, copied or forked. A person must decide."""
 
 
 class RequestConflict(LedgerError):
-    """A request id was used again for a different question. A replay must be the same question."""
+    """A request id was used again for a different question; only the same question can be replayed."""
 
 
 def nearest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
-    """The name that a mistyped one was most likely meant to be; small letters and capitals are the same.
+    """The name most similar to a mistyped one, ignoring case; None if none is similar.
 
     >>> nearest("Diagnose", ["age", "diagnosis"])
     'diagnosis'

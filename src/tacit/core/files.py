@@ -1,9 +1,9 @@
-"""Files that appear whole or not at all, and locks that end with the process that holds them.
+"""Atomic file writes, and file locks that end with their process.
 
-What is written is on disk before it gets its name. What a killed process left beside a file is removed by the next one
-that writes there. Locks are the system's own (``flock``): it lets go of them when a process ends, in whatever way, so a
-lock that can be taken says that nobody is at work. They need no process number, which another process, or another
-container, may have.
+A file's content is on disk before the file gets its name. Temporary files that a killed process left are removed by the
+next writer. Locks are those of the operating system (``flock``), which releases them when a process ends for any
+reason: a lock that can be acquired has no live owner. No process number is stored; another process, or another
+container, could have the same one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["locked", "new_file", "sync_folder", "try_lock", "write_file"]
 
 @contextmanager
 def new_file(path: Path, *, private: bool = False, replace: bool = True) -> Iterator[BinaryIO]:
-    """A file to be written, which gets its name when the block ends well; otherwise nothing is left of it.
+    """A file to write, which gets its name when the block ends without an error; otherwise it is removed.
 
-    A ``private`` one can be read by its owner alone. Without ``replace`` a file that is there stays, and the error is
-    ``FileExistsError``.
+    A ``private`` file can be read by its owner alone. With ``replace=False`` an existing file is kept and
+    ``FileExistsError`` raised.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "labels.csv"
@@ -43,7 +43,7 @@ def new_file(path: Path, *, private: bool = False, replace: bool = True) -> Iter
             yield file
             file.flush()
             os.fsync(descriptor)
-            # Still locked, so that nobody takes it for a leftover.
+            # Still locked, so that no other process removes it as a leftover.
             if replace:
                 draft.replace(path)
             else:
@@ -55,7 +55,7 @@ def new_file(path: Path, *, private: bool = False, replace: bool = True) -> Iter
 
 
 def write_file(path: Path, content: bytes | bytearray, *, private: bool = False, replace: bool = True) -> None:
-    """Write a file whole or not at all; see ``new_file``.
+    """Write a file atomically; see ``new_file``.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "node.key"
@@ -68,7 +68,7 @@ def write_file(path: Path, content: bytes | bytearray, *, private: bool = False,
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last through a crash of the machine."""
+    """Make the file names in a folder survive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -78,7 +78,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(file: Path) -> Iterator[int]:
-    """Hold the lock of a file, which is made where it is missing; waits for whoever holds it. Yields the open file.
+    """Hold the lock of a file, which is created if missing; waits for the lock. Yields the open file's descriptor.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "lock"
@@ -91,12 +91,12 @@ def locked(file: Path) -> Iterator[int]:
         _flock(descriptor, wait=True)
         yield descriptor
     finally:
-        # The lock goes with the descriptor.
+        # Closing the descriptor releases the lock.
         os.close(descriptor)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file or folder until it is closed or the process ends; False where another one has it."""
+    """Lock an open file or folder until it is closed or the process ends; False if another process holds the lock."""
     try:
         _flock(descriptor, wait=False)
     except (BlockingIOError, PermissionError):
@@ -111,18 +111,18 @@ def _flock(descriptor: int, wait: bool) -> None:
 
 
 def _draft(folder: Path, name: str, mode: int) -> tuple[Path, int]:
-    """A new hidden file beside its place, locked."""
+    """A new hidden temporary file in the same folder, locked."""
     while True:
         draft = folder / f".{name}.{secrets.token_hex(4)}.new"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         if try_lock(descriptor) and draft.exists():
             return draft, descriptor
-        # Another process took it for a leftover before it was locked, and removes it.
+        # Another process locked it first, as a leftover, and removes it.
         os.close(descriptor)
 
 
 def _remove_leftovers(folder: Path, name: str) -> None:
-    """Remove what killed processes left of a file; what a living one is writing is left alone."""
+    """Remove temporary files that killed processes left; those of live processes are locked and stay."""
     for left in folder.glob(f".{glob.escape(name)}.*.new"):
         with suppress(OSError):
             descriptor = os.open(left, os.O_RDONLY)

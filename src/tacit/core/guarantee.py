@@ -1,7 +1,7 @@
-"""A privacy guarantee, as one value that prints itself in plain words.
+"""A privacy guarantee as one value, which prints itself in plain words.
 
-An ε alone means nothing. It comes with its unit, adjacency, δ, trust model and public-data assumption, and with what
-weakens it (a simulation, classes read from private labels, a large ε).
+An ε alone means nothing. It comes with δ, the privacy unit, adjacency, trust model and public-data assumption, and with
+caveats (a simulation, classes read from private labels, a large ε).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ TRUST_IN_WORDS = {
     Trust.SHUFFLE: "a shuffler is trusted to mix messages and not to collude with the coordinator",
     Trust.MASKED: "no party is trusted alone: holders add noise shares and masks, only the sum is seen",
 }
-# One sentence for every run. Whether public samples are copies of private records is told on the operator's screen: a
-# statement that said so exactly where they are would tell who is among the records.
+# The same sentence for every run. That public samples are copies of private records is said on the operator's screen
+# only: a statement that said so only when it is true would reveal who is among the records.
 PUBLIC_DATA = (
     "assumed to contain no private record and not to be chosen by looking at one; the features of a record that is "
     "also among the public samples are not protected"
@@ -49,9 +49,9 @@ ONE_PLACE = (
     "this process saw all records: it played every holder in one place, so whoever ran it was trusted with them; the "
     "trust model holds only where each holder runs its own part"
 )
-# From here on the odds that someone guesses right about a record may grow by a factor of tens of thousands.
+# From ε = 10 on, the odds of a guess about a record may grow by a factor of more than e^10 ≈ 22,000.
 WEAK, _NOTHING = 10, 50
-# A failure probability that nobody may neglect.
+# A failure probability that is not negligible.
 LARGE_DELTA = Fraction(1, 1000)
 
 
@@ -77,7 +77,7 @@ class Unit:
 
     @classmethod
     def whole_holder(cls) -> Unit:
-        """A holder with all its records, however many: what randomizing a whole answer protects.
+        """A holder with all its records, however many: the unit that local randomization of a whole answer protects.
 
         >>> Unit.whole_holder().in_words
         'one holder with all its records'
@@ -96,7 +96,7 @@ class Unit:
 
 
 def decimal(number: Fraction | float) -> str:
-    """A number as short decimal text, rounded up in the last place so that a claim is never understated.
+    """A number as short decimal text, rounded up so that a printed ε or δ is never too small.
 
     >>> decimal(Fraction(1, 3)), decimal(Fraction(1, 10**6)), decimal(Fraction(1))
     ('0.333334', '1e-06', '1')
@@ -110,7 +110,7 @@ def decimal(number: Fraction | float) -> str:
 
 
 def weakness(epsilon: Fraction, unit: Unit) -> str | None:
-    """A sentence about a large ε; None where ε is not large.
+    """A sentence that says how weak a large ε is; None if ε is not large.
 
     >>> print(weakness(Fraction(60), Unit()))
     epsilon = 60 is practically no protection: what is released may reveal everything about one record
@@ -132,7 +132,7 @@ def weakness(epsilon: Fraction, unit: Unit) -> str | None:
 
 
 def large_delta(unit: Unit) -> str:
-    """The caveat that one of the protected units could be exposed outright within δ.
+    """The caveat for a δ of at least 1/n: a mechanism that exposes one unit completely could satisfy it.
 
     >>> large_delta(Unit()).partition(":")[0]
     'delta is not below one over the number of records'
@@ -169,7 +169,7 @@ class Guarantee:
 
     @property
     def weak(self) -> bool:
-        """Whether it promises little: a large ε or δ.
+        """Whether ε or δ is so large that little is protected.
 
         >>> Guarantee(Fraction(12), Fraction(0), Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL).weak
         True

@@ -1,7 +1,6 @@
-"""Options that a method declares once: a frozen dataclass from which everything that reads them is generated.
+"""Options of a method: a frozen dataclass, from which the command line, job file, recipe and estimator are generated.
 
-Each field has its help and its limits, so that the library, the command line, the job file and the recipe of a run
-check and name the same thing in the same words.
+Each field has its help text and its limits, so that all of these check and name it in the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Options(Protocol):
     """A method's options: a frozen dataclass whose fields are made by ``option``."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
-    # Fields that had another name, so that an error can say the new one.
+    # Old names of fields, so that an error can give the new one.
     renamed: ClassVar[Mapping[str, str]]
 
 
@@ -34,7 +33,7 @@ Made = TypeVar("Made", bound=Options)
 
 @dataclass(frozen=True)
 class OptionField:
-    """One field of the options: its name, default, help and limits. ``typed`` says whether text can express it."""
+    """One field of the options: its name, default, help and limits. ``typed``: whether text can express its value."""
 
     name: str
     default: Any
@@ -56,7 +55,10 @@ def option(
     typed: bool = True,
     flag: str = "",
 ) -> Any:  # noqa: ANN401
-    """A field of an options class. ``typed=False`` is for objects that no command line can name."""
+    """A field of an options class. ``typed=False`` is for objects that text cannot express.
+
+    An integer ``least`` means integers from ``least`` on; any other, or none, means numbers above it.
+    """
     about = {"help": help, "choices": choices, "least": least, "most": most, "typed": typed, "flag": flag}
     return dataclasses.field(default=default, metadata=about)
 
@@ -91,15 +93,15 @@ def check(options: Options) -> None:
     """
     for each in describe(type(options)):
         value = getattr(options, each.name)
-        if each.choices and isinstance(value, str | None) and value != each.default and value not in each.choices:
-            raise InvalidInput(f"{each.name} must be one of {', '.join(each.choices)}, got {value!r}")
-        if each.choices and not isinstance(value, str | None):
+        allowed = (each.default, *each.choices)
+        if each.choices and not (isinstance(value, str | None) and value in allowed):
             raise InvalidInput(f"{each.name} must be one of {', '.join(each.choices)}, got {value!r}")
         if value is None or (each.least is None and each.most is None):
             continue
         if isinstance(each.least, int):
             for number in np.asarray(value).reshape(-1).tolist():
-                whole(number, each.name, each.least)
+                if whole(number, each.name, each.least) > (math.inf if each.most is None else each.most):
+                    raise InvalidInput(f"{each.name} must be at most {each.most}, got {number}")
         elif isinstance(value, bool) or not isinstance(value, numbers.Real) or not _within(value, each):
             low = "" if each.least is None else f"above {each.least:g}"
             high = "" if each.most is None else f"at most {each.most:g}"
@@ -113,7 +115,7 @@ def _within(value: numbers.Real, each: OptionField) -> bool:
 
 
 def build(made: type[Made], given: Mapping[str, Any], where: str = "") -> Made:
-    """The options with these values; a name that is not one of them is refused, and the right one suggested.
+    """The options with these values; an unknown name is refused and the nearest one suggested.
 
     >>> @dataclass(frozen=True)
     ... class Mean:
@@ -140,7 +142,7 @@ def build(made: type[Made], given: Mapping[str, Any], where: str = "") -> Made:
 
 
 def to_recipe(options: Options) -> dict[str, Any]:
-    """The options as JSON values, for the record of a run: objects by the name of their class.
+    """The options as JSON values, for the recipe of a run; objects by the name of their class.
 
     >>> @dataclass(frozen=True)
     ... class Mean:

@@ -1,4 +1,4 @@
-"""Where a ledger is: a file, or a URL whose password is never shown."""
+"""The place of a ledger: a file, or a URL whose password is never printed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 __all__ = ["SCHEME", "LedgerUrl", "Place", "ledger_place"]
 
-# At least two characters: one alone is a drive of Windows.
+# At least two characters: ``c:`` is a drive of Windows.
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL)
-# Of what may follow a question mark only these tell where a ledger is; all else is left out, whatever it is.
+# The only query parameters that are printed; any other may be a secret.
 _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
 _USER = re.compile(r"//([^:@/?]*)(:.*)?@", re.DOTALL)
 
 
 class LedgerUrl:
-    """The URL of a ledger. Printed, written down or quoted in an error it has no password; ``text`` is the whole.
+    """The URL of a ledger, printed without its password; ``text`` is the complete URL.
 
     >>> url = LedgerUrl("postgresql://node:secret@db.clinic.example/budget?sslpassword=secret&port=5433")
     >>> str(url)
@@ -24,7 +24,7 @@ class LedgerUrl:
     LedgerUrl('postgresql://node@db.clinic.example/budget?port=5433')
     """
 
-    # No data class: those are written out field by field by whoever dumps settings.
+    # Not a dataclass: tools that dump settings would write its fields, and so the password.
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
@@ -38,19 +38,19 @@ class LedgerUrl:
 
     @property
     def scheme(self) -> str:
-        """What stands before the colon."""
+        """The part before the colon."""
         return self.text.partition(":")[0]
 
     def __str__(self) -> str:
         scheme, _, rest = self.text.partition(":")
-        # The last @ ends the password: one that was not escaped hides more, never less.
+        # The password ends at the last @, so that one with an unescaped @ is hidden completely.
         found = _USER.match(rest)
         if found is not None:
             user, ends = found[1], rest.rindex("@") if found[2] else found.end() - 1
             rest = f"//{user}@{rest[ends + 1 :]}" if user else f"//{rest[ends + 1 :]}"
         base, _, query = rest.partition("?")
-        told = [each for each in query.partition("#")[0].split("&") if each.partition("=")[0] in _SHOWN]
-        return f"{scheme}:{base.partition('#')[0]}" + (f"?{'&'.join(told)}" if told else "")
+        shown = [each for each in query.partition("#")[0].split("&") if each.partition("=")[0] in _SHOWN]
+        return f"{scheme}:{base.partition('#')[0]}" + (f"?{'&'.join(shown)}" if shown else "")
 
     def __repr__(self) -> str:
         return f"LedgerUrl({str(self)!r})"
@@ -60,9 +60,9 @@ Place = str | Path | LedgerUrl
 
 
 def ledger_place(place: Place) -> Path | LedgerUrl:
-    """The file, or the URL, that a text names. A path after ``sqlite:///`` is relative, after ``sqlite:////`` absolute.
+    """The file or the URL that a text names; ``sqlite:///`` begins a relative path, ``sqlite:////`` an absolute one.
 
-    >>> ledger_place("sqlite:///site.ledger") == ledger_place("site.ledger") == Path("site.ledger")
+    >>> ledger_place("sqlite:///node.ledger") == ledger_place("node.ledger") == Path("node.ledger")
     True
     >>> ledger_place("postgresql://node:secret@db/budget")
     LedgerUrl('postgresql://node@db/budget')

@@ -1,4 +1,4 @@
-"""All interfaces in one place: the contracts of mechanisms, ledgers, holders and coordinators."""
+"""All interfaces: mechanisms, ledgers, holders, coordinators, representations, students."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ _In = TypeVar("_In", contravariant=True)
 _Out = TypeVar("_Out", covariant=True)
 State = TypeVar("State")
 Result = TypeVar("Result", covariant=True)
-# The same words from both ends: a holder takes asks and gives answers, a coordinator the other way round.
+# A holder receives questions and returns answers; a coordinator does the reverse.
 Ask = TypeVar("Ask")
 Answer = TypeVar("Answer")
-TakenAsk = TypeVar("TakenAsk", contravariant=True)
-GivenAnswer = TypeVar("GivenAnswer", covariant=True)
-GivenAsk = TypeVar("GivenAsk", covariant=True)
-TakenAnswer = TypeVar("TakenAnswer", contravariant=True)
+AskIn = TypeVar("AskIn", contravariant=True)
+AnswerOut = TypeVar("AnswerOut", covariant=True)
+AskOut = TypeVar("AskOut", covariant=True)
+AnswerIn = TypeVar("AnswerIn", contravariant=True)
 
 
 class Mechanism(Protocol[_In, _Out]):
-    """Randomizes one statistic. It owns its noise parameter: the sampler and the accountant both read it."""
+    """Randomizes one statistic. It owns its noise parameter, which the sampler and the accountant both read."""
 
     @property
     def spend(self) -> Spend:
-        """What one run costs; never depends on private values."""
+        """The privacy cost of one draw; never depends on private values."""
         ...
 
     @property
@@ -74,7 +74,7 @@ class Mechanism(Protocol[_In, _Out]):
 
 @dataclass(frozen=True)
 class Estimates:
-    """Counts of all cells as estimated from randomized messages, with the variance of each estimate."""
+    """Estimated counts of all cells from randomized messages, with the variance of each estimate."""
 
     counts: NDArray[np.float64]
     variances: NDArray[np.float64]
@@ -82,16 +82,17 @@ class Estimates:
 
 @dataclass(frozen=True)
 class MessageLaw:
-    """Messages that a client may send, one per row, and the probability of each; unlisted ones share the rest."""
+    """Messages that a participant may send, one per row, and their probabilities; unlisted ones have the remainder."""
 
     messages: NDArray[Any]
     probabilities: tuple[Decimal, ...]
 
 
 class LocalMechanism(Mechanism[NDArray[Any], NDArray[Any]], Protocol):
-    """Randomizes each client's set of ``ones`` cells out of ``cells``; any two sets are indistinguishable up to e^ε.
+    """A local randomizer for sets of ``ones`` cells out of ``cells``: any two sets are indistinguishable up to e^ε.
 
-    Messages are one array with a row for each client, so messages of many clients are concatenated rows.
+    A participant is one input of it: a record, or a holder with one answer. Messages are an array with one row per
+    participant, so the messages of several holders are concatenated.
     """
 
     @property
@@ -101,12 +102,12 @@ class LocalMechanism(Mechanism[NDArray[Any], NDArray[Any]], Protocol):
 
     @property
     def ones(self) -> int:
-        """How many different cells each client has."""
+        """How many different cells each participant has."""
         ...
 
     @property
     def epsilon(self) -> Fraction:
-        """What one client's message spends."""
+        """The ε of one message."""
         ...
 
     @property
@@ -116,22 +117,22 @@ class LocalMechanism(Mechanism[NDArray[Any], NDArray[Any]], Protocol):
 
     @property
     def message_bits(self) -> int:
-        """Bits that one message takes when each of its fields is packed."""
+        """Size of one message in bits, each of its fields packed."""
         ...
 
     @property
     def variance_zero(self) -> float:
-        """Variance that one client adds to the estimate of a cell it does not have."""
+        """Variance that one participant adds to the estimate of a cell it does not have."""
         ...
 
     @property
     def variance_one(self) -> float:
-        """Variance that one client adds to the estimate of a cell it has."""
+        """Variance that one participant adds to the estimate of a cell it has."""
         ...
 
     @property
     def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells."""
+        """Expected squared error of one participant's estimates, averaged over all cells."""
         ...
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
@@ -139,23 +140,23 @@ class LocalMechanism(Mechanism[NDArray[Any], NDArray[Any]], Protocol):
         ...
 
     def decode(self, messages: NDArray[Any]) -> Estimates:
-        """The count of every cell, estimated from the messages of all clients."""
+        """The count of every cell, estimated from all messages."""
         ...
 
     def law(self, cells: Sequence[int]) -> MessageLaw:
-        """The probabilities of the messages of a client with these cells, for domains small enough to list."""
+        """The distribution of the message for these cells, for domains small enough to enumerate."""
         ...
 
 
 class Ledger(Protocol):
     """Accounts that pay for releases. Every call is durable before it returns, or raises.
 
-    This is the whole contract: whatever has these methods can pay for any method, here or at a node.
+    Any class with these methods can pay for any method, in one process or at a node.
     """
 
     @property
     def durable(self) -> bool:
-        """Whether payments outlive the process: a simulation must not spend from such a ledger."""
+        """Whether payments outlive the process; a simulation must not spend from a durable ledger."""
         ...
 
     def charge(
@@ -168,14 +169,14 @@ class Ledger(Protocol):
         question: str,
         limits: Limits | None = None,
     ) -> Receipt:
-        """Pay once for a request; the same request and question again returns the first receipt unpaid.
+        """Pay once for a request. Repeated with the same question, it returns the first receipt and pays nothing.
 
-        ``limits`` are checked together with the ceiling, while nobody else can pay.
+        ``limits`` are checked together with the ceiling, in one transaction with the payment.
         """
         ...
 
     def preflight(self, account: str, spends: Mapping[str, Spend]) -> None:
-        """Refuse in advance what charges for these requests would refuse; what is paid for already counts once."""
+        """Raise in advance if charges for these requests would be refused; requests already paid count once."""
         ...
 
     def privacy_unit(self, account: str) -> tuple[Unit, Adjacency]:
@@ -191,7 +192,7 @@ class Ledger(Protocol):
         ...
 
     def receipts(self, account: str) -> Sequence[Receipt]:
-        """The receipts of all payments of an account, in order."""
+        """The receipts of an account's payments, in order."""
         ...
 
     def stored_release(self, receipt: Receipt) -> bytes | None:
@@ -199,26 +200,26 @@ class Ledger(Protocol):
         ...
 
     def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
-        """Store the release of a payment, and return what is stored: the first one always wins."""
+        """Store the release of a payment if none is stored yet, and return the one that is stored."""
         ...
 
     def apply(self, policy: Mapping[str, Ceiling]) -> Sequence[Change]:
-        """Open accounts and change ceilings, for the operator alone; all of a policy or none of it."""
+        """Open accounts and change ceilings as the operator's policy says, in one transaction."""
         ...
 
     def verify(self) -> Sequence[str]:
-        """Errors in what is stored, the first bad entry first; empty when it is intact."""
+        """Errors in the stored entries, in their order; empty when the ledger is intact."""
         ...
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close connections and files."""
         ...
 
 
-class Holder(Protocol[TakenAsk, GivenAnswer]):
+class Holder(Protocol[AskIn, AnswerOut]):
     """Whoever runs code on private records: a phone, a hospital, a trusted curator."""
 
-    def answer(self, ask: TakenAsk) -> Release[GivenAnswer]:
+    def answer(self, ask: AskIn) -> Release[AnswerOut]:
         """An answer that went through the gate."""
         ...
 
@@ -226,18 +227,18 @@ class Holder(Protocol[TakenAsk, GivenAnswer]):
 Exchange = Callable[[Ask], Sequence[Release[Answer]]]
 
 
-class Coordinator(Protocol[State, GivenAsk, TakenAnswer, Result]):
-    """Sees releases only. Its whole memory is ``State``, so a run can be interrupted and resumed."""
+class Coordinator(Protocol[State, AskOut, AnswerIn, Result]):
+    """Sees releases only. All its memory is in ``State``, so that a run can be interrupted and resumed."""
 
     def begin(self) -> State:
         """The state before the first question."""
         ...
 
-    def ask(self, state: State) -> GivenAsk | None:
+    def ask(self, state: State) -> AskOut | None:
         """The next question, or None when the run is complete."""
         ...
 
-    def fold(self, state: State, answers: Sequence[Release[TakenAnswer]]) -> State:
+    def fold(self, state: State, answers: Sequence[Release[AnswerIn]]) -> State:
         """The state after the answers."""
         ...
 
@@ -247,7 +248,7 @@ class Coordinator(Protocol[State, GivenAsk, TakenAnswer, Result]):
 
 
 class Representation(Protocol):
-    """Maps samples to vectors in which near samples are similar. Fitted on public inputs only, then fixed."""
+    """Maps samples to vectors that are near each other when samples are similar. Fitted on public samples only."""
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
@@ -255,10 +256,10 @@ class Representation(Protocol):
 
 
 class Encodings(Protocol):
-    """A place where a holder keeps encodings of its records, on its own side."""
+    """A cache of encoded records, on the holder's side."""
 
     def encode(self, representation: Representation, samples: NDArray[Any]) -> Floats:
-        """The samples in the representation's space, computed or as they were kept."""
+        """The samples in the representation's space, computed or from the cache."""
         ...
 
 
@@ -266,7 +267,7 @@ class Student(Protocol):
     """Any estimator with scikit-learn's interface that takes sample weights."""
 
     def fit(self, X: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None) -> Any:  # noqa: ANN401
-        """Learn from labeled public samples."""
+        """Train on labeled public samples."""
         ...
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:

@@ -1,8 +1,8 @@
-"""The only randomness for privacy.
+"""The only sources of randomness for privacy noise.
 
 ``SystemRandomness`` draws from the operating system's cryptographic generator and is the default.
-``SeededRandomness`` can be replayed by anyone who knows the seed; what it made is a simulation, and every
-receipt and report says so. Samplers take one of the two and work with whole random words: no floats.
+``SeededRandomness`` can be replayed by anyone who knows the seed, so its results are simulations, and every receipt and
+report says so. Samplers take one of the two and work with 64-bit random words, not with floats.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SystemRandomness:
 
 
 class SeededRandomness:
-    """A replayable generator for simulations and tests. Never a privacy guarantee.
+    """A replayable generator for simulations and tests; it gives no privacy.
 
     >>> int(SeededRandomness(7).words(1)[0]) == int(SeededRandomness(7).words(1)[0])
     True
@@ -86,7 +86,7 @@ def integer_below(bound: int, randomness: Randomness) -> int:
 
 
 def uniform_below(bound: int, count: int, randomness: Randomness) -> NDArray[np.int64]:
-    """That many uniform integers in [0, bound), exactly: words are masked and rejected, never reduced.
+    """``count`` exactly uniform integers in [0, bound), by masking and rejection (no modulo bias).
 
     >>> bool((uniform_below(10, 1000, SeededRandomness(1)) < 10).all())
     True
@@ -97,7 +97,7 @@ def uniform_below(bound: int, count: int, randomness: Randomness) -> NDArray[np.
     result = np.empty(count, dtype=np.int64)
     filled = 0
     while filled < count:
-        # At least half of the masked words survive, so a little over twice the need usually suffices.
+        # At least half of the masked words are accepted, so a little over twice as many usually suffice.
         words = randomness.words(2 * (count - filled) + 8) & mask
         kept = words[words < np.uint64(bound)][: count - filled]
         result[filled : filled + len(kept)] = kept.astype(np.int64)
@@ -106,10 +106,10 @@ def uniform_below(bound: int, count: int, randomness: Randomness) -> NDArray[np.
 
 
 def permutations(count: int, size: int, randomness: Randomness) -> NDArray[np.int64]:
-    """That many independent uniform permutations of range(size), one per row.
+    """``count`` independent uniform permutations of range(size), one per row.
 
-    Rows of random words are sorted; a row in which two words are equal is drawn again, so each order is
-    exactly equally likely.
+    Rows of random words are sorted; a row in which two words are equal is drawn again, so all orders are exactly
+    equally likely.
 
     >>> sorted(permutations(1, 4, SystemRandomness())[0].tolist())
     [0, 1, 2, 3]

@@ -1,11 +1,11 @@
 """Exact rational numbers for privacy parameters, and the bisection that solves for one.
 
-A budget that is added up a thousand times must not drift, and a sampler that compares a probability with random
-bits must know the probability exactly. So every privacy parameter is a fraction: the decimal the user wrote.
+Sums of many budgets must not drift, and a sampler that compares a probability with random bits must know the
+probability exactly. So every privacy parameter is a fraction: the decimal that the user wrote.
 
-Bisection is the one way Tacit inverts a privacy curve. Every such curve is monotone in the parameter that is sought, so
-halving an interval is certain where a root finder's convergence would be an assumption. The side on which the condition
-was *seen* to hold is returned, so a calibrated parameter never misses its target by the last step.
+Bisection is the one way in which Tacit inverts a privacy curve. Every such curve is monotone in the parameter that is
+sought, so that bisection needs no assumption about convergence. It returns the side on which the condition was
+*checked* to hold, so a calibrated parameter never misses its target by the last step.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Number = int | float | str | Decimal | Fraction
 
 
 def exact(value: Number, name: str = "value") -> Fraction:
-    """The fraction a number was written as: 0.1 means one tenth, not the binary float beside it.
+    """The fraction that a number was written as: 0.1 means one tenth, not the nearest binary float.
 
     >>> exact(0.1)
     Fraction(1, 10)
     >>> exact("1/3")
     Fraction(1, 3)
     """
-    # Numbers of other libraries wrap around, lose digits and print in their own way, so they are made plain first.
+    # Numbers of other libraries may overflow, lose digits or print differently, so they are converted first.
     if isinstance(value, numbers.Integral):
         value = int(value)
     elif isinstance(value, numbers.Real) and not isinstance(value, Fraction):
@@ -48,7 +48,7 @@ def exact(value: Number, name: str = "value") -> Fraction:
 
 
 def positive(value: Number, name: str) -> Fraction:
-    """An exact number above zero, or an error that names the parameter.
+    """The exact number, refused unless it is above zero.
 
     >>> positive(0.5, "epsilon")
     Fraction(1, 2)
@@ -60,7 +60,7 @@ def positive(value: Number, name: str) -> Fraction:
 
 
 def probability(value: Number, name: str) -> Fraction:
-    """An exact number in [0, 1), or an error that names the parameter.
+    """The exact number, refused unless it is in [0, 1).
 
     >>> probability("1e-5", "delta")
     Fraction(1, 100000)
@@ -72,7 +72,7 @@ def probability(value: Number, name: str) -> Fraction:
 
 
 def rounded_up(value: float | Fraction, digits: int = 6) -> Fraction:
-    """The smallest fraction with that many decimal digits that is not below the value.
+    """The smallest fraction with ``digits`` decimal digits that is not below the value.
 
     Noise scales found by bisection are rounded up (more noise), so that rounding never weakens a guarantee.
 
@@ -86,7 +86,7 @@ def rounded_up(value: float | Fraction, digits: int = 6) -> Fraction:
 
 
 def rounded_down(value: float | Fraction, digits: int = 6) -> Fraction:
-    """The largest fraction with that many decimal digits that is not above the value.
+    """The largest fraction with ``digits`` decimal digits that is not above the value.
 
     >>> float(rounded_down(0.0305565959))
     0.030556
@@ -96,7 +96,7 @@ def rounded_down(value: float | Fraction, digits: int = 6) -> Fraction:
 
 
 def whole(value: Any, name: str, least: int = 1) -> int:  # noqa: ANN401
-    """A whole number, numpy's too, that is not below the least allowed.
+    """The integer (numpy's too), refused if it is below ``least``.
 
     >>> whole(3, "queries")
     3
@@ -114,15 +114,15 @@ def whole(value: Any, name: str, least: int = 1) -> int:  # noqa: ANN401
     return int(value)
 
 
-# Enough to bring any interval of floats down to two neighbors in practice; the loop stops there by itself.
+# In practice enough to reduce any interval to two adjacent floats, where the loop ends by itself.
 _HALVINGS = 200
 
 
 def bisect(holds: Callable[[float], bool], inside: float, outside: float, tolerance: float = 0.0) -> float:
-    """The point nearest to ``outside`` at which a condition was seen to hold, to within ``tolerance``.
+    """The point nearest to ``outside`` at which a condition was checked to hold, to within ``tolerance``.
 
-    The condition holds from ``inside`` up to some point on the way to ``outside`` (on either side of it) and not
-    beyond. When it holds at ``outside`` too, that is the answer; when not even at ``inside``, the caller erred.
+    The condition must hold at ``inside`` and up to some point toward ``outside``, which may be below or above, and not
+    beyond. If it holds at ``outside`` too, the result is ``outside``.
 
     >>> round(bisect(lambda x: x * x <= 2, 0.0, 2.0), 9)
     1.414213562

@@ -1,8 +1,8 @@
-"""Parts by name: the package's own from a table of places, and those that installed packages add by entry points.
+"""Parts by name: Tacit's own, and those that other installed packages add by entry points.
 
-A place is written as an entry point is: ``module:attribute``, with the extra that it needs in brackets. Nothing is
-imported before somebody asks for it, so a part whose extra is missing costs nothing. Another package cannot replace one
-of the package's own names.
+The place of a part is written as in an entry point: ``module:attribute``, with the extra that it needs in brackets. A
+module is imported when a part of it is first used, so that extras need not be installed. Another package cannot replace
+a name of Tacit's own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _Entry = TypeVar("_Entry")
 
 
 def find(entries: Mapping[str, _Entry], name: str, what: str) -> _Entry:
-    """The entry of that name, or an error that lists the names there are and suggests the nearest.
+    """The entry of that name, or an error that lists the known names and suggests the nearest.
 
     >>> find({"forest": 1, "logistic": 2}, "forrest", "student")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown student 'forrest': choose one of forest, logistic; is forest meant?
+    tacit.core.errors.InvalidInput: unknown student 'forrest': choose one of forest, logistic; did you mean forest?
     """
     if name not in entries:
         raise unknown(name, what, entries)
@@ -32,10 +32,10 @@ def find(entries: Mapping[str, _Entry], name: str, what: str) -> _Entry:
 
 
 def unknown(name: str, what: str, names: Iterable[str]) -> InvalidInput:
-    """The error for a name that there is none of."""
+    """The error for an unknown name."""
     known = sorted(names)
     meant = nearest(name, known)
-    hint = f"; is {meant} meant?" if meant else ""
+    hint = f"; did you mean {meant}?" if meant else ""
     return InvalidInput(f"unknown {what} {listed([name])!r}: choose one of {listed(known)}{hint}")
 
 
@@ -54,7 +54,7 @@ class Registry(Mapping[str, Any]):
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The names of the package's own parts."""
+        """The names of Tacit's own parts."""
         return tuple(self._own)
 
     def outside(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class Registry(Mapping[str, Any]):
         return name in self._own or name in self.outside()
 
     def find(self, name: str) -> Any:  # noqa: ANN401
-        """What that name stands for, or an error that lists the names there are."""
+        """The part of that name, or an error that lists the known names."""
         if name not in self:
             raise unknown(name, self.what, self)
         return self[name]

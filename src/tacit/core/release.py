@@ -1,4 +1,4 @@
-"""No receipt, no release: a value that left the private side has proof that it was paid for."""
+"""No receipt, no release: a value that left the private side has the receipts of its payments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from tacit.core.spend import Spend, spend_from_json, spend_to_json
 
-__all__ = ["Receipt", "Release", "Silence", "gather", "refusal", "restored", "silence"]
+__all__ = ["NoResponse", "Receipt", "Release", "gather", "no_response", "refusal", "restored"]
 
 _T = TypeVar("_T", covariant=True)
 _U = TypeVar("_U")
@@ -17,10 +17,10 @@ _U = TypeVar("_U")
 
 @dataclass(frozen=True)
 class Receipt:
-    """Proof of one payment: who paid, how much, for what, with which randomness, and its place in the ledger.
+    """Proof of one payment: account, request, purpose, spend, source of randomness, and place in the ledger.
 
-    ``digest`` is the hash of the ledger row that recorded the payment, which chains to every row before it.
-    Of a receipt that came over a network it is the first 16 digits.
+    ``digest`` is the hash of the payment's row in the ledger, chained to all earlier rows. In a receipt that came over
+    a network it is the first 16 digits.
     """
 
     account: str
@@ -33,7 +33,7 @@ class Receipt:
 
     @property
     def simulated(self) -> bool:
-        """Whether the noise that was paid for came from a seeded generator."""
+        """Whether the noise came from a seeded generator."""
         return self.randomness != "system"
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Receipt:
 class Release(Generic[_T]):
     """A value that may be seen, with the receipts that paid for it.
 
-    Everything done to it afterwards is post-processing and free: use ``map``, which keeps the receipts.
+    Whatever is computed from it is post-processing and costs nothing: use ``map``, which keeps the receipts.
     Only the gate, this module and the wire codec make one; a test checks that.
     """
 
@@ -66,14 +66,14 @@ class Release(Generic[_T]):
     receipts: tuple[Receipt, ...]
 
     def map(self, function: Callable[[_T], _U]) -> Release[_U]:
-        """The function's result, still carrying the receipts."""
+        """The function's result, with the same receipts."""
         return Release(function(self.value), self.receipts)
 
 
 def refusal() -> Release[None]:
-    """An answer without data: a holder whose account is spent says only that.
+    """An answer without data, from a holder whose account cannot pay.
 
-    Whether an account can pay depends on what was charged, never on a record, so saying it costs nothing.
+    Whether an account can pay depends on earlier charges, never on a record, so it may be said at no cost.
 
     >>> refusal()
     Release(value=None, receipts=())
@@ -81,23 +81,23 @@ def refusal() -> Release[None]:
     return Release(None, ())
 
 
-class Silence(Enum):
-    """In place of an answer that did not come."""
+class NoResponse(Enum):
+    """Stands for an answer that was not received."""
 
     LOST = "lost"
 
 
-def silence() -> Release[Silence]:
-    """A holder was asked and did not answer: it may have paid, and may answer the next question.
+def no_response() -> Release[NoResponse]:
+    """No response from a holder that was asked: it may have paid, and may answer the next question.
 
-    >>> silence().value is Silence.LOST
+    >>> no_response().value is NoResponse.LOST
     True
     """
-    return Release(Silence.LOST, ())
+    return Release(NoResponse.LOST, ())
 
 
 def restored(value: _U, receipts: Sequence[dict[str, Any]]) -> Release[_U]:
-    """A release that was written by an interrupted run, with its receipts as ``Receipt.to_json`` wrote them.
+    """A release that an interrupted run stored, with its receipts as ``Receipt.to_json`` wrote them.
 
     >>> restored(3, []).value
     3
@@ -106,6 +106,6 @@ def restored(value: _U, receipts: Sequence[dict[str, Any]]) -> Release[_U]:
 
 
 def gather(releases: Sequence[Release[_T]]) -> Release[list[_T]]:
-    """Many releases as one release of a list, with every receipt once and in order."""
+    """Several releases as one release of a list, with every receipt once and in order."""
     receipts = dict.fromkeys(receipt for release in releases for receipt in release.receipts)
     return Release([release.value for release in releases], tuple(receipts))

@@ -1,19 +1,18 @@
-"""Samples as rows: the names of their columns, the shape of an image in a row, and a digest of what they hold.
+"""Samples as rows: the names of their columns, the image shape of a flat row, and digests of their content.
 
-Names are part of the data, so tables are matched by them and never by place alone.
+Columns of two tables are matched by name, never by position alone. A table is anything with ``columns`` (pandas,
+polars) or ``column_names`` (pyarrow) that numpy converts to an array; none of these needs to be installed. As in
+scikit-learn, an array without names is used as it is. Column names are public, so messages may list them; values are
+never shown.
 
-A table is anything with ``columns`` (pandas, polars) or ``column_names`` (pyarrow) that numpy makes an array of; none
-of them needs to be installed. As in scikit-learn, what has no names is taken as it stands. Column names are public, so
-messages may list them; what stands in the columns is never shown.
-
-Which image shape a row of numbers stands for is decided once and the same everywhere. A digest of samples is the same
-for the same rows in whatever order and number format.
+A digest of samples is the same for the same rows in any order and number format.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Named:
-    """An array with names for its columns: the smallest data frame.
+    """An array with names for its columns: a minimal data frame.
 
     >>> column_names(Named(np.zeros((1, 2)), ("age", "dose")))
     ('age', 'dose')
@@ -54,9 +53,9 @@ class Named:
 
 
 def column_names(values: Any, what: str = "the table") -> tuple[str, ...] | None:  # noqa: ANN401
-    """The names of a table's columns, or None where it has none.
+    """The names of a table's columns, or None if it has none.
 
-    Columns that are only numbered, 0, 1, 2 and so on, have no names: that is how a data frame of a plain array looks.
+    Columns that are numbered 0, 1, 2 and so on count as unnamed: a data frame made from a plain array has them.
 
     >>> column_names(np.zeros((2, 2))) is None
     True
@@ -70,13 +69,15 @@ def column_names(values: Any, what: str = "the table") -> tuple[str, ...] | None
     if all(isinstance(name, int | np.integer) for name in given) and given == list(range(len(given))):
         return None
     names = tuple(str(name) for name in given)
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
+    if repeated := sorted(name for name, times in Counter(names).items() if times > 1):
         raise InvalidInput(f"{what}: several columns have the same name ({listed(repeated)}); rename them")
     return names
 
 
-def match_names(given: Sequence[str], wanted: Sequence[str], what: str, like: str) -> list[int]:
-    """Where each wanted column stands among the given ones, or an error that names the difference.
+def match_names(given: Sequence[str], wanted: Sequence[str], what: str, like: str, surplus: str = "") -> list[int]:
+    """The position of each wanted column among the given ones, or an error that names the difference.
+
+    ``surplus`` says what to do where there are only too many.
 
     >>> match_names(("dose", "age"), ("age", "dose"), "private samples", "the public ones")
     [1, 0]
@@ -85,27 +86,27 @@ def match_names(given: Sequence[str], wanted: Sequence[str], what: str, like: st
         ...
     tacit.core.errors.InvalidInput: private samples: the columns are not those of the public ones: ...
     """
-    missing, extra = ([each for each in one if each not in set(other)] for one, other in
-                      ((wanted, given), (given, wanted)))  # fmt: skip
+    have, want = set(given), set(wanted)
+    missing, extra = [each for each in wanted if each not in have], [each for each in given if each not in want]
     if missing or extra:
         parts = [f"missing {listed(missing)}"] if missing else []
         parts += [f"unknown {listed(extra)}"] if extra else []
-        # A few may be mistyped; where many differ it is another table.
+        # A few differences may be typing errors; many mean that it is another table.
         close = [f"{each} for {found}" for each in missing if len(missing) < 4 and (found := nearest(each, extra))]
-        hint = f"; is {listed(close)} meant?" if close else ""
+        hint = f"; did you mean {listed(close)}?" if close else "" if missing or not surplus else f"; {surplus}"
         raise InvalidInput(f"{what}: the columns are not those of {like}: {', '.join(parts)}{hint}")
     places = {name: place for place, name in enumerate(given)}
     return [places[name] for name in wanted]
 
 
 def in_order(values: Any, wanted: Sequence[str] | None, what: str, like: str) -> Any:  # noqa: ANN401
-    """The values with their columns in the wanted order; as they are where either side has no names.
+    """The values with their columns in the wanted order; unchanged if either side has no names.
 
     >>> in_order(Named(np.array([[1, 2]]), ("dose", "age")), ("age", "dose"), "samples", "the others").values.tolist()
     [[2, 1]]
     """
     given = column_names(values, what)
-    # A data frame without names numbers its columns, and they keep their numbers when they change places.
+    # Columns of a data frame without names are numbered, and keep their numbers when they are reordered.
     if wanted is None and given is not None and numbered(given):
         wanted = sorted(given, key=int)
     elif given is None and wanted is not None and numbered(wanted) and hasattr(values, "columns"):
@@ -113,7 +114,7 @@ def in_order(values: Any, wanted: Sequence[str] | None, what: str, like: str) ->
     if given is None or wanted is None:
         return values
     order = match_names(given, wanted, what, like)
-    # Laid out as an array of that order is, so that sums of its rows are the same to the last bit.
+    # Contiguous, so that sums over rows are the same to the last bit as for an array in that order.
     return Named(np.ascontiguousarray(np.asarray(values)[:, order]), tuple(wanted))
 
 
@@ -131,7 +132,7 @@ _SMALLEST_SIDE = 8
 
 
 def image_shape(samples: NDArray[Any], shape: tuple[int, ...] | None = None) -> ImageShape:
-    """Height, width and channels of a sample: as told, as the array says, or the square that fits a flat row.
+    """Height, width and channels of a sample: ``shape`` if given, else the array's, else a square for flat rows.
 
     >>> image_shape(np.zeros((5, 28, 28))), image_shape(np.zeros((5, 64))), image_shape(np.zeros((5, 3072)))
     ((28, 28, 1), (8, 8, 1), (32, 32, 3))
@@ -158,7 +159,7 @@ def image_shape(samples: NDArray[Any], shape: tuple[int, ...] | None = None) -> 
 
 
 def as_images(samples: NDArray[Any], shape: ImageShape) -> NDArray[Any]:
-    """The samples as (n, height, width, channels), refused where they are of another size or not finite.
+    """The samples as (n, height, width, channels); refused if their size differs or a value is not finite.
 
     >>> as_images(np.zeros((2, 784)), (28, 28, 1)).shape
     (2, 28, 28, 1)
@@ -174,7 +175,7 @@ def as_images(samples: NDArray[Any], shape: ImageShape) -> NDArray[Any]:
 
 
 def pixel_side(rows: NDArray[Any]) -> int | None:
-    """The side of the square images that flat rows hold, if they look like pixels: whole numbers from 0 to 255.
+    """The side of the square images in flat rows, if the rows look like pixels (integers from 0 to 255), else None.
 
     >>> pixel_side(np.zeros((5, 64))), pixel_side(np.full((5, 64), 0.5)), pixel_side(np.zeros((5, 16)))
     (8, None, None)
@@ -188,7 +189,7 @@ def pixel_side(rows: NDArray[Any]) -> int | None:
 
 
 def row_digests(samples: NDArray[Any]) -> list[bytes]:
-    """A digest of each row, as float32 numbers whatever its shape.
+    """A digest of each row, flattened and converted to float32.
 
     >>> row_digests(np.array([[1, 2]])) == row_digests(np.array([[[1.0], [2.0]]]))
     True
@@ -198,9 +199,9 @@ def row_digests(samples: NDArray[Any]) -> list[bytes]:
 
 
 def content_digest(rows: Iterable[bytes]) -> str:
-    """One digest of all the rows' digests, which their order does not change.
+    """One digest of all rows' digests, independent of their order.
 
-    A representation may carry it as ``fitted_on``: ``content_digest(row_digests(samples))`` of what it was fitted on.
+    A representation may have it as ``fitted_on``: ``content_digest(row_digests(samples))`` of its fitting samples.
 
     >>> content_digest([b"a", b"b"]) == content_digest([b"b", b"a"]) != content_digest([b"a"])
     True

@@ -1,7 +1,7 @@
-"""How far a table of counts changes when one privacy unit changes, and what a mechanism allows.
+"""Sensitivity: how far a table of counts changes when one privacy unit changes, and what a mechanism allows.
 
-One type serves both sides. A statistic states finite numbers; a mechanism states the largest numbers its
-noise was calibrated for and leaves infinite what its proof does not need. The gate compares them.
+One type serves both sides. A statistic states finite numbers. A mechanism states the largest ones its noise was
+calibrated for, and leaves those infinite that its proof does not need. The gate compares them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["ANYTHING", "Sensitivity", "vote_sensitivity"]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Distances between the tables of two neighboring data sets, each the largest that can occur.
+    """The largest possible distances between the tables of two neighboring data sets.
 
-    ``l1`` sum of absolute changes; ``l2_squared`` sum of squares; ``linf`` change of one cell;
-    ``row_range`` sum over rows of (largest rise + largest fall in that row), which is what selecting one
-    label in every row costs: adding a constant to a row changes no selection, so only the range matters.
+    ``l1`` is the sum of absolute changes; ``l2_squared`` the sum of squares; ``linf`` the change of one cell;
+    ``row_range`` the sum over rows of (largest rise + largest fall in that row). The last is what selecting one label
+    per row costs: adding a constant to a row changes no selection, so only the range counts.
 
     >>> Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2).within(Sensitivity(l1=4))
     True
@@ -33,17 +33,17 @@ class Sensitivity:
     linf: float = math.inf
     row_range: float = math.inf
 
-    def within(self, tolerated: Sensitivity) -> bool:
-        """Whether a statistic of this sensitivity is covered by a mechanism that allows ``tolerated``.
+    def within(self, allowed: Sensitivity) -> bool:
+        """Whether a statistic of this sensitivity is covered by a mechanism whose maximum is ``allowed``.
 
-        A distance the mechanism leaves infinite is not needed by its proof; a mechanism that leaves all of
-        them infinite (a local randomizer) allows any change of its input. A statistic that leaves a
-        needed distance infinite is never covered: what is not known is not small.
+        A distance that the mechanism leaves infinite is not needed by its proof; a local randomizer leaves all of them
+        infinite, so any change of its input is allowed. A statistic with an infinite distance that the proof needs is
+        never covered.
         """
-        return not self.excess(tolerated)
+        return not self.excess(allowed)
 
-    def excess(self, tolerated: Sensitivity) -> list[str]:
-        """The distances that are too long, in words, empty when everything is covered.
+    def excess(self, allowed: Sensitivity) -> list[str]:
+        """The distances that exceed ``allowed``, in words; empty when all are covered.
 
         >>> Sensitivity(l1=4, linf=1).excess(Sensitivity(l1=2))
         ['l1 changes by 4, and the mechanism allows 2']
@@ -51,7 +51,7 @@ class Sensitivity:
         return [
             f"{field.name} changes by {getattr(self, field.name):g}, and the mechanism allows {limit:g}"
             for field in fields(self)
-            if getattr(self, field.name) > (limit := getattr(tolerated, field.name))
+            if getattr(self, field.name) > (limit := getattr(allowed, field.name))
         ]
 
 
@@ -69,20 +69,20 @@ def vote_sensitivity(
 ) -> Sensitivity:
     """How far reverse k-NN counts change when one privacy unit of at most ``records`` records changes.
 
-    Each record has at most r = ``labels`` labels and votes with all of them in its k queries. With ``voters`` the
-    table has one more column, in which every record votes whatever its labels: how many voters a query has.
+    Each of the Y classes is a column and each of the s queries a row. A record has at most r = ``labels`` labels and
+    votes for all of them in each of its k = ``neighbors`` queries. With ``voters`` the table has one more column, in
+    which every record votes: the number of voters per query.
 
-    Let two records have u and v labels, w = u + v ≤ 2r, and t queries in common; at least a = max(0, 2k − s) are.
-    In each of the 2(k − t) queries of one record alone all its votes move, in the common ones the labels that only
-    one of them has, at most min(w, 2Y − w); a voter of both does not move. Together, with one more vote each
-    for voters (+2, else +0), (k − t)·(w + 2) + t·min(w, 2Y − w). It falls with t, so t = a; in w it rises up to Y
-    and is a straight line from there, so it is largest at w = min(2r, Y) or at w = 2r. Every cell moves by at
-    most one, so squares add up to the same.
+    Replace a record by another. Let them have u and v labels, w = u + v ≤ 2r, and t queries in common, where
+    t ≥ a = max(0, 2k − s). In the 2(k − t) queries of only one of them all its votes change; in each common query only
+    the labels that one of them has and the other has not, at most min(w, 2Y − w), and not the voters' column. So
+    (k − t)·(w + 2) + t·min(w, 2Y − w) cells change with ``voters``, and (k − t)·w + t·min(w, 2Y − w) without. This
+    decreases in t, so t = a is the worst case. In w it increases up to Y and is linear from there, so the maximum is at
+    w = min(2r, Y) or at w = 2r. Every cell changes by at most one, so the sum of squares is the same number.
 
-    A record that cannot be encoded or compared casts an **empty vote**: it votes nowhere, not even as a voter. That
-    is an input like any other, so a record may become empty: k·r votes move, and k more for voters, as they do when
-    a record is added or removed. A person with m records moves at most m times as far, and may put all m into the
-    same cell.
+    A record that cannot be encoded or compared casts an **empty vote**: no vote in any column. A record may be replaced
+    by such a one, which changes k·r cells, and k more with ``voters``, as adding or removing a record does. A person
+    with m records changes the table at most m times as much, possibly m times in the same cell.
 
     >>> vote_sensitivity(queries=40, classes=10, neighbors=1)
     Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
@@ -107,7 +107,7 @@ def vote_sensitivity(
         raise InvalidInput(f"labels must be at most the {classes} classes, got {labels}")
     votes = labels + voters
     if replace:
-        # A person may own fewer records than another, so nothing is bound to coincide for persons.
+        # Two persons may have different numbers of records, so their queries need not overlap.
         common = max(0, 2 * neighbors - queries) if records == 1 else 0
         cells = max(
             (neighbors - common) * (both + 2 * voters) + common * min(both, 2 * classes - both)

@@ -1,9 +1,8 @@
-"""What a step costs, as plain values.
+"""Spends: the privacy cost of a step, as plain values.
 
-The set is closed: every accountant matches all of them, and mypy fails where one is forgotten. A spend never
-depends on private values; it is known before anything is sampled. Parameters are exact fractions, so that
-budgets add up without drift. A spend says what it costs *one privacy unit*; accountants in
-``tacit.accounting`` turn spends into (ε, δ).
+The set is closed: every accountant matches all of them, and mypy fails where one is missing. A spend never depends on
+private values and is known before anything is sampled. Its parameters are exact fractions, so that sums do not drift.
+It is the cost for *one privacy unit*; the accountants in ``tacit.accounting`` turn spends into (ε, δ).
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ class Pure:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """Randomized response at ε over this many ``classes``: the true one e^ε times as likely as any other.
+    """Randomized response at ε over ``classes`` values: the true one is e^ε times as likely as any other.
 
-    ε-differential privacy, and more is known: the loss is ε, 0 or −ε with odds e^ε : classes − 2 : 1, and what the
-    answers add up to is far below the sum of their ε. With two classes it is the worst of all ε-DP mechanisms.
+    It is ε-DP, and its privacy loss is known exactly: ε, 0 or −ε with odds e^ε : classes − 2 : 1, so that it composes
+    to far less than the sum of the ε. With two classes it dominates every ε-DP mechanism.
 
     >>> RandomizedResponse(2.5, 10)
     RandomizedResponse(epsilon=Fraction(5, 2), classes=10)
@@ -69,7 +68,7 @@ class RandomizedResponse:
 
 @dataclass(frozen=True)
 class Approximate:
-    """(ε, δ)-differential privacy, nothing finer known about the mechanism (ε may be 0).
+    """(ε, δ)-differential privacy, with nothing more known about the mechanism (ε may be 0).
 
     >>> Approximate(1, "1e-6").delta
     Fraction(1, 1000000)
@@ -101,11 +100,11 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """Integer Gaussian noise of parameter σ on an integer table that moves by at most √squared_shift in L2.
+    """Discrete Gaussian noise of parameter σ on an integer table whose L2 sensitivity is at most √squared_shift.
 
-    ``unit_steps`` says that no single cell moves by more than one, so the loss is dominated by that of
-    ``squared_shift`` independent cells moving by one each; then a privacy-loss distribution is exact.
-    Otherwise concentrated privacy, ρ = squared_shift / (2σ²), is what is proven.
+    With ``unit_steps`` no cell changes by more than one, so the privacy loss is dominated by that of ``squared_shift``
+    independent cells that change by one each, and the privacy-loss distribution (PLD) of these is used. Otherwise
+    zero-concentrated DP with ρ = squared_shift / (2σ²) is what is proven.
 
     >>> DiscreteGaussian(sigma=2, squared_shift=2, unit_steps=True).rho
     Fraction(1, 4)
@@ -125,16 +124,16 @@ class DiscreteGaussian:
 
     @property
     def rho(self) -> Fraction:
-        """The concentrated-privacy parameter ρ."""
+        """The ρ of zero-concentrated differential privacy (zCDP)."""
         return self.squared_shift / (2 * self.sigma**2)
 
 
 @dataclass(frozen=True)
 class Subsampled:
-    """A Gaussian run on a Poisson sample of the records (each kept independently with probability ``rate``).
+    """A Gaussian mechanism on a Poisson sample of the records (each taken independently with probability ``rate``).
 
-    It counts for one record that is added or removed. With ``replace_one`` it counts for one that is replaced: then
-    ``spend`` must hold between any two of the statistic with the one record, with the other and with neither.
+    The cost is for add-remove adjacency; with ``replace_one`` it is for replace-one adjacency. Then ``spend`` must hold
+    between any two of three statistics: with the first record, with the second, and with neither.
 
     >>> Subsampled(0.15, Gaussian(35)).rate
     Fraction(3, 20)
@@ -189,8 +188,8 @@ class Composed:
 class Stability:
     """Total-variation stability: with probability up to ``delta`` a record is exposed without noise.
 
-    It is exactly (0, δ)-differential privacy, and δ does not fall for any larger ε. This is what sampling a
-    subset of records (NFDP) gives, and why it is never reported as an ordinary (ε, δ).
+    It is exactly (0, δ)-differential privacy, and a larger ε does not reduce δ. Sampling a subset of the records
+    without noise (NFDP) gives no more than this, so it is never reported as an ordinary (ε, δ).
 
     >>> Stability("1/160").delta
     Fraction(1, 160)
@@ -213,7 +212,7 @@ FREE = Composed()
 
 
 def spend_to_json(spend: Spend) -> dict[str, Any]:
-    """A spend as JSON values, fractions as exact strings: the form the ledger and the run record keep.
+    """A spend as JSON values, fractions as exact strings, as the ledger and the run folder store it.
 
     >>> spend_to_json(Repeated(Pure("1/10"), 2))
     {'kind': 'repeated', 'count': 2, 'spend': {'kind': 'pure', 'epsilon': '1/10'}}
@@ -235,7 +234,7 @@ def spend_to_json(spend: Spend) -> dict[str, Any]:
                 "unit_steps": unit_steps,
             }
         case Subsampled(rate, inner, replace_one):
-            # Written only where it is so: what ledgers recorded before there was a choice stays what it was.
+            # Written only when true, so that entries of older ledgers keep their digests.
             chosen = {"replace_one": True} if replace_one else {}
             return {"kind": "subsampled", "rate": str(rate), "spend": spend_to_json(inner), **chosen}
         case Repeated(inner, count):
@@ -249,7 +248,7 @@ def spend_to_json(spend: Spend) -> dict[str, Any]:
 
 
 def spend_from_json(value: dict[str, Any]) -> Spend:
-    """The spend a JSON value stands for; anything else is refused.
+    """The spend that ``spend_to_json`` wrote; anything else is refused.
 
     >>> spend_from_json({"kind": "pure", "epsilon": "1/10"})
     Pure(epsilon=Fraction(1, 10))
@@ -269,10 +268,10 @@ def spend_from_json(value: dict[str, Any]) -> Spend:
             case "subsampled":
                 inner = spend_from_json(value["spend"])
                 if not isinstance(inner, Gaussian):
-                    raise InvalidInput("a subsampled spend holds a gaussian one")
+                    raise InvalidInput("a subsampled spend must contain a gaussian one")
                 replace_one = value.get("replace_one", False)
                 if not isinstance(replace_one, bool):
-                    raise InvalidInput("a subsampled spend needs true or false for whether a record is replaced")
+                    raise InvalidInput("replace_one of a subsampled spend must be true or false")
                 return Subsampled(value["rate"], inner, replace_one)
             case "repeated":
                 return Repeated(spend_from_json(value["spend"]), value["count"])

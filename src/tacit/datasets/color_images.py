@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, why_unreadable
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput, why_unreadable
 from tacit.datasets.published import Parts, rows_of, split
 
 __all__ = ["Cifar100", "cifar10", "read_cifar10", "read_cifar100", "read_svhn", "svhn"]

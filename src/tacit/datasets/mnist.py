@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, why_unreadable
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput, why_unreadable
 from tacit.datasets.published import Parts, rows_of, split
 
 __all__ = ["Emnist", "find_idx", "medmnist", "mnist", "read_emnist_idx", "read_emnist_mat", "read_idx"]

@@ -1,1 +1,1 @@
-"""How one holder counts over many records: threads here, Ray or Spark on a cluster, and the same bits everywhere."""
+"""Engines count over one holder's many records: threads in this process, Ray or Spark, with equal results."""

@@ -1,15 +1,17 @@
-"""The one function that every engine runs: from a fragment of records to an exact table of whole numbers.
+"""The function that every engine runs: it counts a fragment of records into an exact table of integers.
 
-A fragment is read in blocks of fixed size, and each block is counted by a function of samples and labels that a method
-gives. What comes back is the fragment's number, how many rows it had, and the table: nothing else leaves a worker. A
-failure comes back as a number of rows below 0, without a word of what was wrong, because such words may quote a record.
+A fragment is read in blocks of fixed size, and the method's function of samples and labels counts each block. A worker
+returns the fragment's number, its number of rows, and the table, and nothing else. A failure is returned as a negative
+number of rows, without an error text, which may quote a record.
 
-A fragment's table is added up once, however often its task ran, and failed tasks are run again.
+A fragment's table is added once, however often its task ran, and failed tasks are run again.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -17,22 +19,32 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitError
-from tacit.core.protocols import Integers
-from tacit.engines.fragments import Block, Fragment
+from tacit.core import Integers, InvalidInput, TacitError, listed
+from tacit.engines.fragments import Fragment, RecordBlock, class_column, frame_of_bytes, number_table
 from tacit.engines.persons import PersonBound
-from tacit.engines.values import class_column, frame_of_bytes, number_table
 
-__all__ = ["FAILED", "BlockTable", "FragmentCount", "Partial", "Reading", "Runner", "added_up", "require_written"]
+__all__ = [
+    "FAILED",
+    "BlockTable",
+    "FragmentCount",
+    "FragmentReading",
+    "Partial",
+    "Runner",
+    "added_up",
+    "require_written",
+]
 
-# Instead of a number of rows, where a fragment could not be counted.
+# In place of the number of rows of a fragment that could not be counted.
 FAILED = -1
 ATTEMPTS = 3
 _log = logging.getLogger("tacit.engines")
+# A cluster's address, and how many seconds it has to take a connection.
+_PLACE = re.compile(r"(?:\w+://)?(?P<host>\[[^\]]+\]|[^:/,\[\]]+):(?P<port>\d{1,5})")
+_PATIENCE = 10.0
 
 
 class Partial(NamedTuple):
-    """All that a worker returns: whose table it is, of how many rows, and the table."""
+    """All that a worker returns: the fragment's number, its number of rows, and its table."""
 
     fragment: int
     rows: int
@@ -40,7 +52,7 @@ class Partial(NamedTuple):
 
 
 class BlockTable(Protocol):
-    """Counts one block: an exact table that adds up over records, in which a record of class -1 is nobody."""
+    """Counts one block: an exact table, additive over records, in which a record of class -1 has no vote."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,18 +65,18 @@ class BlockTable(Protocol):
 
 
 class Runner(Protocol):
-    """An engine at work: runs the count of each fragment somewhere, in any order, perhaps more than once."""
+    """A running engine: it runs the count of each fragment, in any order and perhaps more than once."""
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterable[Partial]:
-        """What the tasks return."""
+        """The results of the tasks."""
         ...
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How records become samples and labels: public knowledge, which travels to every worker.
+class FragmentReading:
+    """How records become samples and labels: public, and sent to every worker.
 
-    ``encoder`` makes numbers of what is none, by what public samples show; ``shape`` is that of a sample.
+    ``encoder`` was fitted to public samples and encodes cells that are not numbers; ``shape`` is that of a sample.
     """
 
     columns: tuple[str, ...] | None
@@ -74,7 +86,7 @@ class Reading:
     shape: tuple[int, ...]
     encoder: Any = None
 
-    def samples(self, block: Block) -> NDArray[Any]:
+    def samples(self, block: RecordBlock) -> NDArray[Any]:
         """The block's samples as numbers."""
         if isinstance(block.samples, np.ndarray):
             found = block.samples.astype(np.float64)
@@ -87,18 +99,18 @@ class Reading:
 
 @dataclass(frozen=True)
 class FragmentCount:
-    """Counts a fragment; it is what travels to workers, and holds no record."""
+    """Counts a fragment; it is sent to workers and contains no record."""
 
-    reading: Reading
+    reading: FragmentReading
     table: BlockTable
     bound: PersonBound | None = None
 
     def __call__(self, fragment: Fragment) -> Partial:
-        """The fragment's partial table, or a failure without words."""
+        """The fragment's partial table, or a failure without an error text."""
         try:
             return self._counted(fragment)
         except Exception as error:
-            # The type alone: what an error says may quote a record, and this is written on every worker.
+            # The type only: an error text may quote a record, and this is logged on every worker.
             _log.error("a fragment of the records cannot be counted (%s)", type(error).__name__)
             return Partial(fragment.number, FAILED, np.zeros((0, 0), dtype=np.int64))
 
@@ -116,7 +128,7 @@ class FragmentCount:
 
 
 def require_written(count: FragmentCount, written: Callable[[FragmentCount], bytes]) -> None:
-    """Refuse a count that an engine cannot write down for its workers; to be called before anything is paid.
+    """Refuse a count that cannot be serialized for workers; to be called before anything is paid.
 
     >>> import pickle
     >>> require_written(lambda: None, pickle.dumps)  # doctest: +ELLIPSIS
@@ -132,6 +144,25 @@ charged
             f"the question cannot be sent to workers ({type(error).__name__}): use the engine threads. "
             "Nothing was charged"
         ) from None
+
+
+def require_reached(engine: str, address: str) -> None:
+    """Refuse an address at which nobody listens, in words and at once; engines would ask for minutes.
+
+    An address of another form than ``host:port`` is the engine's own to understand.
+
+    >>> require_reached("Ray", "127.0.0.1:1")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.TacitError: Ray cannot be reached at 127.0.0.1:1 (ConnectionRefusedError)
+    """
+    found = _PLACE.fullmatch(address)
+    if found is None:
+        return
+    try:
+        socket.create_connection((found["host"].strip("[]"), int(found["port"])), _PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise TacitError(f"{engine} cannot be reached at {listed([address])} ({type(error).__name__})") from None
 
 
 def added_up(
@@ -158,7 +189,7 @@ def added_up(
     done = 0
     for _ in range(ATTEMPTS):
         for number, rows, table in _redacted(runner, count, list(waiting.values())):
-            # A task that ran twice, or once more after its worker was given up, finds its fragment counted.
+            # A repeated task's fragment has been counted already.
             if rows <= FAILED or waiting.pop(number, None) is None:
                 continue
             total = table.astype(np.int64) if total is None else total + table
@@ -173,7 +204,7 @@ def added_up(
 
 
 def _redacted(runner: Runner, count: FragmentCount, fragments: Sequence[Fragment]) -> Iterator[Partial]:
-    """What the engine's tasks return; its own failure ends this attempt, and is told by its type alone."""
+    """The results of the engine's tasks; an error of the engine ends this attempt, and only its type is logged."""
     try:
         yield from runner.run(count, fragments)
     except Exception as error:

@@ -1,12 +1,14 @@
-"""Parts of a holder's records that one task reads: row groups of Parquet files, files, ranges of mapped arrays.
+"""Fragments: parts of a holder's records that one task reads. Row groups of Parquet files, files, ranges of arrays.
 
-A fragment is named by where it lies, never by when it is read: partial tables and the choice of a person's records go
-by that name, so neither depends on the engine, the order, or how often a task is run. A fragment hands out blocks of
-``BLOCK`` rows, of which only its last is shorter, however large the batches are that its file is read in.
+A fragment's name is its place in the files. Partial tables and the choice of a person's records depend on that name, so
+neither depends on the engine, on the order, or on how often a task runs. A fragment yields blocks of ``BLOCK`` rows, of
+which only the last one is shorter, whatever the size of the batches in which its file is read.
+Each cell, from Arrow or numpy, becomes a number, a class or a name by itself; none fails.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,19 +18,33 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Integers
+from tacit.datasets.frame import Frame, as_numbers, cells_of
+from tacit.datasets.table import class_places
 from tacit.neighbors.search import hand_back
 
-__all__ = ["BLOCK", "ArrayFragment", "ArrowFragment", "Block", "Fragment", "reblocked"]
+__all__ = [
+    "BLOCK",
+    "ArrayFragment",
+    "ArrowFragment",
+    "Fragment",
+    "RecordBlock",
+    "class_column",
+    "coded",
+    "frame_of_bytes",
+    "number_table",
+    "reblocked",
+]
 
-# Rows that are encoded and counted at a time, by every engine alike.
+# Rows that are encoded and counted at a time, by every engine.
 BLOCK = 4096
-# Rows that a file is read in at a time: a few blocks, so that memory stays flat whatever a row group's size.
+# Rows that are read from a file at a time: a few blocks, so that memory does not depend on the size of a row group.
 _BATCH = 8 * BLOCK
 
 
 @dataclass(frozen=True)
-class Block:
-    """Some rows as they were found: a table of Arrow or an array, with the columns of labels and persons apart."""
+class RecordBlock:
+    """Some rows as stored: an Arrow table or an array of samples, and the columns of labels and persons."""
 
     start: int
     samples: Any
@@ -40,19 +56,19 @@ class Block:
 
 
 class Fragment(Protocol):
-    """A part of a source, read by one task; ``number`` is its place, ``name`` where it lies."""
+    """A part of a source that one task reads."""
 
     @property
     def number(self) -> int:
-        """Its place among the source's fragments."""
+        """Its index among the source's fragments."""
         ...
 
     @property
     def name(self) -> str:
-        """Where it lies: the same in every run over the same files."""
+        """Its file and position, which are the same in every run over the same files."""
         ...
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
         """Its rows, ``BLOCK`` at a time; without a label only the persons are read."""
         ...
 
@@ -61,7 +77,7 @@ class Fragment(Protocol):
 class ArrowFragment:
     """Rows of an Arrow data set: row groups of a Parquet file, or a whole CSV or Arrow file.
 
-    ``part`` is pyarrow's own fragment, which travels to workers as the place of a file, without any record.
+    ``part`` is pyarrow's own fragment, which is sent to workers as the path of a file, without a record.
     """
 
     number: int
@@ -69,8 +85,8 @@ class ArrowFragment:
     part: Any
     batch_rows: int = _BATCH
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
-        """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever batches the file is read in."""
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
+        """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever the batches of the file."""
         features = list(columns or ())
         named = [*features, *(name for name in (label, person) if name is not None)]
         batches = self.part.to_batches(
@@ -85,12 +101,12 @@ class ArrowFragment:
         start = 0
         for table in reblocked(batches, BLOCK):
             labels = table.column(label) if label is not None else table.column(0)
-            yield Block(start, table.select(features), labels, None if person is None else table.column(person))
+            yield RecordBlock(start, table.select(features), labels, None if person is None else table.column(person))
             start += table.num_rows
 
     @cached_property
     def _frugal(self) -> Any:  # noqa: ANN401
-        """Parquet is read page by page, not a whole row group at once."""
+        """Options to read Parquet page by page instead of a whole row group at once."""
         import pyarrow.dataset as dataset
 
         if getattr(getattr(self.part, "format", None), "default_extname", "") != "parquet":
@@ -133,8 +149,8 @@ class ArrayFragment:
     start: int
     stop: int
 
-    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[Block]:
-        """Slices of the mapped arrays; pages that were read are given back."""
+    def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
+        """Slices of the mapped arrays; pages that were read are released."""
         samples = None if columns is None else _mapped(self.file)
         labels = None if label is None else _mapped(Path(label))
         persons = None if person is None else _mapped(Path(person))
@@ -142,7 +158,7 @@ class ArrayFragment:
             rows = slice(begin, min(begin + BLOCK, self.stop))
             parts = [None if each is None else each[rows] for each in (samples, labels, persons)]
             there = next(part for part in (parts[1], parts[2]) if part is not None)
-            yield Block(begin - self.start, parts[0], there, parts[2])
+            yield RecordBlock(begin - self.start, parts[0], there, parts[2])
             for part in parts:
                 if part is not None:
                     hand_back(part)
@@ -154,3 +170,90 @@ def _mapped(file: Path) -> NDArray[Any]:
         return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
     except (ValueError, OSError):
         return np.asarray(np.load(file, allow_pickle=False))
+
+
+def coded(column: Any) -> tuple[Integers, list[str | None]]:  # noqa: ANN401
+    """A column of labels or persons as codes, and the text of each code; -1 or None for a missing value.
+
+    >>> codes, names = coded(np.array([1.0, 2.0, 1.0]))
+    >>> [names[code] for code in codes]
+    ['1', '2', '1']
+    """
+    if isinstance(column, np.ndarray):
+        values, codes = np.unique(column, return_inverse=True)
+        return codes.astype(np.int64).reshape(-1), [_text(each) for each in values.tolist()]
+    joined = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    encoded = joined if hasattr(joined, "dictionary") else joined.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64), [_text(each) for each in encoded.dictionary.to_pylist()]
+
+
+def class_column(column: Any, classes: NDArray[Any]) -> Integers:  # noqa: ANN401
+    """The index of every label among the classes, -1 for any other label.
+
+    >>> class_column(np.array(["b", "c", "a"]), np.array(["a", "b"])).tolist()
+    [1, -1, 0]
+    """
+    codes, names = coded(column)
+    places = class_places(["" if name is None else name for name in names], classes)
+    places[[name is None for name in names]] = -1
+    return np.append(places, -1)[codes]
+
+
+def number_table(table: Any) -> NDArray[np.float64]:  # noqa: ANN401
+    """The columns of an Arrow table as an array of numbers; NaN for a cell that is missing or not a number.
+
+    >>> import pyarrow as pa
+    >>> number_table(pa.table({"age": [61, None], "dose": [b"2.5", b"much"]})).tolist()
+    [[61.0, 2.5], [nan, nan]]
+    """
+    found = np.empty((table.num_rows, table.num_columns), dtype=np.float64)
+    for place, column in enumerate(table.columns):
+        found[:, place] = _numbers(column)
+    return found
+
+
+def _numbers(column: Any) -> NDArray[Any]:  # noqa: ANN401
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    kind = column.type
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        return np.asarray(column.to_numpy())
+    try:
+        if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind):
+            text = compute.cast(column, pa.string()) if pa.types.is_binary(kind) else column
+            return np.asarray(compute.cast(text, pa.float64()).to_numpy())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    return as_numbers(_cells(column))
+
+
+def _cells(column: Any) -> NDArray[Any]:  # noqa: ANN401
+    """The cells of a column, bytes as text."""
+    return cells_of(
+        [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in column.to_pylist()]
+    )
+
+
+def frame_of_bytes(table: Any) -> Frame:  # noqa: ANN401
+    """An Arrow table as a frame for an encoder, bytes of a CSV file as text.
+
+    >>> import pyarrow as pa
+    >>> frame_of_bytes(pa.table({"age": [b"61"], "ward": [b"north"]})).column("ward").tolist()
+    ['north']
+    """
+    # Cells are not converted: the kind of a column must not depend on other rows.
+    return Frame(tuple(table.column_names), tuple(map(_cells, table.columns)), source="the records")
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401
+    """A label or a person as text, in the same form as in tables read into memory; None for a missing value."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    text = str(value).strip()
+    return None if text.lower() in ("", "nan") else text

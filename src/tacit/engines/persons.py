@@ -1,10 +1,10 @@
-"""At most m records of every person over all fragments, exactly, whatever the order they are read in.
+"""Contribution bounding over fragments: exactly at most m records per person, in whatever order they are read.
 
-Every record has a rank: a word of a keyed stream over where it lies, so that nobody who writes records can know which
-of them are kept. The m records of the smallest rank stay. One pass over the persons' column finds, for each person with
-more than m records, the last that stays; it keeps at most m + 1 ranks per person in memory. Then each task, wherever it
-runs, tells by itself which of its records count. Persons go by keyed digests. Two of them with one digest, which is
-unlikely, share their m records, so that each still has at most m.
+Every record has a rank: a word of a keyed pseudorandom stream at the record's position, so that nobody who writes
+records can know which of them are kept. The m records with the smallest ranks are kept. One pass over the column of
+persons finds the largest kept rank of each person with more than m records, with at most m + 1 ranks per person in
+memory. Then each task decides by itself which of its records count. Persons are represented by keyed digests; two
+persons with the same digest, which is unlikely, share m records, so that each still has at most m.
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Words
-from tacit.core.randomness import Randomness
-from tacit.engines.fragments import Block, Fragment
-from tacit.engines.values import coded
+from tacit.core import InvalidInput, Randomness, Words
+from tacit.engines.fragments import Fragment, RecordBlock, coded
 
 __all__ = ["PersonBound", "bound_persons", "count_persons", "fresh_key", "record_ranks"]
 
 KEY_WORDS = 4
-# Ranks that wait to be sorted into those that are kept, at least.
-WAITING = 2**18
-# A fragment's rows come after one another in this many places.
+# New ranks that are collected, at least, before they are merged with the kept ones.
+_WAITING = 2**18
+# The most rows of a fragment: positions of records are unique over all fragments.
 _PLACES = 2**40
 
 
 def fresh_key(randomness: Randomness) -> bytes:
-    """A secret key of 256 bits, drawn like noise.
+    """A secret key of 256 bits from the source of the noise.
 
     >>> from tacit.core.randomness import SystemRandomness
     >>> len(fresh_key(SystemRandomness()))
@@ -43,7 +40,7 @@ def fresh_key(randomness: Randomness) -> bytes:
 
 
 def record_ranks(key: bytes, name: str, start: int, rows: int) -> Words:
-    """The ranks of a fragment's block of records: a word each of a stream that only who has the key can tell.
+    """The ranks of a block of records: one word each of a keyed stream, unpredictable without the key.
 
     >>> record_ranks(b"a key", "a.parquet#0", 0, 2).tolist() == record_ranks(b"a key", "a.parquet#0", 0, 5)[:2].tolist()
     True
@@ -53,10 +50,10 @@ def record_ranks(key: bytes, name: str, start: int, rows: int) -> Words:
 
 
 def person_digests(key: bytes, column: Any) -> tuple[Words, NDArray[np.bool_]]:  # noqa: ANN401
-    """A keyed word for the person of each record, and whether there is one."""
+    """The keyed digest of each record's person, and whether the record has a person."""
     codes, names = coded(column)
     words = [0 if name is None else _digest(key, name) for name in names]
-    # Codes of -1, of a cell without a value, find the last place.
+    # The code -1 of an empty cell selects the last element.
     digests = np.array([*words, 0], dtype=np.uint64)
     known = np.array([*(name is not None for name in names), False], dtype=np.bool_)
     return digests[codes], known[codes]
@@ -68,15 +65,15 @@ def _digest(key: bytes, name: str) -> int:
 
 @dataclass(frozen=True)
 class PersonBound:
-    """Which records count: all of a person who has at most m, and of the others those up to the last that stays."""
+    """Which records count: all of a person with at most m records, of others those with the m smallest ranks."""
 
     key: bytes
-    persons: Words  # the digests of those who have more, in order
-    ranks: Words  # the rank of the last record that stays
-    places: Words  # and its place, should two ranks be equal
+    persons: Words  # the digests of persons with more than m records, sorted
+    ranks: Words  # the largest kept rank of each
+    places: Words  # and its position, in case two ranks are equal
 
-    def kept(self, fragment: Fragment, block: Block) -> NDArray[np.bool_]:
-        """Which of a block's records count; one of nobody does not."""
+    def kept(self, fragment: Fragment, block: RecordBlock) -> NDArray[np.bool_]:
+        """Which of a block's records count; a record without a person does not."""
         digests, known = person_digests(self.key, block.persons)
         if not len(self.persons):
             return known
@@ -96,7 +93,7 @@ def bound_persons(
     key: bytes,
     tell: Callable[[int], None] = lambda _: None,
 ) -> PersonBound:
-    """What keeps at most ``limit`` records of each person over all the fragments, found in one pass."""
+    """The bound of at most ``limit`` records per person over all fragments, found in one pass."""
     if limit < 1:
         raise InvalidInput(f"records per person must be at least 1, got {limit}")
     smallest = _Smallest(limit + 1)
@@ -116,7 +113,7 @@ def bound_persons(
 
 
 def count_persons(fragments: Iterable[Fragment], person: str, key: bytes) -> int:
-    """How many persons have records here, in memory that grows with them and not with their records."""
+    """The number of persons with records, in memory that grows with the persons and not with their records."""
     smallest = _Smallest(1)
     for fragment in fragments:
         for block in fragment.blocks(None, None, person):
@@ -126,14 +123,14 @@ def count_persons(fragments: Iterable[Fragment], person: str, key: bytes) -> int
     return len(smallest.found()[0])
 
 
-def _ranked(key: bytes, fragment: Fragment, block: Block) -> tuple[Words, Words]:
+def _ranked(key: bytes, fragment: Fragment, block: RecordBlock) -> tuple[Words, Words]:
     ranks = record_ranks(key, fragment.name, block.start, len(block))
     first = fragment.number * _PLACES + block.start
     return ranks, np.arange(first, first + len(block), dtype=np.uint64)
 
 
 class _Smallest:
-    """The smallest ranks of every person so far, at most ``most`` each, in the order of persons and ranks."""
+    """The smallest ranks of every person so far, at most ``most`` each, sorted by person and rank."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -143,7 +140,7 @@ class _Smallest:
     def add(self, persons: Words, ranks: Words, places: Words) -> None:
         self._waiting.append((persons, ranks, places))
         self._rows += len(persons)
-        if self._rows > 2 * self._kept + WAITING:
+        if self._rows > 2 * self._kept + _WAITING:
             self.found()
 
     def found(self) -> tuple[Words, Words, Words]:

@@ -1,8 +1,8 @@
-"""Ray: the same count on the workers of a cluster, through Ray Data.
+"""Ray: the same count on the workers of a cluster, by Ray Data.
 
-The data set that Ray sees is a list of fragments: where each lies, and no record. An actor takes the question once and
-counts fragment after fragment, reading each itself. So records never lie in Ray's object store, which is shared by all
-jobs and is written to disk where it is full; what does lie there are tables of whole numbers.
+Ray's data set is a list of fragments' numbers, without a record. An actor gets the question once and reads and counts
+one fragment after the other. So no record is ever in Ray's object store, which all jobs share and which is written to
+disk when it is full; only tables of integers are there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-# Said before Ray is loaded: it tells its makers nothing of a holder's runs, and hides no accelerators from us.
+# Set before Ray is loaded: no usage statistics are sent, and accelerators stay visible.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import ray
@@ -22,32 +22,32 @@ import ray.cloudpickle
 import ray.data
 from numpy.typing import NDArray
 
-from tacit.core.errors import TacitError, listed
-from tacit.engines.counting import FragmentCount, Partial, require_written
+from tacit.core import TacitError, listed
+from tacit.engines.counting import FragmentCount, Partial, require_reached, require_written
 from tacit.engines.fragments import Fragment
 
-__all__ = ["FragmentActor", "RayEngine", "packed", "unpacked"]
+__all__ = ["FragmentActor", "RayEngine"]
 
-# Tables and questions are all that is stored: Ray's own choice would take a third of the machine's memory.
+# The store has tables and questions only; Ray's default is a third of the machine's memory.
 STORE_BYTES = 256 * 2**20
 
 
 class FragmentActor:
-    """Has the question and counts the fragments that it is given."""
+    """Counts fragments for one question, on a worker."""
 
     def __init__(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> None:
         self._count = count
         self._fragments = {each.number: each for each in fragments}
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """From numbers of fragments to their tables."""
-        return packed([self._count(self._fragments[int(number)]) for number in batch["fragment"]])
+        """The tables of the fragments with these numbers."""
+        return _columns_of([self._count(self._fragments[int(number)]) for number in batch["fragment"]])
 
 
-def packed(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
-    """What leaves a worker, as columns: numbers of fragments and rows, and tables with their shapes, all whole numbers.
+def _columns_of(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
+    """A worker's results as columns of integers: fragment, number of rows, and the table with its width.
 
-    >>> list(unpacked(packed([Partial(3, 10, np.array([[1, 2]]))])))
+    >>> list(_partials_of(_columns_of([Partial(3, 10, np.array([[1, 2]]))])))
     [Partial(fragment=3, rows=10, table=array([[1, 2]]))]
     """
     tables = np.empty(len(partials), dtype=object)
@@ -61,8 +61,8 @@ def packed(partials: Sequence[Partial]) -> dict[str, NDArray[Any]]:
     }
 
 
-def unpacked(columns: dict[str, Any]) -> Iterator[Partial]:
-    """The partial tables in such columns."""
+def _partials_of(columns: dict[str, Any]) -> Iterator[Partial]:
+    """The partial tables in columns of that form."""
     named = (columns[name] for name in ("fragment", "rows", "columns", "table"))
     for fragment, rows, width, cells in zip(*named, strict=True):
         flat = np.asarray(cells, dtype=np.int64)
@@ -70,15 +70,17 @@ def unpacked(columns: dict[str, Any]) -> Iterator[Partial]:
 
 
 class RayEngine:
-    """A Ray cluster at ``address``, or Ray on this machine, started for as long as the engine is open."""
+    """A Ray cluster at ``address``, or Ray on this machine until the engine is closed."""
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
         self._workers = workers
         self._started = not ray.is_initialized()
         if self._started:
+            if address is not None:
+                require_reached("Ray", address)
             local = {} if address is not None else {"num_cpus": workers, "object_store_memory": STORE_BYTES}
             try:
-                # What workers print may be anything, so it stays with them.
+                # Output of workers may contain anything, so it is not shown here.
                 ray.init(
                     address=address or "local", log_to_driver=False, logging_level=logging.ERROR,
                     include_dashboard=False if address is None else None, **local,
@@ -92,14 +94,15 @@ class RayEngine:
         context.print_on_execution_start = False
 
     def require_sendable(self, count: FragmentCount) -> None:
-        """Refuse a question that cannot be written down for workers."""
+        """Refuse a question that cannot be serialized for workers."""
         require_written(count, ray.cloudpickle.dumps)
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
-        """Fragments' tables as actors finish them."""
+        """The fragments' tables as actors finish them."""
         workers = min(self._workers or int(ray.cluster_resources().get("CPU", 1)), len(fragments))
-        items = ray.data.from_items([{"fragment": each.number} for each in fragments])
-        tables = items.repartition(len(fragments)).map_batches(
+        # Divided here: a task of Ray's that divides it needs a core, and where there is one an actor has it for good.
+        numbers = [{"fragment": each.number} for each in fragments]
+        tables = ray.data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
             FragmentActor,
             fn_constructor_args=(count, list(fragments)),
             batch_size=1,
@@ -107,7 +110,7 @@ class RayEngine:
             num_cpus=1,
         )
         for batch in tables.iter_batches(batch_size=None, batch_format="numpy"):
-            yield from unpacked(batch)
+            yield from _partials_of(batch)
 
     def close(self) -> None:
         """Stop what was started here."""

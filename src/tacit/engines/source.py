@@ -1,9 +1,9 @@
-"""A holder's records where they lie: files, folders, patterns of names, Arrow data sets and mapped arrays.
+"""A holder's records in files, folders, file name patterns, Arrow data sets or mapped arrays.
 
-Opening a source looks at names, types and numbers of rows, which is for the operator's screen and before anything is
-paid. What a cell holds is read after the payment, and from there nothing is refused: a cell that is no number, a label
-that is no class and a record of nobody make an empty vote, each for its own record alone. So a CSV file, in which one
-record could spoil the others' rows, is parsed once when it is opened.
+Opening a source reads names, types and numbers of rows, before anything is paid; errors are for the operator. Cells are
+read after the payment, and from there on nothing is refused: a cell that is not a number, a label outside the classes
+and a record without a person make an empty vote, each for its own record only. A CSV file, in which one record could
+break the rows of others, is therefore parsed once when it is opened.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput, listed, why_unreadable
-from tacit.core.rational import whole
+from tacit.core import InvalidInput, listed, whole, why_unreadable
 from tacit.datasets.frame import require_column
 from tacit.datasets.table_files import SEPARATORS
 from tacit.engines.fragments import ArrayFragment, ArrowFragment, Fragment
 
 __all__ = ["OpenSource", "RecordSource", "is_pattern", "source_digest"]
 
-# Rows that one task reads, if its file can be divided.
+# Rows per task, if the file can be divided.
 FRAGMENT_ROWS = 2**18
 _FORMATS = {
     ".parquet": "parquet",
@@ -42,12 +41,12 @@ LONGEST_LINE = 2**24
 
 @dataclass(frozen=True)
 class RecordSource:
-    """One holder's labeled records, which are counted where they lie instead of being read into memory.
+    """One holder's labeled records, which are counted in place instead of being read into memory.
 
     ``records`` is a file, a folder, a pattern such as ``records/*.parquet``, a list of files (Parquet, CSV, Arrow, npy)
-    or a pyarrow data set. ``label`` and ``persons`` name columns, beside an npy file other npy files. ``features`` are
-    the feature columns, where they are not those of the public samples. ``units`` is how many records, or persons,
-    there are, which is public under replace-one adjacency; it is counted if it is left out, persons by reading their
+    or a pyarrow data set. ``label`` and ``persons`` are names of columns, or for an npy file other npy files.
+    ``features`` are the feature columns, if they are not those of the public samples. ``units`` is the number of
+    records or persons, which is public under replace-one adjacency; by default it is counted, persons by reading their
     column once.
 
     >>> import pyarrow as pa, pyarrow.dataset
@@ -67,14 +66,14 @@ class RecordSource:
         if isinstance(self.features, str):
             raise InvalidInput(f"features must be a list of columns, got {self.features[:80]!r}")
         if self.label is not None and self.label == self.persons:
-            raise InvalidInput(f"{self.label!r} cannot be the label and the person at once; name two columns")
+            raise InvalidInput(f"{self.label!r} cannot be both the label and the person; name two columns")
         if self.units is not None:
             whole(self.units, "units")
 
     def open(self) -> OpenSource:
-        """The source, looked at: its parts, columns and rows, or an error for who loads it."""
+        """The source with its fragments, columns and number of rows; errors are for the operator."""
         if self.label is None:
-            raise InvalidInput("say which column of the records is the label, with label")
+            raise InvalidInput("name the records' column of labels, with label")
         if hasattr(self.records, "get_fragments"):
             return _from_dataset(self, self.records, "the data set")
         files = _files(self.records)
@@ -97,7 +96,7 @@ class RecordSource:
 
 @dataclass(frozen=True)
 class OpenSource:
-    """A source that was looked at. ``columns`` are its feature columns; None where rows have no names."""
+    """An opened source. ``columns`` are its feature columns; None if columns have no names."""
 
     given: RecordSource
     fragments: tuple[Fragment, ...]
@@ -127,7 +126,7 @@ def is_pattern(records: object) -> bool:
 
 
 def source_digest(source: RecordSource) -> str:
-    """What tells that files are still the same, without reading them: their names, sizes and times of change.
+    """A digest by which changed files are noticed without reading them: names, sizes and modification times.
 
     >>> source_digest(RecordSource([])) == source_digest(RecordSource([]))
     True
@@ -138,7 +137,7 @@ def source_digest(source: RecordSource) -> str:
 
 
 def _files(records: Any) -> list[Path]:  # noqa: ANN401
-    """The files that are meant, in the order of their names."""
+    """The files of a source, sorted by name."""
     if isinstance(records, list | tuple):
         found = [file for each in records for file in _files(each)]
     elif not isinstance(records, str | Path):
@@ -153,12 +152,12 @@ def _files(records: Any) -> list[Path]:  # noqa: ANN401
     else:
         found = [path]
     if not found:
-        raise InvalidInput(f"{listed([str(records)])}: no file is there that can be streamed: {', '.join(_FORMATS)}")
+        raise InvalidInput(f"{listed([str(records)])}: there is no file that can be streamed: {', '.join(_FORMATS)}")
     for file in found:
         if not file.is_file():
             raise InvalidInput(f"{listed([str(file)])}: no such file")
     if len(set(map(Path.absolute, found))) < len(found):
-        raise InvalidInput("a file of records is named twice: its records would count twice")
+        raise InvalidInput("a file of records is listed twice: its records would count twice")
     return found
 
 
@@ -170,9 +169,9 @@ def _format(files: Sequence[Path]) -> str:
     found = {_FORMATS.get(file.suffix.lower(), "") for file in files}
     if "" in found:
         other = next(file for file in files if file.suffix.lower() not in _FORMATS)
-        raise InvalidInput(f"{listed([str(other)])}: cannot be streamed; give {', '.join(_FORMATS)}, not compressed")
+        raise InvalidInput(f"{listed([str(other)])}: cannot be streamed; use uncompressed {', '.join(_FORMATS)}")
     if len(found) > 1:
-        raise InvalidInput(f"records are files of one format, and here are {' and '.join(sorted(found))}")
+        raise InvalidInput(f"the files of records must have one format, and here are {' and '.join(sorted(found))}")
     return found.pop()
 
 
@@ -186,7 +185,7 @@ def _dataset(files: Sequence[Path], kind: str) -> Any:  # noqa: ANN401
     schema = None
     if kind == "csv":
         names, separator = _header(files[0])
-        # Cells stay bytes until each is read by itself: what one holds must not fail the others.
+        # Cells stay bytes until each is read by itself: a bad cell must not fail the others.
         schema = pa.schema([(name, pa.binary()) for name in names])
         form = dataset.CsvFileFormat(
             parse_options=separated.ParseOptions(delimiter=separator),
@@ -195,7 +194,7 @@ def _dataset(files: Sequence[Path], kind: str) -> Any:  # noqa: ANN401
             ),
             read_options=separated.ReadOptions(block_size=LONGEST_LINE, use_threads=False),
         )
-    # What is mapped counts as memory; an Arrow file is the only one that is read best so.
+    # Mapped files count as memory; only Arrow files are read faster so.
     system = fs.LocalFileSystem(use_mmap=kind == "ipc")
     return dataset.dataset([str(file.absolute()) for file in files], schema=schema, format=form, filesystem=system)
 
@@ -220,21 +219,21 @@ def _from_dataset(source: RecordSource, dataset: Any, where: str) -> OpenSource:
         require_column(name, names, where)
     columns = tuple(source.features or (name for name in names if name not in owned))
     if shared := [name for name in columns if name in owned]:
-        raise InvalidInput(f"{where}: {shared[0]!r} is no feature, it is the label or the person")
+        raise InvalidInput(f"{where}: {shared[0]!r} cannot be a feature: it is the label or the person")
     fragments: list[Fragment] = []
     rows = 0
     for part in dataset.get_fragments():
         for name, piece in _divided(part, f"memory {len(fragments)}"):
             there, found = _looked_at(piece, name)
             if lacking := [each for each in (*columns, *owned) if each not in there]:
-                raise InvalidInput(f"{listed([name])}: has no column {lacking[0]!r}, and other files have")
+                raise InvalidInput(f"{listed([name])}: has no column {lacking[0]!r}, but other files have it")
             rows += found
             fragments.append(ArrowFragment(len(fragments), name, piece))
     return OpenSource(source, tuple(fragments), columns, _some(rows, where), where=where)
 
 
 def _divided(part: Any, otherwise: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    """A file's row groups, as many together as one task reads; another file as it is."""
+    """A Parquet file's row groups, several per task; any other file as a whole."""
     name = str(getattr(part, "path", otherwise))
     if not hasattr(part, "row_groups"):
         yield name, part
@@ -252,28 +251,28 @@ def _divided(part: Any, otherwise: str) -> Iterator[tuple[str, Any]]:  # noqa: A
 
 
 def _looked_at(part: Any, name: str) -> tuple[set[str], int]:  # noqa: ANN401
-    """Columns and rows: by a file's own words, or where it says nothing by parsing it. pyarrow's words quote lines."""
+    """Columns and rows: from the file's metadata, or by parsing it. Errors of pyarrow quote lines and are hidden."""
     try:
         return set(part.physical_schema.names), int(part.count_rows())
     except Exception as error:
         raise InvalidInput(
-            f"{listed([name])}: cannot be read as a table ({type(error).__name__}): every line needs as many cells as "
-            f"the first, and at most {LONGEST_LINE // 2**20} MB"
+            f"{listed([name])}: cannot be read as a table ({type(error).__name__}): every line must have the cells of "
+            f"the first line, and at most {LONGEST_LINE // 2**20} MB"
         ) from None
 
 
 def _from_array(source: RecordSource, files: Sequence[Path]) -> OpenSource:
     if len(files) > 1:
-        raise InvalidInput("give one npy file: labels and persons are in npy files of their own, with as many rows")
+        raise InvalidInput("give one npy file of samples; labels and persons are separate npy files with as many rows")
     where = str(files[0])
     shape, kind = _array_head(files[0])
     if len(shape) < 2 or kind not in "fiub":
-        raise InvalidInput(f"{where}: must hold numbers, one row per sample")
+        raise InvalidInput(f"{where}: must contain numbers, one row per sample")
     for name in (source.label, source.persons):
         if name is not None and _array_head(Path(name))[0] != shape[:1]:
             raise InvalidInput(f"{name}: must have one value per sample of {where}")
     if source.features is not None:
-        raise InvalidInput("an npy file has no names of columns: leave out features")
+        raise InvalidInput("an npy file has no column names: leave out features")
     starts = range(0, shape[0], FRAGMENT_ROWS)
     place = str(files[0].absolute())
     fragments = tuple(
@@ -285,7 +284,7 @@ def _from_array(source: RecordSource, files: Sequence[Path]) -> OpenSource:
 
 def _array_head(file: Path) -> tuple[tuple[int, ...], str]:
     if file.suffix.lower() != ".npy" or not file.is_file():
-        raise InvalidInput(f"{listed([str(file)])}: no such .npy file; an array's labels are in another one")
+        raise InvalidInput(f"{listed([str(file)])}: no such .npy file; labels and persons are npy files, too")
     try:
         found = np.load(file, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
@@ -295,5 +294,5 @@ def _array_head(file: Path) -> tuple[tuple[int, ...], str]:
 
 def _some(rows: int, where: str) -> int:
     if not rows:
-        raise InvalidInput(f"{where}: there are no records: a holder without any has nothing to answer from")
+        raise InvalidInput(f"{where}: there are no records")
     return rows

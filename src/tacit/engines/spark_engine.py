@@ -1,8 +1,8 @@
-"""Spark: the same count on the workers of a cluster, through ``mapInArrow``.
+"""Spark: the same count on the workers of a cluster, by ``mapInArrow``.
 
-The frame that Spark sees has a row per fragment, in a partition of its own: the fragment's number, and no record. Each
-task reads its fragment itself, so records are neither shuffled nor written to Spark's disks. Spark runs a task again
-that failed, or whose executor was lost; what comes back is told apart by the fragment's number.
+Spark's data frame has one row per fragment, each in its own partition: the fragment's number, and no record. Each task
+reads its fragment itself, so records are neither shuffled nor written to Spark's disks. Spark repeats tasks that failed
+or whose executor was lost; results are identified by the fragment's number.
 """
 
 from __future__ import annotations
@@ -19,36 +19,38 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from tacit.core.errors import InvalidInput, TacitError, listed
-from tacit.engines.counting import FragmentCount, Partial, require_written
+from tacit.core import InvalidInput, TacitError, listed
+from tacit.engines.counting import FragmentCount, Partial, require_reached, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["SparkEngine"]
 
 RETURNED = "fragment bigint, rows bigint, columns bigint, table binary"
-# Fragments for each task that can run at once, before their tables are added up here.
+# Fragments per simultaneous task, before their tables are summed here.
 WAVES = 4
 
 
 def _java() -> None:
-    """Refuse a machine without Java, in words; Spark would wait for it and then say something else."""
+    """Refuse a machine without Java; Spark would wait and then raise an unclear error."""
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and shutil.which("java", path=f"{home}/bin")):
         raise InvalidInput("the engine spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless")
 
 
 class SparkEngine:
-    """Spark at ``address`` (``spark://host:7077``), or on this machine, started for as long as the engine is open."""
+    """Spark at ``address`` (``spark://host:7077``), or on this machine until the engine is closed."""
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
         self._started = SparkSession.getActiveSession() is None
         if self._started and address is None:
             _java()
-        # Workers on this machine run this very Python, which has what the count needs.
+        if self._started and address is not None:
+            require_reached("Spark", address)
+        # Workers on this machine run this Python interpreter, which has all packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder: Any = SparkSession.builder
         if address is None:
-            # Nobody else on the network can reach what is started here.
+            # Not reachable from the network.
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         local = f"local[{workers or '*'}]"
         try:
@@ -67,12 +69,12 @@ class SparkEngine:
         logging.getLogger("py4j").setLevel(logging.ERROR)
 
     def require_sendable(self, count: FragmentCount) -> None:
-        """Refuse a question that cannot be written down for workers."""
+        """Refuse a question that cannot be serialized for workers."""
         require_written(count, cloudpickle.dumps)
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
-        """Fragments' tables, a task each."""
-        # Written down as it was tried before the payment: Spark's own way knows fewer kinds of objects.
+        """The fragments' tables, one task each."""
+        # Serialized in the way that was tested before the payment; Spark's own serializer supports fewer types.
         written = cloudpickle.dumps((count, {each.number: each for each in fragments}))
         asked = self._session.sparkContext.broadcast(written)
 
@@ -85,7 +87,7 @@ class SparkEngine:
         spark = self._session.sparkContext
         wave = WAVES * max(1, spark.defaultParallelism)
         try:
-            # As many at once as keep the workers busy: all tables together might be too large for this process.
+            # In waves that keep the workers busy: all tables together might be too large for this process.
             for first in range(0, len(fragments), wave):
                 some = fragments[first : first + wave]
                 numbers = spark.parallelize([(each.number,) for each in some], len(some))
@@ -104,7 +106,7 @@ class SparkEngine:
 
 
 def _packed(partial: Partial) -> Any:  # noqa: ANN401
-    """What leaves a worker: whole numbers, the table as their bytes."""
+    """A worker's result: integers, the table as bytes."""
     names = ("fragment", "rows", "columns", "table")
     cells = (partial.fragment, partial.rows, partial.table.shape[1], partial.table.astype("<i8").tobytes())
     return pa.RecordBatch.from_pydict({name: [cell] for name, cell in zip(names, cells, strict=True)})

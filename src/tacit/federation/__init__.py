@@ -1,1 +1,1 @@
-"""Exchange of questions and answers between a coordinator and its nodes."""
+"""Federations: a coordinator sends questions to nodes, and each node answers through its own gate and ledger."""

@@ -1,6 +1,6 @@
-"""Keys and certificates of a federation: its own authority, the coordinator's certificate, one key per node.
+"""Keys and certificates of a federation: its own certificate authority, the coordinator's certificate, a key per node.
 
-A renewed certificate keeps its key: what trusted the old one trusts the new one, and one file is replaced at once.
+A renewed certificate keeps its key, so whoever trusts the old one trusts the new one. Files are replaced atomically.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.files import write_file
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 DAYS = 3 * 365
 WARNING = datetime.timedelta(days=30)
 AUTHORITY = "Tacit federation authority"
-# What OpenSSL's numbers mean for a federation whose authority is its own.
+# What OpenSSL's error codes mean in a federation, which has its own certificate authority.
 UNTRUSTED = {
     9: "its certificate is not valid yet: is the clock of this machine right?",
     10: "its certificate has expired: its operator renews it with `tacit federation nodes renew`, "
@@ -44,13 +44,13 @@ UNTRUSTED = {
 
 @dataclass(frozen=True)
 class Validity:
-    """From when to when a certificate is valid.
+    """The period in which a certificate is valid.
 
     >>> day = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     >>> found = Validity(Path("coordinator.pem"), day, day + datetime.timedelta(days=90))
-    >>> found.trouble(day + datetime.timedelta(days=10)) is None
+    >>> found.problem(day + datetime.timedelta(days=10)) is None
     True
-    >>> found.trouble(day + datetime.timedelta(days=80))
+    >>> found.problem(day + datetime.timedelta(days=80))
     'coordinator.pem: expires in 10 days, on 2026-04-01'
     >>> found.expired(day + datetime.timedelta(days=91))
     True
@@ -61,22 +61,21 @@ class Validity:
     ends: datetime.datetime
 
     def expired(self, now: datetime.datetime | None = None) -> bool:
-        """Whether its time is over."""
+        """Whether the certificate has expired."""
         return (now or _now()) >= self.ends
 
     def early(self, now: datetime.datetime | None = None) -> bool:
-        """Whether it is not valid yet, which is more often an error of the clock."""
+        """Whether the certificate is not valid yet; most often the clock of this machine is wrong."""
         return (now or _now()) < self.begins
 
-    def trouble(self, now: datetime.datetime | None = None) -> str | None:
-        """A sentence about what is or will soon be wrong with it."""
+    def problem(self, now: datetime.datetime | None = None) -> str | None:
+        """What is wrong with the certificate now or will be within 30 days, as a sentence; None if nothing."""
         now = now or _now()
         if self.expired(now):
-            return f"{self.file}: expired on {self.ends:%Y-%m-%d}, so it is not trusted any more"
+            return f"{self.file}: expired on {self.ends:%Y-%m-%d}, so it is no longer trusted"
         if self.early(now):
-            return (
-                f"{self.file}: is valid from {self.begins:%Y-%m-%d %H:%M} UTC on; the clock says {now:%Y-%m-%d %H:%M}"
-            )
+            begins = f"{self.begins:%Y-%m-%d %H:%M}"
+            return f"{self.file}: not valid before {begins} UTC; this machine's clock says {now:%Y-%m-%d %H:%M}"
         if self.ends - now <= WARNING:
             days = (self.ends - now).days
             return f"{self.file}: expires in {days} day{'' if days == 1 else 's'}, on {self.ends:%Y-%m-%d}"
@@ -84,18 +83,18 @@ class Validity:
 
 
 def read_validity(file: Path) -> Validity:
-    """When the certificate in a file is valid."""
+    """The validity period of the certificate in a file."""
     found = _certificate(file)
     return Validity(file, found.not_valid_before_utc, found.not_valid_after_utc)
 
 
 def expiry_warnings(files: Iterable[Path]) -> list[str]:
-    """What is wrong with the validity of these certificates, or will be within 30 days; one line each."""
-    return [trouble for file in files if (trouble := read_validity(file).trouble()) is not None]
+    """One line for each certificate that has expired, expires within 30 days, or is not valid yet."""
+    return [problem for file in files if (problem := read_validity(file).problem()) is not None]
 
 
 def client_context(authority: str | Path | None) -> ssl.SSLContext:
-    """TLS for clients that trust this authority only."""
+    """A TLS context for clients that trust this certificate authority only."""
     try:
         return ssl.create_default_context(cafile=authority)
     except (OSError, ssl.SSLError) as error:
@@ -103,8 +102,8 @@ def client_context(authority: str | Path | None) -> ssl.SSLContext:
 
 
 def why_untrusted(error: BaseException) -> str | None:
-    """Why a certificate that was shown is not trusted, and what to do; None where a call failed for another reason.
-    Libraries wrap the error.
+    """Why the server's certificate is not trusted, and what to do; None where the call failed for another reason.
+    Libraries wrap the error, so its causes are searched.
     """
     found: BaseException | None = error
     while found is not None and not isinstance(found, ssl.SSLCertVerificationError):
@@ -115,7 +114,7 @@ def why_untrusted(error: BaseException) -> str | None:
 
 
 def on_loopback(host: str) -> bool:
-    """Whether an address never leaves the machine, so that it needs no TLS.
+    """Whether an address is a loopback address, which needs no TLS.
 
     >>> on_loopback("127.0.0.1"), on_loopback("localhost"), on_loopback("0.0.0.0"), on_loopback("shuffler.example")
     (True, True, False, False)
@@ -127,7 +126,7 @@ def on_loopback(host: str) -> bool:
 
 
 def make_authority(folder: Path, days: float = DAYS) -> None:
-    """The federation's own authority: ``authority.pem`` for everybody, ``authority.key`` for its operator alone.
+    """Make the federation's certificate authority: ``authority.pem`` is public, ``authority.key`` secret.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -141,13 +140,13 @@ def make_authority(folder: Path, days: float = DAYS) -> None:
 
 
 def renew_authority(folder: Path) -> Path:
-    """A new certificate for the authority's old key: copies of the old one are valid until they expire."""
+    """A new certificate for the authority's existing key; copies of the old one stay valid until they expire."""
     replace_file(folder / "authority.pem", _authority(_key(folder / "authority.key"), DAYS))
     return folder / "authority.pem"
 
 
 def make_server_certificate(folder: Path, name: str, hosts: Sequence[str], days: float = DAYS) -> None:
-    """``<name>.pem`` and ``<name>.key`` for a server that is reached under these names, signed by the authority."""
+    """Write ``<name>.pem`` and ``<name>.key`` for a server with these host names, signed by the authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     content = _signed(folder, name, [_host(each) for each in hosts], key.public_key(), days)
     write_private(folder / f"{name}.key", _pem(key))
@@ -155,7 +154,7 @@ def make_server_certificate(folder: Path, name: str, hosts: Sequence[str], days:
 
 
 def renew_server_certificate(folder: Path, name: str) -> Path:
-    """A new certificate for a server's old key and names, never valid for longer than its authority's."""
+    """A new certificate for a server's existing key and host names; it expires no later than its authority's."""
     file = folder / f"{name}.pem"
     names = _certificate(file).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     replace_file(file, _signed(folder, name, list(names), _key(folder / f"{name}.key").public_key(), DAYS))
@@ -163,14 +162,14 @@ def renew_server_certificate(folder: Path, name: str) -> Path:
 
 
 def make_node_key(folder: Path, name: str) -> None:
-    """``<name>.key``, which never leaves the node, and ``<name>.pub``, which the coordinator registers."""
+    """Write ``<name>.key``, which never leaves the node, and ``<name>.pub``, which the coordinator registers."""
     secret, public = _node_key()
     write_private(folder / f"{name}.key", secret)
     replace_file(folder / f"{name}.pub", public)
 
 
 def renew_node_key(file: Path) -> Path:
-    """A new key in place of a node's, whose old one is kept beside it; the public half, for the coordinator."""
+    """Replace a node's key and keep the old one beside it; returns the new public half, for the coordinator."""
     if not file.is_file():
         raise InvalidInput(f"{file}: there is no key to renew")
     secret, public = _node_key()
@@ -181,7 +180,7 @@ def renew_node_key(file: Path) -> Path:
 
 
 def write_private(file: Path, content: bytes) -> None:
-    """Write a secret that only its owner may read; one that is there is never replaced."""
+    """Write a secret that only its owner may read; an existing file is never replaced."""
     try:
         write_file(file, content, private=True, replace=False)
     except FileExistsError:
@@ -191,7 +190,7 @@ def write_private(file: Path, content: bytes) -> None:
 
 
 def replace_file(file: Path, content: bytes, private: bool = False) -> None:
-    """Write a file, whole or not at all, in place of any that was there."""
+    """Write a file atomically, replacing an existing one."""
     try:
         write_file(file, content, private=private)
     except OSError as error:
@@ -219,7 +218,7 @@ def _key(file: Path) -> ec.EllipticCurvePrivateKey:
     except (ValueError, TypeError):
         raise InvalidInput(f"{file}: not a key in PEM") from None
     if not isinstance(found, ec.EllipticCurvePrivateKey):
-        raise InvalidInput(f"{file}: not a key of the kind that `tacit federation init` makes")
+        raise InvalidInput(f"{file}: not an elliptic-curve key as `tacit federation init` makes it")
     return found
 
 

@@ -1,20 +1,20 @@
-"""What a coordinator stores of its nodes: how a round went, what their ledgers showed, and a journal to resume from.
+"""The coordinator's records about its nodes: the status of a round, the ledger heads they showed, and a journal.
 
-Plausible: a node can lie about its votes, and nobody sees that. But it cannot have more votes than records, and a sum
-that lies outside what all nodes' votes and noise can come to was not made by the mechanism that was asked for. An
-honest answer is found implausible with probability below ``FAILURE``.
+Plausibility: a node can lie about its votes without being detected. But it cannot have more votes than records, and a
+sum outside the range of all nodes' votes plus noise was not made by the mechanism of the question. An honest answer is
+found implausible with probability below ``FAILURE``.
 
-Heads of ledgers: the place and the digest of each payment that a node showed are remembered. A node pays for a question
-after the coordinator has asked it. Its payment must therefore come behind everything that it had shown before the
-question was first asked; a retried question shows the payment it showed then. A node whose ledger was restored, or that
-runs twice from a copied folder, shows a place that is taken or lies before the last one: its answer is not taken, and
-it is named. Places and digests depend on payments, never on a record, and every receipt carries them anyway.
+Ledger heads: every receipt shows the sequence number and digest of a payment, and the coordinator remembers them. A
+node pays for a question after it was asked, so the sequence number must be greater than all that the node had shown
+before the question was first asked; a repeated question shows the same payment again. A node whose ledger was restored
+from a backup, or that runs twice from a copied folder, shows a number that is in use or too small: its answer is
+rejected, and the node is named. Sequence numbers and digests depend on payments, never on a record.
 
-What is not detected: a copy that meanwhile paid others so often that its places are beyond those remembered here.
+Not detected: a copy whose numbers have since risen above all remembered ones, by payments to others.
 
-The journal is on disk, so that a killed run can be resumed and nobody pays twice. Every question is written before it
-is sent, and every round's answers before they are used. All of it is public or was released. An interrupted round is
-asked again under its old name: nodes that had paid for it repeat their answers.
+The journal is on disk, so that a killed run can be resumed without a second payment. Every question is written before
+it is sent, and every round's answers before they are used. All of it is public or was released. An interrupted round is
+asked again under the same request id: nodes that have paid for it repeat their stored answers.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from typing import Any, cast
 
 import numpy as np
 
+from tacit.core import InvalidInput, Receipt, StaleLedger, TooFewParticipants
 from tacit.core.codec import decode, encode
-from tacit.core.errors import InvalidInput, StaleLedger, TooFewParticipants
 from tacit.core.files import write_file
-from tacit.core.release import Receipt
+from tacit.federation.messages import ToldBudget
 from tacit.methods.question import Question, TableQuestion, is_signed
 
-__all__ = ["FAILURE", "Journal", "Kept", "NodeHeads", "RoundPolicy", "RoundStatus", "implausible"]
+__all__ = ["FAILURE", "Journal", "NodeHeads", "RoundAnswers", "RoundPolicy", "RoundStatus", "implausible"]
 
-# How likely an honest table is refused: half of it for its total, half for all of its cells.
+# The probability that an honest table is rejected: half of it for its total, half for all of its cells.
 FAILURE = 1e-9
 
 
@@ -51,7 +51,7 @@ def implausible(
 ) -> str | None:
     """Why these counts cannot be those of ``holders`` nodes with at most ``records`` records each; None if they can.
 
-    ``all_records`` is what is known of how many they have together. Answers that are no noisy counts are not judged.
+    ``all_records`` is how many records they have together, if known. Answers other than noisy counts are not checked.
 
     >>> from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
     >>> from tacit.methods.pate.wire import TeacherAsk
@@ -89,13 +89,13 @@ def implausible(
 
 @dataclass(frozen=True)
 class RoundPolicy:
-    """When a round is over: ``expected`` nodes are waited for, ``at_least`` must answer, until a ``deadline``.
+    """When a round ends: when all ``expected`` nodes have answered, or at its ``deadline``; ``at_least`` must answer.
 
-    Once enough have answered the others get ``grace`` more seconds. ``patience`` is how long nodes are waited for
-    before the first round begins; before a later one it is how long ``at_least`` are, and those that were lost get
-    their ``grace`` to come back. ``records`` is the most that one node may have, and ``all_records`` what is known of
-    how many all have together; an answer or a sum of more is not believed. ``features`` are the names of the public
-    samples' columns, where they have names; nodes with other columns refuse.
+    Once ``at_least`` have answered, the others get ``grace`` more seconds. The first round begins when all expected
+    nodes are connected, or ``at_least`` of them after ``patience`` seconds; later rounds wait ``patience`` seconds for
+    ``at_least`` nodes, and ``grace`` seconds for lost ones to reconnect. ``records`` is the most that one node may
+    have, and ``all_records`` how many all have together, if known; an answer or a sum above that is rejected.
+    ``features`` are the names of the public samples' columns, if they have names; nodes with other columns refuse.
     """
 
     expected: int
@@ -110,7 +110,9 @@ class RoundPolicy:
 
 @dataclass
 class RoundStatus:
-    """One round as it goes on. Of those that were dropped, some ``refused``: asked the same again, they would again.
+    """The state of one round. Of the dropped nodes, those in ``refused`` would refuse the same question again.
+
+    ``budgets`` is what nodes told of their accounts, whose operators let them.
 
     >>> status = RoundStatus(0, asked=("north", "south"), answered=["south"])
     >>> status.dropped["north"] = "did not answer in time"
@@ -125,21 +127,22 @@ class RoundStatus:
     refused: list[str] = field(default_factory=list)
     ignored: dict[str, int] = field(default_factory=dict)
     step: str = ""
+    budgets: dict[str, ToldBudget] = field(default_factory=dict)
 
     @property
     def in_words(self) -> str:
-        """The result of the round, with the name of every node that was lost."""
+        """The round's result as a sentence, with the name of every dropped node."""
         said = [f"round {self.number + 1}: {len(self.answered)} of {len(self.asked)} nodes answered"]
         said += [f"{name} {why}" for name, why in sorted(self.dropped.items())]
         said += [f"{count} messages ignored ({why})" for why, count in sorted(self.ignored.items())]
         return "; ".join(said)
 
     def ignore(self, why: str) -> None:
-        """Count a message that is not looked at."""
+        """Count a message that is ignored."""
         self.ignored[why] = self.ignored.get(why, 0) + 1
 
     def require(self, at_least: int) -> None:
-        """End the run with a message where too few answered; payments are stored at the nodes."""
+        """Raise an error where too few nodes answered; the nodes keep their paid answers."""
         if len(self.answered) < at_least:
             raise TooFewParticipants(
                 f"{self.in_words}. At least {at_least} were needed. Start the run again when more nodes are connected: "
@@ -148,7 +151,7 @@ class RoundStatus:
 
 
 class NodeHeads:
-    """The payments that nodes have shown, in a file that only grows, or for the length of one run without a file.
+    """The payments that nodes have shown, in an append-only file, or in memory for one run.
 
     >>> from tacit.core.spend import Pure
     >>> heads = NodeHeads()
@@ -167,19 +170,19 @@ pays for it. It may spend more than its ceiling: ask the operator of north
         self._last: dict[str, int] = {}
         self._places: dict[tuple[str, int], tuple[str, str]] = {}
         self._shown: dict[tuple[str, str], tuple[int, str]] = {}
-        # The last place of each node when a request was first asked.
+        # Each node's largest sequence number when a request was first asked.
         self._floors: dict[str, Mapping[str, int]] = {}
         if file is not None and file.exists():
             self._read(file)
 
     def asked(self, request: str) -> None:
-        """Note that a question is about to be asked, if it is the first time."""
+        """Record that a question is about to be asked, if it is the first time."""
         if request not in self._floors:
             self._floors[request] = dict(self._last)
             self._write({"asked": request})
 
     def take(self, name: str, receipts: Iterable[Receipt]) -> None:
-        """Note what a node shows for its answer, or refuse the answer."""
+        """Record the payments that a node shows for its answer, or reject the answer."""
         for receipt in receipts:
             shown = receipt.sequence, receipt.digest
             known = self._shown.get((name, receipt.request))
@@ -187,7 +190,7 @@ pays for it. It may spend more than its ceiling: ask the operator of north
                 continue
             if known is not None:
                 raise StaleLedger(
-                    f"its ledger forked: entry {known[0]} paid for this question before, and now entry {shown[0]} "
+                    f"its ledger forked: entry {known[0]} paid for this question before, now entry {shown[0]} "
                     f"does. {self._advice(name)}"
                 )
             floor = self._floors.get(receipt.request, {}).get(name, 0)
@@ -218,7 +221,7 @@ pays for it. It may spend more than its ceiling: ask the operator of north
         self._last[name] = max(self._last.get(name, 0), sequence)
 
     def _write(self, line: Mapping[str, object]) -> None:
-        """One line more, on disk before the answer is used."""
+        """Append a line; it is on disk before the answer is used."""
         if self._file is None:
             return
         try:
@@ -240,17 +243,17 @@ pays for it. It may spend more than its ceiling: ask the operator of north
                     self._note(found["node"], found["request"], int(found["sequence"]), found["digest"])
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InvalidInput(
-                f"{file}: damaged; it is this coordinator's memory of the nodes' ledgers. Restore it, or move it away "
-                "to start anew"
+                f"{file}: damaged; it has the payments that nodes have shown. Restore it, or move it away "
+                "to start without it"
             ) from error
         if lines[-1]:
-            # A line that a crash cut off was not counted on yet.
+            # A crash cut the last line off before it was used.
             write_file(file, "\n".join([*lines[:-1], ""]).encode())
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The answers of one round: who gave each, the release as it came, and who refused."""
+class RoundAnswers:
+    """The stored answers of one round: the nodes' names, their releases as received, and the nodes that refused."""
 
     names: tuple[str, ...]
     releases: tuple[bytes, ...]
@@ -259,15 +262,15 @@ class Kept:
 
 @dataclass(frozen=True)
 class Journal:
-    """A folder with a file for the run, one for every question and one for every round that is over.
+    """A folder with a file for the run, one for every question and one for every completed round.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> journal = Journal.open(folder, "a recipe")
     >>> journal.asked(0, b"which?")
-    >>> journal.keep(0, Kept(("north",), (b"this",)))
+    >>> journal.store_answers(0, RoundAnswers(("north",), (b"this",)))
     >>> again = Journal.open(folder, "a recipe")
-    >>> again.run == journal.run, again.kept(0).names, again.kept(1)
+    >>> again.run == journal.run, again.stored_answers(0).names, again.stored_answers(1)
     (True, ('north',), None)
     """
 
@@ -276,13 +279,13 @@ class Journal:
 
     @classmethod
     def open(cls, folder: str | Path, recipe: str) -> Journal:
-        """The journal of a run: a new one, or the one that the same recipe left here."""
+        """The journal of a run: a new one, or the existing one of the same recipe."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "run.bin"
         if not file.exists():
             write_file(file, encode({"run": uuid.uuid4().hex, "recipe": recipe}))
-        found = _read_kept(file, ("run", "recipe"))
+        found = _read_fields(file, ("run", "recipe"))
         if found["recipe"] != recipe:
             raise InvalidInput(
                 f"{folder}: contains the rounds of another run. Start that run again unchanged, or choose another "
@@ -291,49 +294,49 @@ class Journal:
         return cls(folder, str(found["run"]))
 
     def in_order(self, name: str, words: Sequence[str]) -> tuple[str, ...]:
-        """Words in the order in which they were first given; new ones come last."""
+        """Names in the order in which they were first given; new ones come last."""
         file = self.folder / f"{name}.bin"
-        known = tuple(_read_kept(file, ("words",))["words"]) if file.exists() else ()
+        known = tuple(_read_fields(file, ("words",))["words"]) if file.exists() else ()
         longer = tuple(dict.fromkeys([*known, *words]))
         if longer != known:
             write_file(file, encode({"words": list(longer)}))
         return longer
 
     def asked(self, number: int, question: bytes) -> None:
-        """Write a question down before it is sent; one that was sent already must be the same."""
+        """Store a question before it is sent; one that was sent before must be the same."""
         file = self.folder / f"question-{number}.bin"
         if not file.exists():
             write_file(file, encode({"question": np.frombuffer(question, dtype=np.uint8)}))
-        elif _read_kept(file, ("question",))["question"].tobytes() != question:
+        elif _read_fields(file, ("question",))["question"].tobytes() != question:
             raise InvalidInput(
-                f"{file}: round {number + 1} was started with another question, so its answers would not fit. The "
+                f"{file}: round {number + 1} was started with another question. The "
                 "public data or a student changed; restore them, or start a new run in another folder"
             )
 
-    def keep(self, number: int, answers: Kept) -> None:
-        """Write a round's answers down before they are used."""
+    def store_answers(self, number: int, answers: RoundAnswers) -> None:
+        """Store a round's answers before they are used."""
         arrays = [np.frombuffer(each, dtype=np.uint8) for each in answers.releases]
         content = {"names": list(answers.names), "releases": arrays, "refused": list(answers.refused)}
         write_file(self._round(number), encode(content))
 
-    def forget(self, number: int) -> None:
-        """A round turned out not to be over: it is asked again."""
+    def delete_answers(self, number: int) -> None:
+        """Delete a round's answers: the round is not complete, and is asked again."""
         self._round(number).unlink()
 
-    def kept(self, number: int) -> Kept | None:
-        """A round's answers, if the round was over before."""
+    def stored_answers(self, number: int) -> RoundAnswers | None:
+        """The stored answers of a completed round; None for any other."""
         file = self._round(number)
         if not file.exists():
             return None
-        found = _read_kept(file, ("names", "releases", "refused"))
+        found = _read_fields(file, ("names", "releases", "refused"))
         releases = tuple(each.tobytes() for each in found["releases"])
-        return Kept(tuple(found["names"]), releases, tuple(found["refused"]))
+        return RoundAnswers(tuple(found["names"]), releases, tuple(found["refused"]))
 
     def _round(self, number: int) -> Path:
         return self.folder / f"round-{number}.bin"
 
 
-def _read_kept(file: Path, fields: Sequence[str]) -> dict[str, Any]:
+def _read_fields(file: Path, fields: Sequence[str]) -> dict[str, Any]:
     try:
         found = decode(file.read_bytes())
     except InvalidInput:

@@ -1,12 +1,12 @@
 """Keys of the parties for signing and encryption, from ``cryptography``.
 
-Seals are X25519 agreements, HKDF, ChaCha20 streams and ChaCha20-Poly1305 boxes. Every key is derived for one purpose in
-one context between two parties. Nothing is used twice: a stream is read once from its beginning, and a box's key seals
-one box, so its nonce may be zero.
+Encryption uses X25519 key agreement, HKDF, ChaCha20 streams and ChaCha20-Poly1305 boxes. Every key is derived for one
+purpose in one context between two parties, and is used once: a stream is read once from its beginning, and a key
+encrypts one box, so its nonce may be zero.
 
-An identity is an Ed25519 key that signs what a party sends, and the public half by which the others know it. Transport
-keys say which machine a connection comes from. These say, to every other holder and not only to the coordinator, that a
-message was made by the party it names: a coordinator that relays messages cannot forge them.
+An identity is an Ed25519 key with which a party signs its messages. Transport keys authenticate a machine to the
+coordinator; identities authenticate a message to every other holder, so a coordinator that relays messages cannot forge
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.files import write_file
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 NONCE = b"\0" * 12
 ZERO_COUNTER = b"\0" * 16
 KEY_BYTES = 32
-# What sealing adds: a fresh public key and a tag.
+# Bytes that sealing adds: a fresh public key and a tag.
 OVERHEAD = KEY_BYTES + 16
 
 
@@ -52,7 +52,7 @@ def derived(secret: bytes, purpose: str, *context: str | bytes) -> bytes:
     return HKDF(SHA256(), KEY_BYTES, salt=b"tacit 1", info=info).derive(secret)
 
 
-# A party agrees on a key with many others by one secret of its own; making it ready costs as much as agreeing.
+# A party uses one secret for key agreements with many others; loading it costs as much as an agreement.
 @lru_cache(maxsize=16)
 def _ready(secret: bytes) -> X25519PrivateKey:
     return X25519PrivateKey.from_private_bytes(secret)
@@ -64,7 +64,7 @@ def public_key(secret: bytes) -> bytes:
 
 
 def shared_secret(secret: bytes, public: bytes) -> bytes:
-    """What the owners of the two keys both know, and nobody else.
+    """The shared secret of an X25519 key agreement, known to the owners of the two keys only.
 
     >>> ada, bob = b"a" * 32, b"b" * 32
     >>> shared_secret(ada, public_key(bob)) == shared_secret(bob, public_key(ada))
@@ -73,7 +73,7 @@ def shared_secret(secret: bytes, public: bytes) -> bytes:
     try:
         return _ready(secret).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        # A point of small order would make the agreement known to all.
+        # A point of small order would make the shared secret predictable.
         raise InvalidInput("not a valid public key for key agreement") from None
 
 
@@ -88,7 +88,7 @@ def stream(key: bytes, cells: int) -> NDArray[np.uint64]:
 
 
 def boxed(key: bytes, content: bytes, label: bytes) -> bytes:
-    """The content, sealed with a key that seals nothing else, for who knows the key and the label."""
+    """The content, encrypted with a key that encrypts nothing else, and authenticated together with the label."""
     return ChaCha20Poly1305(key).encrypt(NONCE, content, label)
 
 
@@ -107,9 +107,9 @@ def unboxed(key: bytes, box: bytes, label: bytes) -> bytes | None:
 
 
 def seal(public: bytes, content: bytes, context: str) -> bytes:
-    """The content, encrypted for the owner of the key's secret half, without a sender.
+    """The content, encrypted for the owner of this public key, without a sender (a sealed box).
 
-    A fresh key is made for every box and forgotten, so not even who sealed a box can open it again.
+    The fresh key of every box is discarded, so not even its sender can decrypt it.
 
     >>> unseal(b"s" * 32, seal(public_key(b"s" * 32), b"hello", "run 1"), "run 1")
     b'hello'
@@ -137,7 +137,7 @@ def unseal(secret: bytes, box: bytes, context: str) -> bytes | None:
 
 @dataclass(frozen=True)
 class SigningIdentity:
-    """A party's signing key. ``public`` is for everybody, ``secret`` for nobody.
+    """A party's signing key: the ``public`` half is for everyone, the ``secret`` half never leaves its owner.
 
     >>> ada = SigningIdentity.new()
     >>> signed_by(ada.public, b"hello", ada.sign(b"hello")), signed_by(ada.public, b"hullo", ada.sign(b"hello"))
@@ -151,7 +151,7 @@ class SigningIdentity:
 
     @classmethod
     def new(cls) -> SigningIdentity:
-        """A fresh one, from the system's generator."""
+        """A new identity from the system's random generator."""
         return cls.from_secret(os.urandom(KEY_BYTES))
 
     @classmethod
@@ -163,7 +163,7 @@ class SigningIdentity:
 
     @classmethod
     def read(cls, file: str | Path) -> SigningIdentity:
-        """The identity in a file of its owner's."""
+        """The identity in a file."""
         try:
             return cls.from_secret(bytes.fromhex(Path(file).read_text(encoding="ascii").strip()))
         except (OSError, ValueError):

@@ -1,7 +1,6 @@
-"""The members of a federation: the public keys in its folder's ``nodes`` are admitted at every start, and no others.
+"""The members of a federation: at every start the public keys in the folder ``nodes`` are admitted, and no others.
 
-A key that was removed is kept in ``nodes/removed``: it is never admitted again. A node that should return needs a new
-key.
+A removed key is moved to ``nodes/removed`` and never admitted again; a node that returns needs a new key.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.certificates import replace_file
 from tacit.federation.settings import NODE_NAME, read_peers
 
@@ -29,7 +28,7 @@ PEERS = "peers.toml"
 
 @dataclass(frozen=True)
 class Member:
-    """One node's entry: its name, its key, and since when it is here."""
+    """A node's name, public key and file, and the date since when it is listed."""
 
     name: str
     file: Path
@@ -43,14 +42,14 @@ class Member:
 
 
 def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """A short fingerprint of a key, to be compared by telephone."""
+    """The SHA-256 fingerprint of a key, to be compared by telephone."""
     content = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).split()[1]
     digest = hashlib.sha256(base64.b64decode(content)).digest()
     return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
 
 
 def read_key(file: Path) -> ec.EllipticCurvePublicKey:
-    """The public half of a node's key."""
+    """The public key of a node, from its file."""
     try:
         found = load_ssh_public_key(file.read_bytes())
     except OSError as error:
@@ -63,7 +62,7 @@ def read_key(file: Path) -> ec.EllipticCurvePublicKey:
 
 
 def members(folder: Path) -> list[Member]:
-    """The admitted nodes, by name; two with one key are an error."""
+    """The admitted nodes, sorted by name; two nodes with the same key are an error."""
     found = _read(folder / "nodes", folder)
     seen: dict[str, Member] = {}
     for each in found:
@@ -74,14 +73,14 @@ def members(folder: Path) -> list[Member]:
 
 
 def removed_members(folder: Path) -> list[Member]:
-    """The nodes whose keys were removed, by name and the day of it."""
+    """The removed nodes, sorted by name and date."""
     return _read(folder / "nodes" / "removed", folder)
 
 
 def add_member(folder: Path, public: Path, identity: Path | None = None, renewed: bool = False) -> Member:
-    """List a node under the name of its ``<name>.pub``; ``identity`` is its ``<name>.id``, for the folder's peers.toml.
+    """Admit a node by its ``<name>.pub``; ``identity`` is its ``<name>.id``, for the folder's peers.toml.
 
-    A ``renewed`` key takes the place of the one that is listed under the name, which is removed.
+    A ``renewed`` key replaces the one that is listed under the name, which is removed.
     """
     _require_folder(folder)
     name, key = public.stem, read_key(public)
@@ -115,7 +114,7 @@ def add_member(folder: Path, public: Path, identity: Path | None = None, renewed
 
 
 def remove_member(folder: Path, name: str) -> Member:
-    """Take a node off the list, and its identity out of the folder's peers.toml."""
+    """Remove a node from the list, and its identity from the folder's peers.toml."""
     _require_folder(folder)
     found = {each.name: each for each in members(folder)}
     if name not in found:

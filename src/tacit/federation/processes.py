@@ -1,6 +1,6 @@
-"""Groups of processes: started, watched, logged, and ended however the program ends.
+"""Groups of processes that are started, watched, logged, and ended together, however the program ends.
 
-A log line has its time, and goes to a file or to the output of the process, for its operator.
+Also the log format of a federation's processes, and signals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self
 import psutil
 from filelock import FileLock, Timeout
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -36,15 +36,15 @@ __all__ = [
 ]  # fmt: skip
 
 _PATIENCE = 5.0
-# How long ending everything may take; a signal in this time is somebody who is impatient.
+# Seconds that ending everything may take; further signals in this time are ignored.
 CLEANING = 4 * _PATIENCE
-# How soon a signal that came at a bad time is looked at again.
+# Seconds until a signal that came at a bad time is handled again.
 MOMENT = 0.05
 
 
 @dataclass
 class Processes:
-    """Named processes with a log file each. Leaving the context ends all of them, and what they started.
+    """Named processes with a log file each. Leaving the context ends all of them and their descendants.
 
     >>> import tempfile
     >>> with Processes(Path(tempfile.mkdtemp())) as processes:
@@ -61,9 +61,9 @@ class Processes:
     def start(
         self, name: str, command: Sequence[str | Path], environment: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
-        """Start a process whose output goes to ``<name>.log``; it ends when this process ends, however that happens."""
+        """Start a process whose output goes to ``<name>.log``; it ends with this process, even if that is killed."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        # A node's log is its operator's alone.
+        # A node's log is for its operator only.
         descriptor = os.open(self.logs / f"{name}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "ab") as log:
             made = subprocess.Popen(  # noqa: S603
@@ -79,45 +79,45 @@ class Processes:
         return made
 
     def alive(self, name: str) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return name in self.running and self.running[name].poll() is None
 
     def at_work(self, name: str) -> int:
-        """How many processes it has started, and they, that are there now."""
+        """The number of its descendants that are running."""
         return sum(map(exists, _descendants(self.running[name].pid)))
 
     def kill(self, name: str) -> None:
-        """End a process and all it started at once, as a crash would."""
+        """Kill a process and its descendants at once, as a crash would."""
         _signal(self.running[name], signal.SIGKILL)
         self.running[name].wait()
 
     def stop(self, name: str) -> None:
-        """Let a process hang: it is there and does nothing. ``resume`` lets it go on."""
+        """Suspend a process, as if it hung, until ``resume``."""
         _signal(self.running[name], signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Let a stopped process go on."""
+        """Continue a suspended process."""
         _signal(self.running[name], signal.SIGCONT)
 
     def end(self) -> None:
-        """End everything, by SIGTERM and after some seconds by SIGKILL; afterwards no process writes a file."""
+        """End all processes, by SIGTERM and after some seconds by SIGKILL; afterwards none of them writes a file."""
         made_by_them = {process for made in self.running.values() for process in _descendants(made.pid)}
         for made in self.running.values():
             _signal(made, signal.SIGCONT)
             _signal(made, signal.SIGTERM)
         deadline = time.monotonic() + _PATIENCE
         while True:
-            # Looked for again and again: one that was about to start another may have done so after the signal.
+            # Repeatedly: a process may have started another one after the signal.
             for made in self.running.values():
                 made_by_them.update(_descendants(made.pid))
             if time.monotonic() > deadline or all(made.poll() is not None for made in self.running.values()):
                 break
             time.sleep(0.02)
         for made in self.running.values():
-            # The group outlives its leader where a child did not listen.
+            # The process group outlives its leader if a child ignored the signal.
             _signal(made, signal.SIGKILL)
             made.wait()
-        # Those in groups of their own end with who started them.
+        # Descendants in other process groups end with their parents.
         deadline = time.monotonic() + _PATIENCE
         while any(map(exists, made_by_them)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -130,7 +130,7 @@ class Processes:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on now.
+    """A free port of this machine.
 
     >>> 1024 <= free_port() < 65536
     True
@@ -142,9 +142,9 @@ def free_port() -> int:
 
 @contextmanager
 def only_process(file: Path, otherwise: str) -> Iterator[None]:
-    """Hold a file's lock; where another process holds it, ``otherwise`` is the error, and nothing is touched.
+    """Hold a file's lock; if another process holds it, ``otherwise`` is the error message.
 
-    The system lets go of it when this process ends, however that happens. The file stays, and means nothing by itself.
+    The system releases the lock when this process ends, even if it is killed. The file stays and has no meaning itself.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "lock"
@@ -178,11 +178,11 @@ def last_lines(file: Path, count: int = 15) -> str:
 
 @contextmanager
 def ended_by_signals(then: str = "") -> Iterator[None]:
-    """Let an interrupt or a polite end (SIGINT, SIGTERM, SIGHUP) leave through every ``finally``.
+    """Turn SIGINT, SIGTERM and SIGHUP into an exception, so that every ``finally`` runs.
 
-    It ends in words, to which ``then`` adds what comes next. Whoever is impatient and sends another one does not
-    interrupt the cleaning up, which takes seconds. An exception that a destructor, a callback or somebody's bare
-    ``except`` swallows takes the signal with it, so a timer brings it back until it is heard.
+    The context ends with an error message, to which ``then`` adds what happens next. Further signals do not interrupt
+    the cleaning up, which takes seconds. A destructor, a callback or a bare ``except`` of a library may swallow the
+    exception, so a timer raises it again until it is handled.
     """
     came, pending = -CLEANING, signal.SIGTERM
 
@@ -196,7 +196,7 @@ def ended_by_signals(then: str = "") -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, MOMENT)
             return
         came = time.monotonic()
-        # Whoever has not left by then did not hear it.
+        # If the context has not been left by then, the exception was swallowed.
         signal.setitimer(signal.ITIMER_REAL, CLEANING)
         raise _EndedError(pending.name)
 
@@ -207,7 +207,7 @@ def ended_by_signals(then: str = "") -> Iterator[None]:
             hook(lost)
 
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
-    # Who is told to ignore a signal, as by nohup, goes on ignoring it.
+    # Signals that are ignored, as under nohup, stay ignored.
     before = {each: signal.getsignal(each) for each in ends if signal.getsignal(each) is not signal.SIG_IGN}
     for each in before:
         signal.signal(each, leave)
@@ -224,7 +224,7 @@ def ended_by_signals(then: str = "") -> Iterator[None]:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Whether an exception raised in this frame is lost, or leaves a lock of the logging module taken for good."""
+    """Whether an exception raised in this frame is lost, or would leave a lock of the logging module held."""
     while frame is not None:
         if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__") in ("logging", "_weakrefset"):
             return True
@@ -233,11 +233,11 @@ def _swallows(frame: FrameType | None) -> bool:
 
 
 class _EndedError(BaseException):
-    """A signal came. Not an ``Exception``, so that nobody who tries again after one goes on after this."""
+    """A signal came. Not an ``Exception``, so that code that retries after exceptions does not catch it."""
 
 
 def exists(process: int) -> bool:
-    """Whether a process is there and not dead already: one that nobody has buried still has a number.
+    """Whether a process exists and is not a zombie.
 
     >>> exists(os.getpid())
     True
@@ -249,7 +249,7 @@ def exists(process: int) -> bool:
 
 
 def _descendants(process: int) -> list[int]:
-    """What a process has started, and what that has; nothing where it is gone."""
+    """The ids of all descendants of a process; empty if it has ended."""
     try:
         return [child.pid for child in psutil.Process(process).children(recursive=True)]
     except psutil.NoSuchProcess:
@@ -257,7 +257,7 @@ def _descendants(process: int) -> list[int]:
 
 
 def end_within(folder: str) -> bool:
-    """Kill what still runs with this folder in its command or environment, but not this process; was there any?
+    """Kill all other processes with this folder in their command or environment; returns whether there were any.
 
     >>> end_within("no-such-folder-anywhere")
     False
@@ -273,20 +273,20 @@ def end_within(folder: str) -> bool:
 
 
 def _signal(made: subprocess.Popen[bytes], number: int) -> None:
-    # The process is the leader of its group, so its number is the group's.
+    # The process leads its group, so its id is the group's.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(made.pid, number)
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Ask Linux to end this process when the one that started it is gone, killed or not.
+    """Ask Linux to kill this process when its parent ends, even if that is killed.
 
-    ``parent`` is who started it, where it is known: it may be gone already.
+    ``parent`` is the id of the parent, if known: it may have ended already.
     """
     if sys.platform == "linux":
         import ctypes
 
-        # One that hangs does not hear anything gentler.
+        # A process that hangs would not handle another signal.
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if parent is not None and os.getppid() != parent:
             os._exit(1)
@@ -297,9 +297,9 @@ _DAY = 24 * 3600.0
 
 
 def log_to(file: Path | None = None, level: int = logging.INFO) -> None:
-    """Send what Tacit says in this process to a file of its owner's, or to its standard error, each line with a time.
+    """Log Tacit's messages of this process to a file that only its owner may read, or to standard error.
 
-    The time is UTC. What was set up before is replaced, so that no line comes twice.
+    Each line has its time in UTC. Earlier handlers are replaced, so that no line comes twice.
     """
     handler: logging.Handler
     if file is None:
@@ -320,9 +320,9 @@ def log_to(file: Path | None = None, level: int = logging.INFO) -> None:
 
 
 def failure_in_words(error: BaseException) -> str:
-    """An error for an operator's log: words where they are Tacit's or the system's, else only its type and place.
+    """An error for an operator's log: its text if it is Tacit's or the system's, else only its type and place.
 
-    What other libraries say may quote a cell of the records, and a log is copied to more people than the records are.
+    Messages of other libraries may quote a cell of the records, and more people see logs than records.
 
     >>> failure_in_words(TacitError("the ledger is full"))
     'TacitError: the ledger is full'
@@ -343,7 +343,7 @@ def failure_in_words(error: BaseException) -> str:
 
 
 class Reminder:
-    """Looks at something now and then, and says each line that it finds once per day.
+    """Checks something at intervals, and reports each line that it finds once per day.
 
     >>> said = []
     >>> reminder = Reminder(lambda: ["the certificate expires soon"], said.append, every=0.0)
@@ -358,7 +358,7 @@ class Reminder:
         self._said: dict[str, float] = {}
 
     def look(self) -> None:
-        """Look again, if it is time to."""
+        """Check again, if the interval has passed."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -1,22 +1,15 @@
-"""Files that an operator writes, read strictly: a node's, a service's; and the arrays that a node reads once.
+"""Settings files of operators, read strictly: a node's and a service's.
 
-The settings of a node name its records, its policy and its ledger. The coordinator never sees or sets any of it.
-
-A node stays up, and has its records in memory. They are of one state of their file: one that was changed is read anew.
+The settings of a node name its records, its policy and its ledger. The coordinator never sees or sets any of them.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
 import tomllib
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -29,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from tacit.core.errors import InvalidInput, nearest
+from tacit.core import InvalidInput, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.datasets.table import check_classes
 from tacit.engines.engine import Engine
@@ -38,8 +31,8 @@ from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "NODE_EXAMPLE", "NODE_NAME", "SERVICE_EXAMPLE", "File", "Key", "Link", "LoadedArrays", "Names", "NodeEngine",
-    "NodeFile", "ServiceConfig", "Serving", "Trusted", "TrustedCurator", "read_node_file", "read_peers",
+    "NODE_EXAMPLE", "NODE_NAME", "File", "Key", "Link", "Names", "NodeEngine", "NodeFile",
+    "ServiceConfig", "Serving", "Trusted", "TrustedCurator", "read_node_file", "read_peers",
     "read_service_config", "read_settings",
 ]  # fmt: skip
 
@@ -61,7 +54,7 @@ def _ledger(value: object) -> object:
     return ledger_place(value) if isinstance(value, str) else value
 
 
-# A file, which is relative to the one that names it; a public key; names in their order.
+# A path relative to the file that names it; a ledger's file or URL; a public key; names in order.
 File = Annotated[Path, Field(strict=False)]
 LedgerFile = Annotated[InstanceOf[Path] | InstanceOf[LedgerUrl], BeforeValidator(_ledger)]
 Key = Annotated[bytes, BeforeValidator(_key)]
@@ -69,9 +62,9 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 def read_settings(path: Path, kind: type[Settings], called: str = "") -> Settings:
-    """What the file says, checked against the fields of ``kind``; ``called`` is what the file is to its reader.
+    """The settings in a TOML file, checked against the model ``kind``; ``called`` describes the file in errors.
 
-    Paths in it are relative to the file, and come back as they are found from anywhere.
+    Paths in the file are relative to it, and are returned as absolute paths.
 
     >>> class Server(BaseModel, extra="forbid"):
     ...     port: int
@@ -116,7 +109,7 @@ def _in_words(error: str, message: str, place: Sequence[int | str], kind: type[B
 
 
 def _placed(found: Settings, home: Path) -> Settings:
-    """The settings with every path as seen from the folder of their file."""
+    """The settings with every path relative to the folder ``home`` made absolute."""
     values = {name: getattr(found, name) for name in type(found).model_fields}
     placed = {
         name: _placed(value, home) if isinstance(value, BaseModel) else home / value
@@ -130,59 +123,61 @@ NODE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"
 NODE_EXAMPLE = """\
 name = "north"                      # this node's name at the coordinator
 data = "records.csv"                # labeled private records: .csv or .npz
-label = "diagnosis"                 # or ["ill", "well"]: one column of zeros and ones per class, for sets of labels
+label = "diagnosis"                 # or ["ill", "well"]: one column of zeros and ones per class, for multi-label data
 classes = ["ill", "well"]           # public knowledge, in the same order everywhere
 features = ["age", "dose"]          # optional: the feature columns, which are matched by name
 policy = "policy.toml"              # ceiling, methods, mechanisms, purposes, participants
-ledger = "north.ledger"             # made from the policy at the first start, and kept; or postgresql://…
+ledger = "north.ledger"             # created from the policy at the first start; or postgresql://…
 account = "north"
 pace = 1.0                          # answers leave at multiples of this many seconds after the question
 model = "logistic"                  # the local model, for methods that train one
 public = "samples.csv"              # optional: the public samples, for methods that need them here
-identity = "north.identity"         # optional, for masked sums: signs this node's messages to the others
-peers = "peers.toml"                # optional, for masked sums: the identities of all nodes, from their operators
+identity = "north.identity"         # optional, for secure aggregation: signs this node's messages to the others
+peers = "peers.toml"                # optional, for secure aggregation: all nodes' identities, from their operators
 
-[engine]                            # optional: count records where they lie; data may be "records/*.parquet" then
+[engine]                            # optional: count records in place; then data may be "records/*.parquet"
 name = "threads"                    # or "ray" or "spark", with address = "spark://host:7077" for a cluster
 workers = 2
 
-[shuffler]                          # optional: the shuffler that this node trusts to mix, from its own operator
+[shuffler]                          # optional: the shuffler that this node trusts
 address = "https://shuffler.example.org:9300"
 authority = "shuffler-authority.pem"
 
 [curator]                           # optional: the curator that this node trusts with its counts
 address = "https://curator.example.org:9301"
 authority = "curator-authority.pem"
-key = "{zeros}"   # the public key that tables are sealed for
+key = "{zeros}"   # the public key that tables are encrypted for
 
-[service]                           # optional: how the node stays up, and where it tells of itself
+[service]                           # optional: health checks and metrics, memory, queue, and stopping
 host = "127.0.0.1"                  # the address of /health, /ready and /metrics
-port = 9464                         # 0 takes a free one; it is in <name>.state/service.json
-token = "metrics.token"             # what /metrics wants to be shown; made at the first start
-budget = true                       # tell what is left; left out: on loopback only
+port = 9464                         # 0: any free port, which is written to <name>.state/service.json
+token = "metrics.token"             # the file with the token for /metrics; created at the first start
+budget = true                       # show the remaining budget in /metrics; by default on loopback only
 encodings = 256                     # MiB of encodings in memory
-waiting = 64                        # questions that may wait
-drain = 60.0                        # seconds for the running answer when the node is told to end
+waiting = 64                        # the most questions in the queue
+drain = 60.0                        # seconds for the running answer when the node is stopped
 
 [link]
 address = "coordinator.example.org:9092"
 authority = "authority.pem"         # the certificate that signs the coordinator's
 key = "north.key"                   # this node's own key; the coordinator registers north.pub
+tell_budget = true                  # optional: every reply tells the account's ceiling and what is spent of it
 """.replace("{zeros}", "0" * 64)
 
 
 class Link(BaseModel):
-    """How to reach the coordinator, and as whom."""
+    """The coordinator's address and authority, this node's key, and whether responses state the account's budget."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     address: Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]
     authority: File
     key: File
+    tell_budget: bool = False
 
 
 class Trusted(BaseModel):
-    """Where a shuffler or a curator is, and who vouches for it."""
+    """The address of a shuffler or curator, and the authority that signed its certificate."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -191,7 +186,7 @@ class Trusted(BaseModel):
 
 
 class NodeEngine(BaseModel):
-    """What counts a node's records where they lie, instead of reading them for every message."""
+    """The engine that counts a node's records in place, instead of reading them into memory."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -201,18 +196,18 @@ class NodeEngine(BaseModel):
 
     @property
     def engine(self) -> Engine:
-        """The engine that is meant."""
+        """The engine of these settings."""
         return Engine(self.name, self.workers, self.address)
 
 
 class TrustedCurator(Trusted):
-    """A curator, with the public key that tables are sealed for."""
+    """A curator, with the public key that tables are encrypted for."""
 
     key: Key
 
 
 class Serving(BaseModel):
-    """How a node stays up: where it tells of itself and how much, what it keeps in memory, and how it ends.
+    """A node's long-running process: the address of its metrics, its memory for encodings, its queue, and stopping.
 
     >>> Serving().host, Serving(host="0.0.0.0").tells_budget, Serving(host="0.0.0.0", budget=True).tells_budget
     ('127.0.0.1', False, True)
@@ -230,12 +225,12 @@ class Serving(BaseModel):
 
     @property
     def tells_budget(self) -> bool:
-        """Whether what is left of the budget is told: on this machine, or where the operator says so."""
+        """Whether metrics show the remaining budget: by default on loopback only."""
         return on_loopback(self.host) if self.budget is None else self.budget
 
 
 class NodeFile(BaseModel):
-    """What a node's file says."""
+    """The settings of a node."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -261,7 +256,7 @@ class NodeFile(BaseModel):
 
     @property
     def state(self) -> Path:
-        """The folder of what the node must remember: beside its file, under its name."""
+        """The folder of the node's state: beside its settings file, named after the node."""
         return self._home / f"{self.name}.state"
 
 
@@ -270,7 +265,7 @@ class Peers(RootModel[dict[str, Key]]):
 
 
 def read_node_file(path: str | Path) -> NodeFile:
-    """What a node's file says, or an error that names each wrong field.
+    """The settings in a node's file; errors name each wrong field.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "node.toml"
@@ -281,9 +276,11 @@ def read_node_file(path: str | Path) -> NodeFile:
     path = Path(path)
     found = read_settings(path, NodeFile)
     if not isinstance(found.label, str) and sorted(found.label) != sorted(found.classes):
-        raise InvalidInput(f"{path}: where label is a list of columns, they are the classes, one column each")
+        raise InvalidInput(f"{path}: label is a list of columns, which must be the classes, one column each")
     if not isinstance(found.label, str) and found.engine is not None:
-        raise InvalidInput(f"{path}: an engine counts records with one label each: name one column, or leave it out")
+        raise InvalidInput(
+            f"{path}: an engine counts records with one label each: give label one column, or remove [engine]"
+        )
     found._home = path.absolute().parent
     return found
 
@@ -300,81 +297,8 @@ def read_peers(path: Path) -> dict[str, bytes]:
     return read_settings(path, Peers, "the nodes' identities ").root
 
 
-Arrays = Mapping[str, NDArray[Any]]
-
-
-class LoadedArrays:
-    """What was read from files, in memory: again only where a file was changed, and never written down.
-
-    >>> import tempfile
-    >>> source, made = Path(tempfile.mkdtemp()) / "records.csv", []
-    >>> _ = source.write_text("1,2")
-    >>> def read():
-    ...     made.append("read")
-    ...     return {"samples": np.array([1.0, 2.0])}
-    >>> arrays = LoadedArrays()
-    >>> [arrays.of(source, "as numbers", read)["samples"].tolist() for _ in range(2)], made
-    ([[1.0, 2.0], [1.0, 2.0]], ['read'])
-    """
-
-    def __init__(self) -> None:
-        self._loaded: dict[Path, tuple[object, dict[str, _Held]]] = {}
-        self.reads = 0
-
-    def of(self, source: Path, how: str, make: Callable[[], Arrays]) -> Arrays:
-        """The arrays that ``make`` makes of a file as it is now; ``how`` is all else that they depend on.
-
-        Who writes into them changes nothing for the next question.
-        """
-        found = source.stat()
-        state = how, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-        known = self._loaded.get(source)
-        if known is None or known[0] != state:
-            # The old ones are let go before the new ones are read: there may be room for one of them only.
-            self._loaded.pop(source, None)
-            known = state, {name: _Held(array) for name, array in make().items()}
-            self.reads += 1
-            self._loaded[source] = known
-        return {name: each.view() for name, each in known[1].items()}
-
-
-class _Held:
-    """An array in memory of its own, which no file system shows; a view of it is copied where it is written to."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._dtype, self._shape, self._content = array.dtype, array.shape, np.ascontiguousarray(array)
-        self._file: int | None = None
-        if array.nbytes and hasattr(os, "memfd_create"):
-            self._file = os.memfd_create("tacit")
-            weakref.finalize(self, os.close, self._file)
-            os.truncate(self._file, array.nbytes)
-            with mmap.mmap(self._file, array.nbytes) as memory:
-                memory[:] = self._content.tobytes()
-            self._content = np.empty(0, dtype=array.dtype)
-
-    def view(self) -> NDArray[Any]:
-        if self._file is None:
-            return self._content.copy()
-        memory = mmap.mmap(self._file, 0, access=mmap.ACCESS_COPY)
-        return np.frombuffer(memory, dtype=self._dtype).reshape(self._shape)
-
-
-SERVICE_EXAMPLE = """\
-host = "0.0.0.0"
-port = 9300
-certificate = "shuffler.pem"   # signed by the federation's authority
-key = "shuffler.key"
-state = "shuffler.db"          # submissions are stored here until they are collected
-largest = 67108864             # the most bytes of a message; larger ones are not read
-coordinator = "<64 hexadecimal digits: the coordinator's public identity>"
-
-[nodes]                        # the public identity of every node that may submit
-north = "<64 hexadecimal digits>"
-"""
-
-
 class ServiceConfig(BaseModel):
-    """A shuffler or a curator, as its operator wrote it down. A curator has the last settings too."""
+    """The settings of a shuffler or a curator; the last four are for a curator only."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -393,10 +317,10 @@ class ServiceConfig(BaseModel):
 
     @property
     def store(self) -> tuple[Path, bytes, Mapping[str, bytes]]:
-        """The store of its submissions, and who may submit."""
+        """The file of its store, the coordinator's identity, and the identities of the nodes that may submit."""
         return self.state, self.coordinator, self.nodes
 
 
 def read_service_config(path: str | Path) -> ServiceConfig:
-    """The description in a TOML file, or an error that names each wrong field."""
+    """The settings in a TOML file; errors name each wrong field."""
     return read_settings(Path(path), ServiceConfig)

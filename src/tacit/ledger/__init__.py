@@ -8,13 +8,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import InvalidInput
+from tacit.core import Ceiling, InvalidInput
 from tacit.core.places import SCHEME, LedgerUrl, Place, ledger_place
 from tacit.ledger.places import occupied
 
 if TYPE_CHECKING:
-    from tacit.core.protocols import Ledger
+    from tacit.core import Ledger
     from tacit.ledger.stored import StoredLedger
 
 __all__ = ["inspected", "open_ledger", "opened"]

@@ -20,12 +20,9 @@ from functools import lru_cache
 from typing import Any
 
 from tacit.accounting.compose import Running
-from tacit.core.account import Balance, Ceiling, Paid, Rule, Total
-from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded
-from tacit.core.guarantee import decimal
-from tacit.core.spend import Spend
+from tacit.core import Balance, BudgetExceeded, Ceiling, InvalidInput, LimitExceeded, Paid, Rule, Spend, Total, decimal
 
-__all__ = ["Bound", "PolicyLimits", "Standing", "Tally", "agree", "covered"]
+__all__ = ["Bound", "PolicyLimits", "Standing", "Tally", "covered", "equal_states"]
 
 # Two machines may compute a curve with slightly different last digits; a state is no looser than this.
 _TOLERANCE = 1e-9
@@ -215,17 +212,19 @@ class Standing:
         )
 
 
-def agree(one: object, other: object) -> bool:
+def equal_states(one: object, other: object) -> bool:
     """Whether two states are the same, up to the last digits of a curve.
 
-    >>> agree({"curve": [[2.0, 0.1]]}, {"curve": [[2.0, 0.10000000000000002]]}), agree({"charges": 1}, {"charges": 2})
-    (True, False)
+    >>> equal_states({"curve": [[2.0, 0.1]]}, {"curve": [[2.0, 0.10000000000000002]]})
+    True
+    >>> equal_states({"charges": 1}, {"charges": 2})
+    False
     """
     match one, other:
         case dict(), dict():
-            return one.keys() == other.keys() and all(agree(one[name], other[name]) for name in one)
+            return one.keys() == other.keys() and all(equal_states(one[name], other[name]) for name in one)
         case list(), list():
-            return len(one) == len(other) and all(map(agree, one, other))
+            return len(one) == len(other) and all(map(equal_states, one, other))
         case float(), float():
             return math.isclose(one, other, rel_tol=_TOLERANCE)
     return type(one) is type(other) and bool(one == other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError, StaleLedger
+from tacit.core import DamagedLedger, InvalidInput, LedgerError, StaleLedger
 from tacit.core.places import Place, ledger_place
 from tacit.ledger import store as rows
 from tacit.ledger.entries import EntryKind

@@ -16,9 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from tacit.core.errors import DamagedLedger, InvalidInput, RequestConflict
-from tacit.core.release import Receipt
-from tacit.core.spend import Spend, spend_from_json, spend_to_json
+from tacit.core import DamagedLedger, InvalidInput, Receipt, RequestConflict, Spend, spend_from_json, spend_to_json
 from tacit.version import __version__
 
 __all__ = [

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError, StaleLedger
+from tacit.core import DamagedLedger, InvalidInput, LedgerError, StaleLedger
 from tacit.core.files import locked, write_file
 from tacit.core.places import Place
 from tacit.ledger import store as rows

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tacit.core.account import Ceiling, Paid, Total
-from tacit.core.errors import InvalidInput
-from tacit.core.spend import Spend
+from tacit.core import Ceiling, InvalidInput, Paid, Spend, Total
 from tacit.ledger.account import Standing
 from tacit.ledger.base import LedgerBase
 from tacit.ledger.entries import ORIGIN, Entry, EntryKind, following, genesis

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.places import Place, ledger_place
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ def connected(place: Place, outcome: str = "Nothing was read.") -> Iterator[Stor
     if isinstance(where, Path):
         from tacit.ledger import sqlite_store
 
-        with sqlite_store.explained(where, outcome), closing(sqlite_store.connect(where)) as file:
+        with sqlite_store.explained(where, outcome), closing(sqlite_store.connect_sqlite(where)) as file:
             yield file
     elif where.scheme in _POSTGRES:
         from tacit.ledger import postgres_store
 
-        with closing(postgres_store.connect(where)) as server, server.explained(outcome):
+        with closing(postgres_store.connect_postgres(where)) as server, server.explained(outcome):
             yield server
     else:
         raise InvalidInput(f"{where}: this works on ledgers in files and on PostgreSQL servers")

@@ -11,8 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import InvalidInput
+from tacit.core import Ceiling, InvalidInput
 from tacit.ledger.account import PolicyLimits, covered
 from tacit.ledger.policy_file import parsed
 

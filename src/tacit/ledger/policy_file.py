@@ -11,10 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
 
-from tacit.core.account import Ceiling, Rule
-from tacit.core.errors import InvalidInput, nearest
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.rational import positive, probability
+from tacit.core import Adjacency, Ceiling, InvalidInput, Rule, Unit, nearest, positive, probability
 from tacit.ledger.account import Bound, PolicyLimits, covered
 
 __all__ = [
@@ -85,7 +82,7 @@ def mechanism_names() -> tuple[str, ...]:
 
 
 # What policies called mechanisms before they had the names of their papers.
-RENAMED = {
+_RENAMED = {
     "AnswerSheet": "RandomizedLabels",
     "BitResponse": "UnaryEncoding",
     "ConfidenceScreen": "ConfidentScreen",
@@ -98,8 +95,8 @@ RENAMED = {
 
 
 def _mechanism(value: str) -> str:
-    if value in RENAMED:
-        raise ValueError(f"{value} is called {RENAMED[value]} now")
+    if value in _RENAMED:
+        raise ValueError(f"{value} is called {_RENAMED[value]} now")
     return _listed(mechanism_names())(value)
 
 

@@ -11,16 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tacit.core.account import Ceiling, Change, Limits
-from tacit.core.errors import LedgerError
+from tacit.core import Ceiling, Change, LedgerError, Limits, Receipt, Spend
 from tacit.core.places import LedgerUrl, Place, ledger_place
-from tacit.core.release import Receipt
-from tacit.core.spend import Spend
 from tacit.ledger import store as rows
 from tacit.ledger.base import named_accounts
 from tacit.ledger.heads import Heads
 from tacit.ledger.postgres_schema import default_prefix, role_statements
-from tacit.ledger.postgres_store import Conflict, LostConnection, PostgresStore, Unreachable, connect
+from tacit.ledger.postgres_store import Conflict, LostConnection, PostgresStore, ServerUnreachable, connect_postgres
 from tacit.ledger.stored import StoredLedger
 from tacit.ledger.verify import problems
 
@@ -41,7 +38,7 @@ class PostgresLedger(StoredLedger):
         """Open it; ``looking`` also opens a copy that was restored or comes from elsewhere, which cannot pay."""
         place = ledger_place(url)
         self._url = place if isinstance(place, LedgerUrl) else LedgerUrl(str(place))
-        super().__init__(connect(self._url), Heads(None if heads is None else Path(heads)), looking=looking)
+        super().__init__(connect_postgres(self._url), Heads(None if heads is None else Path(heads)), looking=looking)
 
     @classmethod
     def create(
@@ -107,11 +104,11 @@ class PostgresLedger(StoredLedger):
                 conflicts += 1
                 if conflicts == CONFLICTS:
                     raise
-            except (LostConnection, Unreachable) as error:
+            except (LostConnection, ServerUnreachable) as error:
                 if lost is not None and not error.may_be_written:
                     # What the first attempt left open is still open.
                     raise lost from error
-                if reconnects == 0 or isinstance(error, Unreachable):
+                if reconnects == 0 or isinstance(error, ServerUnreachable):
                     raise
                 reconnects, lost = reconnects - 1, error
 
@@ -119,7 +116,7 @@ class PostgresLedger(StoredLedger):
         """Take up a new connection to the same ledger where the last one is gone, checked as the first one was."""
         if not self._store.idle_alive():
             self._store.close()
-            store = connect(self._url)
+            store = connect_postgres(self._url)
             try:
                 with store.explained("Nothing was read."):
                     self._attach(store)
@@ -130,7 +127,7 @@ class PostgresLedger(StoredLedger):
 
 def make_database(url: LedgerUrl, fill: Callable[[rows.Store], None], heads: Heads) -> bool:
     """Make a ledger in an empty database, all of it or nothing; False where one is there already."""
-    store = connect(url)
+    store = connect_postgres(url)
     try:
         with store.explained("Nothing was created."):
             if not store.vacant():
@@ -151,7 +148,7 @@ def make_database(url: LedgerUrl, fill: Callable[[rows.Store], None], heads: Hea
 
 def make_roles(url: LedgerUrl, prefix: str | None = None, only_say: bool = False) -> list[str]:
     """Make the owner, the writer and the reader of a ledger, all or none; returns the statements that do it."""
-    store = connect(url)
+    store = connect_postgres(url)
     try:
         with store.explained("Nothing was changed."):
             store.require_format()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN
 
 __all__ = ["CATALOG", "FOUND", "SERVER_SCHEMA", "TURN", "default_prefix", "definitions", "role_statements"]

@@ -19,7 +19,7 @@ from itertools import count
 from time import monotonic
 from typing import Any, TypeVar
 
-from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
+from tacit.core import DamagedLedger, InvalidInput, LedgerError
 from tacit.core.places import LedgerUrl
 from tacit.ledger import store
 from tacit.ledger.entries import LEDGER_FORMAT, Entry
@@ -32,7 +32,7 @@ try:
 except ModuleNotFoundError as missing:
     raise InvalidInput("a ledger on a PostgreSQL server needs an extra: pip install 'tacit[postgres]'") from missing
 
-__all__ = ["Conflict", "LostConnection", "PostgresStore", "Unreachable", "connect"]
+__all__ = ["Conflict", "LostConnection", "PostgresStore", "ServerUnreachable", "connect_postgres"]
 
 CONNECT_SECONDS = 10
 # So long this side waits for an answer: longer than the server takes to give up by itself.
@@ -52,7 +52,7 @@ class LostConnection(LedgerError):
         self.may_be_written = may_be_written
 
 
-class Unreachable(LedgerError):
+class ServerUnreachable(LedgerError):
     """The server did not answer at all."""
 
     may_be_written = False
@@ -91,7 +91,7 @@ def _within(steps: Generator[Any, Any, _Result], seconds: float) -> Generator[An
         return result
 
 
-def connect(url: LedgerUrl) -> PostgresStore:
+def connect_postgres(url: LedgerUrl) -> PostgresStore:
     """A connection to a server, on which a commit returns only when its disk has it."""
     return PostgresStore(url, _connected(url))
 
@@ -318,7 +318,7 @@ def _unreachable(url: LedgerUrl, words: str) -> LedgerError | InvalidInput:
         )
     if "definition of service" in words or "service file" in words:
         return InvalidInput(f"{about}there is no such service in PostgreSQL's service file.")
-    return Unreachable(f"{about}the server cannot be reached ({words}). Nothing was charged. Is it up?")
+    return ServerUnreachable(f"{about}the server cannot be reached ({words}). Nothing was charged. Is it up?")
 
 
 def _place(connection: _Connection) -> str:

@@ -8,10 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Self
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import DamagedLedger, LedgerError
+from tacit.core import Ceiling, DamagedLedger, LedgerError, spend_from_json
 from tacit.core.files import write_file
-from tacit.core.spend import spend_from_json
 from tacit.ledger import sqlite_store
 from tacit.ledger import store as rows
 from tacit.ledger.account import Standing
@@ -47,7 +45,7 @@ class SqliteLedger(StoredLedger):
         """Open it; ``looking`` also opens a copy that was restored or comes from elsewhere, which cannot pay."""
         self.path = Path(path)
         with sqlite_store.explained(self.path, "Nothing was read."):
-            store = sqlite_store.connect(self.path)
+            store = sqlite_store.connect_sqlite(self.path)
             super().__init__(store, Heads(None if heads is None else Path(heads)), looking=looking)
 
     @classmethod
@@ -70,7 +68,7 @@ class SqliteLedger(StoredLedger):
 def make_file(path: Path, fill: Callable[[Store], None]) -> None:
     """Write a new ledger, of which ``fill`` makes the content in a transaction; a failure leaves nothing behind."""
     if path.is_file():
-        with sqlite_store.explained(path, "Nothing was created."), closing(sqlite_store.connect(path)) as store:
+        with sqlite_store.explained(path, "Nothing was created."), closing(sqlite_store.connect_sqlite(path)) as store:
             if store.vacant():
                 store.execute("PRAGMA journal_mode = WAL")
             with rows.transaction(store):
@@ -101,7 +99,7 @@ def migrate(path: str | Path, heads: str | Path | None = None) -> bool:
     begin, and an entry of each account repeats its ceiling together with its state.
     """
     path = Path(path)
-    with sqlite_store.explained(path, "Nothing was converted."), closing(sqlite_store.connect(path)) as store:
+    with sqlite_store.explained(path, "Nothing was converted."), closing(sqlite_store.connect_sqlite(path)) as store:
         if store.format() != 1:
             return False
         with rows.transaction(store):

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
+from tacit.core import DamagedLedger, InvalidInput, LedgerError
 from tacit.ledger import store
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry
 
-__all__ = ["APPLICATION", "FIRST_SCHEMA", "LEDGER_SCHEMA", "SqliteStore", "connect"]
+__all__ = ["APPLICATION", "FIRST_SCHEMA", "LEDGER_SCHEMA", "SqliteStore", "connect_sqlite"]
 
 # Marks the file as a Tacit ledger for SQLite and for file(1): "TaLe".
 APPLICATION = 0x54614C65
@@ -195,7 +195,7 @@ class SqliteStore:
             yield
 
 
-def connect(path: Path) -> SqliteStore:
+def connect_sqlite(path: Path) -> SqliteStore:
     """A connection to a file that exists, on which a commit returns only when the disk has it."""
     if not path.exists():
         raise InvalidInput(

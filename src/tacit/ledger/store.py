@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import DamagedLedger
+from tacit.core import Ceiling, DamagedLedger
 from tacit.ledger.account import Standing
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, following, genesis
 
 __all__ = [
-    "RESTORE", "WAIT_SECONDS", "Rows", "Store", "append", "fill", "head", "last", "named", "newest", "read",
+    "RESTORE", "WAIT_SECONDS", "Cursor", "Store", "append", "fill", "head", "last", "named", "newest", "read",
     "transaction", "twice",
 ]  # fmt: skip
 
@@ -33,7 +32,7 @@ RESTORE = (
 )
 
 
-class Rows(Protocol):
+class Cursor(Protocol):
     """What a statement found."""
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -53,7 +52,7 @@ class Store(Protocol):
     def in_transaction(self) -> bool:
         """Whether a transaction was begun and has not ended."""
 
-    def execute(self, statement: str, values: Sequence[object] = ()) -> Rows:
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Cursor:
         """Run one statement; every ``?`` in it stands for a value."""
 
     def stream(self, statement: str, values: Sequence[object] = ()) -> Iterable[tuple[Any, ...]]:

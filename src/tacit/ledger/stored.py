@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import DamagedLedger, LedgerError, StaleLedger
+from tacit.core import Ceiling, DamagedLedger, LedgerError, StaleLedger
 from tacit.ledger import store as rows
 from tacit.ledger.account import Standing
 from tacit.ledger.base import LedgerBase

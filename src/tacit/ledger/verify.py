@@ -20,13 +20,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import DamagedLedger, InvalidInput, LedgerError
+from tacit.core import Ceiling, DamagedLedger, InvalidInput, LedgerError, spend_from_json
 from tacit.core.files import new_file
 from tacit.core.places import Place
-from tacit.core.spend import spend_from_json
 from tacit.ledger import store as rows
-from tacit.ledger.account import Standing, agree
+from tacit.ledger.account import Standing, equal_states
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, canonical, entry_digest, payload_digest
 from tacit.ledger.places import opened_store
 from tacit.ledger.store import Store
@@ -261,7 +259,7 @@ class _Meaning:
         self._accounts[standing.account] = standing
         if self._stateless:
             return "it has a state, which its format does not have" if "state" in content else None
-        if not agree(content["state"], json.loads(canonical(standing.to_json()))):
+        if not equal_states(content["state"], json.loads(canonical(standing.to_json()))):
             return "the state of its account is not the sum of the entries up to it"
         return None
 

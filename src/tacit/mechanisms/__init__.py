@@ -1,1 +1,1 @@
-"""One mechanism per file, by who is trusted: exact sampler, exact law for small domains, spend, what it tolerates."""
+"""Mechanisms by trust model: each has an exact sampler, its exact law for small domains, spend and max. sensitivity."""

@@ -1,17 +1,16 @@
-"""Accuracy theory as a service: how far counts may be off, and how many labels will be right, before spending.
+"""Accuracy before spending: error bounds of counts, and the expected accuracy of labels.
 
-The bounds are corrected where the published ones do not hold: the central one is exact, the local ones use
-Bernstein's inequality instead of the printed constants, which fail for some parameters.
+Published bounds are corrected where they do not hold: the central one is exact, the local ones use Bernstein's
+inequality instead of the printed constants, which fail for some parameters.
 
-How often a noisy winner is the wrong one has exact laws for four ways of selecting a label. Gaps are measured in units
-of the noise: 1/rate for permute-and-flip and the exponential mechanism, the scale b for Laplace and σ for Gaussian
-noise. The laws of the first two are those of the shipped mechanisms. Laplace and Gaussian noise is continuous here, to
-which integer noise comes close once its scale is a few counts: then ties, the only difference, are rare. For two labels
-at a gap x the errors have closed forms: Laplace (2 + x)e^(−x)/4, permute-and-flip e^(−x)/2, exponential mechanism
-1/(1 + e^x), Gaussian Φ(−x/√2).
+The probability that report noisy max selects a wrong label is exact, for four mechanisms. Gaps are in units of the
+noise: 1/rate for permute-and-flip and the exponential mechanism, the scale b for Laplace and σ for Gaussian noise. The
+laws of the first two are those of the mechanisms here. Laplace and Gaussian noise is continuous here; discrete noise
+differs by ties only, which are rare once its scale is a few counts. For two labels at a gap x the errors have closed
+forms: Laplace (2 + x)e^(−x)/4, permute-and-flip e^(−x)/2, exponential mechanism 1/(1 + e^x), Gaussian Φ(−x/√2).
 
-Not offered: the gap between the winner and the runner-up beside a label. For permute-and-flip it is not known to
-be private at the price of the label.
+The gap between the winner and the runner-up is not released with a label: for permute-and-flip it is not known to be
+private at the cost of the label.
 """
 
 from __future__ import annotations
@@ -24,9 +23,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
-from tacit.core.rational import Number, positive
+from tacit.core import InvalidInput, Number, Reals, positive
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 
 __all__ = [
@@ -106,7 +103,7 @@ def _gaussian(levels: Reals, counts: NDArray[np.intp]) -> Reals:
 
 
 def error_probability(selection: Selection, classes: int, gap: float) -> float:
-    """The probability that the true winner loses when every rival is behind by the same ``gap``, in units.
+    """The probability that the true winner is not selected when every other label is behind by ``gap`` units of noise.
 
     >>> round(error_probability("permute-and-flip", 2, 3.0), 9)
     0.024893534
@@ -117,13 +114,13 @@ def error_probability(selection: Selection, classes: int, gap: float) -> float:
         raise InvalidInput(f"gap must be at least 0 and finite, got {gap}")
     scores = np.full(classes, -float(gap))
     scores[0] = 0.0
-    # The rivals' probabilities are summed, because one minus the winner's would lose all digits of a small error.
+    # A sum over the other labels, because one minus the winner's probability loses all digits of a small error.
     return float(argmax_pmf(selection, scores, 1)[1:].sum())
 
 
 @cache
 def gap_needed(selection: Selection, classes: int, error: float) -> float:
-    """The gap, in units of the noise, at which the winner loses with probability ``error``, rivals being level.
+    """The gap, in units of noise, at which the winner is not selected with probability ``error``, others being equal.
 
     >>> [round(gap_needed(each, 10, 0.01), 6) for each in ("laplace", "permute-and-flip", "exponential", "gaussian")]
     [7.334604, 6.103292, 6.792344, 4.245557]
@@ -137,13 +134,13 @@ def gap_needed(selection: Selection, classes: int, error: float) -> float:
 
     from scipy.optimize import brentq
 
-    # At this gap each rival's chance is below e^−gap·(2 + gap), which makes the sum smaller than the error.
+    # At this gap every other label has a probability below e^−gap·(2 + gap), so that the sum is below the error.
     far = 8 + math.log(classes / error)
     return float(brentq(excess, 0.0, far, xtol=1e-12, rtol=1e-12))
 
 
 class CountError(NamedTuple):
-    """A distance that no count exceeds, except with probability β: as published (a union bound), and exact."""
+    """A bound that no count's error exceeds except with probability β: as published (a union bound), and exact."""
 
     published: float
     exact: float
@@ -163,7 +160,7 @@ def _failure(beta: float) -> None:
 def laplace_count_error(
     classes: int, neighbors: int, labels: int, epsilon: Number, beta: float, queries: int = 1
 ) -> CountError:
-    """How far Laplace noise of scale b = 2kr/ε moves any of the counts of ``queries`` rows, except with probability β.
+    """A bound on Laplace noise of scale b = 2kr/ε in all counts of ``queries`` rows, except with probability β.
 
     All of d = queries·classes cells stay within η with probability (1 − e^(−η/b))^d, which gives
     η = −b ln(1 − (1 − β)^(1/d)); the published η = b ln(d/β) is a little larger.
@@ -180,7 +177,7 @@ def laplace_count_error(
 
 
 def _bernstein(variance: float, classes: int, beta: float) -> float:
-    """What a sum of independent terms in [−1, 1] with that variance exceeds, for any of Y sums, with probability β."""
+    """Bernstein's bound, exceeded with probability β by any of Y sums of independent terms in [−1, 1]."""
     logarithm = math.log(2 * classes / beta)
     return logarithm / 3 + math.sqrt(logarithm**2 / 9 + 2 * variance * logarithm)
 
@@ -188,10 +185,10 @@ def _bernstein(variance: float, classes: int, beta: float) -> float:
 def randomized_response_count_error(
     records: int, classes: int, epsilon: Number, beta: float, touched: int = 1
 ) -> float:
-    """How far any unbiased count from randomized response on bits is off, except with probability β.
+    """A bound on the error of every unbiased count from symmetric unary encoding (SUE), except with probability β.
 
-    Every bit is flipped with probability f = 1/(e^(ε/2c) + 1), where c = ``touched`` is how many cells a record
-    votes in; the sum of n bits has variance n f(1 − f), and removing the bias multiplies by coth(ε/4c).
+    Every bit is flipped with probability f = 1/(e^(ε/2c) + 1), where c = ``touched`` is the number of cells that a
+    record votes for; the sum of n bits has variance n f(1 − f), and removing the bias multiplies by coth(ε/4c).
 
     >>> round(randomized_response_count_error(1000, 10, 1, 0.05), 6)
     224.976849
@@ -206,7 +203,7 @@ def randomized_response_count_error(
 def collision_count_error(
     records: int, classes: int, epsilon: Number, beta: float, length: int, touched: int = 1
 ) -> float:
-    """How far any unbiased count from the Collision mechanism is off, except with probability β.
+    """A bound on the error of every unbiased count from the Collision mechanism, except with probability β.
 
     A message hits a true cell with probability p = E/Ω and any other with q = 1/l, where l = ``length`` is the
     size of the hash's range and Ω = cE + l − c; the larger of the two variances is used for every message.
@@ -226,10 +223,10 @@ def collision_count_error(
 
 @dataclass(frozen=True)
 class LabelAccuracy:
-    """What to expect of labels, and under which assumptions.
+    """The expected accuracy of labels, and its assumptions.
 
-    ``queries_right`` is the least share of queries whose label is that of most of their voters;
-    ``samples_right`` the least share of public samples that get their true label from it.
+    ``queries_right`` is a lower bound of the fraction of queries with the label of most of their voters;
+    ``samples_right`` of the fraction of public samples that get their true label by propagation.
     """
 
     votes: float
@@ -240,7 +237,7 @@ class LabelAccuracy:
 
 
 def at_least(share: float) -> str:
-    """A share in per cent, rounded down, and never all of it: what is only likely is not promised.
+    """A fraction in percent, rounded down, and at most 99.9.
 
     >>> at_least(0.99999), at_least(0.87654)
     ('99.9 %', '87.6 %')
@@ -251,12 +248,12 @@ def at_least(share: float) -> str:
 def expected_label_accuracy(
     records: int, queries: int, classes: int, epsilon: Number, neighbors: int, purity: float
 ) -> LabelAccuracy:
-    """The label accuracy to expect at least, from permute-and-flip at this ε under replace-one adjacency.
+    """A lower bound of the label accuracy to expect from permute-and-flip at this ε under replace-one adjacency.
 
-    ``purity`` is the share of a query's voters, and of the public samples it stands for, that have its label.
-    The other votes are taken to go to one rival. That is the worst case: in the form q_y + Exponential noise the
-    label wins with probability E ∏_j F(v − q_j), where log F(v − q) = ln(1 − e^(−λ(v − q))) is concave in q, so
-    for a given sum of the rivals' votes the product is smallest at a corner.
+    ``purity`` is the fraction of a query's voters, and of the public samples it stands for, that have its label. All
+    other votes are assumed to go to one rival, which is the worst case: in the form q_y + Exponential noise the label
+    wins with probability E ∏_j F(v − q_j), where log F(v − q) = ln(1 − e^(−λ(v − q))) is concave in q, so that for a
+    given sum of the rivals' votes the product is smallest at a corner.
 
     >>> expected_label_accuracy(60_000, 40, 10, "0.01", neighbors=1, purity=0.9).queries_right > 0.98
     True

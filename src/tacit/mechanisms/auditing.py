@@ -1,11 +1,11 @@
-"""How a mechanism says what to audit of it, and what counts of an event prove about ε and δ.
+"""What a mechanism declares for its audit, and the lower bounds on ε and δ that counts of an event prove.
 
-A claim of privacy comes with the two neighboring inputs that test it hardest, a claim of unbiased counts with clients
-to estimate from. ``tacit.audit`` draws from them and looks for an event that contradicts the claim.
+A claim of privacy comes with its worst pair of neighboring inputs, a claim of unbiased counts with the participants to
+estimate from. ``tacit.audit`` draws from them and searches for an event that contradicts the claim.
 
-A mechanism is (ε, δ)-private when P₀(S) ≤ e^ε P₁(S) + δ for every event S and every two neighboring inputs. So one
-event that is frequent on the first input and rare on the second proves a lower bound on ε or δ. The two probabilities
-are bounded by Clopper and Pearson's exact intervals; each may fail with half of the error.
+A mechanism is (ε, δ)-DP if P₀(S) ≤ e^ε P₁(S) + δ for every event S and every two neighboring inputs. So an event that
+is frequent on the first input and rare on the second proves a lower bound on ε or δ. The two probabilities are bounded
+by exact Clopper-Pearson intervals; each may fail with half of the error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers, LocalMechanism, Mechanism, Reals
-from tacit.core.randomness import Randomness
-from tacit.core.spend import Spend
+from tacit.core import Integers, LocalMechanism, Mechanism, Randomness, Reals, Spend
 
 __all__ = [
     "AUDITED_CELLS",
@@ -51,11 +49,11 @@ Counts = Integers | Reals
 # Samples of an event in an ordinary audit.
 ORDINARY = 500_000
 PURE = Fraction(0)
-# One record changes its label: a label that is behind draws level.
+# One record changes its label: two labels become equal.
 SELECTED = ((2, 0), (1, 1))
 # One record changes its label: the only vote moves from a cell to another.
 MOVED = ((1, 0), (0, 1))
-# Two clients without a cell in common, and two cells that neither has; or with one cell each.
+# Two participants without a cell in common, and two cells that neither has; or with one cell each.
 AUDITED_CELLS, PAIR = 6, ((0, 1), (2, 3))
 SINGLE = ((0,), (1,))
 Read = Callable[[NDArray[Any]], Integers]
@@ -64,7 +62,7 @@ _Inputs = tuple[Sequence[int], Sequence[int]]
 
 
 def proportion_above(hits: Counts | int, trials: int, error: float) -> Reals:
-    """What the proportion is above, except with probability ``error``: Clopper and Pearson's lower limit.
+    """The lower Clopper-Pearson limit of a proportion, wrong with probability ``error``.
 
     >>> round(float(proportion_above(10, 100, 0.025)), 6), float(proportion_above(0, 100, 0.025))
     (0.049005, 0.0)
@@ -77,7 +75,7 @@ def proportion_above(hits: Counts | int, trials: int, error: float) -> Reals:
 
 
 def proportion_below(hits: Counts | int, trials: int, error: float) -> Reals:
-    """What the proportion is below, except with probability ``error``: Clopper and Pearson's upper limit.
+    """The upper Clopper-Pearson limit of a proportion, wrong with probability ``error``.
 
     >>> round(float(proportion_below(10, 100, 0.025)), 6), float(proportion_below(100, 100, 0.025))
     (0.176223, 1.0)
@@ -90,7 +88,7 @@ def proportion_below(hits: Counts | int, trials: int, error: float) -> Reals:
 
 
 def epsilon_bounds(hits: Counts | int, others: Counts | int, trials: int, delta: float, error: float) -> Reals:
-    """The ε that is proven at δ by an event with this many hits on one input and on the other, in ``trials`` each.
+    """The ε proven at δ by an event with ``hits`` on one input and ``others`` on the other, in ``trials`` each.
 
     >>> round(float(epsilon_bounds(50_000, 18_394, 100_000, delta=0, error=1e-3)), 3)
     0.968
@@ -102,7 +100,7 @@ def epsilon_bounds(hits: Counts | int, others: Counts | int, trials: int, delta:
 
 
 def provable_epsilon(frequent: Reals, rare: Reals, delta: float = 0.0) -> Reals:
-    """The ε that an event with these probabilities on the two inputs proves in an ordinary audit: to choose inputs by.
+    """The ε that an event with these probabilities proves in an ordinary audit; used to choose the inputs.
 
     >>> provable_epsilon(np.array([0.5, 0.0005]), np.array([0.2, 0.0001])).round(2).tolist()
     [0.9, 0.84]
@@ -111,7 +109,7 @@ def provable_epsilon(frequent: Reals, rare: Reals, delta: float = 0.0) -> Reals:
 
 
 def delta_bounds(hits: Counts | int, others: Counts | int, trials: int, epsilon: float, error: float) -> Reals:
-    """The δ that is proven at ε by an event with this many hits on one input and on the other, in ``trials`` each.
+    """The δ proven at ε by an event with ``hits`` on one input and ``others`` on the other, in ``trials`` each.
 
     >>> round(float(delta_bounds(20_000, 0, 100_000, epsilon=0, error=1e-3)), 3)
     0.196
@@ -124,13 +122,13 @@ def delta_bounds(hits: Counts | int, others: Counts | int, trials: int, epsilon:
 
 @dataclass(frozen=True)
 class Target:
-    """A mechanism that claims (ε, δ), and two neighboring inputs on which it is as distinguishable as it gets.
+    """A mechanism that claims (ε, δ), and its worst pair of neighboring inputs.
 
-    ``draw(value, count, randomness)`` gives that many independent outcomes of the mechanism on ``value``, one row
-    of integer features each. Features may forget some of an outcome, which is post-processing: what is proven of
-    them holds for the outcome. ``cost`` says how many ordinary draws one draw takes the time of.
+    ``draw(value, count, randomness)`` gives ``count`` independent outcomes of the mechanism on ``value``, each a row of
+    integer features. Features are post-processing: a bound proven for them holds for the outcome. ``cost`` is the time
+    of one draw, in ordinary draws.
 
-    A claim with ε = 0 is one of total variation: what is measured then is δ.
+    A claim with ε = 0 is about total variation: then δ is measured.
     """
 
     name: str
@@ -153,8 +151,7 @@ class Target:
 class Estimator:
     """A mechanism that claims unbiased counts of a stated variance.
 
-    ``deviations(clients, randomness)`` gives the error of every cell's estimate from the messages of that many
-    clients, in claimed standard deviations.
+    ``deviations(participants, randomness)`` gives the error of every cell's estimate, in claimed standard deviations.
     """
 
     name: str
@@ -177,10 +174,9 @@ def rowwise(
     inputs: _Inputs,
     read: Read = np.asarray,
 ) -> Target:
-    """A mechanism that treats every row of a table alike: ``mechanism(rows)`` makes it for that many rows.
+    """A mechanism that treats all rows of a table independently; ``mechanism(rows)`` makes it for ``rows`` rows.
 
-    A row is an independent run, so a table of equal rows gives as many draws as it has rows. ``read`` makes features
-    of what is released.
+    A table of equal rows gives one draw per row. ``read`` turns a release into features.
     """
 
     def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
@@ -190,7 +186,7 @@ def rowwise(
 
 
 def difference(table: Integers) -> Integers:
-    """The first column minus the second: what remains of two cells that are compared.
+    """The first column minus the second.
 
     >>> difference(np.array([[5, 3]])).tolist()
     [2]
@@ -199,7 +195,7 @@ def difference(table: Integers) -> Integers:
 
 
 def accounted(spend: Spend, delta: Fraction) -> tuple[Fraction, Fraction]:
-    """The (ε, δ) that Tacit's accountants state for a spend: the claim that is audited.
+    """The (ε, δ) of a spend by Tacit's accountants: the claim that is audited.
 
     >>> from tacit.core.spend import Pure
     >>> accounted(Pure("1/2"), Fraction(0))
@@ -207,13 +203,13 @@ def accounted(spend: Spend, delta: Fraction) -> tuple[Fraction, Fraction]:
     """
     # Accountants are slow to import and needed by audits only.
     from tacit.accounting.compose import total
-    from tacit.core.account import Rule
+    from tacit.core import Rule
 
     return Fraction(total([spend], delta, Rule.PLANNED).epsilon), delta
 
 
 def sent_message(name: str, mechanism: LocalMechanism, inputs: _Inputs, read: Read, cost: int = 1) -> Target:
-    """One message of a client that has one or the other set of cells; ``read`` makes features of messages."""
+    """One message of a participant with one or the other set of cells; ``read`` turns messages into features."""
 
     def draw(cells: Sequence[int], count: int, randomness: Randomness) -> Integers:
         return read(mechanism.encode(np.tile(np.array(cells), (count, 1)), randomness))
@@ -224,11 +220,11 @@ def sent_message(name: str, mechanism: LocalMechanism, inputs: _Inputs, read: Re
 def unbiased(
     name: str, mechanism: LocalMechanism, inputs: _Inputs, encode: Encode | None = None, cost: int = 1
 ) -> Estimator:
-    """Counts from clients of which two in three have the first set of cells, and the others the second."""
+    """Counts from participants of whom two thirds have the first set of cells and the others the second."""
     send = encode or mechanism.encode
 
-    def deviations(clients: int, randomness: Randomness) -> NDArray[np.float64]:
-        held = np.array(inputs)[np.arange(clients) % 3 // 2]
+    def deviations(participants: int, randomness: Randomness) -> NDArray[np.float64]:
+        held = np.array(inputs)[np.arange(participants) % 3 // 2]
         estimates = mechanism.decode(send(held, randomness))
         true = np.bincount(held.ravel(), minlength=mechanism.cells)
         return (estimates.counts - true) / np.sqrt(estimates.variances)
@@ -237,9 +233,9 @@ def unbiased(
 
 
 def message_checks(name: str, mechanism: LocalMechanism, inputs: _Inputs, read: Read, cost: int = 1) -> list[Check]:
-    """Both claims of a local mechanism: what one message gives away, and that counts are unbiased.
+    """Both claims of a local mechanism: the ε of one message, and unbiased counts.
 
-    Two clients with disjoint cells are the worst pair for all of them.
+    Two participants with disjoint cells are the worst pair.
     """
     return [sent_message(name, mechanism, inputs, read, cost), unbiased(name, mechanism, inputs, cost=cost)]
 

@@ -1,13 +1,13 @@
-"""Which mechanisms may answer which statistic: one table, by which the doors to private records are made.
+"""Which mechanisms may answer which statistic; and the choice of a local one.
 
-Whoever asks chooses the mechanism. One that belongs elsewhere may be private there and tell everything here: a local
-randomizer states the price of one client's message, whatever it is given. So every holder, curator and step of a node
-lists what may go through, with a list of its own for inside each wrapper, and what is not listed is refused by looking
-at the question alone.
+The coordinator chooses the mechanism. One that is private for its own statistic may reveal everything about another: a
+local randomizer states the cost of one participant's message, whatever its input. So every holder, curator and step of
+a node has a list of allowed mechanisms, with its own list for the inside of each wrapper. Any other is refused from the
+question alone, before a record is read.
 
-A mechanism of the package is added to the rows where it belongs; one of another package needs no row, and passes where
-an operator's policy names it and the row has others that randomize the same statistic and release the same kind of
-answer.
+A new mechanism of Tacit is added to the lists where it belongs. One of another package needs no entry: it is allowed if
+the operator's policy names it and the list has another that randomizes the same statistic and releases the same kind of
+answer. Of the local mechanisms the most accurate one whose messages are short enough is chosen, with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, LocalMechanism, Number
 from tacit.mechanisms.central.counts import SealedTable
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
@@ -25,8 +25,10 @@ from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.description import Statistic
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
+from tacit.mechanisms.local.linear_hashing import LinearHashing, possible_sizes
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse, RandomizedLabels, Responses
 from tacit.mechanisms.local.subset_selection import SubsetSelection
+from tacit.mechanisms.local.unary_encoding import LocalLaplace, UnaryEncoding
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
 from tacit.mechanisms.registry import OWN
@@ -42,24 +44,28 @@ __all__ = [
     "SUM_SHARES",
     "TEACHER_VOTES",
     "VOTE_SHARES",
-    "Door",
+    "AllowedMechanisms",
+    "Alternative",
     "Kinds",
-    "label_door",
-    "one_record_door",
-    "prediction_door",
-    "table_door",
+    "LocalChoice",
+    "allowed_for_labels",
+    "allowed_for_predictions",
+    "allowed_for_records",
+    "allowed_for_tables",
+    "choose",
+    "require_current_name",
     "wrapped",
 ]
 
 Kinds = tuple[type[Any], ...]
-# What a mechanism from outside may randomize: noise in shares and sealed messages are steps of a protocol as well.
+# What a mechanism of another package may randomize: noise shares and encrypted messages are also steps of a protocol.
 _OPEN = ("table", "local")
 
 
 def wrapped(mechanism: Any) -> list[Any]:  # noqa: ANN401
-    """The mechanisms inside a mechanism: whichever of its parts have a price or a tolerance of their own.
+    """The mechanisms inside a mechanism: those of its fields that have a spend or a maximum sensitivity.
 
-    It is the parts' types that are looked at: what a part says of itself may fail, and may take long to find.
+    Only the types of the fields are checked: computing a spend may fail, or take long.
 
     >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> from tacit.mechanisms.central.counts import SealedTable
@@ -76,17 +82,18 @@ def _priced(kind: type) -> bool:
 
 
 @dataclass(frozen=True)
-class Door:
-    """The mechanisms that may go through, by exact type, and what may be ``inside`` each that wraps another.
+class AllowedMechanisms:
+    """A list of allowed mechanisms, by exact type, and of those allowed ``inside`` each wrapper.
 
-    A wrapper for whose inside nothing is listed does not pass.
+    A wrapper without a list for its inside is refused.
 
     >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> from tacit.mechanisms.central.counts import SealedTable
-    >>> door = Door("a holder of votes", (PermuteAndFlip, SealedTable), {SealedTable: (PermuteAndFlip,)})
-    >>> door.require(SealedTable(PermuteAndFlip("1/4", 2), "session", len))
-    >>> door.require(SealedTable(GeneralizedRandomizedResponse(10, 1, 1), "session", len))
+    >>> tables = (PermuteAndFlip, SealedTable)
+    >>> allowed = AllowedMechanisms("a holder of votes", tables, {SealedTable: (PermuteAndFlip,)})
+    >>> allowed.require(SealedTable(PermuteAndFlip("1/4", 2), "session", len))
+    >>> allowed.require(SealedTable(GeneralizedRandomizedResponse(10, 1, 1), "session", len))
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: a holder of votes does not answer through SealedTable of \
@@ -98,10 +105,10 @@ GeneralizedRandomizedResponse; inside SealedTable it knows PermuteAndFlip
     inside: Mapping[type, Kinds] = field(default_factory=dict)
 
     def require(self, mechanism: Any, named: Collection[type] = ()) -> None:  # noqa: ANN401
-        """Refuse a mechanism that is not listed here, or has something inside that is not.
+        """Refuse a mechanism that is not allowed, or that wraps one that is not.
 
-        ``named`` are classes from outside that the operator's policy names. They pass where others are listed that
-        randomize and release the same; never as a wrapper, for whose inside nothing is listed.
+        ``named`` are classes of other packages that the operator's policy names. They are allowed if the list has
+        another that randomizes and releases the same, but never as a wrapper.
         """
         self._require(mechanism, self.listed, "", named)
 
@@ -116,7 +123,7 @@ GeneralizedRandomizedResponse; inside SealedTable it knows PermuteAndFlip
 
 
 def _alike(kind: type[Any], allowed: Kinds) -> bool:
-    """Whether one of those that are allowed randomizes and releases the same."""
+    """Whether an allowed mechanism randomizes and releases the same."""
     return kind.statistic in _OPEN and any(
         (each.statistic, each.releases) == (kind.statistic, kind.releases) for each in allowed
     )
@@ -133,23 +140,23 @@ TEACHER_VOTES: Kinds = _own("table")
 PREDICTIONS: Kinds = (DiscreteGaussianNoise, DiscreteLaplaceNoise, Responses)
 _LABELS: Kinds = (RandomizedLabels,)
 LOCAL: Kinds = _own("local")
-# Whose shares make the noise of a masked sum: of counts, and of numbers with a bounded length.
+# Noise shares of a securely aggregated sum: of counts, and of vectors with a bounded norm.
 VOTE_SHARES: Kinds = (DistributedLaplace,)
 SUM_SHARES: Kinds = (DistributedGaussian, DistributedLaplace)
 
 
-def table_door(name: str, choices: Kinds, shares: Kinds = VOTE_SHARES) -> Door:
-    """A holder whose table goes out through one of these, in shares under masks, or sealed for a curator."""
-    return Door(
+def allowed_for_tables(name: str, choices: Kinds, shares: Kinds = VOTE_SHARES) -> AllowedMechanisms:
+    """For a holder of a table: these mechanisms, noise shares under masks, or the table encrypted for a curator."""
+    return AllowedMechanisms(
         name,
         (*choices, *shares, MaskedShare, SealedTable),
         {MaskedShare: shares, SealedTable: choices},
     )
 
 
-def one_record_door(name: str) -> Door:
-    """One-record holders that randomize their own answers, with or without a shuffler."""
-    return Door(
+def allowed_for_records(name: str) -> AllowedMechanisms:
+    """For one-record holders: local mechanisms, with or without a shuffler."""
+    return AllowedMechanisms(
         name,
         (*LOCAL, SealedMessages, Shuffled),
         {
@@ -162,11 +169,133 @@ def one_record_door(name: str) -> Door:
     )
 
 
-def prediction_door(name: str) -> Door:
-    """A party that randomizes the predictions of its model."""
-    return Door(name, PREDICTIONS, {Responses: (GeneralizedRandomizedResponse, SubsetSelection)})
+def allowed_for_predictions(name: str) -> AllowedMechanisms:
+    """For a party that randomizes the predictions of its model."""
+    return AllowedMechanisms(name, PREDICTIONS, {Responses: (GeneralizedRandomizedResponse, SubsetSelection)})
 
 
-def label_door(name: str) -> Door:
-    """A holder that randomizes the labels its model gives."""
-    return Door(name, _LABELS)
+def allowed_for_labels(name: str) -> AllowedMechanisms:
+    """For a holder that randomizes the labels of its model."""
+    return AllowedMechanisms(name, _LABELS)
+
+
+# Names of earlier versions.
+_RENAMED = {
+    "generalized response": "generalized randomized response",
+    "local hashing": "optimal local hashing",
+    "local hashing, linear": "linear hashing",
+    "bit response, asymmetric": "optimized unary encoding",
+    "bit response, symmetric": "symmetric unary encoding",
+}
+
+
+def require_current_name(name: str) -> None:
+    """Refuse a mechanism's name of an earlier version, and give the new one.
+
+    >>> require_current_name("local hashing")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the local mechanism 'local hashing' is called 'optimal local hashing' now
+    """
+    if name in _RENAMED:
+        raise InvalidInput(f"the local mechanism {name!r} is called {_RENAMED[name]!r} now")
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A mechanism that was considered, with its error and message size."""
+
+    name: str
+    mechanism: LocalMechanism
+    mean_squared_error: float
+    message_bits: int
+    allowed: bool
+
+
+@dataclass(frozen=True)
+class LocalChoice:
+    """The chosen mechanism, the reason in words, and everything that was considered, best first."""
+
+    mechanism: LocalMechanism
+    reason: str
+    alternatives: tuple[Alternative, ...]
+
+    @property
+    def table(self) -> str:
+        """The alternatives as lines of text.
+
+        >>> print(choose(cells=100, ones=1, epsilon=4).table)
+        mechanism                        error per cell   message bits
+        generalized randomized response       0.0714032              7
+        subset selection                      0.0714032            100
+        linear hashing                        0.0855729             18
+        optimized unary encoding              0.0860218            100
+        optimal local hashing                 0.0860992            134
+        symmetric unary encoding               0.181015            100
+        discrete Laplace                       0.362031           6400
+        """
+        lines = [f"{'mechanism':<32} {'error per cell':>14} {'message bits':>14}"]
+        lines += [
+            f"{each.name:<32} {each.mean_squared_error:>14.6g} {each.message_bits:>14}"
+            + ("" if each.allowed else "  too long")
+            for each in self.alternatives
+        ]
+        return "\n".join(lines)
+
+
+def _candidates(cells: int, ones: int, epsilon: Number) -> dict[str, LocalMechanism]:
+    """Every unbiased mechanism on a table of cells, by name; of two equally good ones the first is taken."""
+    candidates: dict[str, LocalMechanism] = {
+        "generalized randomized response": GeneralizedRandomizedResponse(cells, ones, epsilon)
+    }
+    if ones == 1 and possible_sizes(cells):
+        candidates["linear hashing"] = LinearHashing(cells, ones, epsilon)
+    candidates["optimal local hashing" if ones == 1 else "Collision"] = Collision(cells, ones, epsilon)
+    candidates["subset selection"] = SubsetSelection(cells, ones, epsilon)
+    candidates["optimized unary encoding"] = UnaryEncoding(cells, ones, epsilon)
+    candidates["symmetric unary encoding"] = UnaryEncoding(cells, ones, epsilon, symmetric=True)
+    candidates["discrete Laplace"] = LocalLaplace(cells, ones, epsilon)
+    return candidates
+
+
+def choose(cells: int, ones: int, epsilon: Number, largest_message_bits: int | None = None) -> LocalChoice:
+    """The most accurate local mechanism for participants with ``ones`` of ``cells``, within a limit on message size.
+
+    Accuracy is the expected squared error that one participant adds to a cell, averaged over all cells, which for many
+    cells is the variance on zeros. All alternatives spend the same ε. Separation and Concatenation are not among them:
+    Collision is better than the first, which splits ε, and than the second, which is biased as published, after its
+    correction.
+
+    >>> choice = choose(cells=100, ones=1, epsilon=1)
+    >>> choice.mechanism
+    SubsetSelection(cells=100, ones=1, epsilon=Fraction(1, 1), size=27)
+    >>> print(choice.reason)
+    subset selection has the smallest error per cell (3.59953) of 7 mechanisms at epsilon = 1
+    >>> print(choose(cells=5000, ones=2, epsilon=1, largest_message_bits=200).reason)
+    Collision has the smallest error per cell (8.55525) of the 2 mechanisms at epsilon = 1 with messages of at most \
+200 bits; subset selection would have 7.94631 with 5000 bits
+    """
+    limit = largest_message_bits
+    if limit is not None and limit < 1:
+        raise InvalidInput(f"largest_message_bits must be at least 1, got {limit}")
+    candidates = _candidates(cells, ones, epsilon)
+    listed = [
+        Alternative(name, each, each.mean_squared_error, each.message_bits, limit is None or each.message_bits <= limit)
+        for name, each in candidates.items()
+    ]
+    # Errors that are equal up to rounding count as equal, so that the shorter message is preferred.
+    ranked = sorted(listed, key=lambda each: (float(f"{each.mean_squared_error:.9g}"), each.message_bits))
+    allowed = [each for each in ranked if each.allowed]
+    if not allowed:
+        least = min(each.message_bits for each in ranked)
+        raise InvalidInput(f"largest_message_bits must be at least {least} for {cells} cells, got {limit}")
+    best = allowed[0]
+    reason = f"{best.name} has the smallest error per cell ({best.mean_squared_error:.6g}) of"
+    reason += f" {len(allowed)} mechanisms" if limit is None else f" the {len(allowed)} mechanisms"
+    reason += f" at epsilon = {float(best.mechanism.epsilon):g}"
+    if limit is not None:
+        reason += f" with messages of at most {limit} bits"
+    if best is not ranked[0]:
+        first = ranked[0]
+        reason += f"; {first.name} would have {first.mean_squared_error:.6g} with {first.message_bits} bits"
+    return LocalChoice(best.mechanism, reason, tuple(ranked))

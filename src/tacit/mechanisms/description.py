@@ -1,7 +1,7 @@
-"""What every mechanism says of itself: parameters, form of its answers, noise, on whom it relies, and its audits.
+"""What every mechanism declares: parameters, form of its answers, noise, trust assumptions, and audits.
 
-Nothing outside this folder compares the types of mechanisms. Whoever needs to know something asks the mechanism, and a
-new one answers for itself: it is written in one file, listed in ``registry.py``, and offered in a table of choices.
+No code outside this folder depends on the types of mechanisms. A new mechanism is one file, one line in
+``registry.py``, and one line in each list of ``choices.py`` where it is allowed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Sensitivity, TooFewParticipants
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.auditing import Check
 from tacit.mechanisms.forms import GAUSSIAN_REACH, REACH, AnswerForm, Numbers, noisy_counts
 
@@ -25,12 +24,12 @@ __all__ = [
     "ALONE",
     "CAPACITY",
     "CELLS",
-    "CLIENTS",
     "COUNT",
     "EXACT",
     "FLAG",
     "LENGTHS",
     "OPTIONAL_COUNT",
+    "PARTICIPANTS",
     "WHOLE",
     "Checks",
     "Described",
@@ -45,19 +44,18 @@ __all__ = [
     "require_quorum",
 ]
 
-# What is randomized: a table of counts; records that are called to vote; the cells of each client; the messages of
-# one-record holders as one of them makes them, and as a shuffler passes them on; a holder's part of a sum; labels of
-# one holder; a subset of records.
+# What is randomized: a table of counts; voters that are sampled; the cells of each participant; the messages of one
+# participant, and all of them after a shuffler; a holder's part of a sum; labels of one holder; a subset of records.
 Statistic = Literal["table", "electorate", "local", "messages", "shuffle", "share", "labels", "subset"]
 Released = Literal["labels", "counts", "flags", "messages", "sealed", "records"]
-# The checks of a mechanism that is to spend ε and, where its claim needs one, δ.
+# Makes the audit's checks of a mechanism that spends ε and, if its claim needs one, δ.
 Checks = Callable[[Fraction, Fraction], Sequence[Check]]
 
-# Limits on what a question may name: beyond, it would cost its holder more time or memory than any honest one.
+# Limits on the parameters in a question, so that no question can exhaust its holder's time or memory.
 _LARGEST = 10**9
 _LARGEST_DOMAIN = 10**7
-# Adding up how messages of this many clients hide each other takes a minute or so; beyond, it takes hours.
-MOST_CLIENTS = 10**7
+# The amplification bound for this many participants takes about a minute; for more it would take hours.
+MOST_PARTICIPANTS = 10**7
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,8 @@ def _integer(low: int, high: int) -> Parameter:
 
 EXACT = Parameter(str, lambda fields, name: fields.fraction(name))
 COUNT = _integer(1, _LARGEST)
-CLIENTS = _integer(1, MOST_CLIENTS)
-# What may be left out is None, and then not written.
+PARTICIPANTS = _integer(1, MOST_PARTICIPANTS)
+# None is not written.
 OPTIONAL_COUNT = Parameter(
     lambda value: None if value is None else int(value),
     lambda fields, name: None if fields.peek(name) is None else fields.integer(name, 0, _LARGEST),
@@ -89,9 +87,9 @@ LENGTHS = Parameter(list, lambda fields, name: fields.integers(name, 2, 2, _LARG
 
 @dataclass(frozen=True)
 class Inner:
-    """A parameter with parameters of its own: one of ``kinds``, or any registered mechanism of a ``statistic``.
+    """A parameter that is itself an object: one of ``kinds``, or any registered mechanism of a ``statistic``.
 
-    ``check`` refuses what is too much to ask of a holder, though such an object can be made.
+    ``check`` refuses valid objects that would cost a holder too much.
     """
 
     kinds: tuple[type[Any], ...] = ()
@@ -101,7 +99,7 @@ class Inner:
 
 @dataclass(frozen=True)
 class Reliance:
-    """On whom a guarantee rests: how many ``others`` must be honest, and which share of the noise is the node's own."""
+    """The trust assumption of a guarantee: how many ``others`` must be honest, and the node's ``share`` of noise."""
 
     others: int
     share: Fraction
@@ -112,7 +110,7 @@ ALONE = Reliance(0, Fraction(1))
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """The law of the noise on one count, as far as a reader of counts needs it.
+    """The law of the noise on one count, for readers of counts.
 
     >>> NoiseLaw("gaussian", 2.0, 4.0).evidence(np.array([[3, 0]])).tolist()
     [[0.75, 0.0]]
@@ -124,7 +122,7 @@ class NoiseLaw:
 
     @property
     def in_words(self) -> str:
-        """The law as a reader of a report needs it.
+        """The law as text for a report.
 
         >>> NoiseLaw("laplace", 2.0, 7.8).in_words
         'laplace, scale 2, standard deviation 2.8'
@@ -132,23 +130,23 @@ class NoiseLaw:
         return f"{self.kind}, scale {self.scale:.3g}, standard deviation {self.variance**0.5:.2g}"
 
     def evidence(self, counts: NDArray[Any]) -> NDArray[np.float64]:
-        """How much each noisy count speaks for a one in place of a zero: log-likelihoods, up to a constant a row."""
+        """The log-likelihood of a true count of one rather than zero, per noisy count, up to a constant per row."""
         table = np.asarray(counts, dtype=np.float64)
         if self.kind == "gaussian":
             return table / self.scale**2
         return (np.abs(table) - np.abs(table - 1)) / self.scale
 
     def counts(self, rows: int, columns: int, limit: int) -> Numbers:
-        """The form of a table of counts, none beyond ``limit``, with this noise."""
+        """The answer form of a table of counts within ±``limit``, with this noise."""
         return noisy_counts(rows, columns, limit + (REACH if self.kind == "laplace" else GAUSSIAN_REACH) * self.scale)
 
     def reach(self, copies: float, failure: float) -> float:
-        """What ``copies`` independent noises together go beyond, up or down, with at most this probability.
+        """A bound that the absolute sum of ``copies`` independent noises exceeds with probability at most ``failure``.
 
-        A discrete Laplace variable of scale b has a moment generating function of at most 1/(1 − b²λ²), which is that
-        of a continuous one, and at most e^(2b²λ²) for bλ ≤ 1/√2. With c of them, λ = t/(4cb²) where that is small
-        enough and λ = 1/(√2·b) elsewhere, Chernoff's bound gives t = b√(8cL) for c ≥ L and t = √2·b(L + c) below,
-        L = ln(2/failure). Gaussian noise has t = σ√(2cL).
+        A discrete Laplace variable of scale b has a moment generating function of at most 1/(1 − b²λ²), that of the
+        continuous one, and so of at most e^(2b²λ²) for bλ ≤ 1/√2. With c of them, and λ = t/(4cb²) if that is small
+        enough and λ = 1/(√2·b) otherwise, Chernoff's bound gives t = b√(8cL) for c ≥ L and t = √2·b(L + c) for c < L,
+        where L = ln(2/failure). Gaussian noise has t = σ√(2cL).
 
         >>> round(NoiseLaw("laplace", 2.0, 7.8).reach(100, 1e-9), 1)
         261.8
@@ -163,11 +161,11 @@ Parameters = Mapping[str, Parameter | Inner]
 
 
 class Described:
-    """What a mechanism says of itself, with what is true of most of them; a class states the rest.
+    """The base class of mechanisms, with defaults for what they declare.
 
-    ``name`` is what it is called on the wire, ``parameters`` are what it is built from, each by its name as an
-    attribute and as an argument. One without parameters does not travel. ``option`` is what a user calls it where it
-    can be chosen for a table of votes, and ``offers`` says in words why one would.
+    ``name`` is its name on the wire. ``parameters`` are its constructor's arguments, each an attribute of the same
+    name; a mechanism without them is never sent. ``option`` is the name by which a user chooses it for a table of
+    votes, and ``offers`` the reason for that choice, in words.
     """
 
     name: ClassVar[str]
@@ -180,55 +178,55 @@ class Described:
 
     @property
     def noise_law(self) -> NoiseLaw | None:
-        """The law of the noise on each count that is released; None where no counts with noise are."""
+        """The law of the noise on each released count; None if no noisy counts are released."""
         return None
 
     @property
     def quorum(self) -> int:
-        """How many clients must take part at the one holder that answers."""
+        """The least number of participants at the holder that answers."""
         return 1
 
     @classmethod
     def calibrated(cls, sensitivity: Sensitivity, epsilon: Fraction, delta: Fraction) -> Self:
-        """The mechanism with the least noise for a table that moves this far, at this price."""
-        raise InvalidInput(f"{cls.__name__} is not made for tables by their sensitivity alone")
+        """The mechanism with the least noise for a table of this sensitivity, at this cost."""
+        raise InvalidInput(f"{cls.__name__} cannot be calibrated from a sensitivity alone")
 
     def lead(self, classes: int, error: float) -> float:
-        """The lead in votes at which the label of a row is wrong with probability ``error``, all rivals being level."""
-        # The laws of winners are slow to import and needed by plans only.
+        """The lead in votes at which a row's label is wrong with probability ``error``, all others being equal."""
+        # Slow to import, and needed by plans only.
         from tacit.mechanisms.accuracy import gap_needed
 
         law = self.noise_law
         if law is None:
-            raise InvalidInput(f"{type(self).__name__} does not say how certain its labels are")
+            raise InvalidInput(f"{type(self).__name__} has no law for the error of its labels")
         return gap_needed(law.kind, classes, error) * law.scale
 
     def answer_form(self, rows: int, columns: int, limit: int) -> AnswerForm:
-        """What comes of a table of counts of that shape, none beyond ``limit``, or of at most that many clients."""
+        """The answer's form for a table of that shape with counts up to ``limit``, or for ``limit`` participants."""
         if self.releases == "counts" and self.noise_law is not None:
             return self.noise_law.counts(rows, columns, limit)
-        raise InvalidInput(f"{type(self).__name__} gives no answer that leaves its holder on its own")
+        raise InvalidInput(f"{type(self).__name__} has no answer that a holder may send alone")
 
     def noise_reach(self, cells: int, holders: int, failure: float) -> float | None:
-        """What the noises of ``cells`` counts together go beyond with at most this probability; None without noise."""
+        """A bound that the summed noise of ``cells`` counts exceeds with probability ``failure``; None if no noise."""
         law = self.noise_law
         return None if law is None else law.reach(cells, failure)
 
-    def reliance(self, clients: int) -> Reliance:
-        """What the guarantee needs of others, at a node that speaks for this many clients.
+    def reliance(self, participants: int) -> Reliance:
+        """The trust assumption at a node with this many participants.
 
-        Whoever adds all of its noise itself, or has a curator add it whom its own file names, relies on no other node.
+        A node that adds all of its noise itself, or has a curator of its own choice add it, relies on no other node.
         """
         return ALONE
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """How it is audited: by name, what makes the checks for a given ε and δ."""
+        """Its audits by name: each makes the checks for a given ε and δ."""
         return {}
 
 
 def noise_in_words(mechanism: Any) -> dict[str, str]:  # noqa: ANN401
-    """What a run writes down of the noise on what it released; nothing where no counts with noise are.
+    """What a run records about the noise on its released counts; empty if there are none.
 
     >>> noise_in_words(object())
     {}
@@ -238,16 +236,16 @@ def noise_in_words(mechanism: Any) -> dict[str, str]:  # noqa: ANN401
 
 
 def require_quorum(participants: int, quorum: int) -> None:
-    """Refuse to show anything of too few clients: their messages would not hide each other.
+    """Refuse to show the messages of too few participants, which would not hide each other.
 
     >>> require_quorum(74, 75)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.TooFewParticipants: 74 clients took part, and at least 75 are needed: with fewer the shuffled \
-messages would not hide a vote as claimed. Nothing was revealed; ask again when more clients can answer
+    tacit.core.errors.TooFewParticipants: 74 participants answered, and at least 75 are needed for the stated epsilon. \
+Nothing was revealed; ask again when more can answer
     """
     if participants < quorum:
         raise TooFewParticipants(
-            f"{participants} clients took part, and at least {quorum} are needed: with fewer the shuffled messages "
-            "would not hide a vote as claimed. Nothing was revealed; ask again when more clients can answer"
+            f"{participants} participants answered, and at least {quorum} are needed for the stated epsilon. Nothing "
+            "was revealed; ask again when more can answer"
         )

@@ -1,14 +1,14 @@
-"""Exact sampling at array speed: floats filter, integers decide.
+"""Exact sampling of arrays: floats filter, integers decide.
 
-A probability is a real number that can be computed to any precision. A uniform 64-bit word settles almost every
-comparison with it at once; the rare draw that falls too near to tell is extended by more random bits and compared
-at a higher precision until it is settled. The result has *exactly* the stated law, tails included; floating
-point is only ever used where its error bound proves the answer. ``decimal`` from the standard library rounds
-``exp`` correctly, which is what makes the slow path certain.
+A probability is a real number that can be computed to any precision. A uniform 64-bit word decides almost every
+comparison with it at once; a draw that is too close is extended by more random bits and compared at a higher precision
+until it is decided. The result has *exactly* the stated law, tails included: floating point is used only where its
+error bound proves the result. The standard library's ``decimal`` rounds ``exp`` correctly, on which the slow path
+relies.
 
-A table can hold only finitely many outcomes, and cutting the others off would change the law. So a distribution on
-infinitely many numbers is a chain of blocks: the last outcome of each means "beyond", carries exactly the mass of
-everything beyond, and leads to the next block, which is made when it is first needed.
+A table has finitely many outcomes, and truncation would change the law. So a distribution on infinitely many numbers is
+a chain of blocks: the last outcome of each means "beyond", has exactly the mass of everything beyond, and leads to the
+next block, which is made when it is first needed.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
+from tacit.core import Integers, Randomness
 
 __all__ = ["ExactTable", "UnboundedTable", "bernoulli", "bernoulli_exp", "exp", "precision"]
 
 WORD = 64
-# A coin flip nearer than this to its probability is decided exactly. An approximation must be twice as good,
-# which leaves room for the rounding of the comparison itself; float64 arithmetic is a thousand times better.
+# A coin flip closer than this to its probability is decided exactly. An approximation must be twice as precise, which
+# allows for the rounding of the comparison itself; float64 arithmetic is a thousand times more precise.
 _MARGIN = 2.0**-38
-# A table remembers the outcome for each value of a word's leading bits, where they alone decide it.
+# A table stores the outcome for each value of a word's leading bits, if they decide it.
 LEADING = 14
 # A product of 10^9 ratios, longer than any block, loses at most this many digits.
 LENGTH_DIGITS = 10
 
 
 def precision(digits: int) -> Context:
-    """A decimal context that carries that many digits and a few to spare.
+    """A decimal context with ten more digits than ``digits``.
 
     >>> precision(30).prec
     40
@@ -53,7 +52,7 @@ def exp(exponent: Fraction, digits: int) -> Decimal:
     >>> exp(Fraction(-1, 2), 20)
     Decimal('0.606530659712633423603799534991')
     """
-    # A relative error r of the exponent x becomes |x|·r of the result, so carry digits for |x| as well.
+    # A relative error r of the exponent x becomes |x|·r of the result, so use digits for |x| as well.
     magnitude = len(str(abs(math.ceil(exponent)) + 1))
     context = precision(digits + magnitude)
     quotient = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
@@ -81,7 +80,7 @@ def bernoulli(
     0.3
     """
     words = randomness.words(len(approximate))
-    # Converting a word to float64 moves it by at most 2^-53, far inside the margin.
+    # Converting a word to float64 changes it by at most 2^-53, far less than the margin.
     distance = words.astype(np.float64) * 2.0**-WORD - approximate
     heads = distance < 0
     for index in np.flatnonzero(np.abs(distance) <= _MARGIN):
@@ -136,10 +135,10 @@ class ExactTable:
         self._weights = weights
         self._finer: dict[int, tuple[list[int], list[int]]] = {}
         lower, upper = self._thresholds(WORD)
-        # A bound of 2^64 or more lies above every word, so it is never counted and may be left out.
+        # A bound of 2^64 or more is above every word and is never counted.
         self._lower = np.array([each for each in lower if each < 2**WORD], dtype=np.uint64)
         self._upper = np.array([each for each in upper if each < 2**WORD], dtype=np.uint64)
-        # Every word that begins with the same bits has one certain outcome, or -1 if a threshold is among them.
+        # The outcome of all words that begin with the same bits, or -1 if a threshold lies among them.
         first = np.arange(2**LEADING, dtype=np.uint64) << np.uint64(WORD - LEADING)
         last = first | np.uint64(2 ** (WORD - LEADING) - 1)
         certain = np.searchsorted(self._upper, first, side="right")
@@ -158,7 +157,7 @@ class ExactTable:
             for weight in weights[:-1]:
                 running = context.add(running, weight)
                 cumulative.append(context.divide(running, total))
-            # Each weight is off by at most a relative 10^-digits, so is each sum, and their quotient by 3 of it.
+            # Each weight, and so each sum, has a relative error of at most 10^-digits, and their quotient 3 times that.
             slack = Decimal(f"3e-{digits}")
             self._finer[bits] = (
                 [max(0, _scaled(value, slack, bits, digits, ROUND_FLOOR)) for value in cumulative],
@@ -167,13 +166,13 @@ class ExactTable:
         return self._finer[bits]
 
     def sample(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """That many independent draws, with exactly the stated law."""
+        """``count`` independent draws, with exactly the stated law."""
         words = randomness.words(count)
         outcomes = self._leading[(words >> np.uint64(WORD - LEADING)).view(np.int64)]
         undecided = np.flatnonzero(outcomes < 0)
         rest = words[undecided]
-        # A word w stands for the reals in [w, w+1)/2^64. Outcome i is certain when no threshold's
-        # enclosure cuts that interval: as many enclosures lie wholly at or below w as begin at or below w.
+        # A word w stands for the reals in [w, w+1)/2^64. Outcome i is certain if no threshold's enclosure intersects
+        # that interval: as many enclosures end at or below w as begin at or below w.
         certain = np.searchsorted(self._upper, rest, side="right")
         touched = np.searchsorted(self._lower, rest, side="right")
         outcomes[undecided] = certain
@@ -193,7 +192,7 @@ class ExactTable:
 
 
 class UnboundedTable:
-    """A distribution on first, first + 1, … given by how its weights go on from each outcome.
+    """A distribution on first, first + 1, … given by the ratios of successive weights.
 
     ``ratios(digits)`` gives the function k ↦ weight(k+1) / weight(k), and ``tail(k, digits)`` is the sum of
     weight(j) / weight(k) over all j ≥ k, both with a relative error below 10^-digits.
@@ -216,7 +215,7 @@ class UnboundedTable:
         self._blocks: list[ExactTable] = []
 
     def sample(self, count: int, randomness: Randomness) -> Integers:
-        """That many independent draws, with exactly the stated law."""
+        """``count`` independent draws, with exactly the stated law."""
         outcomes = np.empty(count, dtype=np.int64)
         waiting = np.arange(count)
         start, length, depth = self._first, 64, 0
@@ -227,12 +226,12 @@ class UnboundedTable:
             inside = drawn < length
             outcomes[waiting[inside]] = start + drawn[inside]
             waiting = waiting[~inside]
-            # Blocks double, so that a long tail needs few of them.
+            # Blocks double in length, so that a long tail needs few of them.
             start, length, depth = start + length, 2 * length, depth + 1
         return outcomes
 
     def _block(self, start: int, length: int) -> ExactTable:
-        """The law of an outcome known to be at least ``start``: ``length`` outcomes, then all the others as one."""
+        """The law of an outcome given that it is at least ``start``: ``length`` outcomes, then all others as one."""
 
         def weights(digits: int) -> list[Decimal]:
             context = precision(digits + LENGTH_DIGITS)

@@ -1,9 +1,8 @@
-"""The forms that answers have: each says type, shape and range of a value, and how it goes into few bytes and back.
+"""The forms of answers: type, shape and range of a value, and how it is packed into bytes and unpacked.
 
-The coordinator knows the question, so nothing of an answer's form travels: not its type, not its shape, not its
-range. Packing checks first, so what cannot be an answer is not sent; reading gives an answer or ``InvalidInput``.
-The range is partly the coordinator's to choose, so a number beyond it is sent as the nearest one within it: to refuse
-would be an answer of another kind.
+The coordinator knows the question, so the form itself is not sent. Packing checks the value first; unpacking gives an
+answer or ``InvalidInput``. The coordinator partly chooses the range, so a number outside is clipped and not refused: a
+refusal would depend on the records.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput
 from tacit.core.codec import packed_numbers, unpacked_numbers
-from tacit.core.errors import InvalidInput
 
 __all__ = [
     "GAUSSIAN_REACH",
@@ -30,14 +29,14 @@ __all__ = [
     "noisy_counts",
 ]
 
-# In scales of Laplace noise and in deviations of Gaussian noise: farther out it lies with a probability below e^-64.
+# In scales of Laplace noise and standard deviations of Gaussian noise: larger noise has a probability below e^-64.
 REACH, GAUSSIAN_REACH = 64, 12
 
 PackedRows = NDArray[np.uint8]
 
 
 class AnswerForm(Protocol):
-    """What an answer must look like."""
+    """The form that an answer must have."""
 
     def require(self, value: Any) -> None:  # noqa: ANN401
         """Refuse a value of another form."""
@@ -54,7 +53,7 @@ class AnswerForm(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """Whole numbers from ``low`` to ``high`` in an array of a fixed shape; each takes as many bits as that needs.
+    """Integers from ``low`` to ``high`` in an array of a fixed shape, packed into as many bits as the range needs.
 
     >>> form = Numbers((2, 2), -1, 6)
     >>> form.pack(np.array([[0, 6], [-1, 3]])).hex(), form.unpack(bytes.fromhex("3908")).tolist()
@@ -67,7 +66,7 @@ class Numbers:
 
     @property
     def bits(self) -> int:
-        """What one number takes."""
+        """The number of bits of one number."""
         return (self.high - self.low).bit_length()
 
     def require(self, value: Any) -> None:  # noqa: ANN401
@@ -80,7 +79,7 @@ class Numbers:
             raise InvalidInput(f"the answer must be whole numbers from {self.low} to {self.high}")
 
     def pack(self, value: Any) -> bytes:  # noqa: ANN401
-        """How far each number lies above the lowest."""
+        """Each number minus the lowest, clipped to the range."""
         if isinstance(value, np.ndarray) and value.dtype == np.int64:
             value = np.clip(value, self.low, self.high)
         self.require(value)
@@ -120,7 +119,7 @@ class Flags:
 
 
 def noisy_counts(rows: int, columns: int, limit: float) -> Numbers:
-    """Counts that lie within ``limit`` of zero, noise included, but for a probability below e^-64 each.
+    """The form of counts within ±``limit``, noise included, except with a probability below e^-64 each.
 
     >>> noisy_counts(4, 3, 9.5)
     Numbers(shape=(4, 3), low=-10, high=10)
@@ -129,7 +128,7 @@ def noisy_counts(rows: int, columns: int, limit: float) -> Numbers:
 
 
 class MessageCode(Protocol):
-    """How single messages of one kind go into equally few bytes, and how they are checked."""
+    """How messages of one kind are packed, all into the same number of bytes, and checked."""
 
     @property
     def dtype(self) -> type[np.generic]:
@@ -143,7 +142,7 @@ class MessageCode(Protocol):
 
     @property
     def size(self) -> int:
-        """How many bytes one message takes."""
+        """The number of bytes of one message."""
         ...
 
     def pack(self, messages: NDArray[Any]) -> PackedRows:
@@ -151,24 +150,24 @@ class MessageCode(Protocol):
         ...
 
     def unpack(self, rows: PackedRows) -> NDArray[Any]:
-        """The messages again, still to be checked: a row that no message packs to comes back as none that is valid."""
+        """Unpack messages, not yet checked: a row that no message packs to gives one that is not ``valid``."""
         ...
 
     def valid(self, messages: NDArray[Any]) -> NDArray[np.bool_]:
-        """For each message of the right type and shape, whether the mechanism can have made it."""
+        """For each message of the right type and shape, whether the mechanism can produce it."""
         ...
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of many clients: at most ``most``, exactly that many, or any number where it is None."""
+    """Messages of several participants: at most ``most``, exactly ``most``, or any number if it is None."""
 
     code: MessageCode
     most: int | None
     exactly: bool = False
 
     def require(self, value: Any) -> None:  # noqa: ANN401
-        """Refuse what is no such message."""
+        """Refuse another number or kind of messages."""
         if not isinstance(value, np.ndarray) or not value.ndim or (self.most is not None and len(value) > self.most):
             raise InvalidInput(f"the answer must be an array of at most {self.most} messages")
         if self.exactly and len(value) != self.most:
@@ -178,7 +177,7 @@ class Messages:
             raise InvalidInput("the answer must be messages of the mechanism")
 
     def pack(self, value: Any) -> bytes:  # noqa: ANN401
-        """One message behind the other."""
+        """All messages, concatenated."""
         self.require(value)
         return self.code.pack(value).tobytes()
 

@@ -1,7 +1,6 @@
-"""How randomized messages go into few bytes, one by one and all equally long, and how they are checked.
+"""Codes of randomized messages: packed into bytes one by one, all of the same length, and checked.
 
-A mechanism's messages are arrays that are quick to work with; on their way they are packed. What comes back is still to
-be checked: a row that no message packs to comes back as one that is not valid.
+A row of bytes that no message packs to is unpacked as a message that is not ``valid``.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Integers
 from tacit.core.codec import packed_bytes
-from tacit.core.protocols import Integers
 from tacit.mechanisms.forms import PackedRows
-from tacit.mechanisms.local.clients import chunks
+from tacit.mechanisms.local.participants import chunks
 
 __all__ = ["BitsCode", "HashCode", "IndexCode", "JointCode", "NumbersCode", "SetCode", "SignedCode"]
 
@@ -41,7 +40,7 @@ def _from_lowest_bytes(rows: PackedRows) -> Integers:
 
 @dataclass(frozen=True)
 class IndexCode:
-    """One number from 0 to below ``limit``, in whole bytes.
+    """One number from 0 to below ``limit``, packed into whole bytes.
 
     >>> IndexCode(300).pack(np.array([7, 299])).tolist()
     [[7, 0], [43, 1]]
@@ -63,7 +62,7 @@ class IndexCode:
         return _lowest_bytes(messages, self.size)
 
     def unpack(self, rows: PackedRows) -> Integers:
-        """The numbers again."""
+        """The numbers."""
         return _from_lowest_bytes(rows)
 
     def valid(self, messages: NDArray[Any]) -> Valid:
@@ -74,7 +73,7 @@ class IndexCode:
 
 @dataclass(frozen=True)
 class SignedCode:
-    """A cell and a sign of 1 or −1, as one number: twice the cell, and one more for a message that takes away.
+    """A cell and a sign of 1 or −1, as one number: twice the cell, plus one for a negative sign.
 
     >>> SignedCode(10).unpack(SignedCode(10).pack(np.array([[3, 1], [9, -1]]))).tolist()
     [[3, 1], [9, -1]]
@@ -94,12 +93,12 @@ class SignedCode:
         return _lowest_bytes(2 * messages[:, 0] + (messages[:, 1] < 0), self.size)
 
     def unpack(self, rows: PackedRows) -> Integers:
-        """The cells and signs again."""
+        """The cells and signs."""
         slots = _from_lowest_bytes(rows)
         return np.stack([slots // 2, 1 - 2 * (slots % 2)], axis=1)
 
     def valid(self, messages: NDArray[Any]) -> Valid:
-        """Whether each has a cell and a sign."""
+        """Whether each has a valid cell and sign."""
         cell, sign = messages[:, 0], messages[:, 1]
         sound: Valid = (cell >= 0) & (cell < self.cells) & (abs(sign) == 1)
         return sound
@@ -133,14 +132,14 @@ class HashCode:
         return np.column_stack([seeds, _from_lowest_bytes(rows[:, SEED:]).astype(np.uint64)])
 
     def valid(self, messages: NDArray[Any]) -> Valid:
-        """Whether each names a bucket."""
+        """Whether each has a valid bucket."""
         within: Valid = messages[:, 2] < self.length
         return within
 
 
 @dataclass(frozen=True)
 class JointCode:
-    """Two messages of three words each, the one behind the other."""
+    """Two messages of three words each, concatenated."""
 
     dtype: ClassVar[type[np.generic]] = np.uint64
     shape: ClassVar[tuple[int, ...]] = (6,)
@@ -153,7 +152,7 @@ class JointCode:
         return self.first.size + self.second.size
 
     def pack(self, messages: NDArray[Any]) -> PackedRows:
-        """The one behind the other."""
+        """Both, concatenated."""
         return np.hstack([self.first.pack(messages[:, :3]), self.second.pack(messages[:, 3:])])
 
     def unpack(self, rows: PackedRows) -> NDArray[np.uint64]:
@@ -162,13 +161,13 @@ class JointCode:
         return np.hstack([self.first.unpack(rows[:, :end]), self.second.unpack(rows[:, end:])])
 
     def valid(self, messages: NDArray[Any]) -> Valid:
-        """Whether both are."""
+        """Whether both are valid."""
         return self.first.valid(messages[:, :3]) & self.second.valid(messages[:, 3:])
 
 
 @dataclass(frozen=True)
 class NumbersCode:
-    """A row of ``cells`` numbers; what lies farther out than ``reach`` is cut off there."""
+    """A row of ``cells`` numbers, clipped to ±``reach``."""
 
     dtype: ClassVar[type[np.generic]] = np.int64
     cells: int
@@ -190,7 +189,7 @@ class NumbersCode:
         return packed_bytes(self.cells, self._width)
 
     def pack(self, messages: NDArray[Any]) -> PackedRows:
-        """How far each number lies above the lowest."""
+        """Each number minus the lowest."""
         width = self._width
         rows = np.empty((len(messages), self.size), dtype=np.uint8)
         for part in chunks(len(messages), self.cells * width):
@@ -207,19 +206,19 @@ class NumbersCode:
             digits = np.unpackbits(rows[part], axis=1, bitorder="little")
             numbers = digits[:, : cells * width].reshape(len(digits), cells, width).astype(np.int64)
             found[part] = (numbers << np.arange(width)).sum(axis=2) - self.reach
-            # What stands behind the last number, where nothing may, puts the row out of range.
+            # Set bits after the last number make the row invalid.
             found[part][digits[:, cells * width :].any(axis=1)] = self.reach + 1
         return found
 
     def valid(self, messages: NDArray[Any]) -> Valid:
-        """Whether all numbers are within reach."""
+        """Whether all numbers are within ±``reach``."""
         within = (messages >= -self.reach) & (messages <= self.reach)
         return np.asarray(within.all(axis=1), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
 class BitsCode:
-    """A row of packed bits, one per cell, as it is.
+    """A row of packed bits, one per cell, unchanged.
 
     >>> BitsCode(10).valid(np.array([[255, 3], [0, 4]], dtype=np.uint8)).tolist()
     [True, False]
@@ -247,7 +246,7 @@ class BitsCode:
         return rows.copy()
 
     def valid(self, messages: NDArray[Any]) -> Valid:
-        """Whether there is nothing behind the last cell."""
+        """Whether no bit is set after the last cell."""
         spare = self.cells % 8
         clean: Valid = np.ones(len(messages), np.bool_) if not spare else (messages[:, -1] >> spare) == 0
         return clean
@@ -255,10 +254,10 @@ class BitsCode:
 
 @dataclass(frozen=True)
 class SetCode:
-    """Sets of ``members`` of the cells as rows of packed bits; on their way an Elias-Fano code where that is shorter.
+    """Sets of ``members`` cells as rows of packed bits, compressed by an Elias-Fano code if that is shorter.
 
-    The code has the low bits of a set's cells in order, then their high parts: as many zeros as it rises, and a one.
-    That is within two bits per cell of what any code needs.
+    The code has the low bits of a set's cells in order, then their high parts in unary. That is within two bits per
+    cell of the shortest possible code.
 
     >>> SetCode(120, 2).size, SetCode(120, 60).size
     (2, 15)
@@ -281,7 +280,7 @@ class SetCode:
 
     @property
     def _low_bits(self) -> int | None:
-        """How many low bits of a cell are written out; None where one bit per cell is as short."""
+        """The number of low bits per cell; None if one bit per cell is at least as short."""
         low = max(0, (self.cells // self.members).bit_length() - 1)
         return low if self._code_bits(low) < self.cells else None
 
@@ -305,7 +304,7 @@ class SetCode:
         return rows
 
     def unpack(self, rows: PackedRows) -> PackedRows:
-        """The sets again; what is no set's code is an empty one."""
+        """The sets; an invalid code gives an empty set."""
         low = self._low_bits
         if low is None:
             return rows.copy()
@@ -318,7 +317,7 @@ class SetCode:
             places = np.nonzero(high[fine])[1].reshape(-1, size) - np.arange(size)
             digits = code[fine, : size * low].reshape(-1, size, low).astype(np.int64)
             cells = (places << low) + (digits << np.arange(low)).sum(axis=2)
-            # One set has one code: its cells rise, and there are none beyond the last.
+            # A set has one code: its cells are increasing and below the number of cells.
             sound = (np.diff(cells, axis=1) > 0).all(axis=1) & (cells[:, -1] < self.cells)
             held = np.zeros((int(sound.sum()), self.cells), dtype=np.uint8)
             np.put_along_axis(held, cells[sound], 1, axis=1)
@@ -326,6 +325,6 @@ class SetCode:
         return found
 
     def valid(self, messages: NDArray[Any]) -> Valid:
-        """Whether each is a set of that many cells."""
+        """Whether each is a set of ``members`` cells."""
         full: Valid = np.bitwise_count(messages).sum(axis=1, dtype=np.int64) == self.members
         return full & BitsCode(self.cells).valid(messages)

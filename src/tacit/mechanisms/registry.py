@@ -1,9 +1,8 @@
-"""All mechanisms by name: the package's own, and what other packages offer; and how any of them is written and read.
+"""All mechanisms by name, Tacit's own and those of other packages; and how they are written and read.
 
-A holder builds a mechanism itself, from code that it has: whoever asks chooses a name and numbers and nothing else.
-Other packages register mechanisms as entry points of the group ``tacit.mechanisms``. Those are found and loaded when
-they are first needed, use the spends of ``tacit.core.spend`` alone, and go through a door of a node only where its
-operator's policy names them.
+A holder builds a mechanism from its own code: a question contains a name and numbers and nothing else. Other packages
+register mechanisms as entry points of the group ``tacit.mechanisms``. Those are loaded when they are first needed, must
+use the spends of ``tacit.core.spend``, and are allowed at a node only if its operator's policy names them.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
+from tacit.core import InvalidInput, spend_from_json, spend_to_json
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.spend import spend_from_json, spend_to_json
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
@@ -25,6 +23,7 @@ from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScre
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
+from tacit.mechanisms.central.tested_votes import TestedGNMax
 from tacit.mechanisms.description import Checks, Described, Inner, Parameter
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
 from tacit.mechanisms.local.collision import Collision
@@ -62,6 +61,7 @@ OWN: tuple[type[Described], ...] = (
     LNMax,
     GNMax,
     ConfidentScreen,
+    TestedGNMax,
     SubsampledGNMax,
     SubsampledScreen,
     UnaryEncoding,
@@ -86,7 +86,7 @@ TRAVELING: Mapping[str, type[Described]] = {each.name: each for each in OWN if e
 
 
 def registered() -> dict[str, type[Described]]:
-    """Every mechanism that can travel, by name.
+    """Every mechanism that can be sent, by name.
 
     >>> registered()["permute-and-flip"].__name__
     'PermuteAndFlip'
@@ -96,13 +96,13 @@ def registered() -> dict[str, type[Described]]:
 
 @lru_cache(maxsize=1)
 def outside() -> Mapping[str, type[Described]]:
-    """The mechanisms that other installed packages offer, by name; what cannot be one is left out, with a warning."""
+    """The mechanisms of other installed packages, by name; invalid ones are left out, with a warning."""
     found: dict[str, type[Described]] = {}
     for entry in entry_points(group=MECHANISM_GROUP):
         try:
             found[entry.name] = _offered(entry, found)
         except Exception as error:
-            # Another package's mistake must not keep a node from answering; its operator reads of it.
+            # An error in another package must not keep a node from answering; the operator sees the warning.
             _log.warning("the mechanism %r of %s is left out: %s", entry.name, entry.value, error)
     return found
 
@@ -120,7 +120,7 @@ def _offered(entry: EntryPoint, before: Mapping[str, type[Described]]) -> type[D
 
 
 def described(mechanism: Any) -> Described:  # noqa: ANN401
-    """The mechanism, if its class is registered and it spends what accountants know.
+    """The mechanism, refused unless its class is registered and its spend is one of core's.
 
     >>> described("permute-and-flip")
     Traceback (most recent call last):
@@ -138,7 +138,7 @@ def described(mechanism: Any) -> Described:  # noqa: ANN401
 
 
 def audits() -> dict[str, Checks]:
-    """Everything that can be audited of all mechanisms, by the name of the audit.
+    """The audits of all mechanisms, by name.
 
     >>> [check.claimed for check in audits()["generalized-response"](1, 0)]
     ['ε = 1', 'unbiased']
@@ -147,9 +147,9 @@ def audits() -> dict[str, Checks]:
 
 
 def policy_name(mechanism: Any) -> str:  # noqa: ANN401
-    """What a policy calls a mechanism: the package's own by class, any other by the name it is registered under.
+    """A mechanism's name in a policy: the class of Tacit's own ones, the registered name of any other.
 
-    So no other package's class can pass for one of the package's own, whatever it is called.
+    So no class of another package can be taken for one of Tacit's own.
 
     >>> policy_name(PermuteAndFlip(1, 2))
     'PermuteAndFlip'
@@ -168,9 +168,9 @@ def mechanism_fields(mechanism: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def read_mechanism(fields: StrictReader, kinds: Iterable[type[_T]] | None = None) -> _T:
-    """The mechanism that such values stand for; any other name or number is refused.
+    """The mechanism that ``mechanism_fields`` wrote; unknown names and invalid numbers are refused.
 
-    ``kinds`` are those that can be meant, where not every one can.
+    ``kinds`` are the allowed classes; by default all registered ones.
 
     >>> read_mechanism(StrictReader(mechanism_fields(PermuteAndFlip("1/4", 2)), "mechanism"))
     PermuteAndFlip(rate=Fraction(1, 4), row_range=2)
@@ -185,7 +185,7 @@ def _named(kinds: Iterable[type[Any]]) -> dict[str, type[Any]]:
 
 
 def _inside(inner: Inner) -> dict[str, type[Any]]:
-    """What may stand in the place of such a parameter."""
+    """The classes that such a parameter may have."""
     if inner.statistic is None:
         return _named(inner.kinds)
     return {name: kind for name, kind in registered().items() if kind.statistic == inner.statistic}
@@ -218,17 +218,17 @@ def _read(fields: StrictReader, known: Mapping[str, type[Any]]) -> Any:  # noqa:
     except (ArithmeticError, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise
-        raise InvalidInput(f"the {fields.what} has parameters that no such mechanism can have") from None
+        raise InvalidInput(f"the {fields.what} has invalid parameters") from None
     if issubclass(kind, Described) and kind not in OWN:
         _require_closed_spend(made)
     return made
 
 
 def _require_closed_spend(mechanism: Any) -> None:  # noqa: ANN401
-    """Refuse a spend that is none of core's own: a class from outside could claim anything of itself."""
+    """Refuse a spend that is not one of core's: a class of another package could claim anything."""
     try:
         closed = spend_from_json(spend_to_json(mechanism.spend)) == mechanism.spend
     except Exception:
         closed = False
     if not closed:
-        raise InvalidInput(f"{type(mechanism).__name__} has no spend that the accountants know")
+        raise InvalidInput(f"the spend of {type(mechanism).__name__} is not one that the accountants know")

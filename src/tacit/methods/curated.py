@@ -1,7 +1,7 @@
-"""The job of every method whose questions are answered behind one gate here, or by nodes: one account pays for all.
+"""The job of methods for which one account pays: questions are answered behind one gate here, or by nodes.
 
-Methods differ in what they plan, ask, pay and make of the answers, and give just that. A method whose holders pay each
-for itself has a job of its own.
+A method provides its plan, questions, costs and how answers are used. Methods whose holders each pay themselves have
+their own jobs.
 """
 
 from __future__ import annotations
@@ -11,29 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.core.account import Ceiling, Rule
-from tacit.core.guarantee import Trust, Unit
+from tacit.core import Ceiling, Coordinator, Exchange, Ledger, Release, Rule, Spend, Trust, Unit
 from tacit.core.options import Options, to_recipe
-from tacit.core.protocols import Coordinator, Exchange, Ledger
-from tacit.core.release import Release
-from tacit.core.spend import Spend
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.task import Account, Nodes, Outcome, Task
 from tacit.private.gate import Gate
 
 __all__ = ["Answering", "CuratedJob", "private_cache", "sharers_caveat"]
 
-# From a question to what leaves the gate.
+# From a question to its release.
 Answering = Callable[[Any], Release[Any]]
 
 
 @dataclass(frozen=True)
 class CuratedJob:
-    """Questions through one account here, or one per node.
+    """Questions paid by one account here, or by one per node.
 
-    ``holder`` makes of a gate what answers questions behind it; ``stage`` is what is said meanwhile, if the holder says
-    nothing. ``prices`` are those of every request. ``chosen`` are the public choices beside the options, to be written
-    down. ``pool`` makes one answer of the nodes', where the coordinator does not.
+    ``holder`` makes the function that answers questions behind a gate; ``stage`` is shown meanwhile. ``prices`` are the
+    costs of all requests. ``chosen`` are the public choices besides the options, for the recipe. ``pool`` combines the
+    answers of nodes if the coordinator does not.
     """
 
     task: Task
@@ -74,16 +70,16 @@ class CuratedJob:
         return put
 
     def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """The nodes' answers as the coordinator reads them."""
+        """The exchange with nodes."""
         return self.pool(nodes)
 
     def exposures(self) -> Sequence[Any]:
-        """None: the receipts say what holds."""
+        """Empty: the guarantee follows from the receipts."""
         return ()
 
 
 def private_cache(folder: str | Path | None) -> EncodedCache | None:
-    """Where encodings of private records are kept; nowhere unless a folder is given.
+    """A cache for encodings of private records in this folder; None without a folder.
 
     >>> private_cache(None) is None
     True
@@ -92,7 +88,7 @@ def private_cache(folder: str | Path | None) -> EncodedCache | None:
 
 
 def sharers_caveat(mechanism: Any, trust: Trust) -> tuple[str, ...]:  # noqa: ANN401
-    """What the guarantee assumes of the others, where each adds a share of the noise.
+    """The caveat about the other holders if each adds a share of the noise.
 
     >>> from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
     >>> shares = DistributedLaplace.for_epsilon(1, 2, 3, most=1)

@@ -1,14 +1,12 @@
-"""Encoding records whatever they hold, and encodings kept on disk or in memory.
+"""Encoding records without visible failures, and caches of encodings on disk or in memory.
 
 The coordinator chooses the representation. If it failed on some record, and the failure were visible, the coordinator
-would learn that there is such a record. So a question is tried on a made-up sample before anything is paid for, and
-afterwards every failure stays with the record that caused it: one that cannot be encoded becomes NaN, and affects no
-other.
+would learn that there is such a record. So a question is tried on a made-up sample before anything is paid, and
+afterwards a record that cannot be encoded becomes NaN and affects no other.
 
-A cache is a place that someone chose, and encoding through it is an explicit call. It is not a representation, so it
-is never sent to a holder inside a question: what a holder encodes is kept only if the holder passes a cache of its own.
-Files are named by the encoder's parameters and the samples' bytes, and readable by their owner only. A node that stays
-up keeps encodings in its memory only, up to a limit, by the same names.
+Only the holder can choose a cache; it is never part of a question. Files are named by a digest of the encoder's
+parameters and the samples' bytes, and are readable by their owner only. A node in service keeps encodings in memory
+only, up to a limit.
 """
 
 from __future__ import annotations
@@ -23,25 +21,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Encodings, Floats, InvalidInput, Representation
 from tacit.core.codec import encode as as_bytes
-from tacit.core.errors import InvalidInput
 from tacit.core.files import new_file
-from tacit.core.protocols import Encodings, Floats, Representation
 
 __all__ = [
     "EncodedCache", "EncodingMemory", "encoded_apart", "encoded_block", "encoded_chunks", "encoder_digest", "has_name",
     "require_encodable",
 ]  # fmt: skip
 
-# Rows encoded at a time: enough to keep matrix products busy, little enough to forget the size of the data set.
+# Rows encoded at a time: enough for fast matrix products, and a bounded memory for any data set.
 _CHUNK = 8192
 
 
 def encoder_digest(representation: Representation) -> str:
-    """A name for what the encoder does: equal parameters give equal names.
+    """A digest of the encoder: equal parameters give equal digests.
 
-    A representation is a frozen dataclass of numbers, texts, arrays and other representations, or it tells its
-    own ``digest``.
+    A representation is a frozen dataclass of numbers, texts, arrays and other representations, or it has its own
+    ``digest``.
 
     >>> from tacit.representations.scaled import Identity
     >>> encoder_digest(Identity(4)) == encoder_digest(Identity(4)) != encoder_digest(Identity(5))
@@ -51,7 +48,7 @@ def encoder_digest(representation: Representation) -> str:
 
 
 def has_name(representation: Representation) -> bool:
-    """Whether the encoder can be named by what it does; one that cannot is never cached.
+    """Whether the encoder has a digest; without one its encodings are never cached.
 
     >>> from tacit.representations.scaled import Identity
     >>> has_name(Identity(4)), has_name(object())
@@ -95,7 +92,7 @@ class EncodedCache:
             raise InvalidInput(f"{folder}: the cache folder cannot be made ({error.strerror})") from None
 
     def encode(self, representation: Representation, samples: NDArray[Any]) -> Floats:
-        """The samples' encoding: read if it is there and whole, else computed and kept."""
+        """The samples' encoding: read if it is stored and undamaged, otherwise computed and stored."""
         file = self.folder / f"{_name(representation, samples)}.npy"
         kept = _read(file, len(samples))
         if kept is not None:
@@ -108,10 +105,10 @@ class EncodedCache:
 
 
 class EncodingMemory:
-    """Encodings in this process's memory, each computed once, up to ``most`` bytes in all; none is written down.
+    """A cache of encodings in memory, of at most ``most`` bytes; nothing is written to disk.
 
-    Where there is no room, those of the representation that was asked for longest ago go first, and never those of the
-    one that is asked for now: records that do not fit are kept in part, not exchanged for each other.
+    If it is full, the encodings of the least recently used representation are removed, never those of the current one:
+    of records that do not all fit, a part stays cached.
 
     >>> from tacit.representations.scaled import Identity
     >>> memory = EncodingMemory(most=16)
@@ -128,7 +125,7 @@ class EncodingMemory:
         self.size = 0
 
     def encode(self, representation: Representation, samples: NDArray[Any]) -> Floats:
-        """The samples' encoding, the caller's own to change: kept from before, or computed."""
+        """The samples' encoding as a copy: from the cache, or computed."""
         encoder = encoder_digest(representation)
         name = _samples_digest(samples).digest()
         kept = self._kept.setdefault(encoder, {})
@@ -140,13 +137,13 @@ class EncodingMemory:
             _, gone = self._kept.popitem(last=False)
             self.size -= sum(each.nbytes for each in gone.values())
         if self.size + encoded.nbytes <= self._most:
-            # A copy: what the encoder returned may be the records themselves.
+            # A copy: the encoder may have returned the records themselves.
             kept[name] = encoded.copy()
             self.size += encoded.nbytes
         return encoded
 
     def forget(self) -> None:
-        """Keep none any more: the records are others now."""
+        """Empty the cache, when the records change."""
         self._kept.clear()
         self.size = 0
 
@@ -165,7 +162,7 @@ def _name(representation: Representation, samples: NDArray[Any]) -> str:
 
 
 def _read(file: Path, rows: int) -> Floats | None:
-    """What the file holds, if it is whole: a damaged file is as good as none."""
+    """The encoding in the file; None if the file is missing or damaged."""
     try:
         with file.open("rb") as stream:
             expected = stream.read(32)
@@ -179,10 +176,9 @@ def _read(file: Path, rows: int) -> Floats | None:
 def encoded_chunks(
     representation: Representation, samples: NDArray[Any], cache: Encodings | None = None
 ) -> Iterator[Floats]:
-    """The samples in the representation's space, a few thousand at a time; read from the owner's cache, if any.
+    """The samples in the representation's space, a few thousand at a time, from the owner's cache if there is one.
 
-    A sample's features do not depend on the others, so neither does what is cached on how samples fall into chunks.
-    A sample that cannot be encoded has features that are not numbers.
+    A sample's features do not depend on the others. A sample that cannot be encoded becomes NaN.
 
     >>> from tacit.representations.scaled import Identity
     >>> [chunk.tolist() for chunk in encoded_chunks(Identity(1), np.array([[1.0], [2.0]]))]
@@ -196,7 +192,7 @@ def encoded_chunks(
 
 
 def encoded_apart(representation: Representation, samples: NDArray[Any]) -> Floats:
-    """The encodings of samples of which some cannot be encoded; those become rows of NaN.
+    """The encodings of samples some of which cannot be encoded: those become rows of NaN.
 
     >>> from tacit.representations.image_features import Deskewed
     >>> images = np.array([[0.0, 1.0, 0.0, 1.0], [0.0, np.nan, 0.0, 1.0]])
@@ -215,10 +211,10 @@ def encoded_apart(representation: Representation, samples: NDArray[Any]) -> Floa
 
 
 def encoded_block(representation: Representation, samples: NDArray[Any], rows: int) -> Floats:
-    """The encodings of at most ``rows`` samples, made among blanks in a block of always that many.
+    """The encodings of at most ``rows`` samples, padded with zeros to a block of exactly ``rows``.
 
-    Whatever a library makes of the number of rows, it is always the same number. A sample that cannot be encoded
-    becomes NaN, and the others are encoded with a blank in its place.
+    The block has always the same size, in case a library's results depend on it. A sample that cannot be encoded
+    becomes NaN, and the others are encoded with zeros in its place.
 
     >>> from tacit.representations.scaled import Identity
     >>> encoded_block(Identity(1), np.array([[1.0], [2.0]]), rows=8).tolist()
@@ -242,7 +238,7 @@ def encoded_block(representation: Representation, samples: NDArray[Any], rows: i
 
 
 def require_encodable(representation: Representation, blank: NDArray[Any], width: int) -> None:
-    """Refuse a representation that does not take samples like the made-up one to ``width`` features.
+    """Refuse a representation that does not map samples like the made-up one to ``width`` features.
 
     >>> from tacit.representations.scaled import Identity
     >>> require_encodable(Identity(3), np.zeros((1, 3)), 3)
@@ -250,13 +246,13 @@ def require_encodable(representation: Representation, blank: NDArray[Any], width
     encoded = _attempt(representation, blank)
     if encoded is None or encoded.shape != (1, width):
         raise InvalidInput(
-            f"records are samples of shape {blank.shape[1:]}, and the question is about samples of another kind; "
+            f"records are samples of shape {blank.shape[1:]}, and the question is about samples of a different kind; "
             "nothing was charged"
         )
 
 
 def _attempt(representation: Representation, samples: NDArray[Any], cache: Encodings | None = None) -> Floats | None:
-    """The encodings, or None where the representation fails, in whatever way."""
+    """The encodings, or None if the representation fails in any way."""
     try:
         with np.errstate(all="ignore"):
             return representation.encode(samples) if cache is None else cache.encode(representation, samples)

@@ -17,27 +17,26 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import beta
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput
 from tacit.mechanisms.accuracy import error_probability, gap_needed
 
 __all__ = ["Evidence", "Expected", "noise_unit", "of_planes", "seen_rows", "voted"]
 
-# Public samples that are looked at: more tell little, and take longer.
+# The most public samples for a forecast.
 _LOOKED_AT = 1500
-# Purity at four queries per class from the ratio of distances to the nearest and to the second of as many centers as
-# there are classes: the line through eight data sets, and how far nine of ten lie from it at most.
+# Purity at four queries per class, as a linear function of the mean ratio of distances to the nearest and the second
+# nearest of as many centers as classes, fitted to eight data sets; and the half width of its 90 % interval.
 _LINE, _AROUND = (1.15, -0.55), 0.15
-# What doubling the queries adds to purity, of what is missing; and labels per query from which pairs are counted.
+# The fraction of the missing purity that doubling the queries adds; and the labels per query for counting pairs.
 _DOUBLING, _PER_QUERY = 0.12, 4
-# Standard deviations on either side of an interval that holds nine of ten.
+# Half width of a 90 % interval, in standard deviations.
 NINE_OF_TEN = 1.645
-# How clusters differ in purity, as the two counts of a beta law, and the points at which it is looked at.
+# The concentration of the beta law of the clusters' purities, and the number of quantiles at which it is evaluated.
 _CONCENTRATION, _QUANTILES = 4.0, 12
-# Labels per class at which a student has learned half of what it can.
+# Labels per class with which a student reaches half of its possible gain.
 _HALF = 2.0
 _UNSURE = 0.01
-# How far what is stated may be off: nobody knows it exactly.
+# The half width of the interval around a purity that the user states.
 _STATED = 0.05
 
 
@@ -56,10 +55,10 @@ class Expected:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of how labels follow the public samples: their structure, some labels, or a stated purity.
+    """What is known about labels of the public samples: the samples' structure, some labels, or a stated purity.
 
-    ``known`` has the place of each sample's class, or -1 where it is not known. ``level`` -1 and 1 are the ends of an
-    interval with a coverage of 90 %; 0 is the middle.
+    ``known`` is the class index of each sample, or -1. ``level`` -1 and 1 are the ends of a 90 % interval; 0 is the
+    middle.
 
     >>> blobs = np.repeat([[0.0, 0.0], [9.0, 9.0]], 50, axis=0) + np.random.default_rng(0).normal(size=(100, 2))
     >>> Evidence(blobs, 2).purity(blobs, 4)[1] > 0.8
@@ -79,36 +78,36 @@ class Evidence:
 
     @property
     def labeled(self) -> int:
-        """How many labels are known."""
+        """The number of known labels."""
         return 0 if self.known is None else int((self.known >= 0).sum())
 
     @property
     def basis(self) -> str:
-        """What it depends on, in words."""
+        """What the forecast is based on, in words."""
         if self.stated is not None:
-            return f"on your purity: {self.stated:.0%} of a query's voters agree, within {100 * _STATED:g} points"
+            return f"on the given purity: {self.stated:.0%} of a query's voters agree, within {100 * _STATED:g} points"
         if self.labeled:
             return f"on {self.labeled} labeled public sample{'s' * (self.labeled != 1)} and the structure of the others"
         return "on the structure of the public samples alone, which says little about labels"
 
     @property
     def common(self) -> float:
-        """The share of the most frequent class: the accuracy without learning."""
+        """The fraction of the most frequent class: the accuracy without learning."""
         if self.known is None or not self.labeled:
             return 1 / self.classes
         return float(np.bincount(self.known[self.known >= 0], minlength=self.classes).max() / self.labeled)
 
     def at(self, level: int) -> Evidence:
-        """The same at another end of the interval."""
+        """The same evidence at another end of the interval."""
         return replace(self, level=level)
 
     def purity(self, encoded: NDArray[Any], queries: int) -> tuple[NDArray[np.float64], float]:
-        """How the public samples share this many queries, and the part of a query's samples that have its label."""
+        """The fraction of public samples at each of ``queries`` queries, and the purity of the queries."""
         shares, _ = self._clusters(encoded, queries)
         if self.stated is not None:
             return shares, self._as_stated(self.stated)
         if self.labeled:
-            # Coarser queries have pairs enough to count; finer ones are purer by a known amount, more or less.
+            # Measured with few queries, which have enough pairs, and extrapolated to more queries, which are purer.
             at = min(queries, max(self.classes, self.labeled // _PER_QUERY))
             middle, wide = self._agreement(self._clusters(encoded, at)[1])
         else:
@@ -118,7 +117,7 @@ class Evidence:
         return shares, float(np.clip(finer + self.level * wide, self.common, 0.995))
 
     def reachable(self, encoded: NDArray[Any] | None = None) -> float:
-        """What a linear model reaches with very many labels, in all features or as encoded."""
+        """The accuracy of a linear model with very many labels, on all features or on encoded ones."""
         if self.stated is not None:
             return self._as_stated(self.stated)
         rows = (self.points if encoded is None else encoded).reshape(len(self.points), -1)
@@ -131,7 +130,7 @@ class Evidence:
         return min(1.0, max(stated + self.level * _STATED, self.common))
 
     def learned(self, labels: float) -> float:
-        """What a student of this many right labels reaches."""
+        """The accuracy of a student trained on this many right labels."""
         most = self.reachable()
         return self.common + (most - self.common) * labels / (labels + _HALF * self.classes)
 
@@ -149,7 +148,7 @@ class Evidence:
         return shares, groups
 
     def _agreement(self, groups: Integers) -> tuple[float, float]:
-        """Purity by how often two labeled samples of one query agree, and how far it may be off."""
+        """Purity from how often two labeled samples of one query agree, and its half width."""
         assert self.known is not None
         counts = np.zeros((groups.max() + 1, self.classes))
         seen = self.known >= 0
@@ -168,7 +167,7 @@ class Evidence:
         return float(middle), float(max(high - middle, middle - low, 0.02))
 
     def _regression(self, encoded: NDArray[Any]) -> tuple[float, float]:
-        """What a regression on the labeled samples reaches on others, and on themselves: the truth lies between."""
+        """The accuracy of a regression, between its cross-validated and its training accuracy, and its half width."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import StratifiedKFold, cross_val_score
         from sklearn.pipeline import make_pipeline
@@ -194,7 +193,7 @@ class Evidence:
         return middle, wide
 
     def _apart(self, encoded: NDArray[Any]) -> float:
-        """Purity at four queries per class, by how clearly as many clusters as classes lie apart."""
+        """Purity at four queries per class, from the separation of as many clusters as classes."""
         from sklearn.cluster import KMeans
 
         key = ("apart", encoded.shape)
@@ -207,7 +206,7 @@ class Evidence:
 
 
 def noise_unit(lead: float, classes: int) -> float:
-    """The deviation of Gaussian noise under which a label needs this lead to be 99 % certain.
+    """The standard deviation of Gaussian noise for which a label with this lead is 99 % certain.
 
     >>> round(noise_unit(4.2456, 10), 3)
     1.0
@@ -216,10 +215,10 @@ def noise_unit(lead: float, classes: int) -> float:
 
 
 def voted(shares: NDArray[np.float64], purity: float, votes: float, noise: float, classes: int) -> tuple[float, float]:
-    """The expected share of right labels, and its deviation, where queries are voted on under noise.
+    """The expected fraction of right labels, and its standard deviation, for noisy votes on queries.
 
-    ``shares`` are the queries' parts of all votes. Queries differ in purity by a beta law of this mean; of the votes
-    that are not for the leading class half go to one rival.
+    ``shares`` are the queries' fractions of all votes. The purities of queries have a beta law of this mean; half of
+    the votes that are not for the leading class go to one other class.
 
     >>> even = np.full(40, 1 / 40)
     >>> clear, drowned = (voted(even, 0.9, 1000, noise, 10)[0] for noise in (1, 100))
@@ -241,7 +240,7 @@ def voted(shares: NDArray[np.float64], purity: float, votes: float, noise: float
 
 
 def _parts(purity: float, classes: int) -> list[NDArray[np.float64]]:
-    """The parts of a query's votes for its leading class, the rival and each other one, at quantiles of all queries."""
+    """The fractions of a query's votes for its leading, second and every other class, at quantiles of the queries."""
     least = 1 / classes
     place = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
     middle = float(np.clip((purity - least) / (1 - least), 1e-3, 1 - 1e-3))
@@ -251,7 +250,7 @@ def _parts(purity: float, classes: int) -> list[NDArray[np.float64]]:
 
 
 def of_planes(reachable: float, common: float, kept: float, classes: int) -> float:
-    """What a linear model reaches if noise leaves this part: its margins shrink with the square root.
+    """The accuracy of a linear model if noise leaves this part of its signal: margins shrink with its square root.
 
     >>> round(of_planes(0.9, 0.5, 1.0, 2), 3), of_planes(0.9, 0.76, 0.0, 2)
     (0.9, 0.76)
@@ -264,13 +263,16 @@ def of_planes(reachable: float, common: float, kept: float, classes: int) -> flo
     return common + (reachable - common) * (reached - least) / (reachable - least)
 
 
-def seen_rows(public: NDArray[Any], known: Integers | None) -> tuple[NDArray[Any], Integers | None]:
-    """Some of the public samples, those whose label is known first: as many as are looked at."""
-    if len(public) <= _LOOKED_AT:
-        return public, known
-    told = np.empty(0, dtype=np.int64) if known is None else np.flatnonzero(known >= 0)[:_LOOKED_AT]
-    others = np.setdiff1d(np.arange(len(public)), told)
-    # Evenly over the file: what stands together in it is often alike.
-    wanted = _LOOKED_AT - len(told)
-    kept = np.sort(np.concatenate([told, others[np.arange(wanted) * len(others) // max(wanted, 1)]]))
-    return public[kept], None if known is None else known[kept]
+def seen_rows(count: int, known: Integers | None, most: int = _LOOKED_AT) -> Integers:
+    """The positions of at most ``most`` public samples, those with a known label first.
+
+    >>> seen_rows(6, np.array([-1, -1, -1, 0, -1, -1]), 3)
+    array([0, 2, 3])
+    """
+    if count <= most:
+        return np.arange(count)
+    told = np.empty(0, dtype=np.int64) if known is None else np.flatnonzero(known >= 0)[:most]
+    others = np.setdiff1d(np.arange(count), told)
+    # Evenly over the file, since neighboring rows are often similar.
+    wanted = most - len(told)
+    return np.sort(np.concatenate([told, others[np.arange(wanted) * len(others) // max(wanted, 1)]]))

@@ -1,4 +1,4 @@
-"""What holders of tables have in common: their records, what is refused before paying, and how a table is released."""
+"""The common part of holders of tables: checks before paying, and the release of a table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Representation
-from tacit.core.release import Release
-from tacit.core.sensitivity import Sensitivity
+from tacit.core import Integers, InvalidInput, Release, Representation, Sensitivity
 from tacit.methods.encoding import require_encodable
 from tacit.methods.question import TableQuestion, table_shape
 from tacit.private.gate import Gate
@@ -23,7 +20,7 @@ __all__ = ["held", "release_table", "require_single_labels"]
 def held(
     records: Sequence[Private[Records]], gate: Gate, missing: str = "a holder needs at least one set of records"
 ) -> list[Private[Records]]:
-    """The sets of records behind one account: at least one, with persons' names where the account protects persons.
+    """The sets of records behind one account: at least one, with person identifiers if the account protects persons.
 
     >>> from tacit.core.account import Ceiling
     >>> from tacit.ledger import open_ledger
@@ -41,7 +38,7 @@ def held(
 def require_single_labels(
     records: Sequence[Private[Records]], representation: Representation, width: int, takes: str
 ) -> None:
-    """Refuse a question that records of this kind cannot answer, by trying it on a made-up one: none is looked at.
+    """Refuse a question that records of this kind cannot answer, by trying it on a made-up record.
 
     >>> from tacit.representations.scaled import Identity
     >>> own = Private(Records(np.zeros((4, 2)), np.zeros(4, dtype=np.int64)))
@@ -50,16 +47,16 @@ def require_single_labels(
     for part in records:
         schema = schema_of(part)
         if schema.sets is not None:
-            raise InvalidInput(f"records have sets of labels, and {takes} one label; nothing was charged")
+            raise InvalidInput(f"records have sets of labels, and {takes} one label per record; nothing was charged")
         require_encodable(representation, schema.blank, width)
 
 
 def release_table(
     gate: Gate, ask: TableQuestion, table: Private[Integers], sensitivity: Sensitivity | None = None
 ) -> Release[Any]:
-    """What the question's mechanism makes of a table, paid for. Without records it is all zeros.
+    """Pay, and return the mechanism's output for a table; if the table cannot be computed, for zeros.
 
-    ``sensitivity`` is the question's own, but for a question that only who has all records can say it of.
+    ``sensitivity`` is by default that of the question; a published voting rule needs the number of records for it.
     """
     return gate.release(
         table,

@@ -1,8 +1,8 @@
-"""What every question says of itself, and the checks that the questions have in common when they are read.
+"""The interface of questions, and the checks that they share when they are read.
 
-A question carries its mechanism, says how far its statistic moves, what its answer looks like, and writes and reads
-itself. Whoever asks chooses every number of it, so reading checks types, shapes, ranges and sizes: a short question
-must not cost a holder more time or memory than an honest one.
+A question has its mechanism, states its sensitivity and the form of its answer, and writes and reads itself. The
+coordinator chooses every number in it, so reading checks types, shapes, ranges and sizes: no question may cost a holder
+more time or memory than an honest one.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
+from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Mechanism, Representation
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.mechanisms.registry import described, mechanism_fields, read_mechanism
+from tacit.representations.arrays import FLOAT32
 from tacit.representations.registry import read_representation, representation_fields
 
 __all__ = [
+    "FLOAT32",
     "LARGEST_VALUE",
     "MOST_CLASSES",
     "MOST_HOLDERS",
     "MOST_QUERIES",
     "MOST_RECORDS",
-    "NARROW",
     "QUESTION_BYTES",
     "Notice",
     "Question",
@@ -52,84 +50,83 @@ __all__ = [
     "table_shape",
 ]
 
-# The most that a question may take; who reads one may allow less.
+# The largest question in bytes; a reader may allow less.
 QUESTION_BYTES = 256 * 2**20
 MOST_RECORDS = 10**7
 MOST_CLASSES = 100_000
 MOST_QUERIES = 10**6
 MOST_HOLDERS = 10**7
-# A short question must not make a holder count votes in a table that fills its memory.
+# The largest table, so that a short question cannot fill a holder's memory.
 MOST_CELLS = 2 * 10**7
-NARROW = ("<f4",)
 INTEGERS = ("<i8",)
-# Features and targets: beyond this squares of differences are not finite any more.
+# Features and targets: beyond this, squares of differences are no longer finite.
 LARGEST_VALUE = 1e18
 SAMPLE_TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
 
 
 class Notice(Protocol):
-    """What is told and not answered: nothing is asked of records, and nothing paid.
+    """A message without an answer: no records are used, and nothing is paid.
 
-    ``name`` is its name on the wire and begins with that of its ``method`` and a hyphen.
+    ``name`` is its name on the wire: that of its ``method``, a hyphen, and a word.
     """
 
     name: ClassVar[str]
     method: ClassVar[str]
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The message as values that can be encoded."""
         ...
 
     @classmethod
     def read(cls, fields: StrictReader) -> Self:
-        """What such values stand for, checked; who wrote them is hostile."""
+        """The message that ``fields`` wrote, checked; the sender may be hostile."""
         ...
 
 
 class Question(Notice, Protocol):
-    """What is asked of a holder, who answers through ``mechanism`` and pays its price under the name ``request``.
+    """A question to a holder, which pays for ``mechanism`` under the id ``request`` and answers through it.
 
-    ``may_refuse`` says whether a holder that cannot pay may say so by an empty answer, and the others go on.
+    ``may_refuse``: whether a holder that cannot pay may give an empty answer, while the run continues with the others.
     """
 
     may_refuse: ClassVar[bool]
 
     @property
     def mechanism(self) -> Mechanism[Any, Any] | None:
-        """What the answer goes through; None where the holder answers from what it has released already."""
+        """The mechanism of the answer; None if the holder answers from an earlier release."""
         ...
 
     @property
     def request(self) -> str:
-        """The name under which it is paid for, and asked again."""
+        """The id under which it is paid and retried."""
         ...
 
     @property
     def purpose(self) -> str:
-        """What it is for, in words that a policy may list."""
+        """Its purpose, which a policy may list."""
         ...
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        """A digest of the question, so that a retried request cannot be used for a different one."""
         ...
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The classes in the order of the labels' indices; None where they are only counted."""
+        """The classes in the order of the labels' indices; None if only their number is given."""
         ...
 
     @property
     def table_shape(self) -> tuple[int, int] | None:
-        """Rows and columns of the table of counts that it is about; None where it is about something else."""
+        """Rows and columns of the table of counts that it asks for; None if it asks for something else."""
         ...
 
     def answer_form(self, most_records: int = MOST_RECORDS) -> AnswerForm:
-        """What an answer looks like, from a holder of at most ``most_records`` records."""
+        """The form of an answer from a holder of at most ``most_records`` records."""
         ...
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """How far the statistic moves when one such privacy unit changes."""
+        """The sensitivity of the statistic to one such privacy unit."""
         ...
 
 
@@ -138,19 +135,19 @@ class TableQuestion(Question, Protocol):
 
     @property
     def mechanism(self) -> Mechanism[Any, Any]:
-        """What the table goes through."""
+        """The mechanism for the table."""
         ...
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int] | None:
-        """What a cell, and what all cells of ``holders`` holders with ``records`` records together can come to.
+        """The largest cell, and the largest total, for ``holders`` holders with ``records`` records together.
 
-        None where nothing bounds them.
+        None if they are not bounded.
         """
         ...
 
 
 def mechanism_form(mechanism: Any, rows: int, columns: int, limit: int) -> AnswerForm:  # noqa: ANN401
-    """What a mechanism makes of a table of counts, none of them beyond ``limit``, or of this many clients.
+    """The form of a mechanism's output for a table of counts up to ``limit``, or for ``limit`` participants.
 
     >>> from tacit.mechanisms.central.selection import PermuteAndFlip
     >>> mechanism_form(PermuteAndFlip(1, 2), rows=2, columns=3, limit=9)
@@ -160,7 +157,7 @@ def mechanism_form(mechanism: Any, rows: int, columns: int, limit: int) -> Answe
 
 
 def table_shape(sent: Notice) -> tuple[int, int]:
-    """Rows and columns of the table of counts that is asked for; refused where none is."""
+    """Rows and columns of the table of counts that is asked for; refused if there is none."""
     shape: tuple[int, int] | None = getattr(sent, "table_shape", None)
     if shape is None:
         raise InvalidInput(f"{type(sent).__name__} is not answered by a table of counts")
@@ -168,7 +165,7 @@ def table_shape(sent: Notice) -> tuple[int, int]:
 
 
 def is_signed(sent: Notice) -> bool:
-    """Whether its table is of sums, which may be below 0, and not of counts.
+    """Whether its table has sums, which may be negative, and not counts.
 
     >>> from tacit.methods.class_sums.wire import SumAsk
     >>> is_signed(SumAsk)
@@ -178,9 +175,9 @@ def is_signed(sent: Notice) -> bool:
 
 
 def representation_digest(representation: Representation) -> str:
-    """A name for a representation with all its parameters: the same question in another space is another question.
+    """A digest of a representation with its parameters: the same question in another space is a different one.
 
-    One that cannot travel never leaves this process; it is named by its class, and ``space`` by what it does.
+    A representation that cannot be sent is identified by its class, and by the question's ``space``.
 
     >>> from tacit.representations.scaled import Identity
     >>> representation_digest(Identity(4)) == representation_digest(Identity(5))
@@ -194,12 +191,12 @@ def representation_digest(representation: Representation) -> str:
 
 
 def request_fields(question: Question) -> dict[str, str]:
-    """What every question ends with."""
+    """The last fields of every question."""
     return {"purpose": question.purpose, "request": question.request}
 
 
 def read_request(fields: StrictReader) -> dict[str, str]:
-    """The purpose and the name of the request.
+    """The purpose and the request id.
 
     >>> read_request(StrictReader({"purpose": "labels", "request": "r-1"}, "question"))
     {'purpose': 'labels', 'request': 'r-1'}
@@ -208,7 +205,7 @@ def read_request(fields: StrictReader) -> dict[str, str]:
 
 
 def table_fields(question: Any) -> dict[str, Any]:  # noqa: ANN401
-    """What questions about a table of encoded records have in common: classes, space and mechanism."""
+    """The common fields of questions about a table of encoded records: classes, space and mechanism."""
     return {
         "names": list(question.class_names),
         "space": question.space,
@@ -217,7 +214,7 @@ def table_fields(question: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def read_table_fields(fields: StrictReader, names: tuple[str, ...]) -> dict[str, Any]:
-    """The classes, whose names are read first, the space, the mechanism, and what every question ends with."""
+    """The classes (read before), the space, the mechanism, and the last fields of every question."""
     return {
         "class_names": names,
         "space": fields.text("space"),
@@ -237,7 +234,7 @@ def require_classes(names: tuple[str, ...]) -> None:
 
 def read_points(fields: StrictReader, name: str) -> NDArray[Any]:
     """Points in a representation's space, one or more."""
-    found = fields.array(name, NARROW, (None, None), -LARGEST_VALUE, LARGEST_VALUE)
+    found = fields.array(name, FLOAT32, (None, None), -LARGEST_VALUE, LARGEST_VALUE)
     if not found.size or len(found) > MOST_QUERIES:
         raise InvalidInput(f"the {fields.what}'s {name} must be from 1 to {MOST_QUERIES} points")
     return found
@@ -245,7 +242,7 @@ def read_points(fields: StrictReader, name: str) -> NDArray[Any]:
 
 def read_distances(fields: StrictReader, name: str, queries: int) -> NDArray[Any] | None:
     """One distance per query, if any are given."""
-    return None if fields.missing(name) else fields.array(name, NARROW, (queries,), 0, LARGEST_VALUE)
+    return None if fields.missing(name) else fields.array(name, FLOAT32, (queries,), 0, LARGEST_VALUE)
 
 
 def read_samples(fields: StrictReader) -> NDArray[Any]:
@@ -257,12 +254,12 @@ def read_samples(fields: StrictReader) -> NDArray[Any]:
 
 
 def read_rows(fields: StrictReader) -> NDArray[Any]:
-    """Places of samples among the public ones."""
+    """Indices of public samples."""
     return fields.array("rows", INTEGERS, (None,), 0, MOST_QUERIES)
 
 
 def require_small_table(fields: StrictReader, rows: int, columns: int) -> None:
-    """Refuse a table that is too large to count in.
+    """Refuse a table that is too large.
 
     >>> require_small_table(StrictReader({}, "question"), 10**5, 10**3)
     Traceback (most recent call last):

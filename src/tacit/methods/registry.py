@@ -1,9 +1,9 @@
-"""Every method by its name: the questions that belong to it, and where the code is that answers them at a node.
+"""Every method by name: its questions, and the place of the code that answers them at a node.
 
-The package's own are listed here. A package from outside adds one by an entry point of the group
-``tacit.methods``: its name is the method's, and it loads a ``Method``. Nothing of it is loaded, and none of its
-questions read, before somebody names it: a coordinator by asking its question, a node's operator in the policy.
-What sees records is named by a string and imported when a node answers, so that nothing here reaches it.
+Tacit's own are listed here. Another package adds a method by an entry point of the group ``tacit.methods`` with the
+method's name, which loads a ``Method``. It is not loaded, and its questions are not read, before it is named: by a
+coordinator that asks its question, or by a node's operator in the policy. The code that sees records is given as a
+string and imported when a node answers, so that this module never imports it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, listed, nearest
 from tacit.core.options import Options, build, describe
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 GROUP = "tacit.methods"
-# Arguments of earlier versions that are no options of a method, and what says the same now.
+# Arguments of earlier versions, and their replacements.
 _MOVED = {
     "announce": "observer=tacit.Observer(plan=...)",
     "stage": "observer=tacit.Observer(stage=...)",
@@ -58,14 +58,13 @@ _MOVED = {
 
 @dataclass(frozen=True)
 class Method:
-    """What belongs to a method: its questions, what it tells without asking, and its side at a node.
+    """A method: its questions, its notices (messages without an answer), and its code at a node.
 
     ``node_side`` is ``module:attribute`` of a ``tacit.private.node_side.NodeSide``, ``options`` that of the class of
-    its options and ``prepare`` that of the function from a task and options to a job; a method without them is asked
-    by a coordinator of its own. A method that asks the questions of others has none itself, and no side at a node.
-    ``forecast`` is that of the function from a task, options and evidence to what may be expected
-    (``tacit.methods.forecast``); a method without one is not part of a plan.
-    ``delta`` is what is allowed where a run says nothing.
+    its options, and ``prepare`` that of the function from a task and options to a job; a method without them has its
+    own coordinator. A method that asks the questions of other methods has no questions and no node side. ``forecast``
+    is the place of the function from a task, options and evidence to the expected accuracy
+    (``tacit.methods.forecast``); a method without one is not part of ``tacit plan``. ``delta`` is the default δ.
     """
 
     name: str
@@ -76,25 +75,25 @@ class Method:
     prepare: str = ""
     forecast: str = ""
     delta: str = "0"
-    over_nodes: tuple[str, ...] = ("local",)  # who may be trusted with what where nodes answer
-    holders_pay: bool = False  # every holder has an account of its own
-    streams: bool = False  # its tables are counted block by block, so records need not be in memory
+    over_nodes: tuple[str, ...] = ("local",)  # the trust models over nodes
+    holders_pay: bool = False  # every holder has its own account
+    streams: bool = False  # its tables are computed block by block, so records need not be in memory
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise InvalidInput(f"a method's name must be one word of letters, digits and _, got {self.name!r}")
         for kind in self.kinds:
-            # So the first word of a question's name says whose it is, and no package can read another's.
+            # The first word of a question's name is its method, so that no package can read another's questions.
             if kind.method != self.name or not kind.name.startswith(f"{self.name}-"):
                 raise InvalidInput(f"{kind.__name__} is named {kind.name!r} and belongs to {kind.method!r}")
 
     @property
     def kinds(self) -> tuple[type[Notice], ...]:
-        """All that is sent from a coordinator to a node."""
+        """All messages from a coordinator to a node."""
         return (*self.questions, *self.notices)
 
     def load_node_side(self) -> Any:  # noqa: ANN401
-        """What answers the questions: the private side is imported here and not before."""
+        """The code that answers the questions: only this imports the private side."""
         if not self.node_side:
             raise InvalidInput(f"method {self.name} asks the questions of other methods: name those")
         return _loaded(self.node_side)
@@ -105,14 +104,14 @@ class Method:
         return made
 
     def load_forecast(self) -> Callable[[Any, Any, Any], Any]:
-        """From a task, options and evidence to what may be expected."""
+        """The function from a task, options and evidence to the expected accuracy."""
         if not self.forecast:
             raise InvalidInput(f"method {self.name} has no forecast")
         made: Callable[[Any, Any, Any], Any] = _loaded(self.forecast)
         return made
 
     def load_prepare(self) -> Callable[[Any, Any], Any]:
-        """From a task and options to a job: this reaches the private side, too."""
+        """The function from a task and options to a job, which also imports the private side."""
         prepare: Callable[[Any, Any], Any] = _loaded(self.prepare)
         return prepare
 
@@ -130,7 +129,7 @@ def _own(name: str, questions: tuple[type[Question], ...], options: str, forecas
     )  # fmt: skip
 
 
-# The default, and what it stands for where an option is given that only votes have.
+# The default method, and the one that it becomes if an option of reverse k-NN votes is given.
 AUTO, DEFAULT = "auto", "rknn"
 METHODS: Mapping[str, Method] = {
     each.name: each
@@ -170,7 +169,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def find_method(name: str) -> Method | None:
-    """The method of this name: one of the package's own, or one that an installed package adds.
+    """The method of this name: one of Tacit's own, or one that an installed package adds.
 
     >>> find_method("rknn").questions, find_method("unheard_of")
     ((<class 'tacit.methods.rknn.wire.VoteAsk'>,), None)
@@ -192,7 +191,7 @@ def _installed(name: str) -> Method | None:
 
 
 def known_kinds(methods: Iterable[str] = ()) -> dict[str, type[Notice]]:
-    """What can be read, by its name on the wire: that of the package's own methods, and of these from outside.
+    """The messages that can be read, by name on the wire: of Tacit's own methods, and of these from other packages.
 
     >>> sorted(known_kinds())  # doctest: +NORMALIZE_WHITESPACE
     ['class_sums-sums', 'fedmd-feedback', 'fedmd-predictions', 'fedmd-votes', 'noisy_sgd-gradient', 'pate-votes',
@@ -204,7 +203,7 @@ def known_kinds(methods: Iterable[str] = ()) -> dict[str, type[Notice]]:
 
 
 def method_of(sent: Any) -> Method:  # noqa: ANN401
-    """The method that a question, or something that is told, belongs to.
+    """The method of a question or notice.
 
     >>> method_of("a question?")
     Traceback (most recent call last):
@@ -218,7 +217,7 @@ def method_of(sent: Any) -> Method:  # noqa: ANN401
 
 
 def method_named(name: str) -> Method:
-    """The method of that name, if it can be run by its options.
+    """The method of that name, refused unless it can be run by its options.
 
     >>> method_named("pate").load_options().__name__
     'PATE'
@@ -236,26 +235,26 @@ def method_named(name: str) -> Method:
 
 
 def require_streams(method: Method) -> None:
-    """Refuse a method that needs a holder's records in memory, where they are streamed.
+    """Refuse a method that needs records in memory, if they are streamed.
 
     >>> require_streams(METHODS["pate"])
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: pate needs all records in memory; a record source is counted by auto, \
+    tacit.core.errors.InvalidInput: pate needs all records in memory; methods that read a record source are auto, \
 class_sums, rknn. Nothing was charged
     """
     if not method.streams:
         known = sorted(each.name for each in METHODS.values() if each.streams)
         raise InvalidInput(
-            f"{method.name} needs all records in memory; a record source is counted by {', '.join(known)}. "
+            f"{method.name} needs all records in memory; methods that read a record source are {', '.join(known)}. "
             "Nothing was charged"
         )
 
 
 def automatic(given: Iterable[str]) -> str:
-    """What ``auto`` stands for where these options are given: its own plan, or reverse k-NN votes as they are told.
+    """The method that ``auto`` means with these options: its own plan, or reverse k-NN votes.
 
-    An option that only the plan has speaks for the plan, whatever stands beside it.
+    An option that only ``auto`` has selects ``auto``.
 
     >>> automatic([]), automatic(["queries"]), automatic(["queries", "releases"])
     ('auto', 'rknn', 'auto')
@@ -265,7 +264,7 @@ def automatic(given: Iterable[str]) -> str:
 
 
 def chosen_method(method: str | Options, given: Mapping[str, Any]) -> tuple[Method, Options]:
-    """The method and its options, from a name with options beside it, or from an options object.
+    """The method and its options, from a name and options, or from an options object.
 
     >>> chosen_method("rknn", {"neighbors": 2})[1].neighbors
     2

@@ -1,7 +1,4 @@
-"""What a method is given and what it gives back: the same for every method, in one process and over nodes.
-
-Part of it is the student, before it has learned anything.
-"""
+"""The input and output of a method, the same for every method, in one process and over nodes; and the student."""
 
 from __future__ import annotations
 
@@ -13,12 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import InvalidInput, warn_user
-from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core import Adjacency, Ceiling, InvalidInput, Randomness, Spend, SystemRandomness, Trust, Unit, warn_user
 from tacit.core.protocols import Coordinator, Exchange, Integers, Ledger, Representation
-from tacit.core.randomness import Randomness, SystemRandomness
-from tacit.core.spend import Spend
 from tacit.mechanisms.masked.distributed_gaussian import quorum_of
 from tacit.mechanisms.masked.distributed_laplace import TWO_THIRDS
 from tacit.students.registry import STUDENTS
@@ -39,12 +32,12 @@ __all__ = [
     "untrained",
 ]
 
-# Who is a holder in a federation: a node with all its records, or each of its records.
+# The holders of a federation: nodes with all their records, or single records.
 NODE_HOLDERS = ("nodes", "records")
 
 
 def untrained(student: Any) -> Any:  # noqa: ANN401
-    """The student by its name, or the user's own if it can be trained later: what is paid for must not be lost to it.
+    """The student by name, or the user's own, refused if it could not be trained after the run has paid.
 
     >>> from sklearn.linear_model import LinearRegression
     >>> untrained(LinearRegression())
@@ -62,7 +55,7 @@ def untrained(student: Any) -> Any:  # noqa: ANN401
     try:
         clone(student)
     except Exception as error:
-        # A constructor of someone else's may fail in any way.
+        # A constructor of another package may fail in any way.
         raise InvalidInput(f"student {name} cannot be copied as scikit-learn copies estimators: {error}") from error
     if not _classifies(student):
         raise InvalidInput(f"student must be a classifier, and {name} is not one")
@@ -77,7 +70,7 @@ def _classifies(student: Any) -> bool:  # noqa: ANN401
     try:
         return bool(is_classifier(student))
     except (AttributeError, TypeError):
-        # An estimator that does not descend from scikit-learn's says what it is by this name.
+        # An estimator that is not derived from scikit-learn's declares its kind by this attribute.
         return getattr(student, "_estimator_type", None) == "classifier"
 
 
@@ -88,9 +81,9 @@ def taught(
     weights: NDArray[np.float64],
     soft: tuple[NDArray[Any], NDArray[np.float64]] | None = None,
 ) -> Any:  # noqa: ANN401
-    """The trained student, or one that always says the commonest label: a paid run is not lost to its student.
+    """The trained student, or one that always predicts the most frequent label if training fails.
 
-    ``soft`` are the classes and their probabilities, where the student is taught odds.
+    ``soft`` are the classes and their probabilities, if the student is trained on probabilities.
 
     >>> taught(untrained("logistic"), np.array([[0.0], [1.0]]), np.array(["a", "b"]), np.ones(2)).predict([[1.0]])
     array(['b'], dtype='<U1')
@@ -106,22 +99,20 @@ def taught(
         )
         return DummyClassifier(strategy="most_frequent").fit(samples, labels)
     if isinstance(trained, DummyClassifier) and not isinstance(student, DummyClassifier):
-        warn_user(
-            f"all labels are the same ({labels[0]}), so there was nothing to learn: the student always predicts it"
-        )
+        warn_user(f"all labels are the same ({labels[0]}): the student always predicts it")
     return trained
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """A federation as an exchange: how questions reach the nodes, and what is publicly known of them.
+    """A federation as an exchange: how questions reach the nodes, and what is public about them.
 
-    ``records`` is how many there are in all. ``holders`` are ``nodes`` with many records each, which add noise to their
-    own counts, or ``records``: one-record holders, whose messages are randomized one by one. ``surviving`` is the
-    fraction of nodes that must answer, ``honest`` the fraction of those that must be honest; ``colluding`` is how
-    many of all nodes may collude with the coordinator of a masked sum, so that each node can mask with a few others
-    (None: all survivors that need not be honest). ``deliver`` takes the last consensus of FedMD to the nodes
-    and says who heard it.
+    ``records`` is their total number. ``holders`` are ``nodes`` with many records each, which add noise to their own
+    counts, or ``records``: one-record holders, whose messages are randomized separately. ``surviving`` is the fraction
+    of nodes that must answer, ``honest`` the fraction of those that must be honest; ``colluding`` is the number of
+    nodes that may collude with the coordinator in secure aggregation, so that each node masks with a few others only
+    (None: all survivors that need not be honest). ``deliver`` sends the last consensus of FedMD to the nodes and
+    returns the names of those that received it.
     """
 
     exchange: Exchange[Any, Any]
@@ -141,7 +132,7 @@ class Nodes:
 
     @property
     def colluders(self) -> int:
-        """How many of all nodes may collude with the coordinator of a masked sum."""
+        """The number of nodes that may collude with the coordinator in secure aggregation."""
         if self.colluding is not None:
             return self.colluding
         threshold, enough = quorum_of(self.nodes, self.surviving, self.honest)
@@ -150,7 +141,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Announcement:
-    """A plan as it is shown before anything is paid: titles and what they say. Other plans have ``lines``, too."""
+    """A plan as it is shown before anything is paid: titles and texts. Other plans have ``lines`` too."""
 
     lines: tuple[tuple[str, str], ...]
 
@@ -170,13 +161,12 @@ class Observer:
 
 @dataclass(frozen=True)
 class Task:
-    """All that is known before a record is read, and the holders' records where this process has them.
+    """All that is known before a record is read, and the holders' records if this process has them.
 
-    ``units`` is how many records, or persons, there are: public under replace-one adjacency. ``parts`` are the
-    records of each of ``holders``, each behind ``Private``; a run over ``nodes`` has none. ``division`` is how records
-    that came together were divided among made-up holders; None where holders came with their records. ``kind`` is what
-    the public samples are (``tacit.encoders.kinds.KINDS``), ``blocks`` how many of their features come from what, in
-    their order, where they were encoded.
+    ``units`` is the number of records or persons, public under replace-one adjacency. ``parts`` are the records of each
+    of ``holders``, each behind ``Private``; a run over ``nodes`` has none. ``division`` is how one set of records was
+    partitioned among simulated holders; None if holders have their own. ``kind`` is that of the public samples
+    (``tacit.encoders.kinds.KINDS``); ``blocks`` are the numbers of encoded features by their source, in order.
     """
 
     public: NDArray[Any]
@@ -197,48 +187,48 @@ class Task:
     nodes: Nodes | None = None
     kind: str = "table"
     blocks: Mapping[str, int] = field(default_factory=dict)
-    resumed: int = 0  # rounds that were over when the run was taken up again
-    own_budget: bool = False  # the run pays from a budget of its own, all of which was planned before the first release
+    resumed: int = 0  # rounds that were over when the run was resumed
+    own_budget: bool = False  # the run has its own account, planned completely before the first release
     randomness: Randomness = field(default_factory=SystemRandomness)
-    # Refuses a representation that was fitted on the private records; only who has them can tell.
+    # Refuses a representation that was fitted on the private records; needs the records.
     check_representation: Callable[[Representation], None] = lambda _: None
     observer: Observer = field(default_factory=Observer)
 
     @property
     def budget(self) -> Fraction:
-        """What may be spent in all: 1 where nothing is said."""
+        """The total ε, by default 1."""
         return Fraction(1) if self.epsilon is None else self.epsilon
 
     def trusting(self, *allowed: Trust, default: Trust) -> Trust:
-        """The trust model of this run, if the method has it."""
+        """The trust model of this run, refused unless the method allows it."""
         trust = default if self.trust is None else self.trust
         if trust not in allowed:
             raise InvalidInput(f"trust must be one of {', '.join(allowed)} here, got {str(trust)!r}")
         return trust
 
     def single_labels(self, method: str) -> Task:
-        """The task, if its records have one label each."""
+        """The task, refused unless its records have one label each."""
         if self.multilabel:
-            raise InvalidInput(f"{method} takes one label per record; sets of labels go with rknn")
+            raise InvalidInput(f"{method} needs one label per record; for sets of labels use rknn")
         return self
 
 
 @dataclass(frozen=True)
 class Account:
-    """Who pays for a part of a run, up to where if the run makes the account itself, and for what in all."""
+    """An account that pays for a run or a part of it: its ceiling, if the run opens it, and the costs by request."""
 
     holder: str | None  # None: one account for the whole run
     ceiling: Ceiling | None  # None: a baseline without privacy, which pays nothing
     prices: Mapping[str, Spend]
-    may_run_dry: bool = False  # a holder that cannot pay any more leaves, and the others go on
+    may_run_dry: bool = False  # a holder that can no longer pay leaves, and the run continues with the others
 
 
 @dataclass(frozen=True)
 class HolderModels:
-    """The holders' own models, trained on records without noise: no claim covers them, and they stay with the holders.
+    """The holders' own models, trained on records without noise: no guarantee covers them, and they stay private.
 
-    ``accuracies`` has a row before the first exchange and one after every round, a column per holder, where a test
-    set was given.
+    ``accuracies`` has a row before the first exchange and one after every round, a column per holder, if a test set was
+    given.
     """
 
     names: tuple[str, ...]
@@ -257,7 +247,7 @@ class HolderModels:
         return float(self._measured()[-1].mean())
 
     def taking(self, features: tuple[str, ...] | None, encoder: Any = None) -> HolderModels:  # noqa: ANN401
-        """The same models, which take tables by the names of their columns, or samples as an encoder takes them."""
+        """The same models for tables with named columns, or for samples before encoding."""
         return replace(self, models=tuple(with_encoder(with_names(each, features), encoder) for each in self.models))
 
     def _measured(self) -> NDArray[np.float64]:
@@ -268,10 +258,10 @@ class HolderModels:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method made of its releases: all of it is post-processing.
+    """The result of a method, all of it post-processing of its releases.
 
-    ``arrays`` are released or public ones that belong to the method and are saved with the run; ``recipe`` are public
-    choices that only the end of a run knows.
+    ``arrays`` are released or public arrays that are saved with the run; ``recipe`` are public choices that are known
+    only at the end of a run.
     """
 
     student: Any
@@ -284,50 +274,50 @@ class Outcome:
 
 
 class Job(Protocol):
-    """A method's plan for one task, ready to be paid for: who pays what, who asks, who answers, and how it ends."""
+    """A method prepared for one task: accounts and costs, coordinator, holders, and the final step."""
 
     @property
     def plan(self) -> Any:  # noqa: ANN401
-        """Every public choice, shown before anything is paid; its ``lines`` are titles and what they say."""
+        """Every public choice, shown before anything is paid; its ``lines`` are titles and texts."""
         ...
 
     @property
     def coordinator(self) -> Coordinator[Any, Any, Any, Any]:
-        """The side that sees releases only."""
+        """The coordinator, which sees releases only."""
         ...
 
     @property
     def unit(self) -> Unit:
-        """Whose privacy the payments count for."""
+        """The privacy unit of the payments."""
         ...
 
     @property
     def trust(self) -> Trust:
-        """Who is trusted with what."""
+        """The trust model."""
         ...
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the guarantee rests on beside its numbers."""
+        """The caveats of the guarantee."""
         ...
 
     @property
     def doubts(self) -> Sequence[str]:
-        """Reasons to think again, for the operator's own screen."""
+        """Warnings for the operator's screen."""
         ...
 
     @property
     def holders_learn(self) -> bool:
-        """Whether holders learn by answering: then a run that goes on asks them again, and their ledgers remember."""
+        """Whether holders learn by answering: then a resumed run asks them again, and their ledgers replay."""
         ...
 
     @property
     def recipe(self) -> Mapping[str, Any]:
-        """Every public choice, to be written down."""
+        """Every public choice, to be stored with the run."""
         ...
 
     def accounts(self) -> Sequence[Account]:
-        """Who pays, in the order of the holders."""
+        """The accounts, in the order of the holders."""
         ...
 
     def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
@@ -335,13 +325,13 @@ class Job(Protocol):
         ...
 
     def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """The exchange with nodes, whose answers come as the coordinator reads them."""
+        """The exchange with nodes, with answers as the coordinator reads them."""
         ...
 
     def finish(self, released: Any) -> Outcome:  # noqa: ANN401
-        """What is made of the coordinator's result."""
+        """The outcome from the coordinator's result."""
         ...
 
     def exposures(self) -> Sequence[Any]:
-        """What holds for each holder instead of differential privacy; none where the receipts say it."""
+        """Statements for holders in place of differential privacy; empty if the guarantee follows from receipts."""
         ...

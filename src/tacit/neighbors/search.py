@@ -49,8 +49,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers
+from tacit.core import Floats, Integers, InvalidInput
 
 __all__ = ["NumberedBlock", "Progress", "RecordBlocks", "Search", "hand_back", "streamed"]
 

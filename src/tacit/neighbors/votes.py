@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput
 from tacit.neighbors.search import Progress, RecordBlocks, Search, streamed
 
 __all__ = ["BLOCK_BYTES", "block_votes", "nearest_queries", "vote_counts"]

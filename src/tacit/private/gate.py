@@ -14,14 +14,9 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from tacit.core.account import Limits
+from tacit.core import ANYTHING, FREE, Ledger, Limits, Mechanism, Release, Sensitivity, ToleranceExceeded
 from tacit.core.codec import decode, encode
-from tacit.core.errors import ToleranceExceeded
-from tacit.core.protocols import Ledger, Mechanism
 from tacit.core.randomness import Randomness, SystemRandomness
-from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import FREE
 from tacit.private.records import Private, redact_errors, reveal
 
 __all__ = ["Gate"]

@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.core.protocols import Encodings
-from tacit.core.release import Release
-from tacit.mechanisms.choices import VOTE_SHARES, Door, Kinds
+from tacit.core import Encodings, Release
+from tacit.mechanisms.choices import VOTE_SHARES, AllowedMechanisms, Kinds
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 
-__all__ = ["NodeContext", "NodeSide", "table_doors"]
+__all__ = ["NodeContext", "NodeSide", "allowed_by_step"]
 
 
 @dataclass(frozen=True)
@@ -47,20 +46,20 @@ class NodeSide:
     """
 
     answer: Callable[[Any, NodeContext], Release[Any]]
-    doors: Mapping[type, Mapping[str, Door]]
+    allowed: Mapping[type, Mapping[str, AllowedMechanisms]]
     learn: Callable[[Any, str, Any], None] | None = None
 
 
-def table_doors(mechanisms: Kinds, curator: str, shares: Kinds = VOTE_SHARES) -> dict[str, Door]:
+def allowed_by_step(mechanisms: Kinds, curator: str, shares: Kinds = VOTE_SHARES) -> dict[str, AllowedMechanisms]:
     """The steps of a table of counts: each of these mechanisms at the node or at a curator, or shares under masks.
 
     >>> from tacit.mechanisms.central.selection import PermuteAndFlip
-    >>> sorted(table_doors((PermuteAndFlip,), "a curator of votes"))
+    >>> sorted(allowed_by_step((PermuteAndFlip,), "a curator of votes"))
     ['answer', 'curate', 'masked', 'submit']
     """
     return {
-        "answer": Door("a plain answer", mechanisms),
-        "masked": Door("a masked sum", shares),
-        "submit": Door("a batch", mechanisms),
-        "curate": Door(curator, mechanisms),
+        "answer": AllowedMechanisms("a plain answer", mechanisms),
+        "masked": AllowedMechanisms("a masked sum", shares),
+        "submit": AllowedMechanisms("a batch", mechanisms),
+        "curate": AllowedMechanisms(curator, mechanisms),
     }

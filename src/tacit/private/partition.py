@@ -17,10 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Unit
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, permutations
+from tacit.core import Integers, InvalidInput, Randomness, Unit, permutations
 from tacit.private.records import Private, Records, schema_of
 
 __all__ = [

@@ -18,8 +18,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
+from tacit.core import Adjacency, InvalidInput, Unit
 
 __all__ = [
     "Private",

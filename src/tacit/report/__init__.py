@@ -1,1 +1,1 @@
-"""What a person looks at: pictures and pages."""
+"""Reports for people: pages, charts, the privacy statement and the model card."""

@@ -1,4 +1,8 @@
-"""What was spent and what is left: of a run from its receipts, of a ledger from its accounts and their payments."""
+"""What was spent and what is left: of a run from its receipts, of a ledger from its accounts and their payments.
+
+A ledger is one page for its operator. Nothing in it depends on a record: a charge is known before anything is drawn. It
+is still the operator's page, for purposes and names of requests are in it.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,27 @@ from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from tacit.accounting.compose import least_total, total
-from tacit.core.account import Balance
-from tacit.core.guarantee import Guarantee, decimal
+from tacit.core import Balance, Guarantee, Rule, Spend, decimal, spend_to_json
 from tacit.core.places import Place, ledger_place
-from tacit.core.spend import Spend
 from tacit.ledger import inspected
 from tacit.ledger.entries import Payment
 from tacit.report import svg
-from tacit.report.html import Markup, pair, table
+from tacit.report.html import Markup, cards, document, pair, table
 from tacit.runs.folders import Record
 from tacit.runs.payment import by_account
 
-__all__ = ["Book", "account_rows", "read_book", "running_totals", "spent_section"]
+__all__ = ["Book", "account_rows", "ledger_page", "ledger_statement", "read_book", "running_totals", "spent_section"]
 
-# Composing takes a while, and a chart with more steps shows no more.
+# Composition takes a while, and a chart with more steps shows nothing more.
 _MOST_STEPS, _MOST_ACCOUNTS = 12, 40
 
 
 @dataclass(frozen=True)
 class Book:
-    """A ledger as it was read at one moment: every account's balance and payments, its head, and whether it may pay."""
+    """A snapshot of a ledger: every account's balance and payments, its head, and whether it may pay."""
 
     name: str
     balances: Mapping[str, Balance]
@@ -40,7 +43,7 @@ class Book:
 
 
 def read_book(place: Place) -> Book:
-    """What a ledger says; a read that changes nothing, of a copy that cannot pay as well.
+    """A snapshot of a ledger, also of a copy that cannot pay. Nothing is changed.
 
     >>> import tempfile
     >>> from tacit.core.account import Ceiling
@@ -62,7 +65,7 @@ def read_book(place: Place) -> Book:
 
 
 def running_totals(spends: Sequence[Spend], delta: Fraction, planned: bool) -> list[tuple[int, float]]:
-    """What was spent after each number of payments, at most a dozen places, the last one among them.
+    """The total spent after some numbers of payments: at most twelve, including the last.
 
     >>> from tacit.core.spend import Pure
     >>> running_totals([Pure("1/2"), Pure("1/4")], Fraction(0), planned=True)
@@ -75,7 +78,7 @@ def running_totals(spends: Sequence[Spend], delta: Fraction, planned: bool) -> l
 
 
 def account_rows(book: Book) -> list[tuple[object, ...]]:
-    """A row per account: its ceiling, what is spent and left, a bar, payments, and whom it protects."""
+    """A row per account: its ceiling, spent and remaining budget, a bar, payments, and the unit of privacy."""
     rows: list[tuple[object, ...]] = []
     for name, balance in book.balances.items():
         ceiling = balance.ceiling
@@ -89,7 +92,7 @@ def account_rows(book: Book) -> list[tuple[object, ...]]:
 
 
 def spent_section(record: Record, book: Book | None) -> str:
-    """What this run spent, payment by payment, and what the ledger that paid has left where one is given."""
+    """What this run spent, payment by payment, and the remaining budget if its ledger is given."""
     claims = {name: each for name, each in record.claims.items() if isinstance(each, Guarantee)}
     paid = {name: own for name, own in by_account(record.receipts).items() if name in claims}
     if not paid:
@@ -128,3 +131,109 @@ def _left(book: Book | None, paid: Mapping[str, object]) -> str:
     own = [row for row in account_rows(book) if row[0] in paid]
     heads = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments", "protects")
     return "<h3>What is left now</h3>" + table(heads, own)
+
+
+_FORMAT = "tacit ledger statement 1"
+_MOST_ACCOUNTS, _MOST_PAYMENTS = 30, 200
+_HEADS = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments", "protects")
+
+
+def ledger_statement(book: Book) -> dict[str, Any]:
+    """A ledger as JSON values: every account with its ceiling, spent and remaining budget. Versioned."""
+    return {
+        "format": _FORMAT,
+        "ledger": book.name,
+        "entries": book.entries,
+        "head": book.digest,
+        "may_pay": book.doubt is None,
+        "accounts": {
+            name: {
+                "ceiling": balance.ceiling.to_json(),
+                "spent_epsilon": balance.spent_shown,
+                "left_epsilon": balance.remaining_shown,
+                "accountant": balance.spent.accountant,
+                "payments": balance.payments,
+            }
+            for name, balance in book.balances.items()
+        },
+    }
+
+
+def ledger_page(book: Book) -> str:
+    """The page of a ledger, as HTML.
+
+    >>> page = ledger_page(Book("site.ledger", {}, {}, 1, "c0ffee", None))
+    >>> "site.ledger" in page, "<section id='accounts'>" in page
+    (True, True)
+    """
+    payments = sum(balance.payments for balance in book.balances.values())
+    doubt = (
+        ""
+        if book.doubt is None
+        else f"<p class='warning'>This is not the ledger that was last used here, so jobs are refused: "
+        f"{escape(book.doubt)}.</p>"
+    )
+    header = (
+        f"<p class='kind'>Tacit ledger report</p><h1>{escape(book.name)}</h1>"
+        "<p>What may be spent on private records, what was spent, and what is left. For the operator: it contains "
+        "purposes and names of requests.</p>"
+        + doubt
+        + cards(
+            [
+                ("Accounts", str(len(book.balances)), "each with a ceiling that no job can raise"),
+                ("Payments", f"{payments:,}", "each before anything was drawn"),
+                ("Entries", f"{book.entries:,}", "in a chain of digests"),
+                ("Head", book.digest[:12], "store it elsewhere: it authenticates all entries before it"),
+            ]
+        )
+    )
+    parts = [("accounts", "Accounts", _accounts(book))]
+    shown = list(book.balances.items())[:_MOST_ACCOUNTS]
+    parts += [
+        (f"account-{place}", name, _account(balance, book.payments[name]))
+        for place, (name, balance) in enumerate(shown, start=1)
+        if balance.payments
+    ]
+    return document(f"Tacit ledger report: {book.name}", header, parts, ledger_statement(book))
+
+
+def _accounts(book: Book) -> str:
+    left = len(book.balances) - _MOST_ACCOUNTS
+    more = f"<p>The payments of {left} more are shown by <code>tacit ledger show</code>.</p>" if left > 0 else ""
+    return table(_HEADS, account_rows(book)) + more
+
+
+def _account(balance: Balance, payments: Sequence[Payment]) -> str:
+    ceiling = balance.ceiling
+    running = running_totals(
+        [each.receipt.spend for each in payments], ceiling.delta, planned=ceiling.rule is Rule.PLANNED
+    )
+    rows = [
+        (
+            each.receipt.sequence,
+            each.at[:16].replace("T", " "),
+            each.receipt.purpose,
+            _spend(each),
+            each.receipt.request,
+        )
+        for each in payments[-_MOST_PAYMENTS:]
+    ]
+    left = len(payments) - _MOST_PAYMENTS
+    earlier = f"<p>{left} earlier ones are in <code>tacit ledger export</code>.</p>" if left > 0 else ""
+    numbers = table(
+        ("after payment", "on", "ε spent"),
+        [(place, payments[place - 1].at[:10], f"{spent:.6g}") for place, spent in running],
+    )
+    return (
+        f"<p>{escape(balance.in_words[:1].upper() + balance.in_words[1:])}. Ceiling: {escape(str(ceiling))}.</p>"
+        + pair(
+            svg.steps([spent for _, spent in running], float(ceiling.epsilon), "payments", "ε spent"), numbers,
+            f"Spent after each payment, at δ = {decimal(ceiling.delta)}; the dashed line is the ceiling.",
+        )
+        + table(("entry", "time (UTC)", "purpose", "spend", "request"), rows) + earlier
+    )  # fmt: skip
+
+
+def _spend(payment: Payment) -> str:
+    spend = spend_to_json(payment.receipt.spend)
+    return f"{spend['kind']}: " + ", ".join(f"{name} {value}" for name, value in spend.items() if name != "kind")

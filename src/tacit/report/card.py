@@ -1,4 +1,4 @@
-"""What a saved run is, in a few values for screens and programs, and the model card of an exported student."""
+"""A saved run's statement for screens and programs, and the model card of an exported student."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tacit.core.guarantee import Guarantee
+from tacit.core import Guarantee
 from tacit.runs.folders import Record
 
 __all__ = ["label_counts", "model_card", "statement", "summary_lines"]
@@ -29,7 +29,7 @@ def label_counts(labels: NDArray[Any], classes: NDArray[Any]) -> dict[str, int]:
 
 
 def statement(record: Record) -> dict[str, Any]:
-    """The run as JSON values: what was made, what is guaranteed, and what was paid. The layout has a version."""
+    """The run's statement as JSON values: labels, student, guarantee and payments. The format has a version."""
     arrays = record.arrays()
     recipe, written = record.written["recipe"], record.written
     return {
@@ -46,7 +46,7 @@ def statement(record: Record) -> dict[str, Any]:
         "student": {"file": record.student.name, "kind": recipe.get("student")},
         "features": None if record.features is None else list(record.features),
         "encoder": None if record.encoder is None else record.encoder.name,
-        # What was computed from records without noise stays in the run folder of who computed it.
+        # Figures computed from records without noise stay in the run folder.
         "metrics": {name: value for name, value in written["metrics"].items() if name != "not private"},
         "recipe": recipe,
         "versions": written.get("versions", {}),
@@ -55,7 +55,7 @@ def statement(record: Record) -> dict[str, Any]:
 
 
 def summary_lines(said: dict[str, Any]) -> Sequence[tuple[str, str]]:
-    """A statement in a few lines, titles and what they say."""
+    """A summary of a statement, as titles and lines."""
     counts = said["labels"]
     shown = ", ".join(f"{name[:40]} {count}" for name, count in list(counts.items())[:_MOST_CLASSES])
     more = f" and {len(counts) - _MOST_CLASSES} more" if len(counts) > _MOST_CLASSES else ""
@@ -106,7 +106,7 @@ NOT_COVERED = (
 
 
 def model_card(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, ...] = ()) -> str:
-    """The card of a student in a file, from the run's statement, as Markdown with a head that registries read.
+    """The model card of a student, from the run's statement, as Markdown with YAML metadata.
 
     >>> from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
     >>> claim = Guarantee(1, 0, Unit(), Adjacency.REPLACE_ONE, Trust.CENTRAL).to_json()
@@ -125,7 +125,7 @@ def model_card(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, .
         f"labels were released from private records by the method `{said['method']}`.\n",
         "## What is guaranteed\n",
         "".join(f"> {line}  \n" for line in claim["statement"].splitlines()),
-        _numbers(claim) if said["differential_privacy"] else "**This is no differential privacy.**\n",
+        _numbers(claim) if said["differential_privacy"] else "**This is not differential privacy.**\n",
         "## What is not\n",
         "".join(f"- {each}\n" for each in NOT_COVERED),
         "## Input and output\n",
@@ -143,7 +143,7 @@ def model_card(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, .
 
 
 def _example(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, ...]) -> str:
-    """How to load it and ask it."""
+    """An example of loading and using the student."""
     first = ENCODES.format(encoder=said["encoder"]) if said.get("encoder") else ""
     load = LOADS[kind].format(file=file, features=said["recipe"].get("features"), trusted=list(trusted))
     return f"```python\n{first}{load}\n```\n"

@@ -1,7 +1,7 @@
-"""Results as pictures: curves with the JSON they were drawn from, rows of two measures, and queries with their labels.
+"""Charts: curves with their numbers as JSON, rows of two measures, and queries with their labels.
 
-Of queries, samples that were given as images are drawn as images; all others as points on a map, for a picture of
-sixteen columns as four by four pixels says nothing.
+Queries of images are drawn as images; all others as points on a map, because a table's columns drawn as pixels show
+nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.runs.run import Run
 from tacit.runs.shown import query_certainty
 
@@ -30,7 +30,7 @@ def draw_rows(
     file: Path,
     measures: tuple[str, str] = ("labels", "student, test"),
 ) -> Path:
-    """One line per row: two shares, in percent; usually of labels that are right and of the student's answers.
+    """One line per row with two fractions in percent, usually of correct labels and of correct predictions.
 
     >>> import tempfile
     >>> draw_rows("toy", [("ε = 1", [0.9, 0.92], [0.88, 0.9])], Path(tempfile.mkdtemp()) / "toy.png").name
@@ -62,15 +62,15 @@ def draw_rows(
     return file
 
 
-# Told apart without color as well.
+# Distinguishable without color.
 _MARKS = "osD^vP*X"
-# A longer curve is marked at some of its places.
+# A longer curve has markers at some of its points only.
 MARKED = 25
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over one pair of axes: name ↦ heights, over the places ``across``; nothing where there is no height."""
+    """Curves over one pair of axes: name ↦ values at ``places``; None is a missing value."""
 
     title: str
     across: str
@@ -102,8 +102,7 @@ class Chart:
                     "across": {panel.across: [_rounded(place) for place in panel.places]},
                     "up": panel.up,
                     "curves": {
-                        name: [_rounded(height) for height in query_offsets]
-                        for name, query_offsets in panel.curves.items()
+                        name: [_rounded(height) for height in heights] for name, heights in panel.curves.items()
                     },
                 }
                 for panel in self.panels
@@ -124,7 +123,7 @@ def write_chart(chart: Chart, folder: Path) -> tuple[Path, Path]:
 
 
 def draw_chart(chart: Chart, picture: Path) -> Path:
-    """Draw the chart alone, where its numbers are written elsewhere."""
+    """Draw the chart without writing its numbers."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -134,8 +133,8 @@ def draw_chart(chart: Chart, picture: Path) -> Path:
     figure = Figure(figsize=(5.4 * len(chart.panels), 4.2))
     for place, panel in enumerate(chart.panels, start=1):
         axes = figure.add_subplot(1, len(chart.panels), place)
-        for index, (name, query_offsets) in enumerate(panel.curves.items()):
-            shown = [(x, y) for x, y in zip(panel.places, query_offsets, strict=True) if y is not None]
+        for index, (name, heights) in enumerate(panel.curves.items()):
+            shown = [(x, y) for x, y in zip(panel.places, heights, strict=True) if y is not None]
             axes.plot(
                 *zip(*shown, strict=True), label=name, marker=_MARKS[index % len(_MARKS)], markersize=4, linewidth=1.3,
                 markevery=max(1, len(shown) // MARKED),
@@ -151,7 +150,7 @@ def draw_chart(chart: Chart, picture: Path) -> Path:
         axes.grid(True, which="major", alpha=0.3)
         axes.legend(fontsize=8)
     figure.tight_layout()
-    # Without the program's version and the date in it, the file depends on the chart alone.
+    # Without the program's version and the date, the file depends on the chart only.
     about = {"Date": None, "Creator": None} if picture.suffix.lower() == ".svg" else {"Software": None}
     figure.savefig(picture, dpi=90, metadata=about)
     return picture
@@ -162,17 +161,17 @@ _COLUMNS = 10
 _SMALLEST_SIDE = 4
 LISTED = 30
 _LONGEST = {"tile": 11, "list": 24}
-# A query whose samples are held less likely than this on average is marked.
+# A query whose samples' labels have a lower mean probability than this is marked.
 DOUBTFUL = 0.75
 ORANGE = "#d9730d"
 
 
 def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = False) -> None:
-    """Draw one tile per query where the samples are images (n, height, width), also in color; else a map of them.
+    """Draw one tile per query if the samples are images (n, height, width), also in color; otherwise a map.
 
-    A tile is the mean of the public samples in the query's cluster, under the label that was released and how certain
-    it is; doubtful ones have an orange frame and a question mark, in a map an orange ring. With
-    ``dark_ink`` large values are dark, as on paper; otherwise they are bright, as on a screen.
+    A tile is the mean of the public samples in the query's cluster, with the released label and its certainty; doubtful
+    ones have an orange frame and a question mark, in a map an orange ring. With ``dark_ink`` large values are dark, as
+    on paper; otherwise they are bright, as on a screen.
     """
     try:
         from matplotlib.figure import Figure
@@ -182,7 +181,7 @@ def draw_queries(run: Run, public: NDArray[Any], file: Path, dark_ink: bool = Fa
     simulation = " (SIMULATION)" if run.guarantee.simulation else ""
     images = _images(public)
     with warnings.catch_warnings():
-        # Class names may be in a script that the font does not have; boxes in their place are no failure.
+        # Class names may use a script that the font does not have; boxes in their place are acceptable.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         if images is not None:
             shown = min(len(run.query_labels), _SHOWN)
@@ -260,7 +259,7 @@ def _doubts(run: Run) -> str:
 
 
 def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: ANN401
-    """Public samples on their first two principal directions, and each query in the middle of its own."""
+    """Public samples on their first two principal components, and each query at the mean of its samples."""
     from matplotlib import colormaps
 
     spread = rows.std(axis=0)
@@ -286,7 +285,7 @@ def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: 
     axes.scatter(*asked[doubtful].T, s=170, facecolors="none", edgecolors=ORANGE, linewidths=2)
     marks, listed = marks[:LISTED], [_short(name, "list") for name in names[:LISTED]]
     title = "label" if len(names) <= LISTED else f"label ({LISTED} of {len(names)})"
-    # Names are set afterwards: a legend leaves out those that begin with an underscore.
+    # Names are set afterwards: a legend leaves out names that begin with an underscore.
     legend = axes.legend(
         marks, ["."] * len(marks), title=title, fontsize=8, ncols=1 + (len(marks) > 15),
         loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0,
@@ -300,6 +299,6 @@ def _draw_map(axes: Any, run: Run, rows: NDArray[np.float64]) -> None:  # noqa: 
 
 
 def _short(name: object, place: str) -> str:
-    """A name on one line, cut where it would run into its neighbor."""
+    """A name on one line, shortened so that it does not overlap the next one."""
     text = " ".join(str(name).split())
     return text if len(text) <= _LONGEST[place] else text[: _LONGEST[place] - 1] + "…"

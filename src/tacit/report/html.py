@@ -1,4 +1,4 @@
-"""The parts that every page is made of: one file that opens offline, asks nothing of any other place, and prints."""
+"""The parts of every page: one HTML file that opens offline, loads nothing from the network, and prints well."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def document(title: str, header: str, parts: Sequence[tuple[str, str, str]], statement: dict[str, Any]) -> str:
-    """A whole page: a header, sections of (name, title, content), and what a program reads of it.
+    """A whole page: a header, sections of (name, title, content), and the statement as JSON for programs.
 
     >>> page = document("Tacit", "<h1>A run</h1>", [("made", "Made with", "<p>numpy</p>")], {"format": "x"})
     >>> page.startswith("<!doctype html>"), "<section id='made'>" in page
@@ -45,7 +45,7 @@ def section(name: str, title: str, content: str) -> str:
 
 
 def cards(facts: Sequence[tuple[str, str, str]]) -> str:
-    """The few facts that one looks for first: a name, a value, and what it is.
+    """The most important facts as cards: a name, a value, and an explanation.
 
     >>> cards([("ε", "1", "smaller is more private")]).count("<b>1</b>")
     1
@@ -58,26 +58,35 @@ def cards(facts: Sequence[tuple[str, str, str]]) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
-    """A table of text; a cell that is ``Markup`` already is taken as it is.
+    """A table of text; a cell that is ``Markup`` is not escaped.
 
     >>> table(("class", "samples"), [("a<b", 3)])
-    "<div class='wide'><table class=''><thead><tr><th>class</th><th>samples</th></tr></thead><tbody><tr><td>a&lt;b</td>\
-<td>3</td></tr></tbody></table></div>"
+    "<div class='wide'><table class=''><thead><tr><th>class</th><th>samples</th></tr></thead><tbody>\
+<tr><td>a&lt;b</td><td>3</td></tr></tbody></table></div>"
     """
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
     shown = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
-    body = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<div class='wide'><table class='{kind}'>{shown}<tbody>{body}</tbody></table></div>"
 
 
+# Characters of a cell that is not broken.
+_SHORT = 16
+
+
 class Markup(str):
-    """HTML that was made here, of text that was escaped."""
+    """HTML made by this package from escaped text."""
 
     __slots__ = ()
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401
-    return str(value) if isinstance(value, Markup) else escape(str(value))
+    """A cell; one with little in it, such as 1e-05, stays on one line."""
+    if isinstance(value, Markup):
+        return f"<td>{value}</td>"
+    breaks = " " in str(value) or "-" in str(value)
+    short = " class='short'" if breaks and len(str(value)) <= _SHORT else ""
+    return f"<td{short}>{escape(str(value))}</td>"
 
 
 def pair(chart: str, numbers: str, caption: str) -> str:
@@ -99,7 +108,7 @@ def bullets(items: Sequence[str]) -> str:
 
 
 def short(value: Any) -> str:  # noqa: ANN401
-    """A value of a recipe on one line, cut where it would fill the page.
+    """A value of a recipe on one line, shortened.
 
     >>> short(0.123456), short([{"queries": 3, "selection": "clusters"}]), short([0.946])
     ('0.1235', 'queries 3, selection clusters', '0.946')

@@ -1,4 +1,4 @@
-"""How right a student is on samples whose labels are known, and whether it is as sure as it is right.
+"""Accuracy and calibration of a student on test samples with known labels.
 
 These figures are computed from the test samples without noise: no guarantee covers those samples.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, listed
+from tacit.core import InvalidInput, listed
 from tacit.runs.export import for_classes
 
 __all__ = ["Measured", "measure"]
@@ -22,7 +22,7 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Measured:
-    """What a test part says of a student; ``bins`` are (how likely it held it, fraction that is right, samples)."""
+    """A student's results on a test set; ``bins`` are (mean confidence, accuracy, samples)."""
 
     source: str
     classes: tuple[str, ...]
@@ -31,30 +31,30 @@ class Measured:
 
     @property
     def samples(self) -> int:
-        """How many there were."""
+        """The number of test samples."""
         return sum(map(sum, self.confusion))
 
     @property
     def accuracy(self) -> float:
-        """The share that was right."""
+        """The fraction of correct predictions."""
         return sum(row[place] for place, row in enumerate(self.confusion)) / self.samples
 
     @property
     def margin(self) -> float:
-        """How far the share may be from that of all such samples: two standard errors, by Agresti and Coull."""
+        """The margin of the accuracy: two standard errors, after Agresti and Coull."""
         count = self.samples + 4
         share = (self.accuracy * self.samples + 2) / count
         return float(2 * np.sqrt(share * (1 - share) / count))
 
     @property
     def calibration_error(self) -> float | None:
-        """The mean distance between how likely it was held and fraction that is right; None without probabilities."""
+        """The expected calibration error: the mean distance of confidence and accuracy; None without probabilities."""
         if not self.bins:
             return None
         return sum(count * abs(likely - right) for likely, right, count in self.bins) / self.samples
 
     def by_class(self) -> list[tuple[str, int, float, float]]:
-        """For each class: its samples, the share of them that was found, the share of what was said that is right."""
+        """For each class: its number of samples, recall and precision."""
         table = np.array(self.confusion)
         said = table.sum(axis=0)
         return [
@@ -64,7 +64,7 @@ class Measured:
 
 
 def measure(student: Any, samples: Any, truth: Sequence[Any], classes: NDArray[Any], source: str) -> Measured:  # noqa: ANN401
-    """What samples with known labels say of a student.
+    """Measure a student on samples with known labels.
 
     >>> class Student:
     ...     classes_ = np.array(["ill", "well"])
@@ -78,7 +78,7 @@ def measure(student: Any, samples: Any, truth: Sequence[Any], classes: NDArray[A
     places = {name: place for place, name in enumerate(names)}
     known = [str(each) for each in truth]
     if unknown := sorted(set(known) - set(names)):
-        raise InvalidInput(f"{source}: labels that are no class of the run: {listed(unknown)}")
+        raise InvalidInput(f"{source}: labels that are not classes of the run: {listed(unknown)}")
     said = [str(each) for each in student.predict(samples)]
     if not said:
         raise InvalidInput(f"{source}: has no samples to measure on")

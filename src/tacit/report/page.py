@@ -1,7 +1,7 @@
-"""A run as one page for a person: the privacy statement first, then what was chosen, labeled, paid and made with.
+"""A run's report as one page: the privacy statement first, then the choices, labels, payments and versions.
 
-All of it is post-processing of what the run folder holds, which was released; a chart always has its numbers in a table
-beside it. What a test part says is added where one is given, and marked: it is computed without noise.
+All of it is post-processing of the run folder, which contains releases only; every chart has its numbers in a table
+beside it. Figures of a test set are marked: they are computed without noise.
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ from tacit.runs.shown import query_certainty
 
 __all__ = ["PRIORS", "odds_bound", "report_page"]
 
-# How likely somebody held a guess beforehand.
+# Prior probabilities of a guess.
 PRIORS = (0.001, 0.01, 0.1, 0.5)
 _MOST_BARS, _MOST_ROWS, _MOST_COLUMNS = 30, 60, 12
 PICTURE = "queries.png"
 WOULD = "None of this holds here: it is what the same run would have with system randomness."
 _DOUBT = 0.5
-# What a choice is about, for who reads it the first time.
+# Explanations of the recipe's keys.
 _ABOUT = {
     "method": "the method that asks for labels",
-    "trust": "who may see what",
+    "trust": "the trust model: who may see what",
     "chosen": "what the default chose, from public data",
+    "kind": "the kind of data that the plan is for",
+    "plan": "what is asked, and why",
+    "budgets": "ε of each question",
+    "votes because": "why the default asked for votes",
     "mechanism": "the mechanism that adds noise",
     "why": "the reason for the mechanism",
     "noise": "the law of the noise on each released number",
@@ -52,11 +56,22 @@ _ABOUT = {
     "randomness": "where the noise came from",
     "teachers": "number of models that voted, each trained on its own records",
     "components": "number of directions that were summed per class",
+    "norm": "how the length of a record's features is measured",
+    "radius": "grid steps in the longest record; longer ones are shortened to it",
+    "count": "grid steps that a record adds to the count of its class",
+    "steps": "number of noisy gradients",
+    "rate": "size of a step, or the fraction of records in a sample",
+    "clip": "longest gradient of one record; longer ones are shortened to it",
+    "damping": "what keeps the weights small",
+    "noise_multiplier": "deviation of the noise, in the longest gradient of one record",
+    "sigma": "deviation of the noise on each count",
+    "answers": "number of queries that were paid for",
+    "agreed": "number of public samples with an agreed label",
 }
 
 
 def odds_bound(prior: float, epsilon: float) -> float:
-    """How likely a guess about one unit can become at most, for who held it ``prior`` likely, by ε alone.
+    """The largest posterior probability of a guess about one unit with this prior probability, by ε alone.
 
     >>> round(odds_bound(0.1, 1.0), 3), odds_bound(0.5, 0.0)
     (0.232, 0.5)
@@ -65,7 +80,7 @@ def odds_bound(prior: float, epsilon: float) -> float:
 
 
 def report_page(record: Record, measured: Measured | None = None, book: Book | None = None) -> str:
-    """The page of a saved run, as HTML; with what a test part says, and what the ledger that paid says, where given."""
+    """The HTML report of a saved run; optionally with the results on a test set and the ledger that paid."""
     said, arrays = statement(record), record.arrays()
     title = "SIMULATION: " if said["simulation"] else ""
     parts = [
@@ -204,7 +219,7 @@ def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
     elif "certainty" in arrays:
         sure = arrays["certainty"]
         how = (
-            "as the student predicts it, which may be sure of a wrong label that it learned: only labels were "
+            "as the student predicts it, which may be confident of a wrong label that it learned: only labels were "
             "released, which allows more of them for the same ε"
         )
     else:
@@ -229,7 +244,7 @@ def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
 
 def _tested(found: Measured) -> str:
     rows = [(name, count, f"{recall:.1%}", f"{precision:.1%}") for name, count, recall, precision in found.by_class()]
-    counts = table(("true class", "samples", "found", "right when said"), rows[:_MOST_ROWS])
+    counts = table(("true class", "samples", "recall", "precision"), rows[:_MOST_ROWS])
     body = (
         f"<p class='warning'>These figures come from {found.samples:,} samples of {escape(found.source)} without "
         "noise. No guarantee covers those samples: publish the figures only if the samples are public.</p>"
@@ -243,7 +258,7 @@ def _tested(found: Measured) -> str:
     return (
         body + f"<h3>Is it calibrated?</h3><p>Confidence and accuracy are {error:.1%} apart on average.</p>"
         + pair(
-            svg.reliability(found.bins), table(("held likely", "right", "samples"), bins),
+            svg.reliability(found.bins), table(("confidence", "right", "samples"), bins),
             "Reliability diagram: below the dashed line the student is overconfident, above it underconfident.",
         )
     )  # fmt: skip
@@ -286,13 +301,18 @@ def _released(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
 
 
 def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
-    """Tables that were released with noise in them, row by row."""
+    """The released noisy tables."""
     name = next((each for each in ("counts", "sums") if each in arrays and arrays[each].ndim == 2), None)
     if name is None:
-        if recipe.get("method") in ("class_sums", "noisy_sgd") or recipe.get("chosen") == "sums":
+        # The default chooses between them, and releases counts of votes where a method of votes alone has labels.
+        chosen = str(recipe.get("chosen") or "")
+        votes = "votes" in chosen
+        sums = "sums" in chosen or recipe.get("method") in ("class_sums", "noisy_sgd")
+        if votes or sums:
+            what = " and ".join(["counts of votes"] * votes + ["sums"] * sums).capitalize()
             return (
-                "<p>Sums with noise in them were released, which the student and the labels are made of; the payments "
-                "below give the scale of their noise. They are not kept as a table.</p>"
+                f"<p>{what} with noise in them were released, which the student and the labels are made of; the "
+                "payments below give the scale of their noise. They are not kept as a table.</p>"
             )
         return "<p>Labels or probabilities alone were released; no counts left the gate.</p>"
     numbers = arrays[name]
@@ -321,7 +341,7 @@ def _measured(metrics: dict[str, Any]) -> str:
 
 
 def _timing(timing: dict[str, int]) -> str:
-    """How long the public side took; what touches records has no time, which would tell of them."""
+    """The time of the public steps; the time of steps that touch records would depend on them, and is not stored."""
     why = (
         "<p>Only steps that saw public samples and releases have a time, in whole seconds. How long records were read, "
         "encoded and counted depends on the records and no noise covers it, so it is written nowhere, nor how long the "

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
 from tacit.core.samples import ImageShape
 
 __all__ = [
+    "FLOAT32",
     "LARGEST_PARAMETER",
-    "NARROW",
     "REAL",
     "SMALLEST_SCALE",
     "blocks",
@@ -40,7 +40,7 @@ __all__ = [
 # Whole numbers up to 2^53 are exact in float64.
 EXACT_BITS = 53
 _BLOCK = 1024
-REAL, NARROW = ("<f8",), ("<f4",)
+REAL, FLOAT32 = ("<f8",), ("<f4",)
 # Values of an image: more would make one image larger than a whole question may be.
 LARGEST_IMAGE = 2**22
 # Beyond this even halves of float32's range, differences overflow.

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput, Representation
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Representation
 from tacit.core.samples import content_digest, image_shape, row_digests
 from tacit.representations.groups import ClusteringHead, MixtureShares
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients

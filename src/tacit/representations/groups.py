@@ -14,11 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
+from tacit.core import Floats, InvalidInput, Reals
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Reals
 from tacit.neighbors import nearest_queries
 from tacit.representations.arrays import blocks, parameters, read_finite_array
 from tacit.representations.scaled import flat, same_width
@@ -275,6 +273,8 @@ def _train(rows: Reals, nearest: NDArray[Any], groups: int, rng: np.random.Gener
 
 def _loss(weights: Reals, own: Reals, other: Reals) -> tuple[float, Reals]:
     """How little neighbors agree and how uneven the groups are, and how that changes with the weights."""
+    from scipy.special import softmax
+
     mine, theirs = softmax(own @ weights.T, axis=1), softmax(other @ weights.T, axis=1)
     agree = np.maximum((mine * theirs).sum(axis=1, keepdims=True), _FLOOR)
     sizes = np.maximum((mine + theirs).mean(axis=0) / 2, _FLOOR)

@@ -16,15 +16,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.representations.arrays import LARGEST_PARAMETER, blocks, parameters, read_range, read_shape, snapped
 
-__all__ = ["Deskewed", "EvenWidth", "OrientedGradients"]
+__all__ = ["CLIP", "GRAY", "LEVELS", "Deskewed", "EvenWidth", "OrientedGradients", "block_floor", "cell_windows"]
 
-_LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
+LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
 NARROWEST, _WIDEST = 0.5, 1.6  # how far a step across an image may change: a stroke must not become a block
 # A block of cells is divided by its length, but no more than this much ink would have: empty parts stay quiet.
 _FLOOR = 1.0
@@ -82,8 +81,8 @@ class Deskewed:
     def _upright(self, images: NDArray[Any]) -> Floats:
         height, width = self.shape[:2]
         # Whole levels make the moments exact sums.
-        scale = _LEVELS / (self.bright - self.dark)
-        ink = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, _LEVELS))
+        scale = LEVELS / (self.bright - self.dark)
+        ink = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, LEVELS))
         # Coordinates are doubled and centered, so they are whole numbers too.
         down = (2 * np.arange(height) - height + 1.0)[:, None]
         right = 2 * np.arange(width) - width + 1.0
@@ -101,7 +100,7 @@ class Deskewed:
         image = np.arange(len(ink))[:, None, None]
         upper = ink[image, top, left] * (1 - beside) + ink[image, top, left + 1] * beside
         lower = ink[image, top + 1, left] * (1 - beside) + ink[image, top + 1, left + 1] * beside
-        upright: Floats = ((upper * (1 - below) + lower * below) / _LEVELS).astype(np.float32)
+        upright: Floats = ((upper * (1 - below) + lower * below) / LEVELS).astype(np.float32)
         return upright
 
 
@@ -161,12 +160,12 @@ class EvenWidth:
         beside = (columns - left)[:, None, :]
         image, row = np.arange(len(ink))[:, None, None], np.arange(self.shape[0])[None, :, None]
         drawn = ink[image, row, left[:, None, :]] * (1 - beside) + ink[image, row, left[:, None, :] + 1] * beside
-        stretched: Floats = (drawn / _LEVELS).astype(np.float32)
+        stretched: Floats = (drawn / LEVELS).astype(np.float32)
         return stretched
 
 
 def _levels(images: NDArray[Any]) -> NDArray[np.float64]:
-    levels: NDArray[np.float64] = np.rint(np.clip(images.astype(np.float64), 0, 1) * _LEVELS)
+    levels: NDArray[np.float64] = np.rint(np.clip(images.astype(np.float64), 0, 1) * LEVELS)
     return levels
 
 
@@ -234,7 +233,7 @@ class OrientedGradients:
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
         images = as_images(samples, self.shape)
-        across = [_windows(side, self.cell) for side in self.shape[:2]]
+        across = [cell_windows(side, self.cell) for side in self.shape[:2]]
         high, wide = len(across[0]) - 1, len(across[1]) - 1
         result = np.empty((len(images), 4 * self.bins * high * wide), dtype=np.float32)
         for block in blocks(len(images)):
@@ -242,8 +241,8 @@ class OrientedGradients:
         return result
 
     def _gray(self, images: NDArray[Any]) -> Floats:
-        scale = _LEVELS / (self.bright - self.dark)
-        levels = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, _LEVELS))
+        scale = LEVELS / (self.bright - self.dark)
+        levels = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, LEVELS))
         if self.shape[2] == 3:
             weighted = sum(levels[..., channel] * weight for channel, weight in enumerate(GRAY))
             return np.rint(weighted / sum(GRAY)).astype(np.float32)
@@ -267,12 +266,21 @@ class OrientedGradients:
             cells[:, :, top : len(rows) - 1 + top, left : len(columns) - 1 + left] for top in (0, 1) for left in (0, 1)
         ]
         block = np.concatenate(corners, axis=1)
-        floor = _FLOOR * _LEVELS * self.cell**4 / 4
+        floor = block_floor(self.cell)
         normal = np.sqrt((block * block).sum(axis=1, keepdims=True) + floor * floor)
         return snapped(block / normal, bits=16, limit=CLIP)
 
 
-def _windows(side: int, cell: int) -> NDArray[Any]:
+def block_floor(cell: int) -> float:
+    """What a block of cells is divided by at least.
+
+    >>> block_floor(2)
+    4080.0
+    """
+    return _FLOOR * LEVELS * cell**4 / 4
+
+
+def cell_windows(side: int, cell: int) -> NDArray[Any]:
     """For each cell along a side, every pixel's weight: falling off to zero at the next cell's center.
 
     Weights are whole numbers up to twice the cell's side. Sums of up to 2·cell² of them, times lengths of at

@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.core.samples import content_digest, row_digests
 from tacit.neighbors import nearest_queries
-from tacit.representations.arrays import NARROW, blocks, parameters, read_finite_array
+from tacit.representations.arrays import FLOAT32, blocks, parameters, read_finite_array
 from tacit.representations.scaled import flat, narrowed, same_width
-from tacit.students.weighted import logistic
 
-__all__ = ["Interpolated", "NeighborMap", "map_student", "neighbor_graph", "spectral_map", "umap_map"]
+__all__ = ["Interpolated", "neighbor_graph", "spectral_map", "umap_map"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,8 @@ class Interpolated:
     @classmethod
     def read(cls, fields: StrictReader) -> Interpolated:
         """Read as many places as anchors, and fewer neighbors than there are."""
-        anchors = read_finite_array(fields, "anchors", NARROW, (None, None))
-        places = read_finite_array(fields, "places", NARROW, (len(anchors), None))
+        anchors = read_finite_array(fields, "anchors", FLOAT32, (None, None))
+        places = read_finite_array(fields, "places", FLOAT32, (len(anchors), None))
         if len(anchors) < 2:
             raise InvalidInput(f"the {fields.what} needs at least two anchors")
         return cls(anchors, places, fields.integer("neighbors", 1, len(anchors) - 1))
@@ -189,51 +186,3 @@ def umap_map(public: Floats, components: int = 10, neighbors: int = 10) -> Inter
             raise InvalidInput("UMAP needs an extra: pip install 'tacit[features]'") from None
         fitted = UMAP(neighbors, components, min_dist=0.0, random_state=0, n_jobs=1).fit(public)
     return Interpolated.fit(public, fitted.embedding_)
-
-
-class NeighborMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A step before a scikit-learn student: draws a map of the samples it is taught, and places every other on it.
-
-    A student behind it learns which places of the map have which label, so samples between labeled ones help it
-    although nobody labeled them: half of what makes a few private labels enough.
-
-    >>> rows = np.random.default_rng(0).normal(size=(60, 5))
-    >>> NeighborMap(components=4).fit(rows).transform(rows[:3]).shape
-    (3, 4)
-    """
-
-    def __init__(self, components: int = 20, neighbors: int = 10) -> None:
-        self.components = components
-        self.neighbors = neighbors
-
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NeighborMap:
-        """Draw the map of these samples; one that comes several times, for soft labels, counts once."""
-        rows = np.unique(np.asarray(X, dtype=np.float32), axis=0)
-        if len(rows) <= self.neighbors + 1:
-            raise InvalidInput(
-                f"a map needs more than {self.neighbors + 1} different samples, got {len(rows)}: choose another student"
-            )
-        drawn = spectral_map(rows, min(self.components, len(rows) - 2), self.neighbors)
-        self.anchors_, self.places_, self.reach_ = drawn.anchors, drawn.places, drawn.neighbors
-        return self
-
-    def transform(self, X: ArrayLike) -> Floats:
-        """Where the samples are on the map, each by itself."""
-        rows: NDArray[Any] = np.asarray(X)
-        return self.drawn.encode(rows)
-
-    @property
-    def drawn(self) -> Interpolated:
-        """The map that was drawn, as a representation."""
-        return Interpolated(np.asarray(self.anchors_), np.asarray(self.places_), int(self.reach_))
-
-
-def map_student() -> Any:  # noqa: ANN401
-    """Logistic regression on a map of the samples it is taught.
-
-    >>> [name for name, _ in map_student().steps]
-    ['map', 'standardscaler', 'logisticregression']
-    """
-    from sklearn.pipeline import Pipeline
-
-    return Pipeline([("map", NeighborMap()), *logistic().steps])

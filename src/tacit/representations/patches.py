@@ -16,9 +16,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.representations.arrays import exact_bits, parameters, read_finite_array, read_range, read_shape, snapped
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Representation
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Representation
 from tacit.core.registry import Registry
 from tacit.core.samples import content_digest, row_digests
 
@@ -61,7 +60,7 @@ CLASSES = Registry("representation", _GROUP, {
 })  # fmt: skip
 
 # Names of the first stage, which files, recipes and nodes of that time still write.
-RENAMED = {"standardised": "standardized"}
+_RENAMED = {"standardised": "standardized"}
 
 # Below this many samples a neighborhood graph is mostly gaps.
 GRAPH_SAMPLES = 100
@@ -81,11 +80,11 @@ def fit_representation(name: str, public: NDArray[Any], queries: int) -> tuple[s
     >>> fit_representation("spectrum", np.eye(2), 2)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown representation 'spectrum': choose one of ...; is spectral meant?
+    tacit.core.errors.InvalidInput: unknown representation 'spectrum': choose one of ...; did you mean spectral?
     """
     if name == "auto":
         name = suggest_representation(public)
-    name = RENAMED.get(name, name)
+    name = _RENAMED.get(name, name)
     found = REPRESENTATIONS.find(name)
     made: Representation = found.fit(public) if hasattr(found, "fit") else found(public, queries)
     return name, made
@@ -126,8 +125,8 @@ def read_representation(fields: StrictReader) -> Representation:
     >>> read_representation(StrictReader({"kind": "identity", "width": 4}, "representation"))
     Identity(width=4)
     """
-    kind = fields.one_of("kind", (*CLASSES.own, *RENAMED, *sorted(_admitted.get())))
-    kind = RENAMED.get(kind, kind)
+    kind = fields.one_of("kind", (*CLASSES.own, *_RENAMED, *sorted(_admitted.get())))
+    kind = _RENAMED.get(kind, kind)
     found = CLASSES.get(kind)
     if found is None or getattr(found, "name", None) != kind:
         raise InvalidInput(f"the {fields.what} {kind} is allowed here, but no installed package has it")

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.representations.arrays import LARGEST_PARAMETER, REAL, SMALLEST_SCALE, parameters, read_finite_array
 
 __all__ = ["Directions", "Identity", "PrincipalComponents", "Standardized", "flat", "narrowed", "same_width"]

@@ -8,17 +8,26 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 
+from tacit.core import Floats, InvalidInput, Representation
 from tacit.core.codec import StrictReader, bytes_to_array
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Representation
 from tacit.representations.arrays import REAL, read_finite_array
-from tacit.representations.maps import NeighborMap
+from tacit.representations.maps import Interpolated, spectral_map
 from tacit.students.averaged import network_bytes, network_of
 from tacit.students.registry import tensor_head
+from tacit.students.weighted import logistic
 
-__all__ = ["FeatureStudent", "LinearStudent", "StudentFeatures", "StudentOdds", "require_travelling"]
+__all__ = [
+    "FeatureStudent",
+    "LinearStudent",
+    "NeighborMap",
+    "StudentFeatures",
+    "StudentOdds",
+    "map_student",
+    "require_travelling",
+]
 
 _BATCH = 1024
 SENDABLE_STUDENTS = "choose the student logistic, map or a network, or vote_space same"
@@ -268,3 +277,51 @@ def _is_small(content: bytes) -> bool:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return False
+
+
+class NeighborMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A step before a scikit-learn student: draws a map of the samples it is taught, and places every other on it.
+
+    A student behind it learns which places of the map have which label, so samples between labeled ones help it
+    although nobody labeled them: half of what makes a few private labels enough.
+
+    >>> rows = np.random.default_rng(0).normal(size=(60, 5))
+    >>> NeighborMap(components=4).fit(rows).transform(rows[:3]).shape
+    (3, 4)
+    """
+
+    def __init__(self, components: int = 20, neighbors: int = 10) -> None:
+        self.components = components
+        self.neighbors = neighbors
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NeighborMap:
+        """Draw the map of these samples; one that comes several times, for soft labels, counts once."""
+        rows = np.unique(np.asarray(X, dtype=np.float32), axis=0)
+        if len(rows) <= self.neighbors + 1:
+            raise InvalidInput(
+                f"a map needs more than {self.neighbors + 1} different samples, got {len(rows)}: choose another student"
+            )
+        drawn = spectral_map(rows, min(self.components, len(rows) - 2), self.neighbors)
+        self.anchors_, self.places_, self.reach_ = drawn.anchors, drawn.places, drawn.neighbors
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Where the samples are on the map, each by itself."""
+        rows: NDArray[Any] = np.asarray(X)
+        return self.drawn.encode(rows)
+
+    @property
+    def drawn(self) -> Interpolated:
+        """The map that was drawn, as a representation."""
+        return Interpolated(np.asarray(self.anchors_), np.asarray(self.places_), int(self.reach_))
+
+
+def map_student() -> Any:  # noqa: ANN401
+    """Logistic regression on a map of the samples it is taught.
+
+    >>> [name for name, _ in map_student().steps]
+    ['map', 'standardscaler', 'logisticregression']
+    """
+    from sklearn.pipeline import Pipeline
+
+    return Pipeline([("map", NeighborMap()), *logistic().steps])

@@ -18,9 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
 from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.representations.arrays import parameters, read_range, read_shape
 

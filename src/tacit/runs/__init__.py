@@ -1,1 +1,1 @@
-"""From a recipe to a recorded run."""
+"""Runs: ``distill`` and the estimator, payment, the guarantee from receipts, and saved runs."""

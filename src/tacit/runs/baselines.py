@@ -1,6 +1,6 @@
-"""What privacy cost: the same pipeline without noise, and the student trained on the records themselves.
+"""Baselines without privacy: the same pipeline without noise, and the student trained on the records themselves.
 
-Both are non-private figures for experiments on data whose labels are known. They never go into a release.
+They show the accuracy that privacy cost, in experiments on data whose labels are known. They are never released.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["accuracy", "train_directly", "train_without_noise"]
 
 
 def accuracy(predicted: NDArray[Any], true: NDArray[Any]) -> float:
-    """The share of labels that are right.
+    """The fraction of correct labels.
 
     >>> accuracy(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 0]))
     0.75
@@ -30,7 +30,7 @@ def accuracy(predicted: NDArray[Any], true: NDArray[Any]) -> float:
 
 
 def train_without_noise(parts: Parts, plan: Plan, student: Any) -> tuple[NDArray[Any], Any]:  # noqa: ANN401
-    """Labels of the public samples and the student, when the votes are counted exactly."""
+    """The labels of the public samples and the student, from exact vote counts."""
     encoded = plan.fitted.encode(parts.public_samples)
     groups = cluster(encoded, plan.queries)
     counts = vote_counts(
@@ -46,5 +46,5 @@ def train_without_noise(parts: Parts, plan: Plan, student: Any) -> tuple[NDArray
 
 
 def train_directly(parts: Parts, student: Any) -> Any:  # noqa: ANN401
-    """The student trained on the private records and their labels: what no privacy at all would give."""
+    """The student trained on the private records and their labels."""
     return fit_hard(student, parts.private_samples, parts.private_labels, np.ones(len(parts.private_labels)))

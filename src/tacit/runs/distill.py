@@ -1,4 +1,4 @@
-"""The one door: label public samples with what private records know, at a price, and train a student on them."""
+"""``distill``, the one entry point: label public samples by private records under DP, and train a student on them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.core.errors import InvalidInput, warn_user
+from tacit.core import Exchange, InvalidInput, Ledger, Number, Receipt, Release, warn_user
 from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta
 from tacit.core.options import Options, to_recipe
 from tacit.core.places import LedgerUrl
-from tacit.core.protocols import Exchange, Ledger
-from tacit.core.rational import Number
-from tacit.core.release import Receipt, Release
 from tacit.encoders.kinds import Recognized
 from tacit.engines.engine import Engine
 from tacit.methods.registry import Method, chosen_method
 from tacit.methods.task import Job, Nodes, Observer, Outcome, Task
-from tacit.runs.drive import Checkpoint, RunControl, drive
+from tacit.runs.drive import LEARNING, Checkpoint, PublicTiming, RunControl, TimedCoordinator, drive
 from tacit.runs.inputs import Data, read_given
 from tacit.runs.payment import (
     CLASSES_READ,
@@ -36,13 +33,12 @@ from tacit.runs.run import Run
 from tacit.runs.shown import shown_arrays
 from tacit.runs.streams import read_stream_task, record_source, require_streamable, streaming
 from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
-from tacit.runs.timing import LEARNING, PublicTiming, TimedCoordinator
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
 __all__ = ["distill"]
 
 Group = TypeVar("Group", Data, RunControl)
-# Fields of a group that have another name where they stand beside it.
+# Fields of a group that have another name as keyword arguments of ``distill``.
 FLAT = {"kind": "data_kind"}
 
 
@@ -67,37 +63,37 @@ def distill(
     control: RunControl | None = None,
     **options: Any,  # noqa: ANN401
 ) -> Run:
-    """Label ``public`` with what the ``private`` records (X, y) know, at a cost of (ε, δ), and train a student.
+    """Label ``public`` samples by the ``private`` records (X, y) under (ε, δ)-DP, and train a student on them.
 
     ``method`` is a name (``auto``, ``rknn``, ``class_sums``, ``privatekt``, ``fedmd``, ``pate``, ``private_knn``,
-    ``noisy_sgd``) with its options beside it, or an options object such as ``tacit.ReverseKNN(queries=200)``.
-    ``epsilon`` is 1 where it is left out; PrivateKT and FedMD, where every holder has a total of its own, do not
-    guess it.
+    ``noisy_sgd``) with its options as keyword arguments, or an options object such as
+    ``tacit.ReverseKNN(queries=200)``. ``epsilon`` is 1 by default; PrivateKT and FedMD, where every holder has its own
+    total, have no default.
 
-    The guarantee holds for one record; with ``persons``, whose each record is, and ``unit=Unit.person(column, m)`` for
-    one person of whom at most m records are used. PrivateKT and the predictions of FedMD protect a holder with all its
-    records. ``classes`` is public knowledge: where it is not given it is read off the private labels, and the guarantee
-    says so. Labels that are sets (a table of zeros and ones, or lists of classes) are decided one by one.
+    The guarantee holds for one record; with ``persons`` (the person of each record) and ``unit=Unit.person(column, m)``
+    it holds for one person, of whom at most m records are used. PrivateKT and the predictions of FedMD protect a holder
+    with all its records. ``classes`` is public; if it is not given it is read from the private labels, and the
+    guarantee says so. In multi-label data (a table of zeros and ones, or lists of classes) labels are decided one by
+    one.
 
     Samples may be arrays, data frames (pandas, polars), Arrow tables, sparse matrices, tensors, texts, image files, or
-    the path of a file or a folder of images; tables are matched by the names of their columns. ``private`` may be such
-    a table or path whose label is a column, as persons and ``holders`` may be. What the samples are is said in
-    ``data=tacit.Data(kind, label, text, categories, persons, test)``, or by the same names beside it (``data_kind``
-    for ``kind``). What is not numbers is encoded by what public samples show, and the student takes samples as they
-    were given.
+    the path of a file or a folder of images; tables are matched by the names of their columns. ``private`` may be a
+    table or path in which the label, the person and the holder are columns. ``data=tacit.Data(kind, label, text,
+    categories, persons, test)`` describes the samples; its fields may also be given as keyword arguments
+    (``data_kind`` for ``kind``). Samples that are not numbers are encoded by an encoder fitted to public samples, and
+    the student takes samples in their original form.
 
-    ``holders`` is how many simulated holders the records are divided among, a ``Partition``, or one owner per record;
-    ``private`` may also be a list or mapping of every holder's (X, y). ``trust`` says who may see what: ``central`` for
-    a curator, ``local`` or ``shuffle`` for one-record holders. With ``exchange`` nodes answer, no record is here, and
-    ``private`` is None.
+    ``holders`` is the number of simulated holders among which the records are divided, a ``Partition``, or one owner
+    per record; ``private`` may also be a list or mapping of every holder's (X, y). ``trust`` is the trust model:
+    ``central`` for a curator, ``local`` or ``shuffle`` for one-record holders. With ``exchange`` nodes answer, there
+    are no records in this process, and ``private`` is None.
 
-    A ``tacit.RecordSource``, a pattern of file names, or any file beside ``engine``, is counted where it lies, batch by
-    batch, by ``threads``, ``ray`` or ``spark``, or a ``tacit.Engine`` (votes and class sums, with ``classes`` given).
+    A ``tacit.RecordSource``, a pattern of file names, or a file together with ``engine`` is counted in place, batch by
+    batch, by ``threads``, ``ray``, ``spark`` or a ``tacit.Engine`` (votes and class sums; ``classes`` must be given).
 
-    A ``ledger`` and ``account`` pay; left out, the run has a budget of its own. How a run is named, kept to go on
-    later and watched is said in ``control=tacit.RunControl(request, checkpoint, observer)``, or by the same names
-    beside it. A ``seed`` makes the run a simulation. What gives reason to think again is a ``TacitWarning``, before
-    anything is paid.
+    ``ledger`` and ``account`` pay; without them the run has its own budget. ``control=tacit.RunControl(request,
+    checkpoint, observer)`` names, resumes and observes a run; its fields may also be given as keyword arguments. A
+    ``seed`` makes the run a simulation. Doubtful choices raise a ``TacitWarning`` before anything is paid.
 
     >>> from tacit.datasets.published import digits
     >>> parts = digits()
@@ -116,7 +112,7 @@ def distill(
     if exchange is None:
         source = record_source(private, data, engine)
     elif engine is not None:
-        raise InvalidInput("over nodes there is no engine here: each node names its own in its file")
+        raise InvalidInput("leave out engine: over nodes, each node names its own engine in its settings")
     if source is not None:
         require_streamable(chosen, settings, data, holders, trust)
         data = replace(data, label=None, persons=source.persons)
@@ -147,14 +143,14 @@ def distill(
             with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
                 release = _asked(job, lambda: job.exchange(payers), kept, observer, timing)
     if not release.receipts:
-        raise InvalidInput("nobody answered, so no student can be trained")
+        raise InvalidInput("no holder answered, so no student can be trained")
     observer.stage("training the student")
     claims = _claims(job, task, release.receipts, payers, classes is None)
     return _finished(chosen.name, job, task, given.recognized, given.raw[1], features, release, claims, timing)
 
 
 def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[str, Any]) -> Group:
-    """The group of parameters, given as one or by the names of its fields, which are taken out of ``options``."""
+    """The group of parameters, given as an object or by its fields, which are then removed from ``options``."""
     if given is not None and not isinstance(given, kind):
         raise InvalidInput(f"{name} must be a tacit.{kind.__name__}, got {type(given).__name__}")
     beside = {each.name: FLAT.get(each.name, each.name) for each in fields(kind)}
@@ -162,12 +158,12 @@ def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[st
     if given is None:
         return kind(**flat)
     for field in flat:
-        raise InvalidInput(f"{beside[field]} is given besides {name}: give it in tacit.{kind.__name__} alone")
+        raise InvalidInput(f"{beside[field]} and {name} are both given: give it in tacit.{kind.__name__} only")
     return given
 
 
 def _prepared(chosen: Method, settings: Options, task: Task, recognized: Recognized) -> Job:
-    """The job of the method, and what its user should know before it is paid for."""
+    """The method's job; its doubts are warnings to the user before anything is paid."""
     blocks = {} if recognized.encoder is None else recognized.encoder.blocks
     task.observer.data(recognized.lines)
     job: Job = chosen.load_prepare()(replace(task, kind=recognized.kind, blocks=blocks), settings)
@@ -187,8 +183,8 @@ def _finished(
     claims: Mapping[str, Any],
     timing: PublicTiming,
 ) -> Run:
-    """The run, of what was released: all of it is post-processing."""
-    # Where holders learn, they do so here once more, from their records.
+    """The run, computed from releases: all of it is post-processing."""
+    # Where holders learn, they do so here once more from their records, and their time is private.
     with nullcontext() if job.holders_learn else timing.of(LEARNING):
         outcome: Outcome = release.map(job.finish).value
     encoder, models = recognized.encoder, outcome.holder_models
@@ -226,7 +222,7 @@ def _finished(
 def _asked(
     job: Job, made: Callable[[], Exchange[Any, Any]], kept: Checkpoint, observer: Observer, timing: PublicTiming
 ) -> Release[Any]:
-    # The plan is told first: holders that are made here may buy something at once, as NFDP's subset.
+    # The plan is shown first: holders that are created here may pay at once, as for NFDP's subset.
     observer.plan(job.plan)
     coordinator: Any = TimedCoordinator(job.coordinator, timing)
     release: Release[Any] = drive(coordinator, kept.around(made(), job.holders_learn))
@@ -234,7 +230,7 @@ def _asked(
 
 
 def _claims(job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers, classes_read: bool) -> dict[str, Any]:
-    """What may be claimed for every account, by its receipts and by what it rests on."""
+    """The guarantee of every account, from its receipts, with the caveats that it depends on."""
     exposures = job.exposures()
     if exposures:
         said = [each.with_caveat(CLASSES_READ) if classes_read else each for each in exposures]
@@ -251,7 +247,7 @@ def _claims(job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers, c
     found = guarantees_from(
         receipts, delta=task.delta, unit=job.unit, adjacency=task.adjacency, trust=job.trust, caveats=tuple(caveats)
     )
-    # Under add/remove the number of records is private, and a guarantee that depends on it would tell.
+    # Under add/remove adjacency the number of records is private, and a caveat must not depend on it.
     if task.adjacency is not Adjacency.REPLACE_ONE:
         return dict(found)
     count = task.units if not job.unit.holder else (len(task.holders) if task.nodes is None else task.nodes.nodes)
@@ -262,12 +258,12 @@ def _claims(job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers, c
 
 
 def _named_unit(unit: Unit | None, persons: object) -> Unit | None:
-    """A column that says whose a record is names the unit, too."""
+    """A column of persons given by name also names the unit."""
     return Unit.person(persons, 1) if unit is None and isinstance(persons, str) else unit
 
 
 def _randomness(seed: int | None, receipts: Sequence[Receipt]) -> str:
-    """Where the noise came from: nodes have seeds of their own, of which only their receipts tell."""
+    """The source of the noise; seeds of nodes are known by their receipts only."""
     if seed is not None:
         return f"seed {seed} (simulation)"
     return "seeds of the nodes (simulation)" if any(receipt.simulated for receipt in receipts) else "system"
@@ -282,7 +278,7 @@ def _answered(nodes: Nodes, receipts: Sequence[Receipt]) -> dict[str, Any]:
 
 
 def _require_nothing_here(*given: object) -> None:
-    """Over nodes records, accounts and seeds are theirs."""
+    """Refuse records, accounts and seeds of this process: each node has its own."""
     names = ("private", "persons", "ledger", "account", "test", "seed")
     for name, value in zip(names, given, strict=True):
         if value is not None:

@@ -1,4 +1,4 @@
-"""The one door as a scikit-learn estimator: parameters before records, ``public`` beside X and y, a student after."""
+"""``distill`` as a scikit-learn classifier: ``fit`` takes ``public`` samples beside X and y."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from tacit.core.errors import InvalidInput, nearest, warn_user
-from tacit.core.guarantee import Unit, decimal
+from tacit.core import InvalidInput, Number, Unit, decimal, nearest, positive, warn_user
 from tacit.core.options import Options
 from tacit.core.places import LedgerUrl, ledger_place
-from tacit.core.rational import Number, positive
 from tacit.core.samples import column_names
 from tacit.ledger import opened
 from tacit.methods.registry import METHODS
@@ -33,25 +34,23 @@ from tacit.runs.task import Holders
 
 __all__ = ["PrivateDistiller"]
 
-# Metadata of ``fit`` that a pipeline or a search passes on without being asked to: without it no fit makes sense.
+# Metadata of ``fit`` that pipelines and searches pass on by default: no fit works without it.
 PASSED_ON = {"public": True, "persons": True, "holders": True}
-TAKEN = ("fit", "predict", "predict_proba", "score")
-SCORED = (
-    "their scores, and what is chosen by them, come from held-out records without noise and are covered by no guarantee"
-)
+_TAKEN = ("fit", "predict", "predict_proba", "score")
+SCORED = "its scores and its choice come from held-out records without noise and are not covered by any guarantee"
 
 
 def _options() -> dict[str, str]:
-    """The parameters that stand for every method's options, each once, and the options' own names.
+    """The estimator's parameters for all methods' options, and the options' own names.
 
-    An option that is called as a classifier's method is, such as ``fit``, is a parameter with "_option" behind it.
+    An option with the name of a classifier's method, such as ``fit``, gets the suffix "_option".
     """
     names = dict.fromkeys(each.name for method in METHODS.values() for each in fields(method.load_options()))
-    return {f"{name}_option" if name in TAKEN else name: name for name in names}
+    return {f"{name}_option" if name in _TAKEN else name: name for name in names}
 
 
 def _with_options(function: Any) -> Any:  # noqa: ANN401
-    """The constructor with every method's options in its signature, where scikit-learn looks for parameters."""
+    """The constructor with all methods' options in its signature, from which scikit-learn reads parameters."""
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     options = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _options()]
@@ -65,18 +64,18 @@ def _has_probabilities(estimator: PrivateDistiller) -> bool:
 
 
 class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that learns from private records under differential privacy, by way of ``public`` samples.
+    """A classifier trained with differential privacy: private records label ``public`` samples, which train a student.
 
     The parameters are those of ``tacit.distill`` and the options of every method (``queries``, ``neighbors``,
-    ``student`` and so on); an option that is None is left to the method. ``method`` may be an options object instead.
-    ``fit`` needs ``public``, unlabeled samples of the same kind as ``X``; only the labels they get, at a cost of
-    (ε, δ), teach the student. Records with sets of labels (``y`` a table of zeros and ones) need ``max_labels``.
+    ``student`` and so on); None is the method's default. ``method`` may be an options object instead. ``fit`` needs
+    ``public``, unlabeled samples of the same kind as ``X``; the student is trained only on the labels that they get
+    under (ε, δ)-DP. Multi-label data (``y`` a table of zeros and ones) need ``max_labels``.
 
-    A ``ledger`` is given by its place, so that every clone pays from the same account. Cross-validation and searches
-    fit many times on the same records: without a ledger, or a ``seed`` that makes a simulation of it, they are refused.
+    A ``ledger`` is given by its path or URL, so that every clone pays from the same account. Cross-validation and
+    searches fit many times on the same records: without a ledger, or a ``seed`` for a simulation, they are refused.
 
     After ``fit``: ``classes_``, ``labels_`` (of the public samples), ``guarantee_``, ``run_``, ``n_features_in_`` and,
-    where the columns have names, ``feature_names_in_``.
+    if the columns have names, ``feature_names_in_``.
 
     >>> from tacit.datasets.published import digits
     >>> parts = digits()
@@ -137,9 +136,9 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         persons: ArrayLike | None = None,
         holders: ArrayLike | None = None,
     ) -> PrivateDistiller:
-        """Pay, label ``public`` with what the records (X, y) know, and train a student on it.
+        """Pay, label ``public`` by the records (X, y), and train a student on it.
 
-        ``persons`` says whose each record is (with ``unit``), ``holders`` who holds it.
+        ``persons`` has the person of each record (with ``unit``), ``holders`` its holder.
         """
         if y is None:
             raise InvalidInput("PrivateDistiller requires y to be passed, but the target y is None")
@@ -150,6 +149,7 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for samples, what in ((X, "X"), (public, "public")):
             _plain_array(samples, what)
         y = _classes_of(y)
+        _require_same_steps()
         if _searching():
             self._announce_search()
         given = {name: value for own, name in _options().items() if (value := getattr(self, own)) is not None}
@@ -171,33 +171,33 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """One class per sample, or a row of zeros and ones where samples have sets of labels."""
+        """One class per sample, or a row of zeros and ones for multi-label data."""
         found: NDArray[Any] = np.asarray(self._student(X, "predict"))
         return found.astype(np.int64) if self.run_.labels.ndim == 2 else found
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """How likely each of ``classes_`` is for every sample; a class that no public sample got has probability 0."""
+        """The probability of each of ``classes_`` per sample; 0 for a class that no public sample got."""
         found = np.asarray(self._student(X, "predict_proba"), dtype=np.float64)
         if self.run_.labels.ndim == 2:
             return found
         return for_classes(found, self.run_.student.classes_, self.classes_)
 
     def _student(self, X: ArrayLike, ask: str) -> Any:  # noqa: ANN401
-        """What the student says of samples with the columns that it learned from."""
+        """The student's output for samples with the columns that it was trained on."""
         check_is_fitted(self, "run_")
         samples = X
         if column_names(X, "X") is None and (plain := _plain_array(X, "X")) is not None:
-            # An encoder knows gaps; a student of numbers does not.
+            # An encoder handles missing values; a student of plain numbers does not.
             if self.run_.encoder is None and plain.dtype.kind == "f" and not np.isfinite(plain).all():
                 raise InvalidInput("Input X contains NaN or infinity; PrivateDistiller takes no missing values")
-            # Says so where the columns had names in fit, and refuses another number of features.
+            # Warns if the columns had names in fit, and refuses another number of features.
             validate_data(self, plain.reshape(len(plain), -1), reset=False, skip_check_array=True)
             samples = plain
         return getattr(self.run_.student, ask)(samples)
 
     def _announce_search(self) -> None:
-        """Say before the first payment what every fit of a search costs; without a ledger there is no ceiling."""
+        """Warn before the first payment what every fit of a search costs; without a ledger there is no ceiling."""
         if self.seed is not None:
             return
         if self.ledger is None:
@@ -227,7 +227,7 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _plain_array(samples: Any, what: str) -> NDArray[Any] | None:  # noqa: ANN401
-    """The samples as an array of numbers with rows and features, or None where they are something else."""
+    """The samples as an array of numbers with rows and features, or None for other kinds of data."""
     if issparse(samples):
         raise InvalidInput(f"{what} is sparse, and dense data is required: use {what}.toarray()")
     array = np.asarray(samples)
@@ -251,7 +251,7 @@ def _plain_array(samples: Any, what: str) -> NDArray[Any] | None:  # noqa: ANN40
 
 
 def _width(public: Any, run: Run) -> int:  # noqa: ANN401
-    """How many features a sample has as it is given, not as an encoder makes it."""
+    """The number of features of a sample before encoding."""
     if run.encoder is None:
         return int(run.recipe["features"])
     if run.features is not None:
@@ -261,11 +261,11 @@ def _width(public: Any, run: Run) -> int:  # noqa: ANN401
 
 
 def _classes_of(y: ArrayLike) -> Any:  # noqa: ANN401
-    """The labels as the door takes them: one column as a plain list, rows of zeros and ones as a table."""
+    """The labels in the form that ``distill`` takes: a list of classes, or a table of zeros and ones."""
     try:
         labels = np.asarray(y)
     except ValueError:
-        return y  # sets of labels of different sizes
+        return y  # lists of classes of different lengths
     if labels.dtype.kind == "f" and (np.isfinite(labels) & (labels != np.floor(labels))).any():
         raise InvalidInput("Unknown label type: continuous. PrivateDistiller is a classifier; y must be classes")
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -275,12 +275,12 @@ def _classes_of(y: ArrayLike) -> Any:  # noqa: ANN401
 
 
 def _searching() -> bool:
-    """Whether scikit-learn's model selection is calling: in its own process or in a worker's."""
+    """Whether scikit-learn's model selection is the caller, in this process or in its worker."""
     return any(True for _ in _selecting())
 
 
 def _fits() -> int | None:
-    """How often a search or a cross-validation will fit, the last fit on everything included; None in a worker."""
+    """The number of fits of a search or cross-validation, with the final refit; None in a worker process."""
     for frame in _selecting():
         known = frame.f_locals
         if frame.f_code.co_name == "evaluate_candidates" and {"n_candidates", "n_splits"} <= known.keys():
@@ -290,10 +290,42 @@ def _fits() -> int | None:
     return None
 
 
+def _require_same_steps() -> None:
+    """Refuse, before anything is paid, a pipeline whose steps see the records and not the public samples.
+
+    What a step has learned from the records has no noise in it, which is said.
+    """
+    for frame in _calls_from("sklearn.pipeline"):
+        pipeline = frame.f_locals.get("self")
+        if frame.f_code.co_name != "fit" or not isinstance(pipeline, Pipeline):
+            continue
+        steps = [step for _, step in pipeline.steps[:-1] if step is not None and step != "passthrough"]
+        if steps and "public" not in (pipeline.transform_input or ()):
+            raise InvalidInput(
+                f"the pipeline's {len(steps)} step{'s' * (len(steps) != 1)} before PrivateDistiller would change X and "
+                "not public: give Pipeline(..., transform_input=['public']), which needs "
+                "sklearn.set_config(enable_metadata_routing=True), and fit(X, y, public=...)"
+            )
+        learned = [
+            type(step).__name__ for step in steps
+            if not isinstance(step, FrozenEstimator) and get_tags(step).requires_fit
+        ]  # fmt: skip
+        if learned:
+            warn_user(
+                f"the pipeline fits {', '.join(learned[:10])} on the records without noise, and no guarantee covers "
+                "it: fit it on public samples before, and wrap it in sklearn.frozen.FrozenEstimator"
+            )
+
+
 def _selecting() -> Iterator[FrameType]:
-    """The calls of scikit-learn's model selection that this one comes from, the innermost first."""
+    """The frames of scikit-learn's model selection in the call stack, the innermost first."""
+    return _calls_from("sklearn.model_selection")
+
+
+def _calls_from(module: str) -> Iterator[FrameType]:
+    """The frames of a package in the call stack, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith("sklearn.model_selection"):
+        if str(frame.f_globals.get("__name__", "")).startswith(module):
             yield frame
         frame = frame.f_back

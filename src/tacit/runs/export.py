@@ -1,8 +1,8 @@
-"""A run for use elsewhere: labels and probabilities as a table, and the student as an ONNX model.
+"""Exports of a run: labels and probabilities as a table, and the student as an ONNX model.
 
-A model takes rows of float32, gives labels and probabilities, and has the class names inside. scikit-learn's own
-estimators are converted by skl2onnx and networks by torch; the steps of ours have their conversion in ``onnx_steps``.
-Whatever has none is refused by name.
+A model takes rows of float32, returns labels and probabilities, and contains the class names. skl2onnx converts
+scikit-learn's estimators, torch converts networks, and ``onnx_steps`` this package's own steps. A step without a
+conversion is refused by name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.runs.onnx_steps import OPSET, require_expressible, step_converters
+from tacit.students.averaged import AveragedStudent, StoredNetwork
 from tacit.students.weighted import OneEachLabel
 from tacit.students.wrapped import without_names
 
@@ -34,7 +35,7 @@ def label_columns(
     simulation: bool,
     row: str = "public row",
 ) -> dict[str, NDArray[Any]]:
-    """One row per sample: its number, its label, or a column for each class where it may have several, and chances.
+    """One row per sample: its number, its label (or one column per class for multi-label data), and probabilities.
 
     >>> list(label_columns(np.array(["a"]), np.array([[0.9, 0.1]]), np.array(["a", "b"]), simulation=False))
     ['public row', 'label', 'probability of a', 'probability of b']
@@ -51,7 +52,7 @@ def label_columns(
 
 
 def for_classes(found: Any, known: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:  # noqa: ANN401
-    """Probabilities with a column for each class; one that the student never met has probability 0.
+    """Probabilities with one column per class; 0 for a class that the student was not trained on.
 
     >>> for_classes([[0.3, 0.7]], np.array(["b", "a"]), np.array(["a", "b", "c"])).tolist()
     [[0.7, 0.3, 0.0]]
@@ -63,7 +64,7 @@ def for_classes(found: Any, known: NDArray[Any], classes: NDArray[Any]) -> NDArr
 
 
 def require_new_table(path: Path) -> None:
-    """Refuse a file that is there already, or that would be of no kind that can be written, before any work is done.
+    """Refuse a file that exists already or has an unknown format, before any work is done.
 
     >>> require_new_table(Path("labels.xlsx"))
     Traceback (most recent call last):
@@ -75,13 +76,13 @@ def require_new_table(path: Path) -> None:
     if path.exists():
         raise InvalidInput(f"{str(path)[-80:]}: exists already; choose another file")
     if not path.absolute().parent.is_dir():
-        raise InvalidInput(f"{str(path)[-80:]}: there is no such folder to write it into")
+        raise InvalidInput(f"{str(path)[-80:]}: there is no such folder")
     if path.suffix.lower() == ".parquet":
         _arrow("pyarrow")
 
 
 def write_columns(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    """Write a CSV or Parquet file, whole or not at all; probabilities have six digits in a CSV file."""
+    """Write a CSV or Parquet file atomically; probabilities in CSV have six digits."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         if path.suffix.lower() == ".parquet":
@@ -120,8 +121,8 @@ _NEEDS = "ONNX needs an extra: pip install 'tacit[export]'"
 def student_to_onnx(student: Any, features: int, notes: Mapping[str, str]) -> bytes:  # noqa: ANN401
     """The student as an ONNX model of ``X`` (samples, features), with ``notes`` in its metadata.
 
-    It has two outputs, ``label`` and ``probabilities``, in the order of the classes that its metadata names. Of a
-    student of sets of labels both have a column per label, and ``notes`` name the labels.
+    It has two outputs, ``label`` and ``probabilities``, in the order of the classes in its metadata. For a multi-label
+    student both have one column per label, and ``notes`` name the labels.
 
     >>> from tacit.students.weighted import logistic
     >>> student = logistic().fit([[0.0], [1.0]], ["no", "yes"])
@@ -147,7 +148,7 @@ def student_to_onnx(student: Any, features: int, notes: Mapping[str, str]) -> by
 
 
 def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """What an ONNX model says of samples: a label and probabilities for each."""
+    """An ONNX model's labels and probabilities for samples."""
     try:
         import onnxruntime
     except ModuleNotFoundError:
@@ -159,54 +160,93 @@ def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any],
 
 
 def _from_one(student: Any, features: int) -> Any:  # noqa: ANN401
+    if isinstance(student, AveragedStudent):
+        return _from_mean(student, features)
+    if isinstance(student, StoredNetwork):
+        student = student.network()
     return _from_network(student) if hasattr(student, "save_tensors") else _from_sklearn(student, features)
 
 
-def _from_sets(students: OneEachLabel, features: int) -> Any:  # noqa: ANN401
-    """The models of all labels side by side in one graph: each says how likely its label is, above one half is yes."""
-    from onnx import TensorProto, compose, helper
+class _Beside:
+    """Models of the same rows side by side in one graph."""
 
-    nodes: list[Any] = []
-    tables: list[Any] = []
-    domains = {"": OPSET[""]}
-    version = 0
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.tables: list[Any] = []
+        self.domains = {"": OPSET[""]}
+        self.version = 0
+
+    def take(self, model: Any, prefix: str) -> None:  # noqa: ANN401
+        """Another model, whose names get a prefix."""
+        from onnx import compose
+
+        model = compose.add_prefix(model, prefix)
+        self.version = max(self.version, model.ir_version)
+        self.domains |= {each.domain: each.version for each in model.opset_import}
+        for node in model.graph.node:
+            node.input[:] = ["X" if name == f"{prefix}X" else name for name in node.input]
+        self.nodes += model.graph.node
+        self.tables += model.graph.initializer
+
+    def graph(self, name: str, features: int, outputs: Any) -> Any:  # noqa: ANN401
+        """All of them as a model with these outputs, each a name, a type and a width."""
+        from onnx import TensorProto, helper
+
+        made = helper.make_graph(
+            self.nodes, name, [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["samples", features])],
+            [helper.make_tensor_value_info(each, kind, ["samples", width]) for each, kind, width in outputs],
+            self.tables,
+        )  # fmt: skip
+        opsets = [helper.make_opsetid(domain, number) for domain, number in self.domains.items()]
+        return helper.make_model(made, opset_imports=opsets, ir_version=self.version or 8)
+
+
+def _from_mean(student: AveragedStudent, features: int) -> Any:  # noqa: ANN401
+    """Every student's probabilities, in the order of the first one's classes, and their mean."""
+    from onnx import TensorProto, helper
+
+    order, beside, parts = student.classes_.tolist(), _Beside(), []
+    for place, each in enumerate(student.students):
+        beside.take(_from_one(each, features), f"student_{place}_")
+        known = np.asarray(each.classes_).tolist()
+        columns = np.zeros((len(known), len(order)), dtype=np.float32)
+        columns[range(len(known)), [order.index(name) for name in known]] = 1 / len(student.students)
+        where = helper.make_tensor(f"columns_{place}", TensorProto.FLOAT, columns.shape, columns.ravel().tolist())
+        beside.tables.append(where)
+        parts.append(f"part_{place}")
+        beside.nodes.append(helper.make_node("MatMul", [f"student_{place}_probabilities", where.name], parts[-1:]))
+    beside.nodes.append(helper.make_node("Sum", parts, ["probabilities"]))
+    return beside.graph("mean of students", features, [("probabilities", TensorProto.FLOAT, len(order))])
+
+
+def _from_sets(students: OneEachLabel, features: int) -> Any:  # noqa: ANN401
+    """The models of all labels in one graph: each gives its label's probability, and above 1/2 the label is set."""
+    from onnx import TensorProto, helper
+
+    beside = _Beside()
     for place, student in enumerate(students.students):
         known = np.asarray(student.classes_).astype(np.int64).tolist()
         chance = f"chance_{place}"
         if len(known) == 1:
-            # It was told the same of every sample, and says it of every sample.
-            nodes += _constant(chance, float(known[0]))
+            # Trained on one class only: the prediction is constant.
+            beside.nodes += _constant(chance, float(known[0]))
             continue
-        model = compose.add_prefix(_from_one(student, features), f"label_{place}_")
-        version = max(version, model.ir_version)
-        domains |= {each.domain: each.version for each in model.opset_import}
-        for node in model.graph.node:
-            node.input[:] = ["X" if name == f"label_{place}_X" else name for name in node.input]
-        nodes += model.graph.node
-        tables += model.graph.initializer
+        beside.take(_from_one(student, features), f"label_{place}_")
         column = helper.make_tensor(f"yes_{place}", TensorProto.INT64, [1], [known.index(1)])
-        tables.append(column)
-        nodes.append(helper.make_node("Gather", [f"label_{place}_probabilities", column.name], [chance], axis=1))
+        beside.tables.append(column)
+        beside.nodes.append(helper.make_node("Gather", [f"label_{place}_probabilities", column.name], [chance], axis=1))
     chances = [f"chance_{place}" for place in range(len(students.students))]
-    half = helper.make_tensor("half", TensorProto.FLOAT, [], [0.5])
-    nodes += [
+    beside.tables.append(helper.make_tensor("half", TensorProto.FLOAT, [], [0.5]))
+    beside.nodes += [
         helper.make_node("Concat", chances, ["probabilities"], axis=1),
         helper.make_node("Greater", ["probabilities", "half"], ["label"]),
     ]
-    shape = ["samples", len(chances)]
-    graph = helper.make_graph(
-        nodes, "sets of labels",
-        [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["samples", features])],
-        [helper.make_tensor_value_info("label", TensorProto.BOOL, shape),
-         helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, shape)],
-        [*tables, half],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid(domain, number) for domain, number in domains.items()]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=version or 8)
+    outputs = [("label", TensorProto.BOOL, len(chances)), ("probabilities", TensorProto.FLOAT, len(chances))]
+    return beside.graph("sets of labels", features, outputs)
 
 
 def _constant(name: str, value: float) -> list[Any]:
-    """Nodes that say the same of every row of X."""
+    """Nodes with a constant value for every row of X."""
     from onnx import TensorProto, helper
 
     filled = helper.make_tensor(f"{name}_value", TensorProto.FLOAT, [1], [value])
@@ -223,7 +263,7 @@ def _from_network(student: Any) -> Any:  # noqa: ANN401
     try:
         from tacit.students.torch_networks import network_to_onnx
 
-        return network_to_onnx(student.network_, student.shape_)
+        return network_to_onnx(student.network_, student.shape_, opset=OPSET[""])
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{_NEEDS.partition(':')[0]} and {error.name}: pip install 'tacit[torch,export]'") from None
 
@@ -244,7 +284,7 @@ def _from_sklearn(student: Any, features: int) -> Any:  # noqa: ANN401
             options={"zipmap": False},
         )  # fmt: skip
     except (MissingConverter, MissingShapeCalculator, NameError, RuntimeError, NotImplementedError) as error:
-        # What it cannot convert skl2onnx tells in a page of names.
+        # skl2onnx's own message is a page of names.
         raise InvalidInput(
             f"a student of type {type(student).__name__} cannot be written as ONNX ({type(error).__name__}): "
             "export it with --skops"
@@ -264,7 +304,7 @@ def _rename(model: Any, before: str, after: str) -> None:  # noqa: ANN401
 
 
 def _add_label(model: Any, classes: NDArray[Any]) -> None:  # noqa: ANN401
-    """The likeliest class by name, beside the probabilities."""
+    """Add the name of the most likely class as an output."""
     from onnx import TensorProto, helper
 
     text = classes.dtype.kind not in "iub"

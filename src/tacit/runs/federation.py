@@ -1,4 +1,4 @@
-"""A coordinator's job: what its file says, run over the grid it is given, kept so that it can be taken up again."""
+"""A coordinator's job: its settings file, its run over a Flower grid, and its journal, from which it can resume."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError, Trust, Unit
 from tacit.core.files import write_file
-from tacit.core.guarantee import Trust, Unit
 from tacit.core.options import Options, build
 from tacit.core.samples import column_names
 from tacit.datasets.tables import read_table
@@ -34,13 +33,13 @@ JOB_EXAMPLE = """\
 method = "rknn"
 public = "samples.csv"              # unlabeled public samples: .csv or .npz
 classes = ["ill", "well"]           # the same list, in the same order, at every node
-epsilon = 1.0                       # what each node spends
-records = 1000                      # the public number of records at all nodes together
+epsilon = 1.0                       # spent by each node
+records = 1000                      # the public number of records of all nodes together
 nodes = 4                           # the number of nodes to wait for
 at_least = 3                        # the number of nodes that must answer
 deadline = 300                      # seconds for a round
 grace = 30                          # seconds to wait for the others once enough have answered
-out = "run"                         # the folder that is written
+out = "run"                         # the folder of the run
 """
 _NEEDS = {
     "masked": ("peers",),
@@ -50,7 +49,7 @@ _NEEDS = {
 
 
 class FederationJob(BaseModel):
-    """What a coordinator's file says. Numbers of records and nodes are public; other keys are the method's options."""
+    """The settings of a job. Numbers of records and nodes are public; other keys are the method's options."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -88,23 +87,23 @@ class FederationJob(BaseModel):
 
     @property
     def options(self) -> Options:
-        """The method's own options, from the keys that are not everybody's."""
+        """The method's options, from the keys that are not common to all jobs."""
         return build(method_named(self.method).load_options(), self.model_extra or {})
 
     @property
     def terms(self) -> RoundPolicy:
-        """When a round is over."""
+        """When a round ends."""
         together = self.records if self.node_records is None else None
         return RoundPolicy(self.nodes, self.at_least, self.deadline, self.grace, self.patience, self.most, together)
 
     @property
     def most(self) -> int:
-        """The most records that one node may have: an answer of more is not believed."""
+        """The most records that one node may have: an answer with more is rejected."""
         return self.node_records or self.records
 
 
 def read_job(path: str | Path) -> FederationJob:
-    """What a job file says, or an error that names each wrong field; its paths are relative to it.
+    """The settings in a job file; errors name each wrong field, and paths are relative to the file.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "job.toml"
@@ -130,32 +129,32 @@ def read_job(path: str | Path) -> FederationJob:
 
 
 def _check_method(job: FederationJob) -> None:
-    """Refuse what the method would refuse later, as far as the file alone tells."""
+    """Refuse early what the method would refuse later, as far as the settings show it."""
     options: Any = job.options
     if job.trust not in method_named(job.method).over_nodes:
-        raise InvalidInput(f"{job.method} does not go with {job.trust} trust")
+        raise InvalidInput(f"{job.method} does not work with {job.trust} trust")
     if job.colluding is not None and job.trust != "masked":
-        raise InvalidInput(f"colluding is for masked sums, not for {job.trust} trust")
+        raise InvalidInput(f"colluding is for masked trust (secure aggregation), not for {job.trust} trust")
     if job.epsilon is None and getattr(options, "round_epsilon", None) is None:
-        raise InvalidInput("epsilon is missing: it is what each node spends")
+        raise InvalidInput("epsilon is missing: how much each node spends")
     if getattr(options, "robust", None) is not None:
         require_robust(options.robust, Trust(job.trust), job.holders)
 
 
 class JobProgress:
-    """How far a job is, in a file that others may watch: whole at every moment."""
+    """A job's progress in a file that other processes may read; it is replaced atomically."""
 
     def __init__(self, journal: Path) -> None:
         self._file = journal / "progress.json"
         self._turns: dict[int, dict[str, Any]] = {}
 
     def turn(self, turn: RoundStatus) -> None:
-        """A round has moved on."""
+        """Store the new status of a round."""
         self._turns[turn.number] = asdict(turn)
         self.say("running", turn.in_words)
 
     def say(self, state: str, message: str) -> None:
-        """What the job is at."""
+        """Store the job's state and a message."""
         content = {
             "state": state,
             "message": message,
@@ -170,10 +169,10 @@ def run_job(
     exchange: Callable[[str, Journal, Callable[[RoundStatus], None]], Any],
     announce: Callable[[str], None] = lambda _: None,
 ) -> Run:
-    """Run a job over the exchange that is made for its run, and write the run folder.
+    """Run a job over the exchange that ``exchange`` returns for its run, and write the run folder.
 
-    The journal lies beside the run folder. A job that comes back finds its rounds there and asks nobody again for
-    what was answered; one whose run folder is written is over.
+    The journal is a folder beside the run folder. A restarted job finds its rounds there and does not ask again for
+    stored answers; a job whose run folder exists is complete.
     """
     out = Path(job.out)
     journal = Journal.open(out.with_name(f"{out.name}.journal"), job.model_dump_json(exclude={"out", "patience"}))
@@ -196,7 +195,7 @@ def run_job(
     return run
 
 
-# Read once: nodes are told its columns, and the method takes its rows.
+# Read once: nodes get its column names, and the method its rows.
 @lru_cache(maxsize=1)
 def _public(file: str) -> Any:  # noqa: ANN401
     return read_table(file).frame
@@ -215,12 +214,12 @@ def _distilled(job: FederationJob, exchange: Any, request: str) -> Run:  # noqa:
 
 
 def _exact(number: float | None) -> str | None:
-    """As it was written, not as the nearest float."""
+    """The number as written, not as the nearest float."""
     return None if number is None else str(number)
 
 
 def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
-    """The server app's whole work: the job that the run's settings name, over Flower's grid."""
+    """The work of the Flower server app: run the job that the run's settings name, over Flower's grid."""
     from tacit.federation.collector.client import Address
     from tacit.federation.coordinator import NodeHeads
     from tacit.federation.flower.server import FlowerExchange
@@ -229,7 +228,7 @@ def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
 
     job = read_job(str(settings["job"]))
     terms = replace(job.terms, features=column_names(_public(job.public), job.public) or ())
-    # Beside the runs, so that every later job of this coordinator knows what the nodes have shown to the ones before.
+    # Beside the runs, so that later jobs of this coordinator know the payments that nodes have shown.
     heads = NodeHeads(Path(job.out).with_name("nodes.heads"))
 
     def exchange(run: str, journal: Journal, tell: Callable[[RoundStatus], None]) -> Any:  # noqa: ANN401

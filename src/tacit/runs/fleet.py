@@ -1,8 +1,8 @@
-"""All nodes of a federation at its coordinator: who is let in, what they were asked, why they refused, what they paid.
+"""The fleet: all nodes as their coordinator knows them. Who is admitted, answers, refusals by reason, and payments.
 
 It is read from the files in the coordinator's folder: the list of keys, the rounds of each job, and the receipts of
-runs that are written. So it tells what nodes have told. A node's ceiling and what it has paid to others are its own,
-and unknown here: what its receipts show is the least that it has spent.
+saved runs. A node's ceiling and its payments to other coordinators are known here only if its operator lets it tell
+them: its receipts show the least that it has spent.
 """
 
 from __future__ import annotations
@@ -16,27 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.compose import Running, total
-from tacit.core.account import Rule
-from tacit.core.errors import TacitError
-from tacit.core.guarantee import decimal
-from tacit.core.spend import Spend
+from tacit.core import Rule, Spend, TacitError, decimal
 from tacit.federation.members import members, removed_members
-from tacit.federation.messages import RefusalReason
+from tacit.federation.messages import RefusalReason, ToldBudget
 from tacit.runs.folders import read_record
 
 __all__ = ["Fleet", "FleetJob", "FleetNode", "read_fleet"]
 
-# At what δ spends that have no pure ε are added up, to be shown.
+# The δ at which spends without a pure ε are composed, for display.
 DELTA = Fraction(1, 10**6)
-MOST_JOBS, MOST_NODES, LONGEST = 200, 2000, 300
+MOST_JOBS, MOST_NODES, _LONGEST = 200, 2000, 300
 _REFUSED = "refused: "
 _WORDS = {reason.in_words: str(reason) for reason in RefusalReason}
-LET_IN, REMOVED, UNLISTED = "let in", "removed", "not listed"
+ADMITTED, REMOVED, UNLISTED = "admitted", "removed", "not listed"
 
 
 @dataclass
 class FleetNode:
-    """One node, by what it has told: rounds, refusals by reason, and what its receipts add up to."""
+    """One node: rounds, refusals by reason, and the total of its receipts."""
 
     name: str
     state: str
@@ -47,12 +44,13 @@ class FleetNode:
     refusals: dict[str, int] = field(default_factory=dict)
     payments: int = 0
     paid: str = ""
+    told: str = ""
     last_answer: str = ""
 
 
 @dataclass(frozen=True)
 class FleetJob:
-    """One job: its name, how it goes, and how many rounds it had."""
+    """One job: its name, state and number of rounds."""
 
     name: str
     state: str
@@ -62,7 +60,7 @@ class FleetJob:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The nodes by name, the jobs, and how often each reason was given for a refusal."""
+    """The nodes by name, the jobs, and the number of refusals by reason."""
 
     nodes: tuple[FleetNode, ...]
     jobs: tuple[FleetJob, ...]
@@ -74,21 +72,23 @@ class Fleet:
 
 
 def read_fleet(folder: Path) -> Fleet:
-    """What a coordinator's folder shows of its nodes. Nothing is changed, and a file that cannot be read is left out.
+    """The fleet of a coordinator's folder. Nothing is changed, and unreadable files are left out.
 
-    Jobs are found where their rounds are, in folders that end in ``.journal``, in this folder or one level below.
+    Jobs are found by their journals: folders that end in ``.journal``, in this folder or one level below.
     """
-    found = {each.name: FleetNode(each.name, LET_IN, f"{each.since}") for each in members(folder)}
+    found = {each.name: FleetNode(each.name, ADMITTED, f"{each.since}") for each in members(folder)}
     for gone in removed_members(folder):
         found.setdefault(gone.name, FleetNode(gone.name, REMOVED, f"{gone.since}"))
     jobs: list[FleetJob] = []
     spends: dict[str, list[Spend]] = {}
+    latest: dict[str, tuple[str, int]] = {}
     for journal, said, when in _journals(folder):
         out = journal.with_name(journal.name.removesuffix(".journal"))
         name = out.relative_to(folder).as_posix()
-        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:LONGEST], len(said["turns"])))
+        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:_LONGEST], len(said["turns"])))
         for turn in said["turns"]:
             _count(found, turn, when)
+            _tell(found, turn, when, latest)
         for account, spend in _paid(out):
             spends.setdefault(account, []).append(spend)
     for name, own in spends.items():
@@ -117,14 +117,14 @@ def _journals(folder: Path) -> Iterator[tuple[Path, dict[str, Any], str]]:
 
 
 def _node(found: dict[str, FleetNode], name: str) -> FleetNode | None:
-    """The node of a name; one that is listed no more shows up as such, up to a number of them."""
+    """The node of a name; unlisted nodes are added, up to a limit."""
     if name not in found and len(found) < MOST_NODES:
         found[name] = FleetNode(name, UNLISTED)
     return found.get(name)
 
 
 def _count(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str) -> None:
-    """One round's share in each node's figures."""
+    """Add one round to the figures of its nodes."""
     answered, dropped = set(map(str, turn["answered"])), turn["dropped"]
     for name in sorted({*map(str, turn["asked"]), *answered, *map(str, dropped)}):
         node = _node(found, name)
@@ -143,8 +143,22 @@ def _count(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str) -> N
                 node.refusals[reason] = node.refusals.get(reason, 0) + 1
 
 
+def _tell(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str, latest: dict[str, tuple[str, int]]) -> None:
+    """What nodes told of their budgets in a round, if it is the last that they told."""
+    budgets = turn.get("budgets", {})
+    for name, told in budgets.items() if isinstance(budgets, dict) else ():
+        node, moment = _node(found, str(name)), (when, int(turn.get("number", 0)))
+        if node is None or latest.get(name, moment) > moment:
+            continue
+        try:
+            node.told = ToldBudget(str(told["spent"]), str(told["epsilon"]), str(told["delta"])).in_words[:_LONGEST]
+        except (KeyError, TypeError):
+            continue
+        latest[name] = moment
+
+
 def _paid(out: Path) -> list[tuple[str, Spend]]:
-    """What the receipts of a written run show, by account; nothing of simulations."""
+    """The payments in the receipts of a saved run, by account, without simulations."""
     if not (out / "run.json").is_file():
         return []
     try:

@@ -1,11 +1,11 @@
-"""Folders of runs: complete or not there at all, and what each says of itself, read strictly.
+"""Run folders, which are written atomically, and the record in them, which is read strictly.
 
-A folder is written in a hidden one beside its place and renamed into it. The hidden one is locked as long as its
-process lives: the system lets go of the lock when the process ends, in whatever way, so a lock that can be taken says
-that nobody is at work there. It needs no process number, which another process, or another container, may have.
+A folder is written as a hidden folder beside its destination and then renamed. Its process holds a lock on the hidden
+folder, which the system releases when the process ends, even if it is killed: a hidden folder whose lock can be taken
+is a leftover. No process id is needed, which another process or container may have.
 
-Claims of a folder are believed as far as its receipts support them. Versions and the machine are kept with a result, so
-that a figure can be judged and repeated.
+A record is accepted only if its receipts support its claims. Versions and the machine are stored with a result, so that
+a figure can be judged and reproduced.
 """
 
 from __future__ import annotations
@@ -31,11 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import Guarantee, InvalidInput, Receipt, Rule, TacitError, decimal
 from tacit.core.files import try_lock
-from tacit.core.guarantee import Guarantee, decimal
-from tacit.core.release import Receipt
 from tacit.methods.fedmd.exposure import Exposure
 from tacit.runs.payment import by_account
 from tacit.version import __version__
@@ -50,9 +47,9 @@ PREFIX = ".tacit-partial-"
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that appears complete or not at all: written beside its place, then renamed into it.
+    """A folder that is written beside its destination and renamed when it is complete.
 
-    What killed processes left beside its place is removed first.
+    Leftovers of killed processes beside it are removed first.
     """
     made: list[Path] = []
     scratch: Path | None = None
@@ -64,7 +61,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder.parent)
         scratch, lock = _hidden(folder.parent)
-        # A folder of our own inside, because what mkdtemp makes is for its owner alone.
+        # A folder inside, because the folder of mkdtemp is readable by its owner only.
         partial = scratch / (folder.name or "run")
         partial.mkdir()
         yield partial
@@ -85,7 +82,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(place: Path) -> None:
-    """Remove the hidden folders of processes that were killed; what a living one is writing is left alone.
+    """Remove the hidden folders of killed processes, and not those of running ones.
 
     >>> place = Path(tempfile.mkdtemp())
     >>> (place / ".tacit-partial-old").mkdir()
@@ -109,7 +106,7 @@ def _hidden(place: Path) -> tuple[Path, int]:
         scratch = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
         lock = _locked(scratch)
         if lock is None:
-            # Another process took it for a leftover before we had locked it; that one removes it.
+            # Another process took it for a leftover before it was locked, and removes it.
             continue
         if scratch.exists():
             return scratch, lock
@@ -117,7 +114,7 @@ def _hidden(place: Path) -> tuple[Path, int]:
 
 
 def _locked(folder: Path) -> int | None:
-    """The folder's lock, or None where another process has it or the folder is gone."""
+    """The folder's lock, or None if another process has it or the folder does not exist."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -129,7 +126,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def _why(error: OSError) -> str:
-    """What the system said, and about which file."""
+    """The system's error message, and the file's name."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full"
     place = f" ({Path(os.fsdecode(error.filename)).name})" if isinstance(error.filename, str | bytes) else ""
@@ -138,7 +135,7 @@ def _why(error: OSError) -> str:
 
 RUN_FORMAT = 2
 ARRAYS_FILE = "arrays.npz"
-# What earlier versions wrote: reverse k-NN runs in format 1 are read; the others are not runs of one layout.
+# Earlier formats: reverse k-NN runs of format 1 can be read; other methods had other layouts.
 EARLIER = {1: "queries.npz"}
 _SLACK = 1 + Fraction(1, 10**6)
 Claim = Guarantee | Exposure
@@ -146,7 +143,7 @@ Claim = Guarantee | Exposure
 
 @dataclass(frozen=True)
 class Record:
-    """What ``run.json`` says, if its receipts support what it claims: all that is known without the student."""
+    """The content of ``run.json``, whose claims are supported by its receipts."""
 
     folder: Path
     written: dict[str, Any]
@@ -162,20 +159,20 @@ class Record:
 
     @property
     def encoder(self) -> Path | None:
-        """The file of the encoder that made numbers of the samples, where there is one."""
+        """The file of the encoder of the samples; None if there is none."""
         named = self.written.get("encoder")
         return None if named is None else self.folder / Path(str(named)).name
 
     @property
     def timing(self) -> dict[str, int]:
-        """Whole seconds of the steps that saw no record; runs of earlier versions have none."""
+        """Whole seconds of the steps that saw no record; empty for runs of earlier versions."""
         found = self.written.get("timing")
         if not isinstance(found, dict):
             return {}
         return {str(step): spent for step, spent in found.items() if type(spent) is int and spent >= 0}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Labels, classes, probabilities where they are known, and what else the method released."""
+        """Labels, classes, probabilities if known, and the method's other releases."""
         archived = self.folder / EARLIER.get(self.written["format"], ARRAYS_FILE)
         with readable(archived), archived.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files if name != "simulation"}
@@ -185,7 +182,7 @@ class Record:
 
 
 def read_record(folder: str | Path) -> Record:
-    """The record of the run that was saved in a folder, if its receipts support what it claims.
+    """The record of a saved run; an error if its receipts do not support its claims.
 
     >>> read_record("no-such-run")
     Traceback (most recent call last):
@@ -219,7 +216,7 @@ def read_record(folder: str | Path) -> Record:
 
 
 def _read_features(record: dict[str, Any]) -> tuple[str, ...] | None:
-    """The names of the columns that a run was saved with."""
+    """The column names in a record."""
     found = record.get("features")
     if found is not None and not (isinstance(found, list) and all(isinstance(each, str) for each in found)):
         raise InvalidInput("features must be a list of column names")
@@ -232,7 +229,7 @@ def _claim_from_json(value: dict[str, Any]) -> Claim:
 
 @contextmanager
 def readable(file: Path) -> Iterator[None]:
-    """Name the file that cannot be read, and why."""
+    """Turn errors while reading a file into one that names the file and the cause."""
     try:
         yield
     except InvalidInput as error:
@@ -250,7 +247,7 @@ def readable(file: Path) -> Iterator[None]:
 def _check_claims(
     file: Path, written: dict[str, Any], claim: Claim, claims: Mapping[str, Claim], receipts: tuple[Receipt, ...]
 ) -> None:
-    """Refuse claims of more privacy than the receipts paid for."""
+    """Refuse a guarantee that is stronger than the receipts support."""
     if not receipts:
         raise InvalidInput(f"{file}: has no receipts to support its guarantee")
     numbers = {"delta": claim.delta} | ({"epsilon": claim.epsilon} if isinstance(claim, Guarantee) else {})
@@ -286,7 +283,7 @@ MADE_WITH = ("numpy", "scipy", "scikit-learn", "dp-accounting", "skops", "torch"
 
 
 def versions() -> dict[str, str]:
-    """The versions of Tacit and of what its results depend on.
+    """The versions of Tacit and of the packages that its results depend on.
 
     >>> versions()["tacit"] == __version__
     True

@@ -1,11 +1,11 @@
-"""What users hand to a run, whatever its form, checked and as numbers: every complaint names the parameter.
+"""The inputs of a run in any supported form, checked and converted to numbers; errors name the parameter.
 
-Kind and encoder come from public data alone. Private samples are encoded by what public ones show, each row by itself.
-What could not be read of them is told to the operator before anything is paid, without any cell, and to nobody else.
+The kind of data and the encoder depend on public data only. Private samples are encoded by that encoder, each row by
+itself. Cells that cannot be read are reported to the operator only, before anything is paid and without their content.
 
-Public samples that are private records after all are found before anything is paid. What is found is a Python warning,
-on the screen of who runs this. It returns nothing, so that it cannot get into a statement, a file or a message: whether
-a record is among the public samples is what a guarantee has to hide.
+Public samples that are copies of private records are found before anything is paid, and reported as a Python warning on
+the operator's screen. The check returns nothing, so that its result cannot get into a statement, a file or a message:
+whether a record is among the public samples is what a guarantee has to hide.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput, listed, warn_user
-from tacit.core.protocols import Representation
-from tacit.core.rational import whole
+from tacit.core import InvalidInput, Representation, warn_user, whole
 from tacit.core.samples import Named, column_names, in_order, numbered
 from tacit.datasets.frame import Frame, as_texts, frame_of
 from tacit.datasets.samples import labeled_samples, samples_of
@@ -36,12 +34,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What the samples of a run are, where they do not say it themselves.
+    """A description of the samples, where it does not follow from the samples themselves.
 
-    ``kind`` (images, text, mixed, table, embedding) is recognized from the public samples unless it is named. Of a
-    private table, ``label`` is the column with the labels. ``text`` and ``categories`` name columns that are such.
-    ``persons`` says whose each record is, as a column's name or one value per record. ``test`` is a pair (X, y) that
-    methods with rounds are measured on.
+    ``kind`` (images, text, mixed, table, embedding) is recognized from the public samples by default. ``label`` is the
+    label column of a private table; ``text`` and ``categories`` are the text and the categorical columns. ``persons``
+    is the person of each record, as a column's name or one value per record. ``test`` is a pair (X, y) on which methods
+    with rounds are measured.
 
     >>> Data(label="outcome", categories=["ward"]).label
     'outcome'
@@ -65,7 +63,7 @@ class Data:
 
 @dataclass(frozen=True)
 class GivenData:
-    """The inputs of a run as arrays and named tables of numbers, and how they came to be."""
+    """The inputs of a run as arrays or named tables of numbers, with the recognized kind and encoder."""
 
     private: Any
     public: Any
@@ -73,7 +71,7 @@ class GivenData:
     persons: Any
     holders: Any
     recognized: Recognized
-    raw: tuple[tuple[Any, ...], Any]  # private parts and public samples, as they were before they were encoded
+    raw: tuple[tuple[Any, ...], Any]  # private parts and public samples before encoding
 
 
 def read_given(private: Any, public: Any, data: Data | None = None, holders: Any = 1) -> GivenData:  # noqa: ANN401
@@ -87,7 +85,7 @@ def read_given(private: Any, public: Any, data: Data | None = None, holders: Any
     data = data or Data()
     opened = samples_of(public, "public samples")
     if isinstance(opened, Frame) and isinstance(data.persons, str) and data.persons in opened.columns:
-        # Whose a public row is protects nobody, and tells nothing that a private row could be compared by.
+        # The person of a public row is neither a feature nor protected.
         public = opened = opened.take([name for name in opened.columns if name != data.persons])
     text = () if data.text is None else (data.text,) if isinstance(data.text, str) else tuple(data.text)
     found = recognize(opened, data.kind, text, tuple(data.categories))
@@ -109,7 +107,7 @@ def _read_private(
     owners: tuple[Any, Any],
     raw: list[Any],
 ) -> tuple[Any, Any, Any]:
-    """The pair (X, y), or the pairs of every holder, as numbers; and persons and holders. ``raw`` gets the samples."""
+    """The pair (X, y) or every holder's pair as numbers, persons and holders. Samples are appended to ``raw``."""
     parties = _parties(private)
     if parties is not None:
         pairs = {}
@@ -144,23 +142,23 @@ def _is_pair(values: Any) -> bool:  # noqa: ANN401
 
 
 def _original(private: Any, samples: Any) -> Any:  # noqa: ANN401
-    """The samples as the user gave them, where no column was taken out of them."""
+    """The samples as the user gave them, if no column was removed."""
     return private[0] if _is_pair(private) else samples
 
 
 def _told(given: Any, samples: Any, found: Recognized) -> Any:  # noqa: ANN401
-    """Private samples as numbers, and on the operator's screen what could not be read of them."""
+    """Private samples as numbers; cells that cannot be read are a warning on the operator's screen."""
     encoded = _encoded(given, samples, found, "private samples")
     if found.encoder is not None and (said := found.encoder.unread(samples)):
         warn_user(
-            f"private samples: {listed(said)}. What cannot be read counts as missing, an unknown level as other. This "
-            "message is for you only: nothing that is written or sent contains it"
+            f"private samples: {'; '.join(said)}. What cannot be read counts as missing, an unknown level as other. "
+            "This message is for you only: nothing that is written or sent contains it"
         )
     return encoded
 
 
 def _encoded(given: Any, samples: Any, found: Recognized, what: str = "") -> Any:  # noqa: ANN401
-    """The samples as numbers: encoded, or where they are numbers already, as they are."""
+    """The samples as numbers: encoded, or unchanged if they are numbers."""
     if found.encoder is not None:
         return found.encoder.encode(samples)
     if isinstance(samples, Frame):
@@ -168,15 +166,15 @@ def _encoded(given: Any, samples: Any, found: Recognized, what: str = "") -> Any
             return Named(samples.numbers().samples, samples.columns)
         return given
     if not isinstance(samples, Named | np.ndarray):
-        raise InvalidInput(f"{what} are not of the kind of the public ones, {KINDS[found.kind]}")
+        raise InvalidInput(f"{what} are not of the same kind as the public samples, {KINDS[found.kind]}")
     return samples
 
 
 def matched(private: Any, public: Any) -> tuple[Any, Any, tuple[str, ...] | None]:  # noqa: ANN401
     """The private pair with its columns in the order of the public table's, the public table, and the columns' names.
 
-    Tables with other columns are refused. Where one side has no names, columns are matched by place, as scikit-learn
-    does it, and the user is warned.
+    Tables with other columns are refused. If one side has no names, columns are matched by position, as in
+    scikit-learn, and the user is warned.
 
     >>> from tacit.core.samples import Named
     >>> private = Named(np.array([[61.0, 2.5]]), ("age", "dose"))
@@ -186,7 +184,7 @@ def matched(private: Any, public: Any) -> tuple[Any, Any, tuple[str, ...] | None
     """
     names = column_names(public, "public samples")
     if not isinstance(private, tuple | list) or len(private) != 2:
-        # Who reads the pair says so.
+        # The error is raised where the pair is read.
         return private, public, names
     given = column_names(private[0], "private samples")
     if (given is None) != (names is None) and not numbered(given or names or ()):
@@ -216,7 +214,7 @@ def labeled(private: Any) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: ANN401
 
 
 def public_rows(public: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
-    """The public samples, if they are of the same kind as the private ones.
+    """The public samples, which must have as many features as the private ones.
 
     >>> public_rows([[1.0, 2.0]], like=np.zeros((5, 2))).shape
     (1, 2)
@@ -231,7 +229,7 @@ def public_rows(public: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
 
 
 def rows(values: ArrayLike, what: str) -> NDArray[Any]:
-    """Finite numbers, one row or one image a sample."""
+    """Samples as finite numbers, one row or one image per sample."""
     names = column_names(values, f"{what} samples")
     samples = _array(values, f"{what} samples")
     if samples.dtype.kind in "OUST" and samples.ndim == 2:
@@ -248,7 +246,7 @@ def rows(values: ArrayLike, what: str) -> NDArray[Any]:
 
 
 def _numbers(cells: NDArray[Any], names: tuple[str, ...] | None, what: str) -> NDArray[np.float64]:
-    """Cells of Python objects, as data frames of several types have them, as numbers; text is not read as numbers."""
+    """Python objects, as in data frames with several types, as numbers; text is not parsed."""
     for row, column in np.ndindex(cells.shape):
         cell = cells[row, column]
         if cell is None or (cell != cell) is True:
@@ -259,14 +257,14 @@ def _numbers(cells: NDArray[Any], names: tuple[str, ...] | None, what: str) -> N
 
 
 def _column(place: Sequence[int], names: tuple[str, ...] | None) -> str:
-    """Where in a row: the column's name, or its place."""
+    """The column's name, or its position."""
     if len(place) != 1:
         return ""
     return f", column {place[0]}" if names is None else f", column {names[place[0]]!r}"
 
 
 def one_column(values: ArrayLike, name: str, records: int) -> NDArray[Any]:
-    """One entry per record: whose it is.
+    """One entry per record, such as its person or holder.
 
     >>> one_column(["ada", None], "persons", 2)
     Traceback (most recent call last):
@@ -284,7 +282,7 @@ def one_column(values: ArrayLike, name: str, records: int) -> NDArray[Any]:
 
 
 def class_names(classes: Iterable[Any]) -> NDArray[Any]:
-    """The list of classes that the user declares.
+    """The user's list of classes, checked.
 
     >>> class_names(2)
     Traceback (most recent call last):
@@ -303,7 +301,7 @@ def class_names(classes: Iterable[Any]) -> NDArray[Any]:
 
 
 def seeded(seed: Any) -> int | None:  # noqa: ANN401
-    """A seed for a simulation, or none.
+    """The seed of a simulation, checked; None for a real run.
 
     >>> seeded(None) is None, seeded(7)
     (True, 7)
@@ -312,11 +310,10 @@ def seeded(seed: Any) -> int | None:  # noqa: ANN401
 
 
 def refuse_own_encoder(representation: Representation, samples: NDArray[Any]) -> None:
-    """Refuse a representation that was fitted on these very private records, in any order: it is not paid for.
+    """Refuse a representation that was fitted to exactly these private records, in any order: that is not paid for.
 
-    Each representation says so itself, as far as it can. One fitted on some of the records cannot be found out. Only
-    who has the records may be told this: a holder that refused it would confirm a guess at all its records to whoever
-    asks.
+    Each representation detects this itself, as far as it can; one fitted to some of the records is not detected. Only
+    the owner of the records is told: a holder that refused it would confirm a coordinator's guess of all its records.
     """
     if fitted_to(representation, samples):
         raise InvalidInput("the representation was fitted on these private records; fit it on public samples")
@@ -330,9 +327,9 @@ def _array(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def _without_gaps(column: NDArray[Any], name: str) -> NDArray[Any]:
-    """The column, if no entry of it is missing, as pandas marks it."""
+    """The column; a missing entry is an error."""
     if column.dtype.kind in "OfcmM":
-        # A missing number is the one that does not equal itself.
+        # NaN and NaT are not equal to themselves.
         missing = [row for row, each in enumerate(column.tolist()) if each is None or each != each]
         if missing:
             raise InvalidInput(f"{name}: row {missing[0]} is missing")
@@ -340,7 +337,7 @@ def _without_gaps(column: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def warn_of_copies(private: Iterable[Any], public: Any) -> None:  # noqa: ANN401
-    """Warn the user where public rows are exact copies of anyone's private ones.
+    """Warn the user if public rows are exact copies of private ones.
 
     >>> warn_of_copies([np.array([[1.0]]), np.array([[2.0]])], np.array([[3.0]]))
     """
@@ -355,7 +352,7 @@ def warn_of_copies(private: Iterable[Any], public: Any) -> None:  # noqa: ANN401
 
 
 def _marks(samples: Frame | NDArray[Any]) -> Iterator[int]:
-    """A number for every row, equal for rows that say the same: of numbers, of texts, or of a table's cells."""
+    """A hash of every row of numbers, texts or table cells."""
     if isinstance(samples, Frame):
         columns = (as_texts(samples.column(name)) for name in samples.columns)
         yield from map(hash, zip(*columns, strict=True))

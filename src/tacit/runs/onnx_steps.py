@@ -1,7 +1,7 @@
-"""The steps of ours as nodes of an ONNX graph: a map of public samples, a projection, the features of releases.
+"""ONNX conversions of this package's own steps: a map of public samples, a projection, the features of releases.
 
-Everything is computed in double precision and cut to single precision where the step itself does so. A representation
-of images (gradients, patches, a network's features) has no conversion here and is refused by its name.
+Everything is computed in double precision and rounded to single precision where the step itself does so. A
+representation without a conversion (upright handwriting, patches, a pretrained encoder) is refused by name.
 """
 
 from __future__ import annotations
@@ -12,14 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Representation
+from tacit.core import InvalidInput, Representation
 from tacit.methods.auto.coordinator import Features, SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures
 from tacit.representations.chained import Chained
 from tacit.representations.groups import LARGEST_PENALTY, SQUARINGS, ClusteringHead, MixtureShares
-from tacit.representations.maps import Interpolated, NeighborMap
+from tacit.representations.image_features import (
+    CLIP,
+    GRAY,
+    LEVELS,
+    OrientedGradients,
+    block_floor,
+    cell_windows,
+)
+from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
+from tacit.representations.student_features import NeighborMap, StudentFeatures
+from tacit.students.averaged import AveragedStudent
 from tacit.students.wrapped import Flatten, Projected
 
 __all__ = ["OPSET", "require_expressible", "step_converters"]
@@ -29,7 +38,7 @@ _FLOAT, _DOUBLE = 1, 11
 
 
 def step_converters() -> list[tuple[type, Callable[..., None], Callable[..., None]]]:
-    """Each step's class, how wide it makes its rows, and its nodes, as skl2onnx registers them.
+    """Each step's class, its function for the output's width, and its converter, as skl2onnx registers them.
 
     >>> [kind.__name__ for kind, _, _ in step_converters()]
     ['NeighborMap', 'Projected', 'Flatten', 'ReleasedFeatures']
@@ -57,7 +66,7 @@ def step_converters() -> list[tuple[type, Callable[..., None], Callable[..., Non
 
 
 def require_expressible(student: Any) -> None:  # noqa: ANN401
-    """Refuse a student that reads samples by what has no conversion, by its name.
+    """Refuse a student whose representation has no ONNX conversion, by name.
 
     >>> from tacit.methods.auto.coordinator import SumFeatures
     >>> from tacit.representations.image_features import Deskewed
@@ -65,18 +74,22 @@ def require_expressible(student: Any) -> None:  # noqa: ANN401
     >>> require_expressible(ReleasedFeatures.of([seen], (2, 2)))
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: the student sees samples by the representation deskewed, which ONNX cannot \
-express: export it with --skops, or distill again with a student that takes samples as they are (--student network, \
+    tacit.core.errors.InvalidInput: the student uses the representation deskewed, which has no ONNX \
+conversion: export it with --skops, or distill again with a student on the samples themselves (--student network, \
 logistic or map)
     """
+    if isinstance(student, AveragedStudent):
+        for each in student.students:
+            require_expressible(each)
+        return
     for _, step in getattr(student, "steps", [("", student)]):
         for features in step.features() if isinstance(step, ReleasedFeatures) else ():
             for part in _links(features.representation):
                 if type(part) not in _NODES:
                     name = getattr(part, "name", type(part).__name__)
                     raise InvalidInput(
-                        f"the student sees samples by the representation {name}, which ONNX cannot express: export it "
-                        "with --skops, or distill again with a student that takes samples as they are "
+                        f"the student uses the representation {name}, which has no ONNX conversion: export it "
+                        "with --skops, or distill again with a student on the samples themselves "
                         "(--student network, logistic or map)"
                     )
 
@@ -86,7 +99,7 @@ def _links(representation: Representation) -> tuple[Representation, ...]:
 
 
 def _shape(operator: Any) -> None:  # noqa: ANN401
-    """How wide a step of ours makes its rows."""
+    """The width of a step's output."""
     from skl2onnx.common.data_types import FloatTensorType
 
     step, width = operator.raw_operator, operator.inputs[0].type.shape[1]
@@ -100,18 +113,19 @@ def _shape(operator: Any) -> None:  # noqa: ANN401
 
 
 class Graph:
-    """Nodes of an ONNX graph, each with a name of its own; what a node gives is known by its name."""
+    """Adds nodes with unique names to an ONNX graph; a node's output is identified by its name."""
 
     def __init__(self, scope: Any, container: Any) -> None:  # noqa: ANN401
         self.scope, self.container = scope, container
 
-    def constant(self, values: NDArray[Any] | float) -> str:
-        """A number table of the model."""
+    def constant(self, values: NDArray[Any] | np.float32 | float) -> str:
+        """A constant table, in double precision unless it has single precision or integers."""
         from onnx import TensorProto
 
         table = np.asarray(values)
         name: str = self.scope.get_unique_variable_name("constant")
-        kind = TensorProto.INT64 if table.dtype.kind == "i" else TensorProto.DOUBLE
+        kinds = {"i": TensorProto.INT64, "f": TensorProto.FLOAT if table.dtype == np.float32 else TensorProto.DOUBLE}
+        kind = kinds.get(table.dtype.kind, TensorProto.DOUBLE)
         self.container.add_initializer(name, kind, list(table.shape), table.ravel().tolist())
         return name
 
@@ -130,13 +144,30 @@ class Graph:
         return self.node(kind, rows, self.constant(np.array([1])), keepdims=1)
 
     def narrowed(self, rows: str) -> str:
-        """What single precision keeps of the rows, in double precision."""
+        """The rows rounded to single precision, as double precision."""
         limit = float(np.finfo(np.float32).max)
         within = self.node("Clip", rows, self.constant(-limit), self.constant(limit))
         return self.node("Cast", self.node("Cast", within, to=_FLOAT), to=_DOUBLE)
 
+    def part(self, values: str, starts: list[int], ends: list[int], axes: list[int]) -> str:
+        """What lies between these places of these axes."""
+        return self.node("Slice", values, *(self.constant(np.array(each)) for each in (starts, ends, axes)))
+
+    def model(self, model: Any, rows: str, output: str) -> str:  # noqa: ANN401
+        """Another model of rows, whose names become this graph's own."""
+        from onnx import compose
+
+        prefix = f"{self.scope.get_unique_variable_name('model')}_"
+        model = compose.add_prefix(model, prefix)
+        for node in model.graph.node:
+            node.input[:] = [rows if name == f"{prefix}X" else name for name in node.input]
+        self.container.nodes.extend(model.graph.node)
+        self.container.initializers.extend(model.graph.initializer)
+        self.container.node_domain_version_pair_sets.update((e.domain, e.version) for e in model.opset_import)
+        return prefix + output
+
     def end(self, name: str, operator: Any) -> None:  # noqa: ANN401
-        """What the step gives on."""
+        """Set the output of the step."""
         self.container.add_node(
             "Identity", [name], [operator.outputs[0].full_name], op_version=OPSET[""],
             name=self.scope.get_unique_operator_name("Identity"),
@@ -153,7 +184,7 @@ def _along(graph: Graph, rows: str, center: NDArray[Any], directions: NDArray[An
 
 
 def _distances(graph: Graph, rows: str, places: NDArray[Any]) -> str:
-    """Squared distances of each row from each place."""
+    """Squared distances of each row from each point."""
     square = graph.over_columns("ReduceSumSquare", rows)
     cross = graph.node("MatMul", rows, graph.constant(-2 * places.T))
     partial = graph.node("Add", cross, graph.constant((places**2).sum(axis=1)[None]))
@@ -161,7 +192,7 @@ def _distances(graph: Graph, rows: str, places: NDArray[Any]) -> str:
 
 
 def _map(graph: Graph, drawn: Interpolated, rows: str) -> str:
-    """The mean of the nearest anchors' places, the nearer the heavier: see ``Interpolated``."""
+    """The mean of the nearest anchors' places, weighted by nearness: see ``Interpolated``."""
     squared = _distances(graph, rows, drawn.anchors.astype(np.float64))
     distance, near = graph.nodes("TopK", 2, squared, graph.constant(np.array([drawn.neighbors + 1])), largest=0)
     far = graph.over_columns("ReduceMax", distance)
@@ -169,7 +200,7 @@ def _map(graph: Graph, drawn: Interpolated, rows: str) -> str:
     scale = graph.node("Where", graph.node("Greater", far, zero), far, one)
     rest = graph.node("Sub", one, graph.node("Div", distance, scale))
     weight = graph.node("Mul", rest, rest)
-    # All equally far: equally heavy.
+    # Anchors at equal distances get equal weights.
     heaviest = graph.over_columns("ReduceMax", weight)
     weight = graph.node("Where", graph.node("Equal", heaviest, zero), one, weight)
     total = graph.over_columns("ReduceSum", weight)
@@ -180,7 +211,7 @@ def _map(graph: Graph, drawn: Interpolated, rows: str) -> str:
 
 
 def _released(graph: Graph, step: ReleasedFeatures, rows: str) -> str:
-    """The features of all releases side by side."""
+    """The concatenated features of all releases."""
     return graph.node("Concat", *(_points(graph, each, rows) for each in step.features()), axis=1)
 
 
@@ -188,7 +219,7 @@ def _points(graph: Graph, features: Features, rows: str) -> str:
     for part in _links(features.representation):
         rows = graph.narrowed(_NODES[type(part)](graph, part, rows))
     if isinstance(features, SumFeatures):
-        # Clipped to the radius; the grid of the student is finer than single precision, so it is left out.
+        # Clipped to the radius; rounding to the grid is left out, which is finer than single precision.
         scaled = graph.node("Mul", rows, graph.constant(features.scale / features.radius))
         absolute = graph.over_columns("ReduceL1" if features.norm == "l1" else "ReduceL2", scaled)
         return graph.node("Div", scaled, graph.node("Max", absolute, graph.constant(np.ones((1, 1)))))
@@ -203,7 +234,7 @@ def _standardized(graph: Graph, part: Standardized, rows: str) -> str:
     return graph.node("Div", centered, graph.constant(part.spread.astype(np.float64)))
 
 
-def _directions(graph: Graph, part: Directions, rows: str) -> str:
+def _directions(graph: Graph, part: Directions | StudentFeatures, rows: str) -> str:
     length, zero = graph.over_columns("ReduceL2", rows), graph.constant(np.zeros((1, 1)))
     scale = graph.node("Where", graph.node("Greater", length, zero), length, graph.constant(np.ones((1, 1))))
     return graph.node("Div", rows, scale)
@@ -236,7 +267,58 @@ def _shares(graph: Graph, penalties: str) -> str:
     return graph.node("Div", likely, graph.over_columns("ReduceSum", likely))
 
 
-# Rows of double precision in, rows of double precision out, before they are cut to single precision.
+def _gradients(graph: Graph, part: OrientedGradients, rows: str) -> str:
+    """As ``OrientedGradients`` computes them: whole numbers, in single precision up to the sums over cells."""
+    high, wide, channels = part.shape
+    scale, most = LEVELS / (part.bright - part.dark), graph.constant(float(LEVELS))
+    scaled = graph.node("Mul", graph.node("Sub", rows, graph.constant(part.dark)), graph.constant(scale))
+    levels = graph.node("Round", graph.node("Clip", scaled, graph.constant(0.0), most))
+    if channels == 3:
+        pixels = graph.node("Reshape", levels, graph.constant(np.array([-1, high * wide, 3])))
+        gray = graph.constant(np.array(GRAY, dtype=np.float64) / sum(GRAY))
+        levels = graph.node("Round", graph.node("MatMul", pixels, gray))
+    image = graph.node("Reshape", levels, graph.constant(np.array([-1, 1, high, wide])))
+    padding = graph.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1]))
+    framed = graph.node("Pad", graph.node("Cast", image, to=_FLOAT), padding, mode="edge")
+    above, below = (graph.part(framed, [top, 1], [top + high, 1 + wide], [2, 3]) for top in (0, 2))
+    left, right = (graph.part(framed, [1, side], [1 + high, side + wide], [2, 3]) for side in (0, 2))
+    down, across = graph.node("Sub", below, above), graph.node("Sub", right, left)
+    squares = (graph.node("Mul", each, each) for each in (down, across))
+    length = graph.node("Sqrt", graph.node("Add", *squares))
+    angles = np.pi * np.arange(part.bins)[:, None, None] / part.bins
+    turned = [graph.node("Mul", each, graph.constant(wave(angles).astype(np.float32)))
+              for each, wave in ((across, np.cos), (down, np.sin))]  # fmt: skip
+    along = graph.node("Abs", graph.node("Add", *turned))
+    edge = np.float32(np.cos(np.pi / part.bins))
+    excess = graph.node("Sub", along, graph.node("Mul", length, graph.constant(edge)))
+    shares = graph.node("Div", graph.node("Max", excess, graph.constant(np.float32(0))), graph.constant(1 - edge))
+    whole = graph.node("Cast", graph.node("Round", shares), to=_DOUBLE)
+    windows = [cell_windows(side, part.cell).astype(np.float64) for side in (high, wide)]
+    cells = graph.node("MatMul", graph.constant(windows[0]), whole)
+    cells = graph.node("MatMul", cells, graph.constant(windows[1].T))
+    tall, broad = len(windows[0]) - 1, len(windows[1]) - 1
+    corners = [graph.part(cells, [top, left], [tall + top, broad + left], [2, 3]) for top in (0, 1) for left in (0, 1)]
+    block = graph.node("Concat", *corners, axis=1)
+    floor = graph.constant(block_floor(part.cell) ** 2)
+    energy = graph.node("ReduceSumSquare", block, graph.constant(np.array([1])), keepdims=1)
+    normal = graph.node("Div", block, graph.node("Sqrt", graph.node("Add", energy, floor)))
+    grid = graph.constant(2.0**16)
+    capped = graph.node("Clip", normal, graph.constant(-CLIP), graph.constant(CLIP))
+    snapped = graph.node("Div", graph.node("Round", graph.node("Mul", capped, grid)), grid)
+    return graph.node("Flatten", snapped, axis=1)
+
+
+def _network(graph: Graph, part: StudentFeatures, rows: str) -> str:
+    """What a network's last layer sees, each row scaled to length 1."""
+    from tacit.students.torch_networks import network_to_onnx
+
+    student: Any = part.student
+    model = network_to_onnx(student.network_, student.shape_, "features", OPSET[""])
+    seen = graph.model(model, graph.node("Cast", rows, to=_FLOAT), "features")
+    return _directions(graph, part, graph.node("Cast", seen, to=_DOUBLE))
+
+
+# Functions of rows in double precision, before rounding to single precision.
 _NODES: dict[type, Callable[[Graph, Any, str], str]] = {
     Identity: lambda graph, part, rows: rows,
     Standardized: _standardized,
@@ -245,4 +327,6 @@ _NODES: dict[type, Callable[[Graph, Any, str], str]] = {
     Interpolated: _map,
     ClusteringHead: _head,
     MixtureShares: _mixture,
+    OrientedGradients: _gradients,
+    StudentFeatures: _network,
 }

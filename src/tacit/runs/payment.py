@@ -1,7 +1,7 @@
-"""Who pays for a run, and what its receipts permit to claim.
+"""The accounts that pay for a run, and the guarantee that follows from its receipts.
 
-A run is paid from accounts of the user's ledger, or of one that the run has for itself, and refused before anything.
-From receipts to a claim there is one function for every method, in one process and over nodes.
+A run is paid from accounts of the user's ledger or from a budget of its own; a run that cannot be paid is refused
+before its first payment. One function computes the guarantee from receipts, for every method, with or without nodes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.compose import least_total
 from tacit.accounting.parts import group
+from tacit.core import Adjacency, Guarantee, Ledger, Number, Pure, Receipt, Trust, Unit, whole
 from tacit.core.errors import BudgetExceeded, InvalidInput, warn_user
-from tacit.core.guarantee import Adjacency, Guarantee, Trust, Unit
 from tacit.core.places import SCHEME, LedgerUrl, Place
-from tacit.core.protocols import Ledger
-from tacit.core.rational import Number, whole
-from tacit.core.release import Receipt
-from tacit.core.spend import Pure
 from tacit.ledger import open_ledger, opened
 
 if TYPE_CHECKING:  # a run that is shown is not one that is planned
@@ -50,21 +46,21 @@ def paying(
     adjacency: Adjacency,
     simulated: bool,
 ) -> Iterator[Payers]:
-    """The ledger and the account of everyone who pays: the user's own, or one of this run alone with just its budget.
+    """The ledger and account of every payer: the user's ledger, or a new one with exactly the run's budget.
 
-    Where every holder has an account of its own it is called "<account> <holder>". The ledger is a file, which is made
-    where there is none, or a folder with one ledger per holder. Whoever cannot pay to the end is found out here, before
-    anything is paid; the gate asks again.
+    If every holder has its own account, it is named "<account> <holder>". The ledger is a file, which is created if it
+    does not exist, or a folder with one ledger per holder. An account that cannot pay for the whole run is refused
+    here, before anything is paid; the gate checks again.
     """
     several = accounts[0].holder is not None
     names = [f"{account or 'holder'} {each.holder}" for each in accounts] if several else [account or RUN_ACCOUNT]
     if ledger is None and account is not None and not several:
-        raise InvalidInput("an account needs a ledger: give the ledger's file too")
+        raise InvalidInput("an account needs a ledger: give the ledger, too")
     if ledger is not None and account is None and not several:
         raise InvalidInput("name the account of the ledger that pays")
     if ledger is not None:
         if not isinstance(ledger, str | Path | LedgerUrl) and not callable(getattr(ledger, "charge", None)):
-            raise InvalidInput(f"ledger must be a ledger or the name of its file, got {ledger!r}")
+            raise InvalidInput(f"ledger must be a ledger, a path or a URL, got {ledger!r}")
         if simulated and (isinstance(ledger, str | Path | LedgerUrl) or ledger.durable):
             raise InvalidInput(_SIMULATED)
     ceilings = {name: each.ceiling for name, each in zip(names, accounts, strict=True) if each.ceiling is not None}
@@ -85,7 +81,7 @@ def paying(
                 for each in names
             ]
         else:
-            # Accounts of one holder each are made where there is no ledger yet; a single one is opened beforehand.
+            # Accounts per holder are created with a new ledger; a single account must exist.
             book = books.enter_context(opened(ledger, ceilings if several else None))
             payers = [(book, name) for name in names]
         _preflight(payers, accounts, unit, adjacency)
@@ -99,10 +95,10 @@ def look_ahead(
     adjacency: str,
     epsilon: Number | None,
 ) -> None:
-    """Refuse what an account that is there cannot pay, before anything slow: it is asked again once prices are known.
+    """Refuse early what an existing account cannot pay; it is checked again once prices are known.
 
-    Where δ is 0 a run costs its ε and nothing less; elsewhere an accountant has the last word, and only the unit is
-    looked at here. What is not there, or no ledger at all, is complained of later.
+    With δ = 0 a run costs exactly its ε; otherwise the accountant decides later, and only the unit is checked here. A
+    missing ledger or account is an error later.
 
     >>> from tacit.core.account import Ceiling
     >>> ledger = open_ledger("memory:", {"clinic": Ceiling(1)})
@@ -125,16 +121,16 @@ def look_ahead(
 
 
 def _is_folder(place: Place) -> bool:
-    """Whether a ledger's place is a folder with one ledger per holder, which may have to be made."""
+    """Whether a path is a folder with one ledger per holder, which may not exist yet."""
     if isinstance(place, LedgerUrl) or (isinstance(place, str) and ":" in place):
         return False
     return Path(place).is_dir() or not (Path(place).exists() or Path(place).suffix)
 
 
 def _preflight(payers: Payers, accounts: Sequence[Account], unit: Unit, adjacency: Adjacency) -> None:
-    """Refuse a run that an account does not carry to its end, or that it does not count for.
+    """Refuse a run that an account cannot pay completely, or whose unit differs from the account's.
 
-    Of many holders that may run dry on the way, one that can pay to the end is enough.
+    Of many holders that may run out of budget on the way, one that can pay for the whole run is enough.
     """
     short: list[tuple[str, BudgetExceeded]] = []
     for (book, name), each in zip(payers, accounts, strict=True):
@@ -157,12 +153,12 @@ def _require_unit(book: Ledger, name: str, unit: Unit, adjacency: str) -> None:
     if protected != (unit, adjacency):
         raise InvalidInput(
             f"account {name!r} protects {protected[0].in_words} under {protected[1]}, this run protects "
-            f"{unit.in_words} under {adjacency}; ask for what the account protects"
+            f"{unit.in_words} under {adjacency}; choose the unit and adjacency of the account"
         )
 
 
 def file_name(account: str) -> str:
-    """A name for an account's file that every system takes; names that would look the same are kept distinct.
+    """A file name for an account that is valid on every system; different accounts get different names.
 
     >>> file_name("holder 3"), file_name("north/west")
     ('holder-3', 'north-west-d2c4fcc3')
@@ -177,17 +173,17 @@ CLASSES_READ = (
     "classes to avoid this"
 )
 SEVERAL_NODES = (
-    "it holds for the records of one node: where the same record or person is at several nodes, their costs add up"
+    "it holds for the records of one node: if the same record or person is at several nodes, the costs add up"
 )
 
 NODES_BOUND_PERSONS = (
-    "it holds for persons at nodes whose own accounts protect such persons with as many records each: what a node's "
-    "account protects is not sent"
+    "it holds for persons at nodes whose own accounts protect persons with the same number of records: nodes do not "
+    "send what their accounts protect"
 )
 
 
 def by_account(receipts: Sequence[Receipt]) -> dict[str, list[Receipt]]:
-    """The receipts of every account. An account is of one holder; what the others paid is not for its records."""
+    """The receipts by account. An account belongs to one holder, and pays for the records of that holder only."""
     paid: dict[str, list[Receipt]] = {}
     for receipt in receipts:
         paid.setdefault(receipt.account, []).append(receipt)
@@ -203,9 +199,9 @@ def guarantees_from(
     trust: Trust,
     caveats: tuple[str, ...] = (),
 ) -> dict[str, Guarantee]:
-    """What each account that paid is guaranteed, by all that it paid.
+    """The guarantee of each paying account, from all its receipts.
 
-    What is pure is said to be pure, even where some δ was allowed.
+    A pure guarantee is stated as pure, even if a δ was allowed.
 
     >>> from tacit.core.spend import Pure
     >>> paid = [Receipt("ada", f"r-{n}", "labels", Pure("1/4"), "system", n, "") for n in range(2)]
@@ -230,7 +226,7 @@ def guarantees_from(
 
 
 def group_guarantee(claim: Guarantee, receipts: Sequence[Receipt], size: int) -> Guarantee:
-    """What the account that paid most guarantees any ``size`` of its units together, such as a family.
+    """Group privacy: the guarantee for any ``size`` units together, such as a family, of the account that paid most.
 
     >>> from tacit.core.spend import Pure
     >>> paid = [Receipt("ada", "r", "labels", Pure("1/4"), "system", 1, "")]
@@ -251,5 +247,5 @@ def group_guarantee(claim: Guarantee, receipts: Sequence[Receipt], size: int) ->
 
 
 def weakest(claims: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """The weakest of the accounts' claims; of those that are no differential privacy the likeliest exposure."""
+    """The weakest of the accounts' guarantees; without differential privacy, the largest probability of exposure."""
     return max(claims.values(), key=lambda each: (getattr(each, "epsilon", each.delta), each.delta))

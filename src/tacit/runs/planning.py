@@ -1,4 +1,4 @@
-"""What every method may be expected to do, before a record is read: accuracy, price, messages and time."""
+"""Forecasts of every method from public information: accuracy, price, messages and time."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core import Adjacency, Integers, InvalidInput, Number, Trust, Unit, exact, positive, probability, whole
 from tacit.core.options import Options
-from tacit.core.protocols import Integers
-from tacit.core.rational import Number, exact, positive, probability, whole
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows
 from tacit.methods.registry import AUTO, METHODS, chosen_method
 from tacit.methods.task import Task
+from tacit.runs.rehearsal import Rehearsal, rows_taken
 
 __all__ = ["Forecast", "Prospect", "forecast"]
 
-# Who may see what, of the methods that leave the choice.
+# The trust models of the methods with several.
 _TRUSTS = {"rknn": (Trust.CENTRAL, Trust.SHUFFLE, Trust.LOCAL)}
-# What they promise depends on the features of the samples, not on how far voters agree alone.
+# Their forecast needs features of public samples, not only how far voters agree.
 _BY_FEATURES = ("auto", "class_sums", "noisy_sgd", "private_knn")
+# One curator has the records, and a larger ε stands for more of them: noise and counts keep their ratio.
+_REHEARSABLE = ("auto", "class_sums", "noisy_sgd", "rknn")
+# Public samples of a rehearsal.
+_REHEARSED = 5000
 _GRID = tuple(float(each) for each in np.round(np.geomspace(0.05, 10, 9), 3))
 _SMALLEST, _LARGEST, _HALVINGS = 0.01, 20.0, 9
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """One method under one trust model: the share of labels that will be right, with an interval of nine in ten.
+    """The forecast of one method in one trust model: the fraction of correct labels, with a 90 % interval.
 
-    ``refused`` says why there is nothing to expect, where that is so; ``needed`` is the ε for a wanted accuracy.
+    ``refused`` says why there is no forecast; ``needed`` is the ε for a wanted accuracy.
     """
 
     method: str
@@ -57,7 +59,7 @@ class Prospect:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Every method side by side, the best first, and the expected accuracy over a range of ε."""
+    """The forecasts of all methods, the best first, and the expected accuracy over a range of ε."""
 
     prospects: tuple[Prospect, ...]
     basis: str
@@ -86,14 +88,16 @@ def forecast(
     accuracy: float | None = None,
     curves: bool = False,
     data_kind: str | None = None,
+    rehearse: bool = False,
 ) -> Forecast:
-    """What to expect of every method (or of ``methods``, names or options objects), from public figures alone.
+    """Forecast every method (or ``methods``, names or options objects) from public information only.
 
-    ``records`` is how many private records, or persons, there will be, ``classes`` the classes or how many. How far
-    labels follow the structure of the ``public`` samples is estimated from it, within wide bounds; labels of some
-    public samples (``public_labels``, with None where it is not known) make the interval narrow. Without public samples
-    ``purity`` is assumed, .9 where nothing is said. ``accuracy`` asks for the ε that it needs. Where ``delta`` is left
-    out every method has its own. ``holders`` is for methods where several hold records.
+    ``records`` is the number of private records or persons, ``classes`` the classes or their number. How far labels
+    follow the structure of the ``public`` samples is estimated from these samples, within wide bounds; labels of some
+    public samples (``public_labels``, None for unknown ones) make the interval narrow. Without public samples
+    ``purity`` is assumed, by default 0.9. ``accuracy`` asks for the ε that it needs. ``delta`` is by default that of
+    each method. ``holders`` is for methods with several holders. ``rehearse`` runs methods of one
+    curator on labeled public samples as if these were records: closer, and it takes seconds to minutes.
 
     >>> from tacit.datasets.published import digits
     >>> parts = digits()
@@ -109,12 +113,17 @@ def forecast(
     if purity is not None and not 0 < purity <= 1:
         raise InvalidInput(f"purity must be in (0, 1], got {purity}")
     if public is None and public_labels is not None:
-        raise InvalidInput("public_labels belong to public samples: give these, too")
-    rows, kind = _rows(public, data_kind)
+        raise InvalidInput("public_labels are labels of public samples: give the samples, too")
+    if rehearse and (public is None or public_labels is None):
+        raise InvalidInput("a rehearsal needs public samples, and public_labels of some of them")
+    samples, rows, kind = _rows(public, data_kind)
     known = None if public_labels is None else _known(public_labels, names, len(rows))
     stated = (0.9 if purity is None else purity) if public is None else purity
-    seen, known = seen_rows(rows, known) if public is not None else (rows[:0], None)
-    evidence = Evidence(seen, len(names), known, stated)
+    places = seen_rows(len(rows), known) if public is not None else np.arange(0)
+    seen = rows[places]
+    evidence = Evidence(seen, len(names), None if known is None else known[places], stated)
+    part = seen_rows(len(rows), known, _REHEARSED)
+    stage = (rows_taken(samples, part), rows[part], None if known is None else known[part]) if rehearse else None
     budget = positive(epsilon, "epsilon")
     given = methods if methods is not None else [n for n in METHODS if METHODS[n].forecast] if len(seen) else ["rknn"]
     prospects, lines = [], []
@@ -128,6 +137,8 @@ def forecast(
                 request="forecast", holders=tuple(map(str, range(whole(holders, "holders")))), kind=kind,
             )  # fmt: skip
             found = _prospect(chosen.name, options, task, evidence)
+            if stage is not None and chosen.name in _REHEARSABLE and trust in (None, Trust.CENTRAL):
+                found = _rehearsed(found, options, task, evidence, stage)
             if accuracy is not None and not found.refused:
                 found = replace(found, needed=_needed(chosen.name, options, task, evidence, accuracy))
             prospects.append(found)
@@ -142,7 +153,7 @@ def forecast(
 def _prospect(method: str, options: Options, task: Task, evidence: Evidence) -> Prospect:
     trust = {"privatekt": Trust.LOCAL, "fedmd": Trust.LOCAL}.get(method, task.trust or Trust.CENTRAL)
     if method in _BY_FEATURES and not len(evidence.points):
-        return Prospect(method, str(trust), float(task.budget), refused="is forecast from public samples: give some")
+        return Prospect(method, str(trust), float(task.budget), refused="needs public samples for a forecast")
     try:
         low, middle, high = (_expected(method, options, task, evidence.at(level)) for level in (-1, 0, 1))
     except InvalidInput as error:
@@ -155,13 +166,29 @@ def _prospect(method: str, options: Options, task: Task, evidence: Evidence) -> 
     )  # fmt: skip
 
 
+def _rehearsed(
+    prospect: Prospect, options: Options, task: Task, evidence: Evidence, stage: tuple[Any, NDArray[Any], Any]
+) -> Prospect:
+    """The prospect with what a rehearsal reached; a method that cannot be rehearsed is left as it is forecast."""
+    samples, rows, known = stage
+    try:
+        found = Rehearsal.of(
+            samples, rows, known, np.asarray(task.classes), task.units, task.unit, float(task.budget), task.delta,
+            options, task.kind, evidence.found,
+        )  # fmt: skip
+    except InvalidInput as error:
+        return replace(prospect, said=f"{prospect.said}; no rehearsal: {error}" if prospect.said else str(error))
+    said = f"rehearsed on {evidence.labeled} labels"
+    return replace(prospect, accuracy=found.accuracy, low=found.low, high=found.high, said=said, refused="")
+
+
 def _expected(method: str, options: Options, task: Task, evidence: Evidence) -> Expected:
     found: Expected = METHODS[method].load_forecast()(task, options, evidence)
     return found
 
 
 def _needed(method: str, options: Options, task: Task, evidence: Evidence, wanted: float) -> float | None:
-    """The smallest ε that is expected to reach an accuracy, to a few percent; None where none up to 20 is."""
+    """The smallest ε with an expected accuracy, to a few percent; None if even ε = 20 is too small."""
 
     def reached(epsilon: float) -> bool:
         trial = replace(task, epsilon=Fraction(epsilon).limit_denominator(10**6))
@@ -188,17 +215,17 @@ def _curve(method: str, options: Options, task: Task, evidence: Evidence) -> tup
     return tuple(points)
 
 
-def _rows(public: Any, kind: str | None) -> tuple[NDArray[Any], str]:  # noqa: ANN401
-    """The public samples as numbers, and their kind; without any, a place where none was looked at."""
+def _rows(public: Any, kind: str | None) -> tuple[Any, NDArray[Any], str]:  # noqa: ANN401
+    """The public samples, the same as numbers, and their kind; a placeholder without public samples."""
     if public is None:
-        return np.zeros((5000, 1)), "table"
+        return None, np.zeros((5000, 1)), "table"
     samples = samples_of(public)
     seen = recognize(samples, kind)
-    return np.asarray(samples if seen.encoder is None else seen.encoder.encode(samples)), seen.kind
+    return samples, np.asarray(samples if seen.encoder is None else seen.encoder.encode(samples)), seen.kind
 
 
 def _known(labels: ArrayLike, names: NDArray[Any], count: int) -> Integers:
-    """The place of every known label; -1 where a cell is empty or no class."""
+    """The index of every known label; -1 for an empty cell or another label."""
     given = np.asarray(labels, dtype=object).reshape(-1)
     if len(given) != count:
         raise InvalidInput(f"public_labels has {len(given)} rows, the public samples {count}")

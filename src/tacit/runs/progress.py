@@ -1,7 +1,7 @@
-"""How far a run is, in a small file beside its folder, for who watches: whole at every moment, gone when it is over.
+"""The progress of a run, in a small file beside its folder for other processes; it is removed when the run ends.
 
-Only names of stages that are known beforehand and numbers of rounds are written: both are public. What a method says on
-its operator's screen may tell more, and is not.
+Only stage names of a fixed list and the number of rounds are written: both are public. A method's messages on the
+operator's screen may say more, and are not written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STAGES = (
 
 
 class RunProgress:
-    """A run's progress file. A file that cannot be written is no reason to end a run.
+    """A run's progress file. If it cannot be written, the run continues.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "run.progress"
@@ -61,13 +61,13 @@ class RunProgress:
         self._write()
 
     def stage(self, name: str) -> None:
-        """What is being done now; a name that is not known beforehand is not written."""
+        """Store the current stage; a name that is not in ``STAGES`` is ignored."""
         if name in STAGES:
             self._said["stage"] = name
             self._write()
 
     def round(self, done: int) -> None:
-        """How many rounds are over; of a run without rounds nothing is written."""
+        """Store the number of completed rounds; ignored for a run without rounds."""
         if self._said["rounds"] and done != self._said["round"]:
             self._said["round"] = done
             self._write()
@@ -79,7 +79,7 @@ class RunProgress:
 
 @contextmanager
 def watched_run(out: Path, method: str, rounds: int | None) -> Iterator[RunProgress]:
-    """The progress of the run that will be in a folder; the file goes when the run ends, in whatever way."""
+    """The progress of the run that is written to a folder; the file is removed when the run ends or fails."""
     file = out.with_name(out.name + PROGRESS)
     try:
         yield RunProgress(file, method, rounds)
@@ -89,7 +89,7 @@ def watched_run(out: Path, method: str, rounds: int | None) -> Iterator[RunProgr
 
 
 def read_progress(file: Path) -> dict[str, Any] | None:
-    """What a run says of itself; None where there is no such file, or it is something else.
+    """The content of a progress file; None if there is no valid one.
 
     >>> read_progress(Path("no-such.progress")) is None
     True

@@ -1,4 +1,4 @@
-"""A finished run of any method: the student, the labels, what they cost, and how to keep them."""
+"""A finished run of any method: the student, the labels, the guarantee, and how to save and load them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Guarantee
-from tacit.core.release import Receipt
+from tacit.core import Guarantee, InvalidInput, Receipt, TacitWarning
 from tacit.encoders.kinds import read_encoder, write_encoder
 from tacit.methods.task import HolderModels
 from tacit.runs.export import label_columns, write_columns
@@ -34,16 +32,16 @@ HOLDERS_OWN = (
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """What ``distill`` returns, whatever the method.
+    """The result of ``distill``, for every method.
 
-    ``labels`` has one label for every public sample, or one row per sample where records have sets of labels;
-    ``probabilities`` a row for each, where they are known. ``guarantee`` is the weakest of ``guarantees``, one for
-    every account that paid. ``recipe`` holds every public choice that was made, ``arrays`` what else was released and
-    belongs to the method, ``features`` the names of the columns, where the samples had any; the student takes tables
-    by them. ``encoder`` made numbers of samples that were none; it was fitted on public samples, is kept with the run,
-    and the student applies it. ``metrics`` is what was measured: a run itself writes no private figure. ``timing`` has
-    whole seconds of steps that saw releases and public samples alone; how long records took depends on them, and is not
-    written. ``holder_models`` are covered by nothing, and written only when asked for.
+    ``labels`` has one label per public sample, or one row per sample for multi-label data; ``probabilities`` one row
+    per sample, if known. ``guarantee`` is the weakest of ``guarantees``, of which there is one per paying account.
+    ``recipe`` has every public choice, ``arrays`` the method's other releases, ``features`` the column names if the
+    samples had any, by which the student matches tables. ``encoder`` encodes samples that are not numbers; it was
+    fitted to public samples, is saved with the run, and the student applies it. ``metrics`` are measured on test
+    data, never on private records. ``timing`` has whole seconds of steps that saw releases and public samples only; the
+    time of other steps depends on records and is not stored. ``holder_models`` are not covered by any guarantee, and
+    are saved only on request.
     """
 
     student: Any
@@ -63,17 +61,17 @@ class Run:
 
     @property
     def queries(self) -> NDArray[Any]:
-        """The queries that were asked about, a row each."""
+        """The queries, one per row."""
         return self._array("queries")
 
     @property
     def query_labels(self) -> NDArray[Any]:
-        """What was released of each query."""
+        """The released label of each query."""
         return self._array("query_labels")
 
     @property
     def membership(self) -> NDArray[Any]:
-        """Which query each public sample belongs to."""
+        """The query of each public sample."""
         return self._array("membership")
 
     def _array(self, name: str) -> NDArray[Any]:
@@ -82,13 +80,13 @@ class Run:
         return self.arrays[name]
 
     def for_group(self, size: int) -> Guarantee:
-        """What is guaranteed to any ``size`` records, persons or holders together, such as a family."""
+        """The guarantee for any ``size`` records, persons or holders together, such as a family."""
         if not isinstance(self.guarantee, Guarantee):
-            raise InvalidInput("this run gives no guarantee of differential privacy, so none for a group either")
+            raise InvalidInput("this run has no guarantee of differential privacy, so it has none for a group")
         return group_guarantee(self.guarantee, self.receipts, size)
 
     def __repr__(self) -> str:
-        """Five lines: what was made, by what, at what price."""
+        """Five lines: the method, the labels, the student and the guarantee."""
         return "\n".join(f"{name}{text}" for name, text in self._lines())
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -103,7 +101,7 @@ class Run:
         ]
 
     def _repr_html_(self) -> str:
-        """The same as a small table, with the whole privacy statement to unfold."""
+        """The same as a table, with the whole privacy statement to unfold."""
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name.strip(' :'))}</th><td>{html.escape(text)}</td></tr>"
             for name, text in self._lines()
@@ -112,19 +110,19 @@ class Run:
         return f"<table>{rows}</table><details><summary>privacy statement</summary><pre>{statement}</pre></details>"
 
     def save(self, folder: str | Path, holder_models: bool = False) -> Path:
-        """Write ``run.json``, ``labels.csv``, ``arrays.npz`` and the student into a new folder, all or nothing.
+        """Write ``run.json``, ``labels.csv``, ``arrays.npz`` and the student into a new folder, atomically.
 
-        With ``holder_models`` the folder gets the holders' own models, too, each in a folder of its own: they are not
-        covered by any claim. Hand each to its holder, and the rest of the folder to whom you like.
+        With ``holder_models`` the holders' own models are written, too, each into its own folder: no guarantee covers
+        them. Give each to its holder only; the rest of the folder may be published.
         """
         with new_folder(Path(folder)) as partial:
             lost = self.write(partial, holder_models)
         for each in lost:
-            warnings.warn(f"not kept, {each}", TacitWarning, stacklevel=2)
+            warnings.warn(f"not saved: {each}", TacitWarning, stacklevel=2)
         return Path(folder)
 
     def write(self, folder: Path, holder_models: bool = False) -> list[str]:
-        """Write the run's files into an existing folder; returns the models that have no safe format, in words."""
+        """Write the run's files into an existing folder; returns messages about models that could not be saved."""
         simulation = bool(self.guarantee.simulation)
         student = save_student(self.student, folder, simulation)
         write_columns(folder / "labels.csv", label_columns(self.labels, self.probabilities, self.classes, simulation))
@@ -151,9 +149,9 @@ class Run:
         return lost
 
     def _write_models(self, folder: Path, simulation: bool) -> tuple[dict[str, Any], list[str]]:
-        """The holders' models, each in a folder that only its owner can look into."""
+        """Save the holders' models, each in a folder that only its owner can read."""
         if self.holder_models is None:
-            raise InvalidInput(f"a run of {self.recipe.get('method')} has no models of holders")
+            raise InvalidInput(f"a run of {self.recipe.get('method')} has no holder models")
         written: list[dict[str, str | None]] = []
         lost = []
         models = self.holder_models
@@ -162,7 +160,7 @@ class Run:
             own.mkdir(parents=True, mode=0o700)
             student: Any = without_names(model)
             if isinstance(student, Refitted):
-                # Of images where the run's own student takes images.
+                # A model of images, if the run's own student takes images.
                 student = student.fitted
                 if type(self.student).__name__ == "Flattened":
                     student = for_images(student)
@@ -176,7 +174,7 @@ class Run:
 
 
 def load(folder: str | Path) -> Run:
-    """The run that was saved in a folder, if its receipts support what it claims. Nothing in it is executed.
+    """Load a saved run; an error if its receipts do not support its claims. No code in it is executed.
 
     >>> load("no-such-run")
     Traceback (most recent call last):

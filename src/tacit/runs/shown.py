@@ -1,6 +1,6 @@
-"""What a run keeps to be looked at later: how certain each label is, and what was asked about, in words.
+"""Arrays that a run stores for its report: how certain each label is, and an example of each query as text.
 
-Both are made of what was released and of public samples: post-processing.
+Both are computed from releases and public samples: post-processing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def shown_arrays(
     classes: NDArray[Any],
     raw: Any,  # noqa: ANN401
 ) -> Mapping[str, NDArray[Any]]:
-    """What is shown of a run beside what its method released.
+    """Arrays for the report in addition to the method's releases.
 
-    ``certainty`` is how likely the student holds the label that each public sample got, where labels came without
-    probabilities; ``query_examples`` a public sample of every query in words, where samples are texts or tables.
+    ``certainty`` is the student's probability of each public sample's label, if labels have no probabilities;
+    ``query_examples`` one public sample per query as text, if samples are texts or tables.
     """
     found: dict[str, NDArray[Any]] = {}
-    # What was paid for is never lost to a student that fails on the samples it learned from.
+    # A student that fails on its own training samples must not lose a paid run.
     with suppress(Exception):
         if outcome.probabilities is None and outcome.labels.ndim == 1:
             place = {name: column for column, name in enumerate(classes.tolist())}
@@ -47,9 +47,9 @@ def shown_arrays(
 
 
 def query_certainty(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
-    """How likely the samples of each query are what they were labeled, on average; None where that is not known.
+    """The average probability of the labels of each query's samples; None if it is not known.
 
-    ``arrays`` are a run's, with its probabilities where there are any. A query without samples is not a number.
+    ``arrays`` are those of a run, with its probabilities if there are any. A query without samples has NaN.
 
     >>> released = {"query_labels": np.array(["a", "b"]), "membership": np.array([0, 0, 1])}
     >>> query_certainty({**released, "certainty": np.array([0.5, 0.7, 0.9])}).tolist()
@@ -69,7 +69,7 @@ def query_certainty(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] |
 
 
 def query_examples(samples: Frame, membership: NDArray[Any], queries: int) -> NDArray[Any]:
-    """The first public sample of every query, its cells in words; empty where a query has none.
+    """The first public sample of every query as text; empty for a query without samples.
 
     >>> frame = Frame(("age", "sex"), (np.array([61.0, 40.0]), np.array(["f", "m"], dtype=object)))
     >>> query_examples(frame, np.array([1, 1]), 2).tolist()

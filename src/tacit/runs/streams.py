@@ -1,4 +1,4 @@
-"""A record source in the place of records: what is looked at before anything is paid, and the task that follows."""
+"""Runs over a record source: the checks before anything is paid, and the task."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Trust, Unit
+from tacit.core import InvalidInput, Trust, Unit
 from tacit.core.options import Options
 from tacit.core.samples import column_names
 from tacit.encoders.kinds import KINDS
@@ -28,9 +27,9 @@ Stream = tuple[OpenSource, OpenEngine]
 
 
 def record_source(private: Any, data: Data, engine: Engine | str | None) -> RecordSource | None:  # noqa: ANN401
-    """The source that is to be streamed; None where records are in memory, or are to be.
+    """The source to be streamed; None for records in memory.
 
-    A file is streamed where an engine is named; a pattern of names and a pyarrow data set always are.
+    A file is streamed if an engine is named; a file name pattern and a pyarrow data set always are.
 
     >>> record_source("records/*.parquet", Data(label="outcome"), None).label
     'outcome'
@@ -39,38 +38,38 @@ def record_source(private: Any, data: Data, engine: Engine | str | None) -> Reco
     """
     if isinstance(private, RecordSource):
         if data.label is not None or data.persons is not None:
-            raise InvalidInput("the record source says which columns are the label and the person: give them there")
+            raise InvalidInput("give the columns of the label and the person in the record source")
         return private
     if hasattr(private, "get_fragments") or is_pattern(private) or (engine and isinstance(private, str | Path)):
         if data.persons is not None and not isinstance(data.persons, str):
-            raise InvalidInput("persons of a record source are a column: give its name")
+            raise InvalidInput("persons of a record source must be the name of a column")
         return RecordSource(private, data.label, persons=data.persons)
     if engine is not None:
         raise InvalidInput(
-            "an engine counts records where they lie: give private as a file, a folder, a pattern such as "
+            "an engine counts records in place: give private as a file, a folder, a pattern such as "
             "'records/*.parquet' or a tacit.RecordSource, or leave out the engine"
         )
     return None
 
 
 def require_streamable(method: Method, settings: Options, data: Data, holders: Any, trust: str | None) -> None:  # noqa: ANN401
-    """Refuse what needs records in memory, before a file is looked at."""
+    """Refuse settings that need records in memory, before a file is opened."""
     require_streams(method)
     if not (isinstance(holders, int) and holders == 1):
-        raise InvalidInput("a record source is one holder's: leave out holders")
+        raise InvalidInput("a record source belongs to one holder: leave out holders")
     if trust not in (None, Trust.CENTRAL):
-        raise InvalidInput(f"a record source is counted for central trust; {str(trust)[:80]} trust needs each record")
+        raise InvalidInput(f"a record source works with central trust only; {str(trust)[:80]} trust needs each record")
     if data.test is not None:
-        raise InvalidInput("a test set is for methods with rounds of their own; measure the finished run instead")
+        raise InvalidInput("a test set is for methods that report rounds; measure the finished run instead")
     if getattr(settings, "private_cache", None) is not None:
-        raise InvalidInput("encodings of streamed records are not kept: leave out private_cache")
+        raise InvalidInput("encodings of streamed records are not cached: leave out private_cache")
     if getattr(settings, "max_labels", None) is not None:
         raise InvalidInput("streamed records have one label each: leave out max_labels")
 
 
 @contextmanager
 def streaming(source: RecordSource | None, engine: Engine | str | None) -> Iterator[Stream | None]:
-    """The source looked at and its engine at work, for as long as this lasts."""
+    """The opened source and its running engine, which is closed at the end."""
     if source is None:
         yield None
         return
@@ -81,7 +80,7 @@ def streaming(source: RecordSource | None, engine: Engine | str | None) -> Itera
 
 
 def read_stream_task(stream: Stream, given: GivenData, terms: Terms) -> tuple[Task, tuple[str, ...] | None]:
-    """The task of a run over a record source, and the names of the columns. No record is read."""
+    """The task of a run over a record source, and the column names. No record is read."""
     source, engine = stream
     encoder = given.recognized.encoder
     if encoder is not None and not isinstance(encoder, TableEncoder):
@@ -114,8 +113,8 @@ def _unit(unit: Unit | None, records: StreamedRecords) -> Unit:
     owned = records.reading.person is not None
     if unit is not None and (unit.column is not None) != owned:
         raise InvalidInput(
-            "the unit is a person: say in persons which column tells them apart"
+            "the unit is a person: name the column of persons, with persons"
             if not owned
-            else "persons are given, and the unit is not a person: give unit=Unit.person(column, records)"
+            else "persons are given, but the unit is not a person: give unit=Unit.person(column, records)"
         )
     return unit or (Unit.person(str(records.reading.person), 1) if owned else Unit())

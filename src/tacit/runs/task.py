@@ -1,4 +1,4 @@
-"""What users hand to a run, read into one checked task: the same for every method."""
+"""From the inputs of a run to one checked task, the same for every method."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import InvalidInput, listed, nearest
-from tacit.core.guarantee import Adjacency, Trust, Unit
-from tacit.core.protocols import Integers, Representation
+from tacit.core import Adjacency, Integers, InvalidInput, Representation, Trust, Unit, listed, nearest
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.core.rational import Number, positive, probability, whole
 from tacit.core.samples import column_names, in_order
@@ -56,11 +54,11 @@ class Partition:
             raise InvalidInput(f"a partition must be one of {', '.join(WAYS)}, got {self.way!r}")
 
     def split(self, labels: NDArray[Any], persons: NDArray[Any] | None, seed: int) -> list[Integers]:
-        """The rows of every holder; one whom a Dirichlet draw leaves without records is refused."""
+        """The rows of every holder; an error if a Dirichlet draw leaves a holder without records."""
         if self.way == "even":
             return split_evenly(len(labels), self.holders, seed, persons=persons)
         if persons is not None or labels.ndim != 1:
-            raise InvalidInput(f"records of persons, or with sets of labels, are not partitioned by {self.way}")
+            raise InvalidInput(f"records of persons and multi-label records cannot be partitioned by {self.way}")
         if self.way == "class":
             return split_by_class(labels, self.holders, seed)
         split = split_by_dirichlet(labels, self.holders, self.alpha, seed)
@@ -69,13 +67,13 @@ class Partition:
         return split
 
 
-# A number of simulated holders, how to divide records among them, or one owner per record.
+# A number of simulated holders, a partition, or one owner per record.
 Holders = int | Partition | ArrayLike
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run is to spend and to protect, as its user said it: read and checked with the data."""
+    """The user's privacy parameters of a run, which are checked together with the data."""
 
     epsilon: Number | None
     delta: Number
@@ -89,7 +87,7 @@ class Terms:
     observer: Observer
 
     def read(self) -> dict[str, Any]:
-        """The fields of a task that follow from the terms alone."""
+        """The fields of a task that depend on the terms only."""
         return {
             "epsilon": None if self.epsilon is None else positive(self.epsilon, "epsilon"),
             "delta": probability(self.delta, "delta"),
@@ -118,9 +116,9 @@ class _Held:
 
 
 def read_task(given: GivenData, terms: Terms) -> tuple[Task, tuple[str, ...] | None]:
-    """The task of a run in one process, and the names of the columns.
+    """The task of a run in one process, and the column names.
 
-    Every complaint names the parameter, and nothing is paid yet.
+    Errors name the parameter, and nothing is paid yet.
     """
     seed = seeded(terms.seed)
     parties = _parties(given.private)
@@ -150,7 +148,7 @@ def read_task(given: GivenData, terms: Terms) -> tuple[Task, tuple[str, ...] | N
 
 
 def _read_parties(parties: Mapping[str, Any], given: GivenData, terms: Terms, seed: int | None) -> _Held:
-    """Records that came apart, as a pair (X, y) for each holder."""
+    """Records that are given as one pair (X, y) per holder."""
     if not (isinstance(given.holders, int) and given.holders == 1) or given.persons is not None:
         raise InvalidInput("private has the records of each holder: leave out holders and persons")
     read = [_read_holder(name, pair, given.public) for name, pair in parties.items()]
@@ -177,7 +175,7 @@ def _read_parties(parties: Mapping[str, Any], given: GivenData, terms: Terms, se
 
 
 def _read_pooled(given: GivenData, terms: Terms, seed: int | None) -> _Held:
-    """Records that came as one pair (X, y), divided among the holders."""
+    """Records that are given as one pair (X, y), divided among the holders."""
     private, public, features = matched(given.private, given.public)
     samples, labels, sets = _pair(private, terms.multilabel)
     public = public_rows(public, like=samples)
@@ -195,7 +193,7 @@ def _read_pooled(given: GivenData, terms: Terms, seed: int | None) -> _Held:
         classes=classes,
         records=[bounded.take(each) for each in split],
         names=names,
-        # Whose number is public under replace-one: that of the units, never that of a person's records.
+        # Public under replace-one adjacency is the number of units, never that of a person's records.
         units=len(samples) if persons is None else len(np.unique(persons)),
         unit=unit,
         division=_division(given.holders),
@@ -212,7 +210,7 @@ def _labels(
     classes: Iterable[Any] | None,
     sets: bool,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The labels as places among the classes, or their sets as a table, and the names of the classes."""
+    """The labels as class indices, or for multi-label data as a table, and the names of the classes."""
     if not sets:
         names = np.unique(labels) if classes is None else class_names(classes)
         return class_indices(labels, names, "private labels"), names
@@ -227,7 +225,7 @@ def _together(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def read_nodes_task(nodes: Nodes, given: GivenData, terms: Terms) -> tuple[Task, tuple[str, ...] | None]:
-    """The task of a run over nodes, where no record is here, and the names of the columns."""
+    """The task of a run over nodes, without records in this process, and the column names."""
     if given.recognized.encoder is not None:
         raise InvalidInput(
             f"the public samples are {KINDS[given.recognized.kind]}: nodes take tables of numbers and arrays of "
@@ -258,7 +256,7 @@ def label_table(sets: Any, classes: Iterable[Any] | None = None) -> tuple[NDArra
     names = None if classes is None else class_names(classes)
     if isinstance(sets, np.ndarray):
         if sets.ndim != 2 or sets.dtype.kind not in "biu" or not np.isin(sets, (0, 1)).all():
-            raise InvalidInput("label sets must be a table of zeros and ones, or a list of classes for every record")
+            raise InvalidInput("multi-label data must be a table of zeros and ones, or a list of classes per record")
         if names is None:
             names = np.arange(sets.shape[1])
         if len(names) != sets.shape[1]:
@@ -277,7 +275,7 @@ def label_table(sets: Any, classes: Iterable[Any] | None = None) -> tuple[NDArra
 
 
 def _parties(private: Any) -> dict[str, Any] | None:  # noqa: ANN401
-    """The records of each holder by name, where they came apart: a mapping, or a list of pairs (X, y)."""
+    """The records of each holder by name, from a mapping or a list of pairs (X, y); None for pooled records."""
     if isinstance(private, Mapping):
         found = {str(name): pair for name, pair in private.items()}
         if len(found) < len(private):
@@ -287,12 +285,12 @@ def _parties(private: Any) -> dict[str, Any] | None:  # noqa: ANN401
     else:
         return None
     if not found:
-        raise InvalidInput("private must hold the records of at least one holder, a pair (X, y)")
+        raise InvalidInput("private must contain the records of at least one holder, a pair (X, y)")
     return found
 
 
 def _read_holder(name: str, pair: Any, public: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: ANN401
-    """The samples and labels of one holder, or an error that names it."""
+    """The samples and labels of one holder; errors name the holder."""
     try:
         return labeled(matched(pair, public)[0])
     except InvalidInput as error:
@@ -300,9 +298,9 @@ def _read_holder(name: str, pair: Any, public: ArrayLike) -> tuple[NDArray[Any],
 
 
 def _pair(private: Any, expected: bool) -> tuple[NDArray[Any], NDArray[Any], bool]:  # noqa: ANN401
-    """Samples, labels, and whether records have sets of labels: a table with several columns, or lists of classes.
+    """Samples, labels, and whether the labels are multi-label: a table with several columns, or lists of classes.
 
-    Where sets are expected, one label per record is a set of one.
+    If multi-label data is expected, one label per record is a set of one.
     """
     if isinstance(private, tuple | list) and len(private) == 2:
         given = private[1]
@@ -324,7 +322,7 @@ def _unit(unit: Unit | None, owned: NDArray[Any] | None) -> Unit:
 
 
 def _split(holders: Holders, records: Records, kept: Integers, seed: int) -> tuple[list[Integers], tuple[str, ...]]:
-    """The rows of each holder, counted among the records that are kept, and what the holders are called."""
+    """The rows of each holder, as indices into the kept records, and the holders' names."""
     persons = None if records.persons is None else records.persons[kept]
     if isinstance(holders, Partition):
         split = holders.split(records.labels[kept], persons, seed)
@@ -337,12 +335,12 @@ def _split(holders: Holders, records: Records, kept: Integers, seed: int) -> tup
 
 
 def _division(holders: Holders) -> str | None:
-    """How records are divided among made-up holders; None where each has an owner."""
+    """How records are divided among simulated holders; None if each record has an owner."""
     return holders.way if isinstance(holders, Partition) else "even" if np.ndim(holders) == 0 else None
 
 
 def randomness_of(seed: int | None) -> Randomness:
-    """The system's generator, or where a seed is given that of a simulation.
+    """The system's generator, or with a seed that of a simulation.
 
     >>> randomness_of(None).origin, randomness_of(1).origin
     ('system', 'seeded')
@@ -372,10 +370,10 @@ def _require_name(name: str, names: Sequence[str], what: str) -> None:
 def _tested(
     test: tuple[ArrayLike, ArrayLike] | None, features: tuple[str, ...] | None, names: NDArray[Any], sets: bool
 ) -> tuple[NDArray[Any], Integers] | None:
-    """The test set with its columns in the order of the public samples'."""
+    """The test set with its columns in the order of the public samples."""
     if test is None:
         return None
     if sets:
-        raise InvalidInput("a test set is measured on where records have one label each")
+        raise InvalidInput("a test set needs records with one label each")
     samples, labels = labeled((in_order(test[0], features, "test samples", "the public ones"), test[1]))
     return samples, class_indices(labels, names, "test labels")

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array
-from tacit.core.errors import InvalidInput
 from tacit.students.registry import SAFETENSORS, load_student, save_student
 
 __all__ = ["AveragedStudent", "StoredNetwork", "network_bytes", "network_of"]
@@ -52,17 +52,18 @@ class StoredNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def classes_(self) -> NDArray[Any]:
         """The classes that it learned."""
-        return np.asarray(self._network().classes_)
+        return np.asarray(self.network().classes_)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """How likely each class is, one row per sample."""
-        return np.asarray(self._network().predict_proba(np.asarray(X)), dtype=np.float64)
+        return np.asarray(self.network().predict_proba(np.asarray(X)), dtype=np.float64)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likeliest class of every sample."""
-        return np.asarray(self._network().predict(np.asarray(X)))
+        return np.asarray(self.network().predict(np.asarray(X)))
 
-    def _network(self) -> Any:  # noqa: ANN401
+    def network(self) -> Any:  # noqa: ANN401
+        """The network itself."""
         found = self.__dict__.get("_read")
         if found is None:
             found = self.__dict__["_read"] = network_of(np.asarray(self.written, dtype=np.uint8).tobytes())

@@ -13,16 +13,18 @@ class reads a file is looked up in the registry.
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import re
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.registry import Registry
 from tacit.students.wrapped import without_names
 
@@ -40,19 +42,20 @@ TENSOR_FORMATS = Registry("kind of saved student", "tacit.students", {
 TYPES = (
     "sklearn.tree._tree.Tree",
     "tacit.methods.auto.teaching.ReleasedFeatures",
-    "tacit.representations.maps.NeighborMap",
+    "tacit.representations.student_features.NeighborMap",
     "tacit.students.averaged.AveragedStudent",
     "tacit.students.averaged.StoredNetwork",
     "tacit.students.weighted.OneEachLabel",
     "tacit.students.wrapped.Flatten",
     "tacit.students.wrapped.Projected",
 )
-_SCHEMA = "schema.json"
+_SCHEMA, _BRIDGE = "schema.json", "sklearn.externals.array_api_compat.torch"
 SKOPS, SAFETENSORS, _SIMULATED = "student.skops", "student.safetensors", "simulated-"
 # Where classes of ours were when older students were saved.
 _MOVED = {
     "tacit.methods.auto.student": "tacit.methods.auto.teaching",
-    "tacit.representations.neighbor_map": "tacit.representations.maps",
+    "tacit.representations.maps": "tacit.representations.student_features",
+    "tacit.representations.neighbor_map": "tacit.representations.student_features",
     "tacit.students.flattened": "tacit.students.wrapped",
     "tacit.students.projected": "tacit.students.wrapped",
 }
@@ -61,7 +64,7 @@ _MOVED = {
 STUDENTS = Registry("student", "tacit.students", {
     "logistic": "tacit.students.weighted:logistic",
     "forest": "tacit.students.weighted:forest",
-    "map": "tacit.representations.maps:map_student",
+    "map": "tacit.representations.student_features:map_student",
     "network": "tacit.students.torch_classifier:TorchClassifier [torch]",
     "handwriting": "tacit.students.registry:handwriting_network",
     "photographs": "tacit.students.registry:photograph_network",
@@ -127,11 +130,10 @@ def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  
     if hasattr(student, "save_tensors"):
         student.save_tensors(folder / (mark + SAFETENSORS))
         return mark + SAFETENSORS
-    import skops.io
-
+    skops = _skops()
     try:
-        payload = skops.io.dumps(student)
-        strange = _strange(skops.io.get_untrusted_types(data=payload))
+        payload = skops.dumps(student)
+        strange = _strange(skops.get_untrusted_types(data=payload))
     except Exception as error:
         # skops raises whatever the object's own state raises; none of it is the user's to debug.
         raise InvalidInput(f"a student of type {type(student).__name__} cannot be saved: {error}") from error
@@ -225,14 +227,28 @@ def _load_tensors(path: Path, outside: bool) -> Any:  # noqa: ANN401
     return reader.load_tensors(path)
 
 
-def _load_skops(path: Path, outside: bool) -> Any:  # noqa: ANN401
-    import skops.io
+def _skops() -> Any:  # noqa: ANN401
+    """``skops.io``, which imports all of scikit-learn to know its types.
 
+    Scikit-learn's bridge to torch is left out of that walk: it would import torch, which takes longer than all else a
+    command does, and no student that skops writes needs it.
+    """
+    if not {"skops.io", _BRIDGE} & sys.modules.keys():
+        sys.modules[_BRIDGE] = None  # type: ignore[assignment]  # Python's way to say: not to be imported
+        try:
+            importlib.import_module("skops.io")
+        finally:
+            del sys.modules[_BRIDGE]
+    return importlib.import_module("skops.io")
+
+
+def _load_skops(path: Path, outside: bool) -> Any:  # noqa: ANN401
+    skops = _skops()
     try:
         payload = _with_places(path.read_bytes())
-        strange = _strange(skops.io.get_untrusted_types(data=payload), outside)
+        strange = _strange(skops.get_untrusted_types(data=payload), outside)
         if not strange:
-            student = skops.io.loads(payload, trusted=list(trusted_types(outside)))
+            student = skops.loads(payload, trusted=list(trusted_types(outside)))
             _check_trees(student)
             return student
     except InvalidInput:

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
+from tacit.core import Floats, InvalidInput
 from tacit.core.samples import as_images, image_shape
 from tacit.students.torch_networks import (
     ARCHITECTURES,

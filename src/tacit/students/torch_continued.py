@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers
+from tacit.core import Floats, Integers, InvalidInput
 from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.students.torch_networks import Network, read_tensors, write_tensors
 
@@ -120,7 +119,7 @@ class ContinuedNetwork:
         wanted = torch.from_numpy(np.array(labels, dtype=np.int64))
         self._epochs(samples, wanted, functional.cross_entropy, epochs)
 
-    def digest(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
+    def fit_consensus(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
         """Some epochs toward probabilities by cross-entropy, or toward centered logits by their mean distance."""
         wanted = torch.from_numpy(np.array(targets, dtype=np.float32))
         self._epochs(samples, wanted, _distance if logits else functional.cross_entropy, epochs)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.students.registry import TENSOR_ENTRY, tensor_head
 
 __all__ = [
@@ -284,21 +284,26 @@ def kind_of(file: Path) -> str:
 class _FromRows(nn.Module):  # type: ignore[misc]
     """The network behind flat rows, as a file or a table has them."""
 
-    def __init__(self, network: Network, shape: tuple[int, ...]) -> None:
+    def __init__(self, network: Network, shape: tuple[int, ...], seen: bool) -> None:
         super().__init__()
-        self.network, self.shape = network, shape
+        self.network, self.shape, self.seen = network, shape, seen
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """One row of class probabilities per sample."""
+        """One row of class probabilities per sample, or of what the last layer sees."""
         samples = rows
         if len(self.shape) == 3:
             channels, height, width = self.shape
             samples = rows.reshape(-1, height, width, channels).permute(0, 3, 1, 2)
+        if self.seen:
+            return self.network.features(samples.contiguous()).flatten(1)
         return torch.softmax(self.network(samples.contiguous()), dim=1)
 
 
-def network_to_onnx(network: Network, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
-    """The network as an ONNX model of ``X``, rows of float32, and ``probabilities``.
+def network_to_onnx(
+    network: Network, shape: tuple[int, ...], output: str = "probabilities", opset: int | None = None
+) -> Any:  # noqa: ANN401
+    """The network as an ONNX model of ``X``, rows of float32, and ``probabilities``, or ``features``: what the last
+    layer sees.
 
     >>> from tacit.students.torch_networks import build_network
     >>> model = network_to_onnx(build_network("linear", (3,), 2), (3,))
@@ -318,7 +323,8 @@ def network_to_onnx(network: Network, shape: tuple[int, ...]) -> Any:  # noqa: A
             # The exporter warns of its own parts.
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
-                _FromRows(network, shape).eval(), (rows,), input_names=["X"], output_names=["probabilities"],
+                _FromRows(network, shape, output == "features").eval(), (rows,), input_names=["X"],
+                output_names=[output], opset_version=opset,
                 dynamic_shapes={"rows": {0: torch.export.Dim("samples")}}, dynamo=True, verbose=False,
             )  # fmt: skip
         program.save(written)

@@ -19,8 +19,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 from torch.nn import functional
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
+from tacit.core import Floats, InvalidInput
 from tacit.core.samples import as_images, image_shape
 from tacit.students.torch_classifier import TorchClassifier
 from tacit.students.torch_networks import IMAGE_ARCHITECTURES, build_network, read_tensors, write_tensors

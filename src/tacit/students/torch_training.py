@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.students.torch_networks import Network, read_tensors, write_tensors
 
 __all__ = ["AUGMENTATIONS", "Affine", "TrainingData", "TrainingSchedule", "augmented", "train"]

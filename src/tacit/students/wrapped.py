@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 
-from tacit.core.protocols import Floats, Integers
+from tacit.core import Floats, Integers
 from tacit.core.samples import in_order
 from tacit.students.weighted import OneEachLabel, fit_hard, fit_soft
 
@@ -23,7 +23,6 @@ __all__ = [
     "NamedStudent",
     "Projected",
     "Refitted",
-    "by_itself",
     "for_images",
     "with_encoder",
     "with_names",
@@ -225,7 +224,7 @@ class Refitted:
     >>> from tacit.students.weighted import logistic
     >>> model = Refitted(logistic(), classes=2)
     >>> model.learn(np.array([[0.0], [1.0]]), np.array([0, 1]), epochs=1)
-    >>> model.digest(np.array([[5.0], [6.0]]), np.array([[1.0, 0.0], [1.0, 0.0]], dtype=np.float32), False, epochs=1)
+    >>> model.fit_consensus(np.array([[5.0], [6.0]]), np.array([[1, 0], [1, 0]], dtype=np.float32), False, epochs=1)
     >>> model.predict(np.array([[6.0]])).tolist()
     [0]
     """
@@ -258,7 +257,7 @@ class Refitted:
         self._own = (_rows(samples), np.eye(self._classes)[labels])
         self._fitted = None
 
-    def digest(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
+    def fit_consensus(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
         """Know this consensus, and none before it."""
         chances = targets.astype(np.float64)
         if logits:
@@ -290,19 +289,6 @@ class Refitted:
             else:
                 self._fitted = fit_soft(self._estimator, samples, np.arange(self._classes), chances)
         return self._fitted
-
-
-def by_itself(student: Any) -> Any:  # noqa: ANN401
-    """The classifier alone: without names of columns, and of a model that goes on learning as it stands now.
-
-    >>> from tacit.students.weighted import logistic
-    >>> model = Refitted(logistic(), classes=2)
-    >>> model.learn(np.array([[0.0], [1.0]]), np.array([0, 1]), epochs=1)
-    >>> type(by_itself(model)).__name__
-    'Pipeline'
-    """
-    student = without_names(student)
-    return student.fitted if isinstance(student, Refitted) else student
 
 
 def _rows(samples: NDArray[Any]) -> NDArray[Any]:

@@ -1,1 +1,1 @@
-"""A live view of a folder on this machine: runs, jobs as they go on, ledgers, and a form to plan. It only reads."""
+"""A live, read-only view of a folder on this machine: runs, running jobs, ledgers, and a planning form."""

@@ -1,4 +1,4 @@
-"""What is in a folder: runs, jobs at work, federations and ledgers, found by their files. Nothing is changed."""
+"""Find the runs, running jobs, federations and ledgers of a folder, by their files. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.core.errors import TacitError
-from tacit.core.guarantee import Guarantee
+from tacit.core import Guarantee, TacitError
 from tacit.core.places import LedgerUrl
 from tacit.ledger.sqlite_store import APPLICATION
 from tacit.report.budget import Book, read_book
@@ -29,7 +28,7 @@ LEDGERS = (".ledger", ".db", ".sqlite")
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """Where things are, each by its path inside the folder: that is its name, and nothing else can be asked for."""
+    """The files found, by their paths relative to the folder; only these names can be requested."""
 
     runs: Mapping[str, Path]
     jobs: Mapping[str, Path]
@@ -41,7 +40,7 @@ class FoundFiles:
 
 @dataclass(frozen=True)
 class JobState:
-    """A job as its own file tells it; ``part`` is how much of it is over, None where that is not known."""
+    """A job's state from its own file; ``part`` is the completed fraction, None if unknown."""
 
     name: str
     kind: str
@@ -51,7 +50,7 @@ class JobState:
 
 
 def look(folder: Path) -> FoundFiles:
-    """Look for what can be shown, a few levels deep; hidden folders and links are left out.
+    """Search the folder a few levels deep; hidden folders and links to folders are left out.
 
     >>> import tempfile
     >>> look(Path(tempfile.mkdtemp())).runs
@@ -88,7 +87,7 @@ def _folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def is_ledger(file: Path) -> bool:
-    """Whether a file is a ledger, by the mark in its head: no other database is opened.
+    """Whether a file is a ledger, by its application id: no other database is opened.
 
     >>> is_ledger(Path("no-such-file"))
     False
@@ -102,7 +101,7 @@ def is_ledger(file: Path) -> bool:
 
 
 def job_states(found: FoundFiles) -> list[JobState]:
-    """Every job that is at work or was cut off, of one process and of federations."""
+    """Every running or interrupted job, of single processes and of federations."""
     states = []
     for name, file in found.jobs.items():
         said = read_progress(file)
@@ -151,24 +150,24 @@ def _alive(process: int) -> bool:
 
 @dataclass
 class WatchedFolder:
-    """A folder that is looked at again and again; what did not change is not read again."""
+    """A folder that is searched repeatedly; unchanged files are not read again."""
 
     folder: Path
-    # Those on servers are in no folder: they are named.
+    # Ledgers on servers, which are in no folder.
     ledgers: Sequence[LedgerUrl] = ()
     _known: dict[tuple[str, int, int], Any] = field(default_factory=dict)
 
     def found(self) -> FoundFiles:
-        """What is in the folder now, and the ledgers that were named."""
+        """The current content of the folder, and the ledgers on servers."""
         found = look(self.folder)
         return replace(found, ledgers={**found.ledgers, **{str(url): url for url in self.ledgers}})
 
     def run_row(self, name: str, file: Path) -> dict[str, str]:
-        """A run in a few words, or that it cannot be read."""
+        """A summary of a run, or that it cannot be read."""
         return self._once(file / "run.json", lambda: _row(read_record(file)), {"name": name, "claim": UNREADABLE})
 
     def book(self, file: Path | LedgerUrl) -> Book | None:
-        """A ledger as it is now; None where it cannot be read."""
+        """The current state of a ledger; None if it cannot be read."""
         try:
             return read_book(file)
         except (TacitError, OSError):

@@ -1,7 +1,7 @@
-"""The live view as a small web service: on loopback, behind a token, and it only reads.
+"""The live view as a read-only web service on loopback, protected by a token.
 
-Whoever does not show the token, or comes under another name than this machine's own (a page that was made to point at
-this address), sees the same few words whatever was asked for. Every page forbids what comes from elsewhere.
+A request without the token, or with another host name than this machine's own (DNS rebinding), gets the same short
+refusal for every path. The content security policy of every page forbids content from other origins.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tacit.core.errors import TacitError
+from tacit.core import TacitError
 from tacit.core.places import LedgerUrl
+from tacit.report.budget import ledger_page
 from tacit.report.html import POLICY, STYLE
-from tacit.report.ledger_page import ledger_page
 from tacit.report.page import report_page
 from tacit.runs.folders import read_record
 from tacit.ui.folder import WatchedFolder, look
@@ -50,7 +50,7 @@ Handler = Callable[[Request], Response]
 
 
 def listening(port: int) -> socket.socket:
-    """A socket on loopback; port 0 takes one that is free.
+    """A socket on loopback; port 0 is any free port.
 
     >>> with listening(0) as opened:
     ...     opened.getsockname()[0]
@@ -67,14 +67,14 @@ def listening(port: int) -> socket.socket:
 
 
 def serve_view(folder: Path, opened: socket.socket, token: str, ledgers: Sequence[LedgerUrl] = ()) -> None:
-    """Serve until the process is told to end."""
+    """Serve until the process is stopped."""
     app = make_app(folder, opened.getsockname()[1], token, ledgers)
     config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, lifespan="off", ws="none")
     uvicorn.Server(config).run(sockets=[opened])
 
 
 def make_app(folder: Path, port: int, token: str, ledgers: Sequence[LedgerUrl] = ()) -> Any:  # noqa: ANN401
-    """The service for one folder; ``token`` opens it, and a cookie keeps it open in that browser."""
+    """The service for one folder; ``token`` logs a browser in, and a cookie keeps it logged in."""
     watched = WatchedFolder(folder, ledgers)
     routes = [
         Route("/", lambda _: _own(overview_page(watched, watched.found()))),
@@ -90,12 +90,12 @@ def make_app(folder: Path, port: int, token: str, ledgers: Sequence[LedgerUrl] =
 
 
 class Guard:
-    """Lets in who shows the token or the cookie under a name of this machine; anyone else sees nothing."""
+    """Admits requests with the token or the cookie and a host name of this machine; all others are refused."""
 
     def __init__(self, app: Any, port: int, token: str) -> None:  # noqa: ANN401
         self._app, self._token, self._cookie = app, token, f"tacit-ui-{port}"
         self._hosts = {f"{name}:{port}" for name in _NAMES}
-        # Another secret than the one in the address, which a browser keeps in its history.
+        # Not the token in the address, which a browser keeps in its history.
         self._session = secrets.token_urlsafe(32)
 
     async def __call__(
@@ -121,7 +121,7 @@ class Guard:
 
 
 def _refusal() -> Response:
-    """The same words to everyone and for everything."""
+    """The same refusal for every request."""
     headers = {**GUARDED, "Content-Security-Policy": "default-src 'none'"}
     return Response("Forbidden\n", status_code=403, media_type="text/plain", headers=headers)
 
@@ -154,7 +154,7 @@ def _text(name: str) -> str:
 
 
 def _run(watched: WatchedFolder, name: str) -> Response:
-    """The report of a run, made anew; a name that was not found in the folder is nothing."""
+    """The report of a run, computed again; only runs found in the folder can be requested."""
     place = look(watched.folder).runs.get(name)
     if place is None:
         return _own(message_page("Run", _GONE), 404)
@@ -162,7 +162,13 @@ def _run(watched: WatchedFolder, name: str) -> Response:
         page = report_page(read_record(place))
     except (TacitError, OSError):
         return _own(message_page("Run", "This run cannot be read: see tacit show."), 500)
-    return HTMLResponse(page, headers={"Content-Security-Policy": _REPORT})
+    return _report(page)
+
+
+def _report(page: str) -> Response:
+    """A report, with the way back that a file of its own does not need."""
+    back = "<p class='kind'><a href='/'>Overview</a> · "
+    return HTMLResponse(page.replace("<p class='kind'>", back, 1), headers={"Content-Security-Policy": _REPORT})
 
 
 def _fleet(watched: WatchedFolder, name: str) -> Response:
@@ -170,7 +176,7 @@ def _fleet(watched: WatchedFolder, name: str) -> Response:
     if place is None:
         return _own(message_page("Fleet", _GONE), 404)
     try:
-        # Keys are read by a library that the live view alone does without.
+        # Imported here: it needs a library that is not part of the extra ``ui``.
         from tacit.runs.fleet import read_fleet
 
         return _own(fleet_page(name, read_fleet(place)))
@@ -185,4 +191,4 @@ def _ledger(watched: WatchedFolder, name: str) -> Response:
     book = None if place is None else watched.book(place)
     if book is None:
         return _own(message_page("Ledger", _GONE), 404)
-    return HTMLResponse(ledger_page(book), headers={"Content-Security-Policy": _REPORT})
+    return _report(ledger_page(book))

@@ -12,14 +12,14 @@ from tacit.core.guarantee import Unit
 from tacit.core.release import Release
 from tacit.mechanisms.central.counts import SealedTable
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.choices import Door
+from tacit.mechanisms.choices import AllowedMechanisms
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
-from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.node_side import NodeContext, NodeSide, allowed_by_step
 from tacit.private.records import Records
 from tacit_example.method import CountAsk
 
 TABLES = (DiscreteLaplaceNoise,)
-COUNTS = Door(
+COUNTS = AllowedMechanisms(
     "a holder of counts",
     (*TABLES, DistributedLaplace, MaskedShare, SealedTable),
     {MaskedShare: (DistributedLaplace,), SealedTable: TABLES},
@@ -47,4 +47,4 @@ def answer_at_node(ask: CountAsk, context: NodeContext) -> Release[Any]:
     )
 
 
-AT_NODE = NodeSide(answer_at_node, {CountAsk: table_doors(TABLES, "a curator of counts")})
+AT_NODE = NodeSide(answer_at_node, {CountAsk: allowed_by_step(TABLES, "a curator of counts")})

@@ -13,7 +13,7 @@ from tacit.core.account import Ceiling
 from tacit.core.codec import decode, encode
 from tacit.core.errors import InvalidInput, RequestConflict, TooFewParticipants
 from tacit.core.randomness import SeededRandomness
-from tacit.federation.collector.batches import empty_boxes, mixed, plan_batch, read_mixed, sealed_messages
+from tacit.federation.collector.batches import empty_boxes, plan_batch, read_shuffled, sealed_messages, shuffled
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.keys import OVERHEAD, public_key, seal, unseal
 from tacit.ledger.memory import MemoryLedger
@@ -66,8 +66,8 @@ def handed_in(plan, batch, node="ada", seed=1):
 @pytest.mark.parametrize("plan", PLANS, ids=named)
 def test_messages_come_through_the_shuffler_as_they_were(plan):
     batch = batch_of(plan, block=8)
-    outcome = mixed(batch, [handed_in(plan, batch, node, seed) for seed, node in enumerate(NODES)])
-    found = read_mixed(outcome.content, batch, SECRET, plan)
+    outcome = shuffled(batch, [handed_in(plan, batch, node, seed) for seed, node in enumerate(NODES)])
+    found = read_shuffled(outcome.content, batch, SECRET, plan)
     direct = np.concatenate([plan.sample(VOTES, SeededRandomness(seed)) for seed in range(3)])
     assert sorted(map(bytes, found.messages)) == sorted(map(bytes, direct))
     assert (found.participants, found.nodes, found.unreadable, found.invalid) == (30, 3, 0, 0)
@@ -128,9 +128,9 @@ def test_spoiled_boxes_are_left_out_and_counted(plan):
             honest[0].pieces[:1],
         ]
     )
-    outcome = mixed(batch, [*honest, Submission(1, spoiled)])
-    found = read_mixed(outcome.content, batch, SECRET, plan)
-    assert len(found.messages) == len(read_mixed(mixed(batch, honest).content, batch, SECRET, plan).messages)
+    outcome = shuffled(batch, [*honest, Submission(1, spoiled)])
+    found = read_shuffled(outcome.content, batch, SECRET, plan)
+    assert len(found.messages) == len(read_shuffled(shuffled(batch, honest).content, batch, SECRET, plan).messages)
     assert (found.unreadable, found.invalid, found.duplicates) == (4, 1, 1)
     assert "4 unreadable and 1 invalid" in found.in_words
 
@@ -138,16 +138,16 @@ def test_spoiled_boxes_are_left_out_and_counted(plan):
 def test_what_belongs_to_another_batch_is_refused():
     plan = PLANS[4]
     batch, other = batch_of(plan), plan_batch(plan, "another", 0, "r-1", NODES, public_key(SECRET), clients=10)
-    outcome = mixed(batch, [handed_in(plan, batch, node, seed) for seed, node in enumerate(NODES)])
+    outcome = shuffled(batch, [handed_in(plan, batch, node, seed) for seed, node in enumerate(NODES)])
     with pytest.raises(InvalidInput, match="another batch"):
-        read_mixed(outcome.content, other, SECRET, plan)
+        read_shuffled(outcome.content, other, SECRET, plan)
     with pytest.raises(InvalidInput, match="another key"):
-        read_mixed(outcome.content, batch, b"t" * 32, plan)
+        read_shuffled(outcome.content, batch, b"t" * 32, plan)
     with pytest.raises(InvalidInput):
-        read_mixed(encode(decode(outcome.content) | {"participants": 29}), batch, SECRET, plan)
+        read_shuffled(encode(decode(outcome.content) | {"participants": 29}), batch, SECRET, plan)
     # Replayed into the other batch, every box is one that cannot be opened.
-    replayed = mixed(other, [Submission(10, handed_in(plan, batch, node, 1).pieces) for node in NODES])
-    found = read_mixed(replayed.content, other, SECRET, plan)
+    replayed = shuffled(other, [Submission(10, handed_in(plan, batch, node, 1).pieces) for node in NODES])
+    found = read_shuffled(replayed.content, other, SECRET, plan)
     assert len(found.messages) == 0
     assert found.unreadable == 3 * 64
     with pytest.raises(TooFewParticipants):
@@ -161,7 +161,7 @@ def test_a_node_refuses_a_batch_that_would_hide_its_clients_less():
         sealed_messages(plan, weak, "ada", 10)
     with pytest.raises(InvalidInput, match="does not expect"):
         sealed_messages(plan, batch_of(plan), "eve", 10)
-    with pytest.raises(InvalidInput, match="another size"):
+    with pytest.raises(InvalidInput, match="boxes does not fit"):
         sealed_messages(PLANS[2], batch_of(plan), "ada", 10)
     small = batch_of(plan, block=1)
     with pytest.raises(InvalidInput, match="room for 10"):
@@ -223,7 +223,7 @@ def test_the_order_is_uniform_and_that_of_arrival_is_not():
         return float(((places - rounds / 4) ** 2 / (rounds / 4)).sum())
 
     limit = chi2.isf(1e-9, 9)
-    seen = [decode(mixed(batch, marked).content)["pieces"][:, 0] for _ in range(rounds)]
+    seen = [decode(shuffled(batch, marked).content)["pieces"][:, 0] for _ in range(rounds)]
     assert statistic(seen) < limit
     # Mutant: a shuffler that forwards in the order of arrival.
     assert statistic([np.arange(4)] * rounds) > 10 * limit
@@ -235,7 +235,7 @@ def test_a_batch_without_room_for_every_draw_is_refused_by_its_numbers(plan, wro
     batch = batch_of(plan, block=1)
     sealed_messages(plan, batch, "ada", 10)
     ((name, change),) = wrong.items()
-    with pytest.raises(InvalidInput, match="any noise fits"):
+    with pytest.raises(InvalidInput, match="all noise messages fit"):
         sealed_messages(plan, replace(batch, **{name: getattr(batch, name) + change}), "ada", 10)
-    with pytest.raises(InvalidInput, match="this one needs"):
+    with pytest.raises(InvalidInput, match="this node needs"):
         sealed_messages(plan, batch, "ada", 11)

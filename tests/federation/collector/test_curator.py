@@ -145,7 +145,7 @@ def test_a_node_trusts_no_key_but_its_curators():
         sealed_table(ASK, BATCH, "eve", KEY)
     with pytest.raises(InvalidInput, match="another question"):
         sealed_table(replace(ASK, request="r-2"), BATCH, "ada", KEY)
-    with pytest.raises(InvalidInput, match="another size"):
+    with pytest.raises(InvalidInput, match="boxes does not fit"):
         sealed_table(ASK, replace(BATCH, size=60), "ada", KEY)
     with pytest.raises(InvalidInput, match="another key"):
         Curator(b"t" * 32, MemoryLedger({"c": Ceiling(1)}), "c")(BATCH, [])

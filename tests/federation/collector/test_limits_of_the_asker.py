@@ -136,7 +136,7 @@ def test_what_cannot_be_opened_counts_nothing_and_is_not_told():
     ("wrong", "named"),
     [
         ({"largest": 41}, "up to 40"),
-        ({"size": 100}, "another size"),
+        ({"size": 100}, "boxes does not fit"),
         ({"request": "r-2"}, "different requests"),
         ({"key": public_key(b"t" * 32)}, "another key"),
     ],

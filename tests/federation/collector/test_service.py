@@ -17,7 +17,13 @@ from tacit.cli.federation_setup import listening_address
 from tacit.core.errors import InvalidInput
 from tacit.federation.certificates import make_authority, make_server_certificate
 from tacit.federation.collector.client import Address, Unreachable, open_batch, read_status, submit
-from tacit.federation.collector.messages import STRANGER, Batch, Submission, SubmissionRefusal, SubmissionRefused
+from tacit.federation.collector.messages import (
+    UNANNOUNCED_BYTES,
+    Batch,
+    Submission,
+    SubmissionRefusal,
+    SubmissionRefused,
+)
 from tacit.federation.collector.server import Connections
 from tacit.federation.collector.service import CONNECTIONS, make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
@@ -134,10 +140,36 @@ def test_strangers_who_ask_and_do_not_listen_keep_nobody_out(serving, monkeypatc
         assert read_status(place.address)["batches"] == []
 
 
+def test_strangers_who_are_refused_and_keep_the_connection_open_keep_nobody_out(serving):
+    place = serving()
+    context = ssl.create_default_context(cafile=place.address.authority)
+    with contextlib.ExitStack() as stack:
+        for number in range(CONNECTIONS):
+            silent = stack.enter_context(place.connected(f"127.0.0.{1 + number % 8}"))
+            silent = stack.enter_context(context.wrap_socket(silent, server_hostname="localhost"))
+            silent.sendall(b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 5\r\n\r\nhello")
+            # Answered, and then the end of TLS is never confirmed.
+            assert b"200" in silent.recv(12)
+        assert read_status(place.address)["dropped"] == {"malformed": CONNECTIONS}
+
+
+def test_a_refused_message_of_a_stranger_waits_for_nobody_and_writes_nothing(serving):
+    store = serving(tls=False).office
+    with store._lock:
+        # A batch is being collected, which may take long.
+        before = store._connection.total_changes
+        refused = threading.Thread(target=store.handle, args=(b"hello",))
+        refused.start()
+        refused.join(10)
+        assert not refused.is_alive()
+        assert store._connection.total_changes == before
+    assert store.status()["dropped"] == {"malformed": 1}
+
+
 def test_large_bodies_of_strangers_are_not_read(serving):
     place = serving(tls=False)
     with place.connected() as stranger:
-        stranger.sendall(b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % (STRANGER + 1))
+        stranger.sendall(b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % (UNANNOUNCED_BYTES + 1))
         assert b"413" in stranger.recv(100).split(b"\r\n")[0]
     # An endless head is not read either.
     with place.connected() as stranger, contextlib.suppress(OSError):

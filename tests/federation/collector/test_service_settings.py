@@ -16,13 +16,13 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.federation.certificates import make_authority, make_server_certificate
-from tacit.federation.collector.batches import plan_batch, read_mixed, sealed_messages
+from tacit.federation.collector.batches import plan_batch, read_shuffled, sealed_messages
 from tacit.federation.collector.client import Address, Unreachable, collect, open_batch, read_status, submit
 from tacit.federation.collector.messages import MOST_BYTES, Submission, SubmissionRefusal, SubmissionRefused
 from tacit.federation.collector.service import CONNECTIONS, make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import SigningIdentity, public_key
-from tacit.federation.settings import SERVICE_EXAMPLE, read_service_config
+from tacit.federation.settings import read_service_config
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 
@@ -93,7 +93,7 @@ def test_a_killed_shuffler_goes_on(site):
     assert collect(site.address, site.coordinator, batch) == first
     with pytest.raises(SubmissionRefused, match="closed"):
         submit(site.address, site.nodes["cyd"], "cyd", batch, sent["cyd"])
-    found = read_mixed(first, batch, SECRET, PLAN)
+    found = read_shuffled(first, batch, SECRET, PLAN)
     assert len(found.messages) == found.participants == 20
     counts = read_status(site.address)
     assert counts["batches"][0]["nodes"] == 2
@@ -121,7 +121,8 @@ def test_wrong_descriptions_end_with_words(tmp_path):
         assert "Traceback" not in ended.stderr
     with pytest.raises(InvalidInput, match="cannot read"):
         read_service_config(tmp_path / "missing.toml")
-    (tmp_path / "example.toml").write_text(SERVICE_EXAMPLE)
+    written = 'port = 9300\nstate = "shuffler.db"\ncoordinator = "<64 hexadecimal digits>"\n[nodes]\nnorth = "<64>"\n'
+    (tmp_path / "example.toml").write_text(written)
     with pytest.raises(InvalidInput, match="coordinator"):
         read_service_config(tmp_path / "example.toml")
 

@@ -21,7 +21,7 @@ from tacit.federation.collector.messages import (
     SubmissionRefused,
     read_signed_message,
 )
-from tacit.federation.collector.submission_store import COORDINATOR, LENGTH, SubmissionOutcome, SubmissionStore
+from tacit.federation.collector.submission_store import COORDINATOR, LENGTH_BYTES, SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import SigningIdentity
 
 COORDINATING = SigningIdentity.new()
@@ -174,7 +174,7 @@ def test_hostile_messages_are_refused_counted_and_change_nothing(place):
     ],
 )
 def test_only_who_is_expected_may_announce_and_no_more_than_there_is_room_for(place, node, length, reason):
-    answer, allowed = place.announce(sent("announce", node, length.to_bytes(LENGTH, "big")))
+    answer, allowed = place.announce(sent("announce", node, length.to_bytes(LENGTH_BYTES, "big")))
     assert decode(answer) == ({"allowed": length} if reason is None else {"refused": str(reason)})
     assert allowed == (length if reason is None else 0)
 
@@ -234,7 +234,7 @@ def test_an_envelope_that_is_too_large_is_not_read():
         ({"key": b"short"}, "key must have 32 bytes"),
         ({"nodes": ("bob", "ada")}, "sorted"),
         ({"nodes": ()}, "from 1 to"),
-        ({"minimum": 1}, "one alone is not hidden"),
+        ({"minimum": 1}, "single participant is not hidden"),
         ({"block": 3, "most": 4}, "multiple of the block"),
         ({"size": 0}, "bytes together"),
         ({"size": 2**28, "most": 2, "block": 1}, "bytes together"),

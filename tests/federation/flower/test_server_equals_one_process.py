@@ -226,5 +226,5 @@ def test_a_nodes_file_says_that_labels_are_sets(tmp_path):
     with pytest.raises(InvalidInput, match="no column 'old'"):
         open_node(file)
     (tmp_path / "node.toml").write_text(FILE.replace('["ill", "old"]', '["ill", "poor"]'))
-    with pytest.raises(InvalidInput, match="they are the classes"):
+    with pytest.raises(InvalidInput, match="which must be the classes"):
         read_node_file(tmp_path / "node.toml")

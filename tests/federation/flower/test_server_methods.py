@@ -204,7 +204,7 @@ def test_a_fedmd_job_is_the_same_as_the_local_loop_and_tells_the_nodes_what_it_c
     assert run.guarantee == here.guarantee
     assert {each.account for each in run.receipts} == {node.name for node in made}
     assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.6
-    assert run.recipe["told"] == sorted(node.name for node in made)
+    assert run.recipe["delivered_to"] == sorted(node.name for node in made)
     # Every node has all three agreements, the last one too, and it is the one that the local loop came to.
     for node in made:
         kept = [
@@ -235,7 +235,7 @@ def test_a_fedmd_job_that_comes_back_asks_nobody_again_and_tells_again(tmp_path)
         run_over(job, grid_over(made, Cut))
     run, _ = run_over(job, grid_over(made, Cut))
     assert steps == ["answer"] * 3 + ["learn"] * 2
-    assert run.recipe["told"] == sorted(node.name for node in made)
+    assert run.recipe["delivered_to"] == sorted(node.name for node in made)
     assert [node.ledger.balance(node.account).payments for node in made] == [3] * COUNT
 
 

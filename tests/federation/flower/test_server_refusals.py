@@ -13,11 +13,12 @@ from flwr.app import Message
 
 from tacit.core.account import Ceiling
 from tacit.core.codec import encode
+from tacit.core.errors import LedgerError
 from tacit.federation.flower.client import InProcessGrid, client_app, configured_node, contexts
-from tacit.federation.flower.handover import handing_over
+from tacit.federation.flower.handover import forwarding_app
 from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Request, read_response
-from tacit.federation.node.door import DOOR_VARIABLE, Door, receive
+from tacit.federation.node.local_socket import SOCKET_VARIABLE, LocalSocket, receive
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.wire import ask_to_bytes, read_ask, read_release
@@ -50,6 +51,50 @@ def test_a_refusal_says_the_same_whatever_the_records_are(ask):
         node = dataclasses.replace(nodes(4)[place], name="site", rules=Rules(("fedmd",), ("x",), ("y",), 1))
         said.add(node.reply(Request("r", 0, 4, ask_to_bytes(ask)).to_bytes()))
     assert len(said) == 1
+
+
+def test_a_node_tells_its_budget_only_where_its_operator_lets_it(ask):
+    question = Request("r", 0, 4, ask_to_bytes(ask)).to_bytes()
+    silent = nodes(4)[0]
+    telling = dataclasses.replace(silent, tells_budget=True)
+    assert read_response(silent.reply(question)).budget is None
+    told = read_response(telling.reply(question))
+    assert told.answer == read_response(silent.reply(question)).answer
+    spent = telling.ledger.balance(telling.account)
+    assert told.budget.in_words == f"spent epsilon 1 of {spent.ceiling.epsilon} at delta {spent.ceiling.delta}"
+    # A refusal tells it, too, and that depends on no record.
+    refused = {
+        dataclasses.replace(
+            each, rules=dataclasses.replace(RULES, methods=()), tells_budget=True, account="site", name="site",
+            ledger=MemoryLedger({"site": Ceiling("0.5", "1e-6")}),
+        ).reply(question)
+        for each in nodes(4)
+    }  # fmt: skip
+    assert [(read_response(each).answer, read_response(each).budget.in_words) for each in refused] == [
+        (RefusalReason.METHOD, "spent epsilon 0 of 0.5 at delta 1e-06")
+    ]
+
+
+def test_a_budget_that_cannot_be_read_is_not_told_and_the_answer_goes_out(ask, monkeypatch):
+    node = dataclasses.replace(nodes(4)[0], tells_budget=True)
+
+    def damaged(_):
+        raise LedgerError("damaged")
+
+    monkeypatch.setattr(node.ledger, "balance", damaged)
+    reply = read_response(node.reply(Request("r", 0, 4, ask_to_bytes(ask)).to_bytes()))
+    assert isinstance(reply.answer, bytes)
+    assert reply.budget is None
+
+
+def test_what_nodes_tell_of_their_budgets_is_in_the_round(ask):
+    them = [dataclasses.replace(each, tells_budget=place < 2) for place, each in enumerate(nodes(4))]
+    grid = InProcessGrid(client_app(lambda context: them[int(context.node_config["partition-id"])]), contexts(4))
+    exchange = FlowerExchange(grid, "run", TERMS)
+    assert len(exchange(ask)) == 4
+    told = exchange.rounds[0].budgets
+    assert len(told) == 2
+    assert {each.spent for each in told.values()} == {"1"}
 
 
 @pytest.mark.parametrize(
@@ -111,23 +156,23 @@ def test_a_simulated_node_has_a_place_by_its_own_configuration_only():
 
 
 def test_a_real_node_is_the_one_behind_its_own_door_whatever_a_run_says(tmp_path, monkeypatch):
-    monkeypatch.setenv(DOOR_VARIABLE, str(tmp_path / "door"))
+    monkeypatch.setenv(SOCKET_VARIABLE, str(tmp_path / "socket"))
     context = contexts(1)[0]
-    context.run_config = {DOOR_VARIABLE: "/somewhere/else", "simulation": "digits"}
+    context.run_config = {SOCKET_VARIABLE: "/somewhere/else", "simulation": "digits"}
     heard = []
 
     def answer():
-        with door.accept() as connection:
+        with listening.accept() as connection:
             heard.append(receive(connection))
             connection.send_bytes(b"reply")
 
-    door = Door(tmp_path / "door", 1)
+    listening = LocalSocket(tmp_path / "socket", 1)
     thread = threading.Thread(target=answer)
     thread.start()
-    grid = InProcessGrid(handing_over(), [context], keep=True)
+    grid = InProcessGrid(forwarding_app(), [context], keep=True)
     (reply,) = grid.send_and_receive([Message(content_of(b"hello"), 1, "query.answer", ttl=7.0)], timeout=5)
     thread.join()
-    door.close()
+    listening.close()
     assert payload_of(reply) == b"reply"
     assert heard == [(b"hello", 7.0)]
     # Nobody is behind it: one word, and nothing of the path.

@@ -65,7 +65,7 @@ def test_a_policy_bounds_how_many_others_must_be_honest():
     rules = Rules(("rknn",), ("DistributedLaplace",), ("reverse k-NN labels",), participants=2, honest_others=4)
     for node in there:
         object.__setattr__(node, "rules", rules)
-    with pytest.raises(TooFewParticipants, match="allows fewer honest others to rely on"):
+    with pytest.raises(TooFewParticipants, match="relies on fewer honest others"):
         masked(Dropping(there), peers)
 
 

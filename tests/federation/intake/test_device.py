@@ -11,7 +11,7 @@ from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded
 from tacit.core.randomness import SystemRandomness
 from tacit.federation.intake import device as device_module
 from tacit.federation.intake.device import device_price
-from tacit.federation.intake.messages import issue_tokens, outer_opened, read_device_message
+from tacit.federation.intake.messages import issue_tokens, open_outer_box, read_device_message
 from tacit.federation.keys import public_key, unseal
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
@@ -94,7 +94,7 @@ def test_the_same_queries_in_another_question_are_not_answered_again(tmp_path):
         local_question(closes=3_999_999_999),
         sealed_question(),
     ):
-        with pytest.raises(InvalidInput, match="one answer is all it gives"):
+        with pytest.raises(InvalidInput, match="answers only once"):
             answered(device, again)
     answered(device, local_question(queries=QUERIES + 1))
     assert spent(device) == [2, 2]
@@ -144,7 +144,7 @@ def test_messages_are_sealed_for_the_shuffler_that_the_owner_trusts_and_for_nobo
             answered(a_device(tmp_path / "none", policy=policy), question)
     box = read_device_message(answered(a_device(tmp_path), question), question).payload
     assert unseal(COORDINATOR, box, question.digest) is None
-    inner = outer_opened(question, SHUFFLER, box)
+    inner = open_outer_box(question, SHUFFLER, box)
     packed = unseal(COORDINATOR, inner, question.digest)[1:]
     found = question.mechanism.code.unpack(np.frombuffer(packed, dtype=np.uint8)[None])
     assert question.mechanism.code.valid(found).all()
@@ -215,7 +215,7 @@ class Wall:
 
 sys.meta_path.insert(0, Wall())
 import numpy as np
-import tacit.federation.intake.client
+import tacit.federation.intake.device
 from tacit.federation.intake.device import Device, DevicePolicy
 
 folder, files = Path(sys.argv[1]), sys.argv[2:]

@@ -10,7 +10,7 @@ from tacit.federation.intake.messages import (
     double_box,
     issue_tokens,
     message_bytes,
-    outer_opened,
+    open_outer_box,
     read_device_message,
 )
 from tacit.federation.keys import unseal
@@ -30,7 +30,7 @@ def test_a_message_comes_back_as_it_was_and_all_are_equally_long():
     body = DeviceMessage(ID, b"\7").to_bytes(question)
     assert len(body) == message_bytes(question) == 26
     assert read_device_message(body, question) == DeviceMessage(ID, b"\7")
-    with pytest.raises(InvalidInput, match="another length"):
+    with pytest.raises(InvalidInput, match="does not have the length"):
         DeviceMessage(ID, b"\7\7").to_bytes(question)
 
 
@@ -62,8 +62,8 @@ def test_a_box_is_opened_by_the_shuffler_and_then_by_the_coordinator_and_only_fo
     question, other = sealed_question(), sealed_question(request="r-2")
     box = double_box(question, b"\7\7")
     assert unseal(COORDINATOR, box, question.digest) is None
-    inner = outer_opened(question, SHUFFLER, box)
+    inner = open_outer_box(question, SHUFFLER, box)
     assert unseal(SHUFFLER, inner, question.digest) is None
     assert unseal(COORDINATOR, inner, question.digest) == b"\1\7\7"
-    assert outer_opened(other, SHUFFLER, box) is None
+    assert open_outer_box(other, SHUFFLER, box) is None
     assert unseal(COORDINATOR, inner, other.digest) is None

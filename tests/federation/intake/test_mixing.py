@@ -10,7 +10,7 @@ import pytest
 
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.randomness import SeededRandomness, SystemRandomness
-from tacit.federation.intake.decoding import decode_collected, decode_rows
+from tacit.federation.intake.coordinator import decode_collected, decode_rows
 from tacit.federation.intake.messages import double_box
 from tacit.federation.intake.mixing import collect_messages, collected_rows, shuffled_rows
 from tacit.federation.intake.store import TAKEN, open_intake_store
@@ -132,7 +132,7 @@ def test_below_the_minimum_nothing_comes_out_and_the_question_stays_open(store, 
     stored(store, question, crowd_messages(question, 19))
     # A stranger's box that the shuffler cannot open counts for nobody.
     store.put(question.digest, [(b"x" * 16, bytes(question.payload_bytes))])
-    with pytest.raises(TooFewParticipants, match="19 messages can be used so far and at least 20"):
+    with pytest.raises(TooFewParticipants, match="19 messages are valid so far, and at least 20"):
         collect_messages(store, question, tmp_path / "messages", SHUFFLER)
     assert not (tmp_path / "messages").exists()
     assert not store.status()["questions"][0]["closed"]
@@ -182,7 +182,7 @@ def test_the_wrong_key_a_spoiled_file_and_impossible_messages_are_noticed(store,
         (tmp_path / "spoiled").write_bytes(spoiled)
         with pytest.raises(InvalidInput):
             decode_collected(tmp_path / "spoiled", question, COORDINATOR)
-    with pytest.raises(InvalidInput, match="no messages to this question"):
+    with pytest.raises(InvalidInput, match="not the collected messages of this question"):
         collected_rows(tmp_path / "messages", replace(question, closes=5))
 
 

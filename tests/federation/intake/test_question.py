@@ -7,7 +7,7 @@ import pytest
 
 from tacit.core.codec import bytes_to_array, encode
 from tacit.core.errors import InvalidInput
-from tacit.federation.intake.planning import plan_open_question, samples_labeled
+from tacit.federation.intake.coordinator import label_samples, plan_open_question
 from tacit.federation.intake.question import OpenQuestion
 from tacit.federation.keys import public_key
 from tacit.mechanisms.central.selection import PermuteAndFlip
@@ -74,7 +74,7 @@ def test_devices_answer_through_no_other_mechanism(mechanism):
 
 
 def test_the_local_model_names_no_key_and_the_quorum_is_the_guarantee_s():
-    with pytest.raises(InvalidInput, match="sealed for nobody"):
+    with pytest.raises(InvalidInput, match="are not encrypted"):
         dataclasses.replace(local_question(), key=public_key(COORDINATOR))
     with pytest.raises(InvalidInput, match="at least 7"):
         dataclasses.replace(sealed_question(7), minimum=6)
@@ -90,7 +90,7 @@ def test_a_question_is_planned_from_public_samples_for_both_models():
     assert local.mechanism.epsilon == 1 < mixed.mechanism.epsilon
     assert isinstance(mixed.mechanism, SubsetSelection)
     assert mixed.inner.spend.epsilon <= 1
-    labels = samples_labeled(local, public, np.array([0, 1, 0, 1, 0]))
+    labels = label_samples(local, public, np.array([0, 1, 0, 1, 0]))
     assert labels.shape == (60,)
     with pytest.raises(InvalidInput, match="local or shuffle"):
         plan_open_question(public, ["a", "b"], 1000, 1, trust="central", **options)

@@ -117,3 +117,10 @@ def test_what_was_erased_is_not_left_in_the_files(tmp_path):
         store.close_question(question.digest)
         store.erase(question.digest)
         assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_an_address_that_is_no_store_is_refused_without_its_password():
+    with pytest.raises(InvalidInput) as refused:
+        open_intake_store("postgresql+psycopg://intake:secret@db.example/intake")
+    assert "'postgresql+psycopg' is not a kind of store" in str(refused.value)
+    assert "secret" not in str(refused.value)

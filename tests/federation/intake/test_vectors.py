@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.federation.intake.messages import outer_opened, read_device_message
+from tacit.federation.intake.messages import open_outer_box, read_device_message
 from tacit.federation.intake.question import OpenQuestion
 from tacit.federation.keys import public_key, unseal
 from tests.federation.intake.questions import (
@@ -41,7 +41,7 @@ def test_every_vector_is_a_message_to_its_question():
         if question.admission == "open":
             assert read_device_message(body, question).payload == payload
         if question.sealed:
-            payload = unseal(COORDINATOR, outer_opened(question, SHUFFLER, payload), question.digest)[1:]
+            payload = unseal(COORDINATOR, open_outer_box(question, SHUFFLER, payload), question.digest)[1:]
         assert payload.hex() == each["packed"]
 
 
@@ -79,7 +79,7 @@ def test_the_client_in_javascript_answers_a_real_intake_once(question, tmp_path)
         assert counted(address, "duplicate", 1)
         (payload,) = next(store.pages(question.digest))
         if question.sealed:
-            packed = unseal(COORDINATOR, outer_opened(question, SHUFFLER, payload), question.digest)
+            packed = unseal(COORDINATOR, open_outer_box(question, SHUFFLER, payload), question.digest)
             assert packed[:1] == b"\1"
         assert json.loads((tmp_path / "device.json").read_text())["spent"] == 2
         assert answer(digest="00" * 32)[0] == 1

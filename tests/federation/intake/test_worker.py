@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.federation.intake.client import IntakeAddress, IntakeUnreachable, fetch_question, post_message
+from tacit.federation.intake.device import IntakeAddress, IntakeUnreachable, fetch_question, post_message
 from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, issue_tokens, message_bytes
 from tacit.federation.intake.store import StoreUnavailable, open_intake_store
 from tacit.federation.intake.worker import WorkerLimits, make_worker
@@ -141,6 +141,20 @@ def test_late_messages_and_those_without_a_token_are_refused(here):
         assert store.status()["questions"][0]["taken"] == 1
     with open_intake_store(here) as store, pytest.raises(InvalidInput, match="needs the secret"):
         make_worker("127.0.0.1", 0, question, store)
+
+
+def test_who_fetches_the_question_and_keeps_the_connection_keeps_nobody_out(here):
+    question = local_question()
+    with (
+        serving(question, here, limits=WorkerLimits(connections=4, per_address=4, rate=0)) as (address, _),
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(4):
+            kept = stack.enter_context(contextlib.closing(address.connection()))
+            kept.request("GET", "/question")
+            assert kept.getresponse().read() == question.to_bytes()
+        assert fetch_question(address, 2**24) == question.to_bytes()
+        post_message(address, message(question))
 
 
 def test_a_flood_of_one_address_is_turned_away_and_counted(here):

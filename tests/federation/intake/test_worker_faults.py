@@ -9,12 +9,13 @@ import threading
 
 import pytest
 
-from tacit.federation.intake.client import IntakeAddress, IntakeUnreachable, post_message
+from tacit.federation.intake.device import IntakeAddress, IntakeUnreachable, post_message
 from tacit.federation.intake.messages import DeviceMessage
 from tacit.federation.intake.store import open_intake_store
 from tests.federation.intake.questions import local_question
 from tests.federation.intake.test_worker import called, counted, serving
 
+pytestmark = pytest.mark.fault
 WORKER = (sys.executable, "-c", "from tacit.cli import main; main()", "federation", "intake", "worker")
 
 

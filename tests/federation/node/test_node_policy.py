@@ -52,7 +52,7 @@ def test_the_names_in_a_policy_are_those_of_the_methods_mechanisms_and_purposes(
     listed = {
         kind.__name__
         for method in asking.values()
-        for by_step in node_side(method).doors.values()
+        for by_step in node_side(method).allowed.values()
         for door in by_step.values()
         for kind in door.listed
     }

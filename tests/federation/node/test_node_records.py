@@ -12,9 +12,9 @@ from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.federation.messages import RefusalReason
 from tacit.federation.node.node import Node
-from tacit.federation.node.records import node_records
+from tacit.federation.node.records import LoadedArrays, node_records
 from tacit.federation.node.refusals import Refused
-from tacit.federation.settings import NODE_EXAMPLE, LoadedArrays, read_node_file
+from tacit.federation.settings import NODE_EXAMPLE, read_node_file
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
@@ -88,7 +88,7 @@ def test_the_file_is_read_strictly(folder):
     (folder / "node.toml").write_text(NODE_EXAMPLE)
     assert read_node_file(folder / "node.toml").engine.engine.workers == 2
     for more, words in (
-        ('[engine]\nname = "sparc"\n', "is spark meant"),
+        ('[engine]\nname = "sparc"\n', "did you mean spark"),
         ("[engine]\nworkers = 0\n", "workers"),
         ("[engine]\nspeed = 1\n", "is not a setting"),
     ):

@@ -60,17 +60,17 @@ def test_what_was_agreed_on_is_kept_for_rounds_that_were_paid_for_only(folder, t
     memory = FolderMemory(tmp_path / "agreements") if folder else NodeMemory()
     room = ConsensusStore(lambda: Refitted(logistic(), 2), PUBLIC, memory)
     gate = Gate(MemoryLedger({"clinic": Ceiling(100)}), "clinic")
-    with pytest.raises(InvalidInput, match="took no part"):
+    with pytest.raises(InvalidInput, match="did not answer"):
         room.conclude("run", agreed(0))
     for number in range(3):
         asked(room, gate, number)
-        with pytest.raises(InvalidInput, match="took no part"):
+        with pytest.raises(InvalidInput, match="did not answer"):
             room.conclude("run", agreed(number + 1))
         room.conclude("run", agreed(number))
-        with pytest.raises(InvalidInput, match="took no part"):
+        with pytest.raises(InvalidInput, match="did not answer"):
             room.conclude("run", agreed(number + 1))
     # A round that is asked again does not take back how far the run has come.
     asked(room, gate, 0)
     room.conclude("run", agreed(2))
-    with pytest.raises(InvalidInput, match="took no part"):
+    with pytest.raises(InvalidInput, match="did not answer"):
         room.conclude("another run", agreed(0))

@@ -30,8 +30,8 @@ from tacit.federation.collector.messages import SignedMessage
 from tacit.federation.collector.messages import SubmissionRefusal as NotTakenBecause
 from tacit.federation.collector.messages import SubmissionRefused as NotTaken
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
-from tacit.federation.flower.link import telling_strangers
-from tacit.federation.flower.node import taken_up
+from tacit.federation.flower.link import explain_unregistered
+from tacit.federation.flower.node import retry_activation
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.messages import LARGEST_REQUEST, PASSING, RefusalReason, Request, read_response
 from tacit.federation.node.refusals import lacks_delta
@@ -256,14 +256,14 @@ def turned_away(status, payload="", ahead=0.0):
 @pytest.mark.parametrize(
     ("ahead", "words"),
     [
-        (400, "400 seconds ahead of theirs; at most 5 are tolerated"),
-        (-4000, "4000 seconds behind theirs; at most 300 are tolerated"),
+        (400, "400 seconds ahead of the server; at most 5 are tolerated"),
+        (-4000, "4000 seconds behind the server; at most 300 are tolerated"),
         (0, "it rejects the signature"),
     ],
 )
 def test_a_wrong_clock_is_named_as_that(ahead, words, caplog):
     with pytest.raises(httpx.HTTPStatusError):
-        taken_up(turned_away(401, ahead=ahead))()
+        retry_activation(turned_away(401, ahead=ahead))()
     assert words in caplog.text
 
 
@@ -271,7 +271,7 @@ def test_an_unregistered_key_is_named_as_that(caplog, monkeypatch):
     monkeypatch.setattr("tacit.federation.flower.node._PATIENCE", 0.0)
     known, other = (public_key_to_bytes(ec.generate_private_key(ec.SECP384R1()).public_key()) for _ in range(2))
     state = SimpleNamespace(get_node_id_by_public_key=lambda key: 7 if key == known else None)
-    activate = telling_strangers(lambda request, state: "let in")
+    activate = explain_unregistered(lambda request, state: "let in")
     assert activate(request=SimpleNamespace(public_key=known), state=state) == "let in"
     with pytest.raises(FlowerError) as refused:
         activate(request=SimpleNamespace(public_key=other), state=state)
@@ -281,10 +281,10 @@ def test_an_unregistered_key_is_named_as_that(caplog, monkeypatch):
     payload = json.dumps(refused.value.to_json("Failed to activate SuperNode."))
     caplog.clear()
     with pytest.raises(httpx.HTTPStatusError):
-        taken_up(turned_away(412, payload))()
-    assert "it does not know this node's key, or has removed it" in caplog.text
+        retry_activation(turned_away(412, payload))()
+    assert "this node's key is not registered there, or was removed" in caplog.text
     busy = FlowerError(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED, "busy").to_json("Failed to activate SuperNode.")
     caplog.clear()
     with pytest.raises(httpx.HTTPStatusError):
-        taken_up(turned_away(412, json.dumps(busy)))()
+        retry_activation(turned_away(412, json.dumps(busy)))()
     assert "still expects the previous process" in caplog.text

@@ -11,7 +11,13 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
-from tacit.federation.secure_aggregation.masks import PRIME, element_to_bytes, joined_secret, read_element, split_secret
+from tacit.federation.secure_aggregation.masks import (
+    PRIME,
+    element_to_bytes,
+    read_element,
+    reconstruct_secret,
+    split_secret,
+)
 
 
 @given(st.data(), st.integers(0, PRIME - 1), st.integers(1, 8))
@@ -20,7 +26,7 @@ def test_any_threshold_of_shares_gives_the_secret(data, secret, holders):
     places = list(range(1, holders + 1))
     shares = split_secret(secret, threshold, places, SystemRandomness())
     chosen = data.draw(st.permutations(places))[: data.draw(st.integers(threshold, holders))]
-    assert joined_secret({place: shares[place - 1] for place in chosen}) == secret
+    assert reconstruct_secret({place: shares[place - 1] for place in chosen}) == secret
 
 
 class Listed:
@@ -52,7 +58,7 @@ def test_fewer_shares_are_equally_likely_for_every_secret(known):
 
 def test_one_share_too_few_gives_another_number():
     shares = split_secret(42, 3, [1, 2, 3], SeededRandomness(1))
-    assert joined_secret({1: shares[0], 2: shares[1]}) != 42
+    assert reconstruct_secret({1: shares[0], 2: shares[1]}) != 42
 
 
 def test_wrong_use_is_explained():
@@ -62,7 +68,7 @@ def test_wrong_use_is_explained():
         split_secret(1, 3, [1, 2], SystemRandomness())
     with pytest.raises(InvalidInput, match="different places"):
         split_secret(1, 2, [1, 1], SystemRandomness())
-    with pytest.raises(InvalidInput, match="from 1 on"):
+    with pytest.raises(InvalidInput, match="at least 1"):
         split_secret(1, 2, [0, 1], SystemRandomness())
     for wrong in (b"", element_to_bytes(1)[:31], b"\xff" * 32):
         with pytest.raises(InvalidInput, match="element of the field"):

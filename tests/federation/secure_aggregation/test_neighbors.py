@@ -14,24 +14,31 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
-from tacit.core.codec import decode
+from tacit.core.codec import decode, encode
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.randomness import SeededRandomness
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.messages import Request
 from tacit.federation.node.steps import Masking, NodeMemory, masked_step
 from tacit.federation.secure_aggregation import client, server
-from tacit.federation.secure_aggregation.masks import element_to_bytes, joined_secret, own_stream, read_element
+from tacit.federation.secure_aggregation.masks import element_to_bytes, own_mask, read_element, reconstruct_secret
 from tacit.federation.secure_aggregation.neighbors import (
+    AgreementQuestion,
     Equivocation,
-    Question,
     drawn_neighbors,
     read_inbox,
     write_agreement,
     write_agreements,
     write_inbox,
 )
-from tacit.federation.secure_aggregation.session import Session, read_keys, read_openings, read_roster, write_roster
+from tacit.federation.secure_aggregation.session import (
+    STEPS,
+    Session,
+    read_keys,
+    read_openings,
+    read_roster,
+    write_roster,
+)
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -42,7 +49,6 @@ from masking_party import CELLS, Party, broken, expected, parties, session_of, s
 
 COUNT = 12
 PLAN = DistributedLaplace(2, 2, COUNT, threshold=10, honest=3, most=1000, colluding=1)
-STEPS = ("keys", "shares", "input", "agree", "unmask")
 
 
 def ready(until):
@@ -50,7 +56,7 @@ def ready(until):
     nodes = parties(COUNT)
     session = session_of(nodes, PLAN)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, b"")
-    for step in session.steps:
+    for step in STEPS:
         if step == until:
             return nodes, session, state, inbox
         for name, each in nodes.items():
@@ -87,7 +93,6 @@ def test_each_node_has_few_neighbors_and_the_sum_is_exact():
     nodes = parties(COUNT)
     session = session_of(nodes, PLAN)
     assert session.neighborhood == Neighborhood(5, 3)
-    assert session.steps == STEPS
     transcript = []
     release, state = summed(nodes, session, transcript=transcript)
     assert release.value.tolist() == expected(nodes, nodes, PLAN).tolist()
@@ -137,21 +142,19 @@ def test_integer_noise_of_class_sums_is_summed_exactly():
     assert {each.spend for each in release.receipts} == {plan.spend}
 
 
-def test_plans_without_a_bound_mask_with_all_others_as_ever():
-    """The same bytes: the session names its members, and there are four steps."""
-    unbounded = session_of(parties(4), DistributedLaplace(2, 2, 4, 4, 3, 1000))
-    assert unbounded.neighborhood is None
-    assert unbounded.announced == unbounded.to_bytes()
-    assert "neighborhood" not in decode(unbounded.to_bytes())
-    assert "colluding" not in decode(unbounded.to_bytes())["plan"]
-    assert unbounded.steps == server.SERVER_STEPS
+def test_a_session_names_its_neighborhood():
+    """A sum without one would have no signatures, and a coordinator could tell every holder other dropouts."""
+    session = session_of(parties(4))
+    for written in (session.to_bytes(), session.announced):
+        without = {name: value for name, value in decode(written).items() if name != "neighborhood"}
+        with pytest.raises(InvalidInput, match="neighborhood"):
+            Session.read(encode(without), session.nodes)
 
 
 def test_few_holders_draw_all_others_and_agree():
     nodes = parties(9)
     session = session_of(nodes, DistributedLaplace(2, 2, 9, threshold=6, honest=4, most=1000, colluding=2))
     assert session.neighborhood == Neighborhood(8, 5)
-    assert session.steps == STEPS
     release, _ = summed(nodes, session, {"node-1": "shares", "node-2": "input", "node-3": "unmask"})
     survivors = [name for name in nodes if name not in ("node-1", "node-2")]
     assert release.value.tolist() == expected(nodes, survivors, session.plan).tolist()
@@ -164,7 +167,7 @@ def test_a_large_session_travels_without_its_members_and_is_bound_to_them():
     assert Session.read(session.announced, session.nodes) == session
     assert Session.read(session.to_bytes()) == session
     stranger = {**session.nodes, "node-3": SigningIdentity.new().public}
-    with pytest.raises(InvalidInput, match="other members than this node's own file"):
+    with pytest.raises(InvalidInput, match="not those in this node's own list"):
         Session.read(session.announced, stranger)
     with pytest.raises(InvalidInput, match="the session names 0"):
         Session.read(session.announced)
@@ -198,7 +201,7 @@ def test_a_neighborhood_that_is_not_safe_is_refused_by_every_node():
         with pytest.raises(InvalidInput, match=r"not safe|does not fit"):
             nodes["node-0"].keys(dataclasses.replace(session, neighborhood=wrong))
     unbounded = DistributedLaplace(2, 2, COUNT, threshold=10, honest=3, most=1000)
-    with pytest.raises(InvalidInput, match="how many holders may collude"):
+    with pytest.raises(InvalidInput, match="number of holders that may collude"):
         nodes["node-0"].keys(dataclasses.replace(session, plan=unbounded))
 
 
@@ -207,7 +210,7 @@ def test_keys_of_a_node_that_is_no_neighbor_are_refused(before):
     rosters = {name: set(read_roster(content, session)) for name, content in inbox.items()}
     node, stranger = min((name, other) for name in nodes for other in set(nodes) - rosters[name])
     shown = {name: state.came["keys"][name] for name in (*rosters[node], stranger)}
-    with pytest.raises(InvalidInput, match="no neighbor of this one"):
+    with pytest.raises(InvalidInput, match="not a neighbor of this one"):
         nodes[node].step("shares", write_roster(shown, session))
 
 
@@ -217,14 +220,14 @@ def test_boxes_of_a_node_that_is_no_neighbor_are_refused_by_both_sides(before):
     drawn = set(decode(sent)["names"])
     stranger = min(set(nodes) - drawn - {"node-0"})
     wrong = broken(sent, names=sorted((drawn - {min(drawn)}) | {stranger}))
-    with pytest.raises(InvalidInput, match="one for each neighbor it drew"):
+    with pytest.raises(InvalidInput, match="one for each neighbor that it drew"):
         server.accept_message(state, "node-0", wrong)
     nodes, session, _, inbox = before("input")
     inboxes = {name: read_inbox(content, session)[1:] for name, content in inbox.items()}
     node, stranger = min((name, other) for name in nodes for other in set(nodes) - {name, *inboxes[name][1]})
     (boxes, there), box = inboxes[node], bytes(80)
     for more, present in (({stranger: box}, there), ({stranger: box}, {*there, stranger}), ({}, {*there, stranger})):
-        with pytest.raises(InvalidInput, match=r"drew this node|neighbors who announced keys"):
+        with pytest.raises(InvalidInput, match=r"drew this node|neighbors that announced keys"):
             nodes[node].step("input", write_inbox(node, {**boxes, **more}, present, session))
 
 
@@ -250,7 +253,7 @@ def test_a_coordinator_that_shows_different_graphs_is_noticed(before):
     for name, each in nodes.items():
         state = server.accept_message(state, name, each.step("input", inbox[name]))
     _, inbox = server.close(state)
-    with pytest.raises(InvalidInput, match=f"'{node}' did not mask with this one: they were shown different graphs"):
+    with pytest.raises(InvalidInput, match=f"'{node}' did not mask with this node: they were shown different graphs"):
         nodes[hidden].step("agree", inbox[hidden])
 
 
@@ -263,16 +266,16 @@ def test_a_coordinator_that_hides_a_drawn_neighbor_is_noticed(before):
     for name, each in nodes.items():
         state = server.accept_message(state, name, each.step("input", inbox[name]))
     _, inbox = server.close(state)
-    with pytest.raises(InvalidInput, match="just the neighbors it was told of"):
+    with pytest.raises(InvalidInput, match="exactly the neighbors that it was told of"):
         nodes["node-0"].step("agree", inbox["node-0"])
 
 
 def test_two_stories_reveal_nothing_and_end_the_session(before):
     """Half of the nodes are asked about another set of survivors: nobody opens a share, and there is no second try."""
     nodes, session, _, inbox = before("agree")
-    asked = {name: Question.read(content, session) for name, content in inbox.items()}
+    asked = {name: AgreementQuestion.read(content, session) for name, content in inbox.items()}
     lie = {
-        name: Question(each.survivors - {"node-11"}, each.dropped | {"node-11"}, each.tags)
+        name: AgreementQuestion(each.survivors - {"node-11"}, each.dropped | {"node-11"}, each.tags)
         for name, each in asked.items()
     }
     signatures = {}
@@ -289,7 +292,7 @@ def test_two_stories_reveal_nothing_and_end_the_session(before):
     request = Request("run", 0, COUNT, b"", "unmask", forged)
     masked_key = f"{hashlib.sha256(b'run 0').hexdigest()[:32]}.masking"
     memory.write(masked_key, node.state.to_bytes())
-    with pytest.raises(Equivocation, match="others were asked another"):
+    with pytest.raises(Equivocation, match="other nodes were sent a different"):
         masked_step(request, None, "node-1", ours, None)
     with pytest.raises(InvalidInput, match="left the session"):
         masked_step(request, None, "node-1", ours, None)
@@ -299,9 +302,9 @@ def test_two_stories_reveal_nothing_and_end_the_session(before):
 
 def test_a_question_is_signed_once_and_opened_only_after_enough_have_signed(before):
     nodes, session, _, inbox = before("unmask")
-    question = Question.read(nodes["node-0"].state.heard["agree"], session)
-    changed = Question(question.survivors - {"node-3"}, question.dropped | {"node-3"}, question.tags)
-    with pytest.raises(InvalidInput, match="is over, and had a different content"):
+    question = AgreementQuestion.read(nodes["node-0"].state.heard["agree"], session)
+    changed = AgreementQuestion(question.survivors - {"node-3"}, question.dropped | {"node-3"}, question.tags)
+    with pytest.raises(InvalidInput, match="is complete, and had different content"):
         nodes["node-0"].step("agree", changed.to_bytes(session))
     few = {
         name: decode(write_agreement(name, question, nodes[name].identity, session))["signature"].tobytes()
@@ -327,9 +330,9 @@ def test_a_question_is_signed_once_and_opened_only_after_enough_have_signed(befo
 )
 def test_other_questions_are_refused(before, change, said):
     nodes, session, _, inbox = before("agree")
-    found = Question.read(inbox["node-0"], session)
+    found = AgreementQuestion.read(inbox["node-0"], session)
     with pytest.raises(InvalidInput, match=said):
-        nodes["node-0"].step("agree", Question(*change(found), found.tags).to_bytes(session))
+        nodes["node-0"].step("agree", AgreementQuestion(*change(found), found.tags).to_bytes(session))
 
 
 def test_shares_below_the_threshold_give_another_secret(before):
@@ -344,8 +347,8 @@ def test_shares_below_the_threshold_give_another_secret(before):
     assert len(givers) == session.neighborhood.degree
     points = {session.place(name): read_element(known[name]["node-5"]) for name in givers}
     enough, fewer = (dict(sorted(points.items())[:count]) for count in (session.shares, session.shares - 1))
-    assert element_to_bytes(joined_secret(enough)) == seed
-    assert element_to_bytes(joined_secret(fewer)) != seed
+    assert element_to_bytes(reconstruct_secret(enough)) == seed
+    assert element_to_bytes(reconstruct_secret(fewer)) != seed
     # All but one share fewer than the threshold are taken away.
     for name in givers[session.shares - 1 :]:
         names = [each for each in decode(state.came["unmask"][name])["names"] if each != "node-5"]
@@ -361,7 +364,7 @@ def test_a_table_whose_neighbors_collude_is_still_under_its_own_mask(before):
     node = nodes["node-0"]
     sent = node.step("input", inbox["node-0"])
     masked = server._masked(session, "node-0", sent, "votes").value
-    own = own_stream(node.state.seed, session, "node-0")
+    own = own_mask(node.state.seed, session, "node-0")
     fresh = SeededRandomness(0)
     table = node.table + PLAN.share(CELLS, fresh)
     assert not np.array_equal(PLAN.opened(masked.astype(np.uint64)), table)

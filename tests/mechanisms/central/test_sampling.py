@@ -89,7 +89,7 @@ def test_a_class_is_as_exposed_as_the_one_drawn_from_most():
     names, drawn = mechanism.sample((np.arange(9), labels), SeededRandomness(1))
     assert drawn.tolist() == [0, 1, 1, 1]
     assert (labels[names] == drawn).all()
-    assert "class sizes are taken to be public" in mechanism.caveat
+    assert "class sizes are assumed to be public" in mechanism.caveat
 
 
 def test_a_record_that_changes_its_class_would_cost_more_than_the_largest_class():

@@ -7,9 +7,9 @@ import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
+from tacit.mechanisms.choices import choose
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
-from tacit.mechanisms.local.choice import choose
-from tacit.mechanisms.local.collision import LONGEST, Collision
+from tacit.mechanisms.local.collision import LONGEST_RANGE, Collision
 from tacit.mechanisms.local.linear_hashing import FIELD_SIZES, LinearHashing, finite_field, possible_sizes
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.local.subset_selection import SubsetSelection, best_subset_size, subset_rates
@@ -31,7 +31,7 @@ def test_domain_is_checked(mechanism):
 
 
 def test_collision_needs_more_buckets_than_ones():
-    for length in (0, 3, LONGEST + 1):
+    for length in (0, 3, LONGEST_RANGE + 1):
         with pytest.raises(InvalidInput, match=r"length must be in \[4, 2\^31 - 1\] for 3 ones"):
             Collision(100, 3, 1, length)
 

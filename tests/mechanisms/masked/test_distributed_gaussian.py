@@ -85,7 +85,7 @@ def test_rounding_small_continuous_shares_is_the_trap_and_small_shares_are_refus
     assert (1 - odd) ** 100 > 0.9999
     meant = norm.cdf(1 / 2 - 1) - math.e * norm.cdf(-1 / 2 - 1)
     assert meant == pytest.approx(0.127, abs=5e-4)
-    with pytest.raises(InvalidInput, match="a holder's share of the noise must have a deviation from 2"):
+    with pytest.raises(InvalidInput, match="a holder's share of the noise must have a standard deviation from 2"):
         DistributedGaussian("1/10", 1, 1, 100, 100, 100, most=10)
     with pytest.raises(InvalidInput, match="share of the noise"):
         DistributedGaussian("1.99", 1, 1, 100, 100, 100, most=10)

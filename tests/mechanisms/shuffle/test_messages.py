@@ -134,7 +134,7 @@ def test_below_the_quorum_nothing_is_revealed():
     assert mechanism.quorum == 75
     answers = mechanism.encode(np.zeros((75, 1), dtype=int), SeededRandomness(1))
     assert len(mechanism.shuffle(answers, 75)) > 0
-    with pytest.raises(TooFewParticipants, match="74 clients took part, and at least 75 are needed"):
+    with pytest.raises(TooFewParticipants, match="74 participants answered, and at least 75 are needed"):
         mechanism.shuffle(answers[:74], 74)
     with pytest.raises(TooFewParticipants):
         mechanism.decode(np.array([[0, 1]]), 74)

@@ -25,7 +25,7 @@ KINDS = [
     UnaryEncoding,
     lambda cells, ones, epsilon: UnaryEncoding(cells, ones, epsilon, symmetric=True),
 ]
-NAMES = ["collision", "generalized response", "subset selection", "bits", "symmetric bits"]
+NAMES = ["collision", "generalized randomized response", "subset selection", "bits", "symmetric bits"]
 
 
 def laws(mechanism):
@@ -189,7 +189,7 @@ def test_messages_pass_through_and_come_out_without_their_order(kind):
 def test_below_the_quorum_nothing_is_revealed():
     mechanism = SingleMessage(GeneralizedRandomizedResponse(9, 1, 2), 20, "1e-3")
     messages = mechanism.encode(np.zeros((19, 1), dtype=int), SeededRandomness(3))
-    with pytest.raises(TooFewParticipants, match="19 clients took part, and at least 20 are needed"):
+    with pytest.raises(TooFewParticipants, match="19 participants answered, and at least 20 are needed"):
         mechanism.shuffle([messages], 19)
     with pytest.raises(TooFewParticipants):
         mechanism.decode(messages, 19)

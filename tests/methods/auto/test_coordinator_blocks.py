@@ -27,12 +27,12 @@ def test_a_block_of_votes_has_the_moments_of_its_counts():
     # Of 100 records: the counts' shares, and of what they lack of the public samples' a third for each class.
     for query in range(queries):
         lacking = there[query] - counts[query].sum() / 100
-        assert block.told.means[:, query] == pytest.approx(counts[query] / 100 + lacking / 3)
-    assert block.told.means.sum(axis=0) == pytest.approx(there)
-    assert block.told.shares == pytest.approx([0.4, 0.3, 0.3])
+        assert block.moments.means[:, query] == pytest.approx(counts[query] / 100 + lacking / 3)
+    assert block.moments.means.sum(axis=0) == pytest.approx(there)
+    assert block.moments.shares == pytest.approx([0.4, 0.3, 0.3])
     noise = ask.mechanism.noise_law.variance * 2 / 3 / 100**2
     drawn = np.outer([0.4 * 0.6, 0.3 * 0.7, 0.3 * 0.7], there) / 100
-    assert block.told.variances == pytest.approx(noise + drawn)
+    assert block.moments.variances == pytest.approx(noise + drawn)
     assert block.counts.tolist() == counts.tolist()
 
 

@@ -52,8 +52,8 @@ def test_public_samples_that_are_unlike_the_records_mislead_sums_and_not_the_gra
     ask = correction_ask(given, before, joint_odds([before]))
     after = corrected_block(ask, record_gradients(ask, [(samples.astype(np.float32), labels)]), before)
     assert after.refines
-    assert after.told.shares.sum() == pytest.approx(1)
-    assert after.told.means.sum(axis=0) == pytest.approx(public.mean(axis=0))
+    assert after.moments.shares.sum() == pytest.approx(1)
+    assert after.moments.means.sum(axis=0) == pytest.approx(public.mean(axis=0))
     first, then = (abs(float(np.diff(joint_odds(some).weights[0])[0]) - 4) for some in ([before], [before, after]))
     assert then < 0.1 + first / 2
     assert then < {-2.0: 0.25, -1.5: 1.5, 0.0: 8.0}[low]

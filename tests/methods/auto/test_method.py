@@ -280,7 +280,7 @@ def test_a_hopeless_budget_and_public_samples_without_a_difference_are_told_befo
     paying = {"ledger": ledger, "account": "clinic"}
     with warnings.catch_warnings():
         warnings.simplefilter("error", tacit.TacitWarning)
-        with pytest.raises(tacit.TacitWarning, match="most of what is learned will be noise"):
+        with pytest.raises(tacit.TacitWarning, match="the labels will be mostly noise"):
             distilled("table", epsilon="1/1000", **paying)
     with pytest.raises(InvalidInput, match="all equal"):
         tacit.distill(named(planes, 90, 1), np.ones((50, 4)), 8, delta=DELTA, classes=CLASSES, **paying)
@@ -290,7 +290,7 @@ def test_a_hopeless_budget_and_public_samples_without_a_difference_are_told_befo
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"delta": 0}, "without a delta"),
+        ({"delta": 0}, "with delta = 0"),
         ({"trust": "local"}, "no curator has all records"),
         ({"adjacency": "add-remove"}, "number of records is private"),
         ({"releases": "votes"}, "votes were asked for"),

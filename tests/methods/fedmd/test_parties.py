@@ -43,7 +43,7 @@ class Diary:
     def learn(self, samples, labels, epochs):
         self.pages.append(("learn", samples.copy(), labels.copy(), epochs))
 
-    def digest(self, samples, targets, logits, epochs):
+    def fit_consensus(self, samples, targets, logits, epochs):
         self.pages.append(("digest", samples.copy(), targets.copy(), logits, epochs))
 
     def predict(self, samples):
@@ -155,14 +155,14 @@ def test_a_subset_must_fit_the_account_and_the_records():
         )
     wrong = SubsetSample(4, 31, replacement=False)
     ledger = MemoryLedger({"party": stable("0.5")})
-    with pytest.raises(InvalidInput, match="made for another number of records"):
+    with pytest.raises(InvalidInput, match="made for a different number of records"):
         SubsetParty(Private(RECORDS), wrong, subset_gate(wrong, ledger), study(Diary()))
     assert ledger.balance("party").payments == 0
     for ceiling in (
         Ceiling(1, "0.5", unit=Unit.person("patient", 2)),
         Ceiling(1, "0.5", adjacency=Adjacency.ADD_REMOVE),
     ):
-        with pytest.raises(InvalidInput, match="stable for one record"):
+        with pytest.raises(InvalidInput, match="protects one record under replace-one"):
             SubsetParty(Private(RECORDS), sample, subset_gate(sample, MemoryLedger({"party": ceiling})), study(Diary()))
 
 
@@ -350,7 +350,7 @@ def test_what_is_claimed_for_a_subset():
     assert words.index("delta = ") < words.index("epsilon = ")
     strata = Exposure.of(StratifiedSample((SubsetSample(1, 10, False), SubsetSample(1, 2, False))))
     assert strata.probability == 0.5
-    assert "class sizes are taken to be public" in str(strata)
+    assert "class sizes are assumed public" in str(strata)
     assert str(Exposure.of(SubsetSample(3, 3, False))).startswith("NO PRIVACY AT ALL")
     assert str(Exposure.of(SubsetSample(1, 3, False), simulation=True)).startswith("SIMULATION")
     assert Exposure.of(SubsetSample(1, 4, False)).to_json()["delta_exact"] == "1/4"

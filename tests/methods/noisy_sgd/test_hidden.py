@@ -37,7 +37,7 @@ def run(**options):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"adjacency": "replace-one"}, "give adjacency add-remove and the approximate number of records"),
+        ({"adjacency": "replace-one"}, "give adjacency add-remove and records"),
         ({"records": None}, "the approximate number of records"),
         ({"delta": 0}, "needs a delta"),
         ({"trust": "local"}, "trust must be"),

@@ -67,7 +67,7 @@ def test_under_add_remove_the_number_of_teachers_must_be_said():
 
 @pytest.mark.parametrize("way", ["class", "dirichlet"])
 def test_teachers_are_not_chosen_by_label(way):
-    with pytest.raises(InvalidInput, match="one changed label would move records of others"):
+    with pytest.raises(InvalidInput, match="one changed label would move other records"):
         taught(holders=tacit.Partition(4, way, alpha=5))
 
 
@@ -142,9 +142,11 @@ def test_later_rounds_ask_what_a_student_is_least_sure_of_and_cost_no_more():
 
 
 def test_a_diagnostic_is_on_the_screen_and_in_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.runs.timing.clock", lambda: 0.0)
+    monkeypatch.setattr("tacit.runs.drive.clock", lambda: 0.0)
     plain = taught_by(queries=10)
-    with pytest.warns(TacitWarning, match=r"diagnostic, private and not written: by these votes 10 answers") as said:
+    with pytest.warns(
+        TacitWarning, match=r"diagnostic, private and not stored: the data-dependent epsilon of 10 answers"
+    ) as said:
         shown = taught_by(queries=10, diagnostic=True)
     assert len([each for each in said if "diagnostic" in str(each.message)]) == 1
     assert [each.spend for each in plain.receipts] == [each.spend for each in shown.receipts]
@@ -176,9 +178,9 @@ def test_every_teacher_has_a_model_of_its_own():
     ("options", "said"),
     [
         ({"threshold": 0.5, "delta": 0}, "gaussian noise needs delta above 0"),
-        ({"threshold": 0.5, "mechanism": "lnmax"}, "goes with gaussian noise, not lnmax"),
-        ({"threshold": 0.5, "rounds": 2}, "a screen goes with one round"),
-        ({"answers": 5}, "give a threshold with it"),
+        ({"threshold": 0.5, "mechanism": "lnmax"}, "needs gaussian noise, not lnmax"),
+        ({"threshold": 0.5, "rounds": 2}, "a screen needs a single round"),
+        ({"answers": 5}, "give threshold too"),
         ({"queries": 3, "rounds": 4}, "rounds must be at most the 3 queries, got 4"),
         ({"diagnostic": True, "mechanism": "permute-and-flip"}, "needs a delta above 0 and laplace or gaussian votes"),
         ({"teachers": 401}, "more teachers, 401, than records"),
@@ -214,3 +216,45 @@ def test_holders_that_are_teachers_are_protected_whole():
     run = tacit.distill(parts_of_four(), WIDE, 5, seed=1, **given)
     assert run.guarantee.unit == Unit.whole_holder()
     assert run.recipe["teachers"] == 4
+
+
+def agreeing(epsilon=8, teachers=60, **options):
+    random = np.random.default_rng(1)
+    labels = random.integers(0, 2, 1200)
+    samples = np.stack([labels * 6.0 + random.normal(0, 0.5, 1200), random.normal(0, 1, 1200)], axis=1)
+    public = np.stack([np.repeat([0.0, 6.0], 20), np.zeros(40)], axis=1)
+    return tacit.distill(
+        (samples, labels), public, epsilon, delta=1e-5, method="pate", classes=[0, 1], teachers=teachers,
+        teacher=GaussianNB(), seed=3, **options,
+    )  # fmt: skip
+
+
+def test_a_private_test_lets_agreeing_teachers_answer_with_less_noise():
+    run = agreeing(contested=0.2)
+    assert run.recipe["mechanism"] == "TestedGNMax"
+    assert run.labels.tolist() == [0] * 20 + [1] * 20
+    # One release pays for the test and for the answers, whatever the votes are.
+    (receipt,) = run.receipts
+    assert (receipt.spend.epsilon, receipt.spend.delta) == (Fraction(8), Fraction(1, 10**5))
+    assert run.guarantee.epsilon == 8
+    # Votes would tell more than the labels that are paid for.
+    assert "votes" not in run.arrays
+
+
+def test_a_test_of_the_votes_is_refused_where_it_makes_no_sense():
+    for options, words in (
+        ({"contested": 0.2, "threshold": 0.6}, "contested goes with one round"),
+        ({"contested": 0.2, "rounds": 2}, "contested goes with one round"),
+        ({"contested": 0.2, "diagnostic": True}, "contested goes with one round"),
+        ({"contested": 0.2, "mechanism": "laplace"}, "contested goes with gnmax"),
+        ({"contested": 0.2, "teachers": 12}, "a test gains nothing here"),
+        ({"contested": 1.0}, "a test gains nothing here"),
+        ({"contested": 0.2, "epsilon": 0.01}, "too small for a test"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            agreeing(**options)
+    with pytest.raises(InvalidInput, match="needs delta above 0"):
+        tacit.distill(
+            (np.zeros((40, 2)), np.arange(40) % 2), np.ones((9, 2)), 8, method="pate", classes=[0, 1],
+            contested=0.2,
+        )  # fmt: skip

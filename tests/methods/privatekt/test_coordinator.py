@@ -8,7 +8,7 @@ import pytest
 from tacit.core.account import Ceiling
 from tacit.core.errors import BudgetExceeded, InvalidInput
 from tacit.core.randomness import SeededRandomness
-from tacit.core.release import refusal, restored, silence
+from tacit.core.release import no_response, refusal, restored
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.coordinator import (
     LabelCoordinator,
@@ -99,7 +99,7 @@ def test_the_run_ends_when_nobody_is_left(make):
         played(coordinator(trainer), make.cohort([Ceiling(1)] * 4)[0])
     assert trainer.lessons == []
     # Who was lost says nothing of an account.
-    release = drive(coordinator(trainer), lambda ask: [silence() for _ in ask.invited])
+    release = drive(coordinator(trainer), lambda ask: [no_response() for _ in ask.invited])
     assert (release.receipts, trainer.lessons, release.value.learned) == ((), [], False)
 
 
@@ -246,7 +246,7 @@ def test_a_round_can_be_folded_by_another_coordinator_than_asked(make):
 
 def test_answers_must_be_as_many_as_were_asked():
     made = coordinator()
-    with pytest.raises(InvalidInput, match="2 holders were asked and 1 answers came"):
+    with pytest.raises(InvalidInput, match="2 holders were asked, and there are 1 answers"):
         made.fold(made.begin(), [refusal()])
 
 

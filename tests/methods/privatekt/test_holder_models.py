@@ -188,7 +188,7 @@ def test_weights_that_do_not_fit_are_refused(network, weights):
 
 
 def test_networks_that_cannot_train_together_are_refused():
-    with pytest.raises(InvalidInput, match="normalizes over batches"):
+    with pytest.raises(InvalidInput, match="has batch normalization"):
         NetworkTrainer(architecture_for(IMAGES, "small-convolutions"), IMAGES[:9], NAMES, Training(1, 1, 0.1))
     with pytest.raises(InvalidInput, match="learning_rate is out of range"):
         Training(1, 1, 0.0)

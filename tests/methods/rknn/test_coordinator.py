@@ -13,7 +13,7 @@ from tacit.core.spend import FREE
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.selection import PermuteAndFlip
-from tacit.mechanisms.local.choice import choose
+from tacit.mechanisms.choices import choose
 from tacit.methods.rknn.choice import choose_mechanism
 from tacit.methods.rknn.coordinator import Round, VoteCoordinator
 from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
@@ -135,7 +135,7 @@ def test_a_mechanism_of_somebody_else_is_refused():
 def test_a_question_about_another_kind_of_sample_is_refused_before_payment():
     ledger = MemoryLedger({"clinic": Ceiling(1)})
     question = ask(PermuteAndFlip.for_epsilon(1, 2), QUERIES[:, :9])
-    with pytest.raises(InvalidInput, match="samples of another kind; nothing was charged") as caught:
+    with pytest.raises(InvalidInput, match="samples of a different kind; nothing was charged") as caught:
         VoteHolder([Private(Records(PARTS.private_samples, LABELS))], Gate(ledger, "clinic")).answer(question)
     assert caught.value.__cause__ is None
     assert ledger.balance("clinic").payments == 0
@@ -191,7 +191,7 @@ def test_a_coordinator_refuses_what_makes_no_sense():
     state = coordinator().begin()
     with pytest.raises(InvalidInput, match="not answered yet"):
         coordinator().result(state)
-    with pytest.raises(InvalidInput, match="takes one answer"):
+    with pytest.raises(InvalidInput, match="expects one answer"):
         coordinator().fold(state, [])
 
 

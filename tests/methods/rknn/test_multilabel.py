@@ -12,8 +12,8 @@ from tacit.core.randomness import SeededRandomness
 from tacit.core.sensitivity import vote_sensitivity
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.choices import choose
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
-from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder, filled_sets
 from tacit.methods.rknn.multilabel import SetCountReader, SetMessageReader, label_chances

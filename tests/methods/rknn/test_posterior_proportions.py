@@ -98,7 +98,7 @@ def test_proportions_need_counts_and_stay_in_their_cluster():
     asked = {"classes": [0, 1], "labels": "proportions", "seed": 1}
     for settings_, words in (
         ({"mechanism": "permute-and-flip"}, "releases labels only"),
-        ({"propagation": "graph"}, "proportions labels go with propagation by clusters"),
+        ({"propagation": "graph"}, "proportions labels need propagation by clusters"),
     ):
         with pytest.raises(InvalidInput, match=words):
             distill((samples, np.arange(200) % 2), samples + 5, 1, **asked, **settings_)

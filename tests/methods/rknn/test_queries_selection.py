@@ -102,7 +102,7 @@ def test_a_sample_nobody_reaches_believes_nothing_in_particular():
 def test_a_graph_of_other_samples_is_refused():
     from scipy.sparse import csr_array
 
-    with pytest.raises(InvalidInput, match="joins 3 samples, beliefs are of 2"):
+    with pytest.raises(InvalidInput, match="has 3 samples, and there are beliefs for 2"):
         propagate(csr_array((3, 3)), np.zeros((2, 2)))
 
 
@@ -120,7 +120,7 @@ def test_the_surest_of_every_label_are_kept(rows, share, seed):
 
 @pytest.mark.parametrize("share", [0, 1.5, -1])
 def test_an_impossible_share_is_refused(share):
-    with pytest.raises(InvalidInput, match="keep must be above 0"):
+    with pytest.raises(InvalidInput, match="label_fraction must be above 0"):
         keep_surest(np.ones(3), np.zeros(3, dtype=int), share)
 
 

@@ -220,7 +220,7 @@ def test_a_crowd_that_is_too_small_for_its_price_is_refused_before_payment():
     ledger = MemoryLedger({"a": Ceiling(10**12, "1e-3")})
     few = [Private(Records(SAMPLES[:999], LABELS[:999]))]
     crowd = OneRecordHolders(few, Gate(ledger, "a", SeededRandomness(3)))
-    with pytest.raises(TooFewParticipants, match="999 clients took part"):
+    with pytest.raises(TooFewParticipants, match="999 participants answered"):
         crowd.answer(
             ask(Shuffled(SingleMessage(GeneralizedRandomizedResponse(300, 1, 1), 1000, "1e-6"), participants=1000))
         )

@@ -1,1 +1,1 @@
-"""Services that collect from holders for a coordinator, a shuffler or a curator: messages, a store, a service."""
+"""The services between holders and a coordinator: a shuffler or a curator, with their messages, store and server."""

@@ -1,23 +1,24 @@
-"""Both ends of a batch, shuffled or curated, and the shuffler.
+"""Batches that a shuffler or a curator collects, as holders write and the coordinator reads them; and the shuffler.
 
-Shuffled: messages are put into boxes (ciphertexts) of equal size, permuted, and decrypted. A box contains a message or
-is empty; the ciphertexts look the same. A holder fills its boxes up to whole blocks with empty ones, and so does the
-shuffler, so that their number reveals little. Every box is encrypted with its own key for one batch: in any other it
-cannot be decrypted.
+Shuffled: each message is encrypted into a box (a ciphertext) of fixed size; boxes are permuted and then decrypted by
+the coordinator. A box contains a message or is empty, and nobody without the key can tell which. A holder adds empty
+boxes up to whole blocks, and so does the shuffler, so that the number of boxes reveals little. Every box is encrypted
+for one batch and cannot be decrypted as part of another.
 
 The shuffler accepts boxes from holders, drops their senders, permutes them and releases them once. All of its rules:
 
-- A batch is opened by the coordinator. Only nodes that it names may submit, each once; a repeated submission changes
-nothing, a different one from the same node is refused.
-- Nothing comes out before the batch has its minimum of participants. Then, when the coordinator collects, the batch is
+- The coordinator opens a batch. Only nodes that the batch names may submit, each once; a repeated submission changes
+  nothing, and a different one from the same node is refused.
+- Nothing is released before the batch has its minimum of participants. When the coordinator then collects, the batch is
   closed: later submissions are refused.
-- A box that is there twice was copied; one of them stays. The rest is filled up with empty boxes to whole blocks and
-  put into a uniformly random order of the system's cryptographic generator.
-- The result is stored, and the boxes' senders are deleted in the same step. Collected again, the batch is
-  the same to the last bit.
-- It cannot decrypt a box. It reports how many came in and went out, and how many messages were refused and why.
+- Of identical boxes, which are copies, one stays. Empty boxes fill the batch up to whole blocks, and all boxes are put
+  into a uniformly random order drawn from the system's cryptographic generator.
+- The result is stored, and the boxes' senders are deleted in the same step. Collecting the batch again returns
+  identical bytes.
+- The shuffler cannot decrypt a box. It reports how many boxes were received and released, and how many messages it
+  refused for which reason.
 
-Curated: a holder submits an encrypted table, and the coordinator reads one release.
+Curated: each holder submits an encrypted table, and the coordinator reads the curator's one release.
 """
 
 from __future__ import annotations
@@ -30,11 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Estimates, InvalidInput, Release, SystemRandomness, permutations
 from tacit.core.codec import decode_strict, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates
-from tacit.core.randomness import SystemRandomness, permutations
-from tacit.core.release import Release
 from tacit.federation.collector.messages import LARGEST_BATCH, Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, public_key, seal, unseal
@@ -45,8 +43,16 @@ from tacit.methods.question import Question, TableQuestion, table_shape
 from tacit.wire import ANSWER_BYTES, ask_to_bytes, read_release
 
 __all__ = [
-    "Mixed", "empty_boxes", "mixed", "open_shuffler", "plan_batch", "plan_tables", "read_curated", "read_mixed",
-    "sealed_messages", "sealed_table",
+    "ShuffledMessages",
+    "empty_boxes",
+    "open_shuffler",
+    "plan_batch",
+    "plan_tables",
+    "read_curated",
+    "read_shuffled",
+    "sealed_messages",
+    "sealed_table",
+    "shuffled",
 ]  # fmt: skip
 
 FULL, EMPTY = b"\1", b"\0"
@@ -62,9 +68,9 @@ def plan_batch(
     clients: int,
     block: int = 64,
 ) -> Batch:
-    """The batch for these messages from nodes that speak for at most this many ``clients`` each.
+    """The batch for these messages from nodes with at most ``clients`` clients each.
 
-    ``key`` is the public half of the coordinator's key. The minimum is what the guarantee was planned for.
+    ``key`` is the coordinator's public key. The minimum of participants is the one that the guarantee was planned for.
     """
     most = most_messages(inner, clients)
     return Batch(
@@ -83,7 +89,7 @@ def plan_batch(
 
 
 def most_messages(inner: MultiMessageNoise | SingleMessage, clients: int) -> int:
-    """The most messages of ``clients`` clients, up to a negligible probability of more noise.
+    """The most messages that ``clients`` clients send, exceeded only with negligible probability.
 
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> most_messages(SingleMessage(GeneralizedRandomizedResponse(10, 1, 1), 50, "1e-6"), 7)
@@ -95,36 +101,36 @@ def most_messages(inner: MultiMessageNoise | SingleMessage, clients: int) -> int
 
 
 def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node: str, clients: int) -> SealedMessages:
-    """The mechanism through which a node answers for its clients; a batch that would hide them less is refused.
+    """The mechanism by which a node answers for its clients.
 
-    So is one without room for all messages that they may make: the coordinator would see whether there was much noise,
-    and releases would have little noise only.
+    Refused are batches that mix the messages with fewer clients than the guarantee needs, and batches without room for
+    all messages that the clients may send: an overflow would tell the coordinator that there was much noise.
     """
     if node not in batch.nodes:
         raise InvalidInput("the batch does not expect this node")
     if batch.minimum < inner.quorum:
         raise InvalidInput(
-            f"the batch is mixed with {batch.minimum} clients or more, and needs at least {inner.quorum}"
+            f"the batch may be released with {batch.minimum} clients, and the guarantee needs at least {inner.quorum}"
         )
     if batch.size != OVERHEAD + 1 + inner.code.size:
-        raise InvalidInput("the batch's boxes have another size than these messages need")
+        raise InvalidInput("the size of the batch's boxes does not fit these messages")
     room = batch.blocks(most_messages(inner, clients))
     if clients > batch.largest or room > batch.most or batch.each != (inner.messages_each or 0):
         raise InvalidInput(
-            f"the batch has room for {batch.most} messages of {batch.largest} clients per node; this one needs {room} "
-            f"for {clients}, so that any noise fits"
+            f"the batch has room for {batch.most} messages of {batch.largest} clients per node; this node needs {room} "
+            f"for its {clients} clients, so that all noise messages fit"
         )
 
     def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
         # A node without messages submits empty boxes.
         count = max(batch.block, batch.blocks(len(pieces)))
         if count > batch.most:
-            # Never for as many clients as were said; others would be seen not to fit.
+            # Cannot happen for the announced number of clients, up to the negligible probability above.
             raise InvalidInput(f"the batch has room for {batch.most} messages per node")
         full = b"".join(seal(batch.key, FULL + piece, batch.digest) for piece in pieces)
         rows = np.frombuffer(full, dtype=np.uint8).reshape(-1, batch.size)
         filled = np.concatenate([rows, empty_boxes(batch, count - len(pieces))])
-        # Where the empty ones are is nobody's business either.
+        # Nor may the order tell which boxes are empty.
         hidden: NDArray[np.uint8] = filled[permutations(1, count, SystemRandomness())[0]]
         return hidden
 
@@ -143,8 +149,8 @@ def empty_boxes(batch: Batch, count: int) -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True)
-class Mixed:
-    """The messages in a batch, and the numbers of those left out: empty, damaged, out of range."""
+class ShuffledMessages:
+    """The messages of a shuffled batch, and how many boxes were left out: empty, unreadable or invalid."""
 
     messages: NDArray[np.generic]
     participants: int
@@ -155,27 +161,27 @@ class Mixed:
     duplicates: int
 
     def estimates(self, inner: MultiMessageNoise | SingleMessage) -> Estimates:
-        """Counts of every cell from what arrived; refused where that is less than was planned for."""
-        # Where each client has one message, those that are left say how many took part.
+        """Estimated counts of every cell; refused if fewer clients took part than the guarantee was planned for."""
+        # Where each client sends one message, the number of valid messages is the number of clients.
         arrived = self.participants if inner.messages_each is None else len(self.messages)
         return inner.decode(self.messages, arrived)
 
     @property
     def in_words(self) -> str:
-        """A sentence with all numbers."""
+        """The counts as a sentence."""
         return (
             f"{len(self.messages)} messages of {self.participants} clients at {self.nodes} nodes; {self.empty} empty "
             f"boxes, {self.duplicates} copies, {self.unreadable} unreadable and {self.invalid} invalid left out"
         )
 
 
-def read_mixed(
+def read_shuffled(
     output: bytes, batch: Batch, secret: bytes, inner: MultiMessageNoise | SingleMessage, most: int = LARGEST_BATCH
-) -> Mixed:
-    """The messages in what the shuffler gave, each checked by itself: a damaged one is left out and counted."""
-    fields = decode_strict(output, most, "mixed batch")
+) -> ShuffledMessages:
+    """The messages in the shuffler's output, each checked by itself: a damaged one is left out and counted."""
+    fields = decode_strict(output, most, "shuffled batch")
     if fields.digest("batch") != batch.digest or public_key(secret) != batch.key:
-        raise InvalidInput("the mixed messages belong to another batch, or are sealed for another key")
+        raise InvalidInput("the shuffled messages belong to another batch, or are encrypted for another key")
     pieces = fields.array("pieces", ("|u1",), (None, batch.size))
     participants = fields.integer("participants", batch.minimum, batch.largest * len(batch.nodes))
     nodes = fields.integer("nodes", 1, len(batch.nodes))
@@ -186,7 +192,7 @@ def read_mixed(
     full = [content[1:] for content in readable if content[:1] == FULL]
     rows = from_pieces(inner, full)
     valid = inner.code.valid(rows)
-    return Mixed(
+    return ShuffledMessages(
         messages=rows[valid],
         participants=participants,
         nodes=nodes,
@@ -197,7 +203,7 @@ def read_mixed(
     )
 
 
-def mixed(batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
+def shuffled(batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
     """All boxes of a batch in random order, without their senders."""
     boxes = np.concatenate([each.pieces for each in submissions])
     different = np.unique(boxes, axis=0)
@@ -216,17 +222,17 @@ def mixed(batch: Batch, submissions: list[Submission]) -> SubmissionOutcome:
 
 
 def open_shuffler(file: str | Path, coordinator: bytes, nodes: Mapping[str, bytes]) -> SubmissionStore:
-    """The shuffler with this store, for these parties only.
+    """A shuffler with its store in this file, which serves these parties only.
 
     >>> import tempfile
     >>> with open_shuffler(Path(tempfile.mkdtemp()) / "shuffler.db", b"c" * 32, {"ada": b"a" * 32}) as shuffler:
     ...     shuffler.status()
     {'batches': [], 'dropped': {}}
     """
-    return SubmissionStore(file, coordinator, nodes, mixed)
+    return SubmissionStore(file, coordinator, nodes, shuffled)
 
 
-# Who paid for a curated release; under which name it keeps its account is its own business.
+# The payer's name in a curated release; the name of the curator's account stays with the curator.
 CURATOR = "curator"
 
 
@@ -239,7 +245,7 @@ def plan_tables(
     minimum: int,
     largest: int,
 ) -> Batch:
-    """The batch for a question to nodes with at most ``largest`` records each; ``key`` is the curator's public one."""
+    """The batch for a question to nodes with at most ``largest`` records each; ``key`` is the curator's public key."""
     return Batch(
         run=run,
         round=round,
@@ -254,16 +260,16 @@ def plan_tables(
 
 
 def sealed_table(ask: TableQuestion, batch: Batch, node: str, curator: bytes) -> SealedTable:
-    """The mechanism through which a node answers. ``curator`` is the key that the node's own operator trusts.
+    """The mechanism by which a node answers. ``curator`` is the public key that the node's own operator trusts.
 
-    The key in the batch comes from the coordinator, who must not be able to read the table.
+    The batch's key comes from the coordinator, who could name its own key and read the table; so the two must be equal.
     """
     if batch.key != curator:
-        raise InvalidInput("the batch is for another key than that of the curator this node trusts")
+        raise InvalidInput("the batch names another key than that of the curator this node trusts")
     if node not in batch.nodes or batch.ask != ask_to_bytes(ask):
         raise InvalidInput("the batch does not expect this node, or is about another question")
     if batch.size != OVERHEAD + table_bytes(table_shape(ask)):
-        raise InvalidInput("the batch's boxes have another size than this table needs")
+        raise InvalidInput("the size of the batch's boxes does not fit this table")
 
     def boxed(content: bytes) -> NDArray[np.uint8]:
         return np.frombuffer(seal(batch.key, content, batch.digest), dtype=np.uint8)[None]

@@ -1,4 +1,4 @@
-"""The client of a collector over TLS: whether it can be reached and trusted; batches submitted and collected."""
+"""The client of a shuffler or curator: open, submit to and collect batches over TLS, and check the connection."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tacit.core import InvalidInput, TacitError
 from tacit.core.codec import StrictReader, decode_strict
-from tacit.core.errors import InvalidInput, TacitError
 from tacit.federation.certificates import Validity, client_context, on_loopback, why_untrusted
 from tacit.federation.collector.messages import (
     ANNOUNCE,
     LARGEST_BATCH,
-    STRANGER,
+    UNANNOUNCED_BYTES,
     Batch,
     SignedMessage,
     Submission,
     SubmissionRefusal,
     SubmissionRefused,
 )
-from tacit.federation.collector.submission_store import COORDINATOR, LENGTH
+from tacit.federation.collector.submission_store import COORDINATOR, LENGTH_BYTES
 from tacit.federation.keys import SigningIdentity
 
 __all__ = [
-    "Address", "Reached", "Unreachable", "Untrusted", "clock_trouble", "collect", "open_batch", "reach", "read_status",
-    "seconds_ahead", "submit",
+    "Address", "ConnectionCheck", "Unreachable", "Untrusted", "clock_problem", "collect", "open_batch", "reach",
+    "read_status", "seconds_ahead", "submit",
 ]  # fmt: skip
 
-# Bytes of an answer around what a batch came to.
+# Bytes that a response may have beyond a batch's result.
 _SLACK = 4096
 
 
 class Unreachable(TacitError):
-    """The service does not answer; nothing is lost, and the same call may be made again."""
+    """The service does not answer; the same call may be repeated without loss."""
 
 
 class Untrusted(Unreachable):
-    """The server cannot authenticate itself: calling again would not help."""
+    """The server cannot authenticate itself; repeating the call would not help."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A service's address, and the certificate of its authority."""
+    """The URL of a service, and the certificate of the authority that signed its certificate."""
 
     url: str
     authority: str | Path | None = None
@@ -66,17 +66,17 @@ class Address:
 
 
 def open_batch(address: Address, identity: SigningIdentity, batch: Batch) -> None:
-    """The coordinator announces a batch; repeating it changes nothing."""
+    """Open a batch, as the coordinator; repeating the call changes nothing."""
     _call(address, identity, "open", batch, COORDINATOR, batch.to_bytes()).digest("opened")
 
 
 def submit(address: Address, identity: SigningIdentity, node: str, batch: Batch, submission: Submission) -> None:
-    """A holder submits; repeating it changes nothing. When this returns, it is on the collector's disk."""
+    """Submit to a batch, as a holder; repeating it changes nothing. On return it is on the collector's disk."""
     _call(address, identity, "submit", batch, node, submission.to_bytes()).digest("taken")
 
 
 def collect(address: Address, identity: SigningIdentity, batch: Batch) -> bytes | None:
-    """The result of the batch, or None while too few have submitted. The first call closes the batch."""
+    """The result of a batch, or None while too few have submitted. The first result closes the batch."""
     try:
         return _call(address, identity, "collect", batch, COORDINATOR, b"").content("output", LARGEST_BATCH)
     except SubmissionRefused as refused:
@@ -102,15 +102,15 @@ def _call(address: Address, identity: SigningIdentity, kind: str, batch: Batch, 
 
     payload = signed(kind, body)
     with _connected(address) as client:
-        if len(payload) > STRANGER:
-            # Nobody reads so much from somebody whose name was not seen.
-            announced = signed("announce", len(payload).to_bytes(LENGTH, "big"))
+        if len(payload) > UNANNOUNCED_BYTES:
+            # The service reads large messages only after a signed announcement.
+            announced = signed("announce", len(payload).to_bytes(LENGTH_BYTES, "big"))
             _granted(_said(address, client, "POST", ANNOUNCE, announced))
         return _granted(_said(address, client, "POST", "/", payload))
 
 
 def _granted(content: bytes) -> StrictReader:
-    """A reply that does not refuse."""
+    """The fields of a response; a refusal is raised."""
     fields = decode_strict(content, LARGEST_BATCH, "reply")
     if fields.peek("refused") is not None:
         raise SubmissionRefused(SubmissionRefusal(fields.one_of("refused", tuple(SubmissionRefusal))))
@@ -119,7 +119,7 @@ def _granted(content: bytes) -> StrictReader:
 
 @contextmanager
 def _connected(address: Address) -> Iterator[httpx.Client]:
-    """A client with one connection, which no setting of the machine sends by another way."""
+    """A client with one connection, which ignores proxy settings of the environment."""
     context = client_context(address.authority) if address.url.startswith("https") else False
     limits = httpx.Limits(max_connections=1, keepalive_expiry=None)
     try:
@@ -134,13 +134,13 @@ def _connected(address: Address) -> Iterator[httpx.Client]:
 
 
 def _said(address: Address, client: httpx.Client, method: str, path: str, payload: bytes) -> bytes:
-    """The service's answer, up to the largest size that it can have."""
+    """The body of the service's response, up to the largest size that it can have."""
     content = bytearray()
     with client.stream(method, path, content=payload, headers={"Accept-Encoding": "identity"}) as response:
         for piece in response.iter_raw():
             content += piece
             if len(content) > LARGEST_BATCH + _SLACK:
-                raise Unreachable(f"{address.url} answers with more than the largest batch has")
+                raise Unreachable(f"{address.url} sends more bytes than the largest batch has")
     if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         raise SubmissionRefused(SubmissionRefusal.OVERSIZED)
     if response.status_code != httpx.codes.OK:
@@ -148,28 +148,28 @@ def _said(address: Address, client: httpx.Client, method: str, path: str, payloa
     return bytes(content)
 
 
-# Seconds by which a clock may be ahead or behind: a SuperLink takes no signature from the future, nor an old one.
+# Seconds by which a clock may be ahead or behind: a SuperLink accepts no signature from the future and no old one.
 AHEAD, BEHIND = 5.0, 300.0
-# No service has anything here, and each says when it was asked.
+# No service has this path, but every response has a Date header.
 _HEALTH = "/health"
 
 
 @dataclass(frozen=True)
-class Reached:
-    """What came of a connection: what is wrong, if anything, and what is known of certificate and clock.
+class ConnectionCheck:
+    """The result of a connection test: the problem, if there is one, the certificate's validity, and the clocks.
 
-    ``trusted`` is whether who answered could show a certificate by the authority. ``ahead`` is by how many seconds
-    the clock of this machine is ahead of the other's.
+    ``trusted`` is whether the server's certificate is signed by the authority. ``ahead`` is by how many seconds the
+    clock of this machine is ahead of the server's.
     """
 
-    trouble: str | None = None
+    problem: str | None = None
     trusted: bool = False
     validity: Validity | None = None
     ahead: float | None = None
 
 
-def reach(address: str, authority: Path | None, timeout: float = 10.0) -> Reached:
-    """Connect to ``host:port`` or a URL, as one that trusts this authority alone."""
+def reach(address: str, authority: Path | None, timeout: float = 10.0) -> ConnectionCheck:
+    """Connect to ``host:port`` or a URL, trusting this certificate authority only."""
     parts = urlsplit(address if "//" in address else f"https://{address}")
     host, port = parts.hostname or "", parts.port
     if parts.scheme == "http":
@@ -184,39 +184,39 @@ def reach(address: str, authority: Path | None, timeout: float = 10.0) -> Reache
         connection.request("GET", _HEALTH)
         response = connection.getresponse()
         response.read(1024)
-        return Reached(None, trusted, validity, seconds_ahead(response.headers.get("Date")))
+        return ConnectionCheck(None, trusted, validity, seconds_ahead(response.headers.get("Date")))
     except ssl.SSLCertVerificationError as error:
-        return Reached(f"{address}: {why_untrusted(error)}")
+        return ConnectionCheck(f"{address}: {why_untrusted(error)}")
     except ssl.SSLError as error:
-        return Reached(f"{address}: does not use TLS correctly ({error.reason or error})")
+        return ConnectionCheck(f"{address}: does not use TLS correctly ({error.reason or error})")
     except (OSError, http.client.HTTPException) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Reached(f"{address}: cannot be reached ({said})", trusted, validity)
+        return ConnectionCheck(f"{address}: cannot be reached ({said})", trusted, validity)
     finally:
         connection.close()
 
 
-def clock_trouble(ahead: float | None) -> str | None:
-    """What is wrong with the clock of this machine, by the other's.
+def clock_problem(ahead: float | None) -> str | None:
+    """What is wrong with the clock of this machine compared with the server's; None if nothing.
 
-    >>> clock_trouble(400)
-    'the clock of this machine is 400 seconds ahead of theirs; at most 5 are tolerated'
-    >>> clock_trouble(-400)
-    'the clock of this machine is 400 seconds behind theirs; at most 300 are tolerated'
-    >>> clock_trouble(-0.5) is None
+    >>> clock_problem(400)
+    'the clock of this machine is 400 seconds ahead of the server; at most 5 are tolerated'
+    >>> clock_problem(-400)
+    'the clock of this machine is 400 seconds behind the server; at most 300 are tolerated'
+    >>> clock_problem(-0.5) is None
     True
     """
     if ahead is None or -BEHIND <= ahead <= AHEAD:
         return None
     side, most = ("ahead of", AHEAD) if ahead > 0 else ("behind", BEHIND)
-    return f"the clock of this machine is {abs(ahead):.0f} seconds {side} theirs; at most {most:.0f} are tolerated"
+    return f"the clock of this machine is {abs(ahead):.0f} seconds {side} the server; at most {most:.0f} are tolerated"
 
 
 def seconds_ahead(date: str | None) -> float | None:
-    """By how many seconds this machine's clock is ahead of one that says this in the head of its answer."""
+    """By how many seconds this machine's clock is ahead of a server's ``Date`` header; None if it is missing."""
     try:
         theirs = parsedate_to_datetime(date or "")
-        # They say whole seconds.
+        # The header has whole seconds.
         return (datetime.datetime.now(datetime.UTC) - theirs).total_seconds() - 0.5
     except (TypeError, ValueError):
         return None

@@ -1,9 +1,9 @@
-"""The curator: decrypts the holders' tables, adds them up, and releases the sum through its own gate.
+"""The curator: decrypts the holders' tables, sums them, and releases the sum through its own gate.
 
-It is trusted with exact counts, and is the only party that is. It pays from its own ledger, and every holder has paid
+The curator is the only party that is trusted with exact counts. It pays from its own ledger, and every holder has paid
 from its own before its table left. It checks the question and who has submitted, pays, and only then decrypts a table.
-Counts are clipped to limits that its operator set, whatever the question says; only its operator learns how many were
-changed or could not be decrypted. Below the minimum nothing is released.
+Counts are clipped to limits of the curator's operator, whatever the question says; only that operator learns how many
+tables could not be decrypted. Below the minimum nothing is released.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tacit.core import Integers, InvalidInput, Ledger, Randomness, TooFewParticipants
 from tacit.core.codec import bytes_to_array, encode
-from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.protocols import Integers, Ledger
-from tacit.core.randomness import Randomness
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, unseal
-from tacit.federation.node.refusals import require_door
+from tacit.federation.node.refusals import require_allowed
 from tacit.ledger.account import PolicyLimits, covered
 from tacit.ledger.policy import NO_LIMITS
 from tacit.mechanisms.central.counts import read_sealed_table, table_bytes
@@ -39,8 +37,8 @@ _log = logging.getLogger("tacit.curator")
 class Curator:
     """Turns a batch of encrypted tables into one release, paid for by the curator's account.
 
-    ``records`` is the most that one node may have, by the curator's own operator: it limits what a table may count.
-    ``limits`` are those of the operator's policy; where they name purposes, no other is released for.
+    ``records`` is how many records one node may have, set by the curator's operator: counts above it are clipped.
+    ``limits`` are those of the operator's policy; if they name purposes, questions for other purposes are refused.
     """
 
     def __init__(
@@ -61,23 +59,23 @@ class Curator:
 
     @property
     def key(self) -> bytes:
-        """What holders seal for."""
+        """The public key that holders encrypt their tables for."""
         return public_key(self._secret)
 
     def check(self, batch: Batch) -> TableQuestion:
-        """The question of a batch that can be released, by looking at the batch alone.
+        """The question of a batch; a batch that cannot be released is refused. Only the batch is looked at, no table.
 
         A batch for nodes with more records than this curator's own limit is refused here, before a node pays: no
         honest node's table is ever above the limits.
         """
         if batch.key != self.key:
-            raise InvalidInput("the batch is for another key than the curator's")
+            raise InvalidInput("the batch names another key than this curator's")
         ask: TableQuestion = read_ask(batch.ask)
         shape = table_shape(ask)
         if ask.request != batch.request:
-            raise InvalidInput("the batch and its question have different requests")
+            raise InvalidInput("the batch and its question name different requests")
         if batch.size != OVERHEAD + table_bytes(shape):
-            raise InvalidInput("the batch's boxes have another size than a table of its question needs")
+            raise InvalidInput("the size of the batch's boxes does not fit the question's table")
         if batch.largest > self._records:
             raise InvalidInput(
                 f"the batch is for nodes with up to {batch.largest} records; this curator accepts tables of nodes with "
@@ -85,7 +83,7 @@ class Curator:
             )
         if self._purposes and not any(covered(ask.purpose, each) for each in self._purposes):
             raise InvalidInput(f"the purpose {ask.purpose[:80]!r} is not among those that the curator's policy names")
-        require_door("curate", ask)
+        require_allowed("curate", ask)
         ask.sensitivity(self._gate.unit, self._gate.adjacency)
         return ask
 
@@ -113,9 +111,9 @@ class Curator:
         return SubmissionOutcome(encode(content), 1)
 
     def _sum(self, batch: Batch, ask: TableQuestion, submissions: list[Submission]) -> Integers:
-        """The tables that can be opened, added up within this curator's limits."""
+        """The sum of the tables that can be decrypted, each clipped to this curator's limits."""
         shape, limits = table_shape(ask), ask.most_votes(self._records)
-        # A question whose votes nothing bounds has no sensitivity over tables, and was refused.
+        # A question with unbounded votes has no finite sensitivity, and was refused before.
         assert limits is not None
         total: Integers = np.zeros(shape, dtype=np.int64)
         closed = 0
@@ -126,16 +124,16 @@ class Curator:
             else:
                 total += read_sealed_table(content, shape, *limits, signed=is_signed(ask))
         if closed:
-            # Who sealed for another key or batch did so whatever its records are. Still only the operator hears of it.
+            # Whether a table can be decrypted does not depend on records. Still, only the operator is told.
             _log.warning("%d of %d tables could not be decrypted and are not counted", closed, len(submissions))
         return total
 
 
 def open_curator(file: str | Path, coordinator: bytes, nodes: Mapping[str, bytes], curator: Curator) -> SubmissionStore:
-    """The curator's store and service, for these parties only."""
+    """The curator with its store in this file, which serves these parties only."""
     return SubmissionStore(file, coordinator, nodes, curator, curator.check)
 
 
 def read_secret(file: str | Path) -> bytes:
-    """The curator's sealing key, in a file like an identity's."""
+    """The curator's secret decryption key, in a file of the same format as an identity."""
     return SigningIdentity.read(file).secret

@@ -1,8 +1,8 @@
 """What a coordinator asks a shuffler or a curator to collect, and what a holder submits.
 
-Every message says which run and round it is for, what kind it is and from whom, and is signed. A message that is not
-whole, not of this run, not from who it says or not expected is refused for one of a few stated reasons, which are
-counted. None of them depends on what the message holds.
+Every message names its run, round, kind and sender, and is signed. A message that is malformed, of another run, forged
+or unexpected is refused with one of a closed list of reasons, which are counted. No reason depends on the content of a
+submission.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, TacitError
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput, TacitError
 from tacit.federation.keys import KEY_BYTES, SigningIdentity, signed_by
 
 __all__ = [
-    "ANNOUNCE", "STRANGER", "Batch", "SignedMessage", "Submission", "SubmissionRefusal", "SubmissionRefused",
+    "ANNOUNCE", "UNANNOUNCED_BYTES", "Batch", "SignedMessage", "Submission", "SubmissionRefusal", "SubmissionRefused",
     "read_signed_message",
 ]  # fmt: skip
 
@@ -29,19 +29,19 @@ _MOST_NODES = 10_000
 MOST_PARTICIPANTS = 10**9
 LARGEST_PIECE = 2**28
 LARGEST_BATCH = 2**29
-# Bytes of a message that was announced, unless the operator says otherwise.
+# The default limit for the bytes of an announced message.
 MOST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One collection: who submits, encrypted for whose ``key``, and how many are enough.
+    """One collection: who submits, for whose ``key`` submissions are encrypted, and how many participants are enough.
 
-    Each of the ``nodes`` submits up to ``most`` pieces of ``size`` bytes, a multiple of ``block`` of them, so that
-    their number reveals little. Nothing comes out before at least ``minimum`` participants are in: clients whose
-    messages are mixed, or holders whose tables are added up. A node submits for up to ``largest`` participants, each
-    with up to ``each`` pieces (0: any number); in a table no count may be above ``largest``. ``ask`` is the question,
-    where the collector needs it.
+    Each of the ``nodes`` submits up to ``most`` pieces of ``size`` bytes. The number of pieces is a multiple of
+    ``block``, so that it reveals little. Nothing is released before ``minimum`` participants have submitted: clients
+    whose messages are shuffled, or holders whose tables are summed. A node submits for up to ``largest`` participants,
+    each with up to ``each`` pieces (0: any number); in a table no count may exceed ``largest``. ``ask`` is the
+    question, where the collector needs it.
 
     >>> batch = Batch("run", 0, "r-1", ("ada", "bob"), b"k" * 32, minimum=2, size=64)
     >>> Batch.read(batch.to_bytes()) == batch
@@ -67,7 +67,7 @@ class Batch:
         if list(self.nodes) != sorted(set(self.nodes)) or not 1 <= len(self.nodes) <= _MOST_NODES:
             raise InvalidInput(f"nodes must be from 1 to {_MOST_NODES} different names, sorted")
         if self.minimum < 2:
-            raise InvalidInput(f"minimum must be at least 2, got {self.minimum}: one alone is not hidden")
+            raise InvalidInput(f"minimum must be at least 2, got {self.minimum}: a single participant is not hidden")
         if self.block < 1 or self.most < 1 or self.most % self.block:
             raise InvalidInput(f"most must be a multiple of the block {self.block}, got {self.most}")
         if not self.size >= 1 or self.size * self.most > LARGEST_PIECE:
@@ -115,11 +115,11 @@ class Batch:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of all of it."""
+        """The SHA-256 digest of all fields."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def blocks(self, pieces: int) -> int:
-        """This many pieces, filled up to whole blocks.
+        """This many pieces, rounded up to whole blocks.
 
         >>> Batch("run", 0, "r-1", ("ada",), b"k" * 32, 2, 64, most=32, block=8).blocks(9)
         16
@@ -134,7 +134,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Submission:
-    """What one holder submits: encrypted pieces, one per row, and for how many participants."""
+    """What one holder submits: encrypted pieces, one per row, and the number of participants that it submits for."""
 
     participants: int
     pieces: NDArray[np.uint8] = field(repr=False)
@@ -145,30 +145,30 @@ class Submission:
 
     @classmethod
     def read(cls, payload: bytes, batch: Batch) -> Submission:
-        """The submission in these bytes, if it is one to this batch."""
+        """The submission in these bytes, checked against the limits of this batch."""
         fields = decode_strict(payload, batch.limit, "submission")
         participants = fields.integer("participants", 1, batch.largest)
         pieces = fields.array("pieces", ("|u1",), (None, batch.size))
         fields.done()
         if not 1 <= len(pieces) <= batch.most or len(pieces) % batch.block:
-            raise InvalidInput(f"pieces must be up to {batch.most}, in blocks of {batch.block}")
+            raise InvalidInput(f"a submission has up to {batch.most} pieces, in blocks of {batch.block}")
         if batch.each and len(pieces) > batch.blocks(batch.each * participants):
-            raise InvalidInput(f"pieces must be up to {batch.each} for each participant")
+            raise InvalidInput(f"a submission has up to {batch.each} pieces per participant")
         return cls(participants, pieces)
 
 
 _VERSION = 1
-# An announcement says how many bytes come next; it is never the message itself.
+# An announcement says how many bytes the next message has; it is a message of its own.
 _KINDS = ("open", "submit", "collect", "announce")
-# Where announcements go, and the bytes of a message that anybody may send without one.
-ANNOUNCE, STRANGER = "/announce", 2**16
+# The path of announcements, and how many bytes anyone may send without one.
+ANNOUNCE, UNANNOUNCED_BYTES = "/announce", 2**16
 _SIGNATURE = 64
 _LONGEST_NAME = 200
 SLACK = 4096
 
 
 class SubmissionRefusal(StrEnum):
-    """Why a message is not accepted."""
+    """Why a message is refused: a closed list."""
 
     MALFORMED = "malformed"
     OVERSIZED = "oversized"
@@ -184,7 +184,7 @@ class SubmissionRefusal(StrEnum):
 
 
 class SubmissionRefused(TacitError):
-    """A message that is not accepted; nothing was changed by it."""
+    """A message was refused; it changed nothing."""
 
     def __init__(self, reason: SubmissionRefusal) -> None:
         super().__init__(str(reason))
@@ -193,7 +193,7 @@ class SubmissionRefused(TacitError):
 
 @dataclass(frozen=True)
 class SignedMessage:
-    """A signed message. ``batch`` is the digest of what it belongs to, which binds run, round and request.
+    """A signed message. ``batch`` is the digest of its batch, which binds run, round and request.
 
     >>> ada = SigningIdentity.new()
     >>> message = SignedMessage.signed(ada, "submit", "run", 0, "c0ffee", "ada", b"content")
@@ -214,7 +214,7 @@ class SignedMessage:
     def signed(
         cls, identity: SigningIdentity, kind: str, run: str, round: int, batch: str, node: str, body: bytes
     ) -> SignedMessage:
-        """The message with its sender's signature over all of it."""
+        """The message with its sender's signature over all fields."""
         unsigned = cls(kind, run, round, batch, node, body, b"")
         return cls(kind, run, round, batch, node, body, identity.sign(unsigned._content()))
 
@@ -223,7 +223,7 @@ class SignedMessage:
         return encode({**self._fields(), "signature": bytes_to_array(self.signature)})
 
     def genuine(self, public: bytes) -> bool:
-        """Whether the owner of this identity signed it."""
+        """Whether the owner of this public key signed the message."""
         return signed_by(public, self._content(), self.signature)
 
     def _fields(self) -> dict[str, object]:

@@ -1,9 +1,9 @@
-"""Starlette on uvicorn behind a guard of our own, for services that strangers reach: collectors and the intake.
+"""Starlette and uvicorn with limits on connections, for services that anyone can reach: collectors and the intake.
 
-Starlette and uvicorn serve. They do not limit a connection before its handshake is over, nor a request as a whole, so
-every connection passes a guard of our own when it is accepted. Nobody has shown who they are while a handshake or a
-request is on its way: such a connection is a stranger's. It has a deadline as a whole, however lively it looks, and
-makes room for the next one where there are too many.
+Starlette and uvicorn do not limit a connection before its TLS handshake is complete, nor the total time of a request,
+so every connection is registered when it is accepted. Until its sender is authenticated, a connection is a *stranger*:
+it has one deadline for handshake, request and response together, however active it is, and it is closed first where
+there are too many connections.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.certificates import on_loopback
 from tacit.federation.processes import failure_in_words
 
@@ -36,65 +36,70 @@ __all__ = ["CLOSE", "Connection", "Connections", "Service", "body_of", "connecti
 
 _log = logging.getLogger("tacit.collector")
 
-# Bytes of a request's head.
+# Bytes of a request's headers.
 HEAD = 2**14
-# For what was announced: seconds, plus one for this many bytes.
+# The time for an announced body or a large response: seconds, plus one for this many bytes.
 _PATIENCE, _PACE = 60.0, 2**17
-# Seconds between two looks at deadlines; for requests at work when the service is told to end.
+# Seconds between two checks of the deadlines, and for running requests when the service is stopped.
 _LOOK, ENDING = 0.25, 10
-# One request, and what was announced: then the place is for somebody else.
+# A connection is for one request, or for an announcement and its message.
 CLOSE = {"Connection": "close"}
 _Place = tuple[str, int]
 Lasting = Callable[[], contextlib.AbstractAsyncContextManager[None]]
 
 
 class Connection:
-    """One connection, from the moment it is accepted, and how far it has come."""
+    """One connection from the moment it is accepted: whether its sender is authenticated, and its deadline."""
 
     def __init__(self, accepted: socket.socket, origin: str, seconds: float) -> None:
         self.origin = origin
         self.stranger = True
         self.allowed = 0
-        self._socket = accepted
+        self._socket, self._seconds = accepted, seconds
         self._deadline = time.monotonic() + seconds
 
     def trust(self, seconds: float) -> None:
-        """It has shown who it is, or sends what it was allowed to: it is not cut for others, and has this long."""
+        """Never close this connection for another one, and give it this many seconds: its sender is authenticated."""
         self.stranger = False
         self._deadline = time.monotonic() + seconds
 
+    def distrust(self, amount: int = 0) -> None:
+        """Treat the connection as a stranger's from now on, with a stranger's time and that for sending this much."""
+        self.stranger = True
+        self._deadline = time.monotonic() + self._seconds + amount / _PACE
+
     def give(self, amount: int) -> None:
-        """Time for this many bytes, in or out."""
+        """Allow the time for receiving or sending this many bytes."""
         self.trust(_PATIENCE + amount / _PACE)
 
     def work(self) -> None:
-        """Everything was read; what happens now takes as long as it takes."""
+        """Lift the deadline: the request was read, and the time that it takes now is the service's own."""
         self.trust(math.inf)
 
     def overdue(self, now: float) -> bool:
-        """Whether its time is over."""
+        """Whether the deadline has passed."""
         return now >= self._deadline
 
     def cut(self) -> None:
-        """End it, whatever it waits for."""
+        """Close the connection, whatever it is doing."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class Connections:
-    """At most ``total`` connections, at most ``each`` of one origin; a stranger has ``seconds`` seconds in all.
+    """At most ``total`` connections, at most ``each`` of one origin; a stranger has ``seconds`` seconds in total.
 
-    Where one too many comes, the stranger that has been here longest is cut: an honest request takes less than a
-    second, and a slow one is no loss. Only the thread that accepts changes anything.
+    Where there would be one too many, the oldest stranger is closed: an honest request takes less than a second. Only
+    the accepting thread changes anything here.
     """
 
     def __init__(self, total: int, each: int, seconds: float) -> None:
         self.total, self._each, self._seconds = total, each, seconds
-        # In the order in which they came.
+        # In the order in which they were accepted.
         self._here: dict[_Place, Connection] = {}
 
     def admit(self, accepted: socket.socket, place: _Place) -> Connection | None:
-        """The new connection, if there is room or can be made; None where all others are busy."""
+        """The new connection; None where there is no room and no stranger to close."""
         made = Connection(accepted, _origin(place[0]), self._seconds)
         for origin, most in ((made.origin, self._each), (None, self.total)):
             here = {key: each for key, each in self._here.items() if origin in (None, each.origin)}
@@ -107,27 +112,27 @@ class Connections:
         return made
 
     def at(self, place: _Place) -> Connection | None:
-        """The connection from a place, unless it was cut."""
+        """The connection from this address and port, unless it was closed."""
         return self._here.get(place)
 
     def release(self, place: _Place, connection: Connection) -> None:
-        """A connection is over."""
+        """Forget a connection that has ended."""
         if self._here.get(place) is connection:
             del self._here[place]
 
     def cut_overdue(self) -> None:
-        """Cut every connection whose time is over."""
+        """Close every connection whose deadline has passed."""
         now = time.monotonic()
         for place in [place for place, each in self._here.items() if each.overdue(now)]:
             self._here.pop(place).cut()
 
     def all(self) -> list[Connection]:
-        """The connections that are here now."""
+        """All open connections."""
         return list(self._here.values())
 
 
 class _Listener(socket.socket):
-    """A listening socket at which ``connections`` decides, before a byte of a handshake is read."""
+    """A listening socket whose ``connections`` decide whether to accept, before a byte of a handshake is read."""
 
     connections: Connections
 
@@ -137,14 +142,14 @@ class _Listener(socket.socket):
         connection = self.connections.admit(accepted, place)
         if connection is None:
             accepted.close()
-            # What the event loop takes for one that went away by itself.
+            # The event loop takes this for a client that has closed the connection.
             raise ConnectionAbortedError("there is no room")
         accepted.over = lambda: self.connections.release(place, connection)
         return accepted, address
 
 
 class _Accepted(socket.socket):
-    """A connection's socket, whose end is noticed."""
+    """A connection's socket, which calls ``over`` when it is closed."""
 
     over: Callable[[], None] | None = None
 
@@ -155,7 +160,7 @@ class _Accepted(socket.socket):
 
 
 class Service:
-    """A server that listens already, and answers between ``start`` and ``stop``."""
+    """A server that is listening, and answers between ``start`` and ``stop``."""
 
     def __init__(self, server: uvicorn.Server, listener: _Listener) -> None:
         self._server, self._listener = server, listener
@@ -163,11 +168,11 @@ class Service:
         self.address: _Place = listener.getsockname()[:2]
 
     def start(self) -> None:
-        """Answer from now on, in a thread of its own."""
+        """Start to answer, in a thread of its own."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Accept nobody any more, let requests that are at work come to their end, and come back then."""
+        """Accept no more connections, wait for running requests, and return."""
         self._server.should_exit = True
         for each in self._listener.connections.all():
             if each.stranger:
@@ -185,25 +190,24 @@ def guarded_service(
     key: str | Path | None = None,
     lasting: Lasting = contextlib.nullcontext,
 ) -> Service:
-    """A service of these routes that is ready to ``start``. Without a certificate it listens on loopback only.
+    """A service with these routes that is ready to ``start``. Without a certificate it listens on loopback only.
 
-    A stranger's request has ``seconds`` seconds. ``lasting`` is entered when the service starts to answer, and left
-    when it ends.
+    A stranger's request has ``seconds`` seconds. ``lasting`` is a context manager around the life of the service.
     """
     if certificate is None and not on_loopback(host):
         raise InvalidInput(f"a service at {host} needs a certificate and its key; without TLS only loopback is served")
     context = None if certificate is None else _server_context(certificate, key)
     config = uvicorn.Config(
         _application(routes, connections, lasting),
-        # Written in Python: only these ask the listener and close its sockets as any other code would.
+        # The implementations in Python: only they accept and close through the listener above.
         loop="asyncio",
         http="h11",
         ws="none",
-        # Addresses are nobody's business: nothing is logged about a connection.
+        # Addresses of clients are not logged.
         log_config=None,
         log_level="critical",
         access_log=False,
-        # A header must not say who somebody is.
+        # A client's address must not be taken from a header that the client wrote.
         proxy_headers=False,
         server_header=False,
         h11_max_incomplete_event_size=HEAD,
@@ -216,16 +220,16 @@ def guarded_service(
 
 
 def connection_of(request: Request, connections: Connections) -> Connection:
-    """The connection that a request came by, by its peer's own address and port."""
+    """The connection of a request, found by the client's address and port."""
     found = connections.at((request.client.host, request.client.port)) if request.client else None
     if found is None:
-        # It was cut while its request was on the way.
+        # It was closed in the meantime.
         raise HTTPException(408)
     return found
 
 
 async def body_of(request: Request, limit: int) -> bytes:
-    """A request's body, of which not a byte is read where it says that it is longer, or does not say how long it is."""
+    """A request's body; nothing is read if its stated length is missing or above the limit."""
     length = request.headers.get("Content-Length", "")
     if not length.isdecimal() or len(length) > 20:
         raise HTTPException(411)
@@ -285,7 +289,7 @@ def _listening(host: str, port: int, connections: Connections) -> _Listener:
 
 
 def _origin(address: str) -> str:
-    """An address; of IPv6 the network of 64 bits, all of which one machine has to itself."""
+    """An IPv4 address, or the /64 network of an IPv6 address, all of which one machine may own."""
     try:
         found = ip_address(address)
     except ValueError:

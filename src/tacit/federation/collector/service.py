@@ -1,8 +1,8 @@
-"""A shuffler or a curator as a small web service: one address that takes messages, and one that shows counts.
+"""A shuffler or a curator as a web service: one path for messages, one for announcements, one that shows counts.
 
-Outside loopback it uses TLS only. The signature inside a message authenticates its sender, not the connection. A
-small message is read at once. A larger one is announced first, signed, and read only if its sender and its batch are
-known, up to what was announced. Strangers are kept short by ``collector/server.py``.
+Except on loopback it uses TLS. The signature inside a message authenticates its sender; the connection does not. Small
+messages are read at once. A larger message must be announced by a signed message first, and is read only if its sender
+and batch are known, up to the announced size. ``collector/server.py`` limits unauthenticated connections.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.certificates import expiry_warnings, read_validity
-from tacit.federation.collector.messages import ANNOUNCE, MOST_BYTES, STRANGER
+from tacit.federation.collector.messages import ANNOUNCE, MOST_BYTES, UNANNOUNCED_BYTES
 from tacit.federation.collector.server import CLOSE, Connections, Service, body_of, connection_of, guarded_service
-from tacit.federation.collector.submission_store import SubmissionStore
+from tacit.federation.collector.submission_store import REFUSALS, SubmissionStore
 from tacit.federation.processes import Reminder
 from tacit.federation.settings import ServiceConfig
 
 __all__ = ["CONNECTIONS", "PER_ADDRESS", "make_service", "serve"]
 
-# Connections at a time, in all and of one address.
+# The most connections at a time, in total and from one address.
 CONNECTIONS, PER_ADDRESS = 64, 16
 # Seconds for a stranger's whole request, handshake included.
 SECONDS = 15.0
@@ -45,8 +45,8 @@ def make_service(
 ) -> Service:
     """A service that is ready to ``start``. Without a certificate it listens on loopback only.
 
-    What the ``store`` grants to an announcement may be sent over the same connection; never more than ``most`` bytes
-    are read. A stranger's request has ``seconds`` seconds.
+    A message whose announcement the ``store`` accepted is sent over the same connection. At most ``most`` bytes are
+    read. A stranger's request has ``seconds`` seconds.
     """
     connections = Connections(CONNECTIONS, PER_ADDRESS, seconds)
     return guarded_service(host, port, _routes(store, connections, most), connections, seconds, certificate, key)
@@ -55,16 +55,19 @@ def make_service(
 def _routes(store: SubmissionStore, connections: Connections, most: int) -> list[Route]:
     async def take(request: Request) -> Response:
         connection = connection_of(request, connections)
-        payload = await body_of(request, max(min(STRANGER, most), connection.allowed))
+        payload = await body_of(request, max(min(UNANNOUNCED_BYTES, most), connection.allowed))
         connection.work()
         reply = await run_in_threadpool(store.handle, payload)
-        # A refusal is a few bytes, so only who was known has something to wait for.
-        connection.give(len(reply))
+        if reply in REFUSALS:
+            # Strangers get refusals, and must not keep others out by never closing the connection.
+            connection.distrust()
+        else:
+            connection.give(len(reply))
         return Response(reply, headers=CLOSE, media_type="application/octet-stream")
 
     async def announced(request: Request) -> Response:
         connection = connection_of(request, connections)
-        payload = await body_of(request, min(STRANGER, most))
+        payload = await body_of(request, min(UNANNOUNCED_BYTES, most))
         if connection.allowed:
             raise HTTPException(409)
         reply, allowed = await run_in_threadpool(store.announce, payload)
@@ -85,17 +88,17 @@ def _routes(store: SubmissionStore, connections: Connections, most: int) -> list
     ]
 
 
-# Seconds between two looks at the certificate.
+# Seconds between two checks of the certificate.
 _HOUR = 3600.0
 
 
 def serve(
     config: ServiceConfig, store: SubmissionStore, tell: Callable[[str], None], stop: threading.Event | None = None
 ) -> None:
-    """Serve until ``stop`` is set, or the process is told to end."""
+    """Serve until ``stop`` is set, or the process gets SIGTERM or SIGINT."""
     if config.certificate is not None and (valid := read_validity(config.certificate)).expired():
         raise InvalidInput(
-            f"{valid.trouble()}. Renew it with `tacit federation nodes renew {config.certificate.parent}`"
+            f"{valid.problem()}. Renew it with `tacit federation nodes renew {config.certificate.parent}`"
         )
     ended = stop or threading.Event()
     if stop is None:

@@ -1,8 +1,8 @@
 """The store of a shuffler or a curator: a submission is on disk before it is acknowledged, and is released once.
 
-A batch is opened by the coordinator, filled by holders and collected by the coordinator. Collecting closes it: what
-comes out is made, written down and the submissions forgotten, all in one transaction. So a process that is killed at
-any moment has either everything that it acknowledged, or the one result; asked again it gives the same result.
+The coordinator opens a batch, holders submit to it, and the coordinator collects it. Collecting closes the batch: the
+result is computed and stored and the submissions are deleted in one transaction. So a process that is killed at any
+moment has either every submission that it acknowledged, or the result, which it returns whenever it is collected.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import logging
 import os
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tacit.core import BudgetExceeded, InvalidInput, LimitExceeded, TacitError, TooFewParticipants
 from tacit.core.codec import bytes_to_array, encode
-from tacit.core.errors import BudgetExceeded, InvalidInput, LimitExceeded, TacitError, TooFewParticipants
 from tacit.federation.collector.messages import (
     LARGEST_BATCH,
     SLACK,
@@ -31,13 +31,13 @@ from tacit.federation.collector.messages import (
     read_signed_message,
 )
 
-__all__ = ["COORDINATOR", "LENGTH", "SubmissionOutcome", "SubmissionStore", "make_private"]
+__all__ = ["COORDINATOR", "LENGTH_BYTES", "REFUSALS", "SubmissionOutcome", "SubmissionStore", "make_private"]
 
 _log = logging.getLogger("tacit.collector")
 
 COORDINATOR = "coordinator"
-# Bytes of the number in an announcement.
-LENGTH = 8
+# Bytes of the length in an announcement.
+LENGTH_BYTES = 8
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS batches (digest TEXT PRIMARY KEY, content BLOB NOT NULL, output BLOB, sent INTEGER)",
     "CREATE TABLE IF NOT EXISTS submissions (batch TEXT NOT NULL, node TEXT NOT NULL, sha256 TEXT NOT NULL, "
@@ -46,9 +46,17 @@ _SCHEMA = (
 )
 
 
+def _refusal(reason: SubmissionRefusal) -> bytes:
+    return encode({"refused": str(reason)})
+
+
+# Every response that refuses; strangers get no other ones.
+REFUSALS = frozenset(map(_refusal, SubmissionRefusal))
+
+
 @dataclass(frozen=True)
 class SubmissionOutcome:
-    """The result of a batch, and how many pieces of it go out."""
+    """The result of a batch, and how many pieces it has."""
 
     content: bytes
     pieces: int
@@ -58,10 +66,10 @@ Make = Callable[[Batch, list[Submission]], SubmissionOutcome]
 
 
 class SubmissionStore:
-    """Takes messages and gives replies. ``make`` turns the submissions of a batch into what comes out.
+    """Answers messages. ``make`` computes the result of a batch from its submissions.
 
-    ``coordinator`` and ``nodes`` are the identities of the parties it was told to serve, and of nobody else. ``check``
-    refuses a batch that ``make`` could not complete when it is opened, before anybody pays for it.
+    ``coordinator`` and ``nodes`` are the public identities of the parties that it serves; all others are refused.
+    ``check`` refuses a batch that ``make`` could not complete when the batch is opened, before any node pays for it.
     """
 
     def __init__(
@@ -77,50 +85,52 @@ class SubmissionStore:
         self._identities = {**nodes, COORDINATOR: coordinator}
         self._make = make
         self._check = check
-        self._lock = threading.Lock()
+        self._refused: Counter[str] = Counter()
+        self._lock, self._counting = threading.Lock(), threading.Lock()
         try:
             make_private(Path(file))
             self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            # What was forgotten is overwritten, not only unlinked.
+            # Deleted content is overwritten.
             self._connection.execute("PRAGMA secure_delete = ON")
             for statement in _SCHEMA:
                 self._connection.execute(statement)
-            # A process that was killed may have left forgotten pages in the log.
+            # A killed process may have left deleted pages in the write-ahead log.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except (sqlite3.Error, OSError) as error:
             raise InvalidInput(f"{file}: cannot be used as a store ({error})") from None
 
     def handle(self, payload: bytes) -> bytes:
-        """The reply to a message, whatever it is: what was asked for, or the reason why not."""
+        """The response to a message: its result, or the reason for a refusal. Never raises for any bytes."""
         try:
             message = read_signed_message(payload, self._identities, LARGEST_BATCH)
             try:
                 with self._lock:
+                    self._write_counts()
                     return encode(self._handled(message))
             except SubmissionRefused as refused:
                 if refused.reason is not SubmissionRefusal.WAITING:
-                    # Of strangers there would be no end.
+                    # Only of known senders: strangers could fill the log.
                     _log.warning("%s of %s was not accepted: %s", message.kind, message.node, refused.reason)
                 raise
             except sqlite3.Error as error:
-                # Nothing was acknowledged: whoever sent it is told, and sends it again when there is room.
+                # Nothing was acknowledged, so the sender repeats the message when there is room.
                 _log.error("%s of %s could not be stored: %s", message.kind, message.node, error)
                 raise SubmissionRefused(SubmissionRefusal.FAILED) from None
         except SubmissionRefused as refused:
             if refused.reason is not SubmissionRefusal.WAITING:
                 self._count(refused.reason)
-            return encode({"refused": str(refused.reason)})
+            return _refusal(refused.reason)
 
     def announce(self, payload: bytes) -> tuple[bytes, int]:
-        """The reply to an announcement, and how many bytes its sender may send now; 0 where it may not.
+        """The response to an announcement, and how many bytes its sender may send now; 0 if refused.
 
-        The coordinator may send a batch; a node what its batch, which must be open here, has room for.
+        The coordinator may send a batch; a node may send as much as a submission to its batch can have.
         """
         try:
             message = read_signed_message(payload, self._identities, SLACK)
-            if message.kind != "announce" or len(message.body) != LENGTH:
+            if message.kind != "announce" or len(message.body) != LENGTH_BYTES:
                 raise SubmissionRefused(SubmissionRefusal.UNEXPECTED)
             length, most = int.from_bytes(message.body, "big"), LARGEST_BATCH
             if message.node != COORDINATOR:
@@ -135,11 +145,12 @@ class SubmissionStore:
             return encode({"allowed": length}), length
         except SubmissionRefused as refused:
             self._count(refused.reason)
-            return encode({"refused": str(refused.reason)}), 0
+            return _refusal(refused.reason), 0
 
     def status(self) -> dict[str, Any]:
-        """What came in, went out and was dropped, in numbers."""
+        """How much was received, released and refused."""
         with self._lock:
+            self._write_counts()
             rows = self._connection.execute(
                 "SELECT batches.digest, count(node), coalesce(sum(participants), 0), coalesce(sum(pieces), 0), sent "
                 "FROM batches LEFT JOIN submissions ON batch = batches.digest GROUP BY batches.digest"
@@ -149,8 +160,9 @@ class SubmissionStore:
         return {"batches": [dict(zip(names, row, strict=True)) for row in rows], "dropped": dropped}
 
     def close(self) -> None:
-        """Let go of the file, once nobody is at work on it."""
+        """Close the file, after the running message."""
         with self._lock:
+            self._write_counts()
             self._connection.close()
 
     def __enter__(self) -> Self:
@@ -199,7 +211,7 @@ class SubmissionStore:
         known = self._connection.execute(
             "SELECT sha256 FROM submissions WHERE batch = ? AND node = ?", (batch.digest, message.node)
         ).fetchone()
-        # Once the batch is closed no submission is left to compare with; its sender is told so.
+        # Once the batch is closed the submission is deleted, and a repeated one cannot be compared any more.
         if known is not None and (output is not None or known[0] == digest):
             return {"taken": digest}
         if output is not None:
@@ -240,7 +252,7 @@ class SubmissionStore:
         except TooFewParticipants:
             raise SubmissionRefused(SubmissionRefusal.WAITING) from None
         except (BudgetExceeded, LimitExceeded) as error:
-            _log.warning("a batch is not paid for: %s", error)
+            _log.warning("the account cannot pay for a batch: %s", error)
             raise SubmissionRefused(SubmissionRefusal.SPENT) from None
         except TacitError as error:
             _log.warning("a batch cannot be completed: %s", error)
@@ -251,11 +263,11 @@ class SubmissionStore:
                 "UPDATE batches SET output = ?, sent = ? WHERE digest = ?",
                 (outcome.content, outcome.pieces, batch.digest),
             )
-            # From here on nobody can tell who submitted what: a digest of a single box would tell, too.
+            # From here on nobody can find out who submitted what; the digest of a single box would tell it, too.
             self._connection.execute(
                 "UPDATE submissions SET content = NULL, sha256 = '' WHERE batch = ?", (batch.digest,)
             )
-        # The log of the database has the old pages until it is written back.
+        # The write-ahead log has the old pages until it is truncated.
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return outcome.content
 
@@ -271,15 +283,26 @@ class SubmissionStore:
         return batch, row[1]
 
     def _count(self, reason: SubmissionRefusal) -> None:
-        # A count that a full disk does not take is no reason to stay silent.
-        with self._lock, suppress(sqlite3.Error):
-            self._connection.execute(
-                "INSERT INTO dropped VALUES (?, 1) ON CONFLICT (reason) DO UPDATE SET count = count + 1", (str(reason),)
+        # In memory: a stranger's message must neither write to the disk nor wait for a batch that is being collected.
+        with self._counting:
+            self._refused[str(reason)] += 1
+
+    def _write_counts(self) -> None:
+        """Store how many messages were refused; a full disk keeps no message from being answered."""
+        with self._counting:
+            counts, self._refused = self._refused, Counter()
+        try:
+            self._connection.executemany(
+                "INSERT INTO dropped VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count",
+                sorted(counts.items()),
             )
+        except sqlite3.Error:
+            with self._counting:
+                self._refused.update(counts)
 
 
 def make_private(file: Path) -> None:
-    """A database that only its owner may read, from its first byte; its log files get the same rights."""
+    """Create a database file that only its owner may read; its log files get the same permissions."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         os.fchmod(descriptor, 0o600)

@@ -1,9 +1,8 @@
-"""Nodes of simulations: they answer in the process that is asked, and protect nobody.
+"""Simulated nodes in one process, and a Flower grid without a network. Simulations protect nobody.
 
-Simulations have nodes with parts of one data set and a Flower grid without a network; they protect nobody. The nodes
-have accounts in memory and seeded noise. The grid calls client apps where messages are pushed. It behaves like
-Flower's, so the server side cannot distinguish it: messages get ids, replies are pulled once, and a node that fails
-answers with Flower's own error.
+Simulated nodes have parts of one data set, accounts in memory and seeded noise. The grid calls their client apps when
+messages are pushed. For the server side it behaves like Flower's own: messages get ids, replies are pulled once, and a
+node that fails answers with Flower's own error.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 from numpy.typing import NDArray
 
-from tacit.core.account import Ceiling
-from tacit.core.errors import InvalidInput
+from tacit.core import Ceiling, InvalidInput
 from tacit.datasets.published import digits
 from tacit.datasets.tables import read_table
 from tacit.federation.flower.handover import answering_app
@@ -39,15 +37,15 @@ PLACE = "partition-id"
 
 
 def client_app(node_of: Callable[[Context], Node]) -> ClientApp:
-    """A client app that answers by the node which ``node_of`` finds for a context, in this process."""
+    """A client app that answers by the node that ``node_of`` returns for a context, in this process."""
     return answering_app(lambda payload, _, context: node_of(context).reply(payload))
 
 
 def configured_node(context: Context) -> Node:
     """The simulated node at this context's place, with a part of the data that the run names.
 
-    Only Flower's own simulation gives places. A real node answers by the file of its operator, in a process that stays
-    up, and has none.
+    Only Flower's own simulation numbers its nodes. A real node is configured by its operator's file and answers in a
+    process that stays up.
     """
     place, count = context.node_config[PLACE], context.node_config["num-partitions"]
     return simulated_node(int(place), int(count), context.run_config)
@@ -94,7 +92,7 @@ def simulated_node(place: int, count: int, settings: Mapping[str, Any]) -> Node:
     return _node(source, place, count, seed)
 
 
-# Kept for as long as the process lives: a node that is asked again remembers what it paid and said.
+# Cached for the life of the process: a node that is asked again has its ledger and its stored answers.
 @cache
 def _node(source: str, place: int, count: int, seed: int) -> Node:
     samples, labels, classes = _data(source)
@@ -127,7 +125,7 @@ RAISED = 2
 
 
 def contexts(count: int, names: Sequence[str] | None = None) -> list[Context]:
-    """One context for each of this many nodes, numbered as Flower's own simulation numbers them.
+    """One context per node, numbered as in Flower's own simulation.
 
     >>> [each.node_config["partition-id"] for each in contexts(2)]
     [0, 1]
@@ -145,10 +143,10 @@ def contexts(count: int, names: Sequence[str] | None = None) -> list[Context]:
 
 
 class InProcessGrid(Grid):  # type: ignore[misc]
-    """Nodes as function calls. ``sent`` keeps every reply, for those who want to see all that nodes said."""
+    """A grid whose nodes are function calls. With ``keep``, ``sent`` has every reply, for tests that inspect them."""
 
     def __init__(self, app: ClientApp, nodes: Sequence[Context], keep: bool = False) -> None:
-        # Flower stamps messages with who sends them; in a process of its own it would have been told.
+        # Flower adds the sender's ids to messages, and sets them itself in its own processes only.
         TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
         self._app = app
         self._nodes = {context.node_id: context for context in nodes}
@@ -179,7 +177,7 @@ class InProcessGrid(Grid):  # type: ignore[misc]
         return [NodeInfo(node_id=node, name=context.node_config["name"]) for node, context in self._nodes.items()]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Call the client app for each message, and keep what it says until it is pulled."""
+        """Call the client app for each message, and keep its reply until it is pulled."""
         pushed = []
         for message in messages:
             identity = uuid.uuid4().hex
@@ -195,11 +193,11 @@ class InProcessGrid(Grid):  # type: ignore[misc]
         return pushed
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The replies that are there, each once."""
+        """The available replies, each once."""
         return [self._replies.pop(each) for each in list(message_ids) if each in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Push, then pull until all are there or the time is over."""
+        """Push, then pull until all replies are available or the timeout has passed."""
         waiting, found = set(self.push_messages(messages)), []
         end = None if timeout is None else time.monotonic() + timeout
         while waiting and (end is None or time.monotonic() < end):

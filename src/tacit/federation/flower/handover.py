@@ -1,4 +1,4 @@
-"""The app of a message's own process: take the request out, hand it over to the node that stays up, send its reply."""
+"""The Flower app of a node: forwards each request to the node's long-running process and returns its response."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from flwr.clientapp import ClientApp
 
 from tacit.federation.flower.server import MESSAGE_TYPE, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Response, digest_request
-from tacit.federation.node.door import DOOR_VARIABLE, hand_over
+from tacit.federation.node.local_socket import SOCKET_VARIABLE, forward_request
 from tacit.federation.processes import failure_in_words
 
-__all__ = ["answering_app", "handing_over"]
+__all__ = ["answering_app", "forwarding_app"]
 
 _log = logging.getLogger("tacit.node")
 
 
 def answering_app(reply: Callable[[bytes, Message, Context], bytes]) -> ClientApp:
-    """A client app whose answers are what ``reply`` makes of a request.
+    """A client app that answers each request with ``reply``.
 
-    Every failure is caught here: what Flower makes of an exception would carry its text to the coordinator.
+    Every exception is caught here: Flower would send its text to the coordinator.
     """
     made = ClientApp()
 
@@ -41,7 +41,7 @@ def answering_app(reply: Callable[[bytes, Message, Context], bytes]) -> ClientAp
     return made
 
 
-def handing_over() -> ClientApp:
-    """The app of a real node: its own operator's node answers, and nothing that a run says changes which one."""
-    door = Path(os.environ[DOOR_VARIABLE])
-    return answering_app(lambda payload, message, _: hand_over(door, payload, float(message.metadata.ttl)))
+def forwarding_app() -> ClientApp:
+    """The app of a real node: the node that its operator started answers, whatever the run's settings say."""
+    socket = Path(os.environ[SOCKET_VARIABLE])
+    return answering_app(lambda payload, message, _: forward_request(socket, payload, float(message.metadata.ttl)))

@@ -1,7 +1,7 @@
-"""A SuperLink whose control interface is reachable from its own machine only, and its control: which nodes, which app.
+"""A SuperLink whose control interface is reachable on loopback only, and the client of that interface.
 
-Flower serves nodes and controls on one port, and without accounts whoever reaches the port may start runs, whose code
-runs here, or register nodes. Here only the nodes' side is reachable from elsewhere.
+Flower serves nodes and its control interface on one port. Without user accounts, whoever reaches the port may start
+runs, whose code runs here, or register nodes. Here other machines reach the nodes' paths only.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.certificates import on_loopback
-from tacit.federation.flower.processes import be_patient, log_with_time, require_version
+from tacit.federation.flower.processes import extend_timeouts, log_with_time, require_version
 from tacit.federation.members import Member
 
-__all__ = ["Control", "LoopbackOnly", "run_link", "telling_strangers"]
+__all__ = ["Control", "LoopbackOnly", "explain_unregistered", "run_link"]
 
 _OPEN = ("/v1/fleet", "/health")
 UNREGISTERED = "this key is not registered"
 
 
 class LoopbackOnly:
-    """Refuses every path from another machine except those that nodes need.
+    """Refuses requests from other machines, except to the paths that nodes need.
 
     >>> from types import SimpleNamespace
     >>> LoopbackOnly(None).allows({"type": "http", "path": "/v1/control/start-run", "client": ("10.0.0.5", 1)})
@@ -57,13 +57,13 @@ class LoopbackOnly:
         self._app = app
 
     def allows(self, scope: Any) -> bool:  # noqa: ANN401
-        """Whether a request may come from where it comes from."""
+        """Whether a request is allowed for its path and the address of its client."""
         if scope["type"] not in ("http", "websocket") or scope["path"].startswith(_OPEN):
             return True
         return on_loopback((scope.get("client") or ("",))[0])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
-        """Pass a request on, or end it."""
+        """Pass a request on, or answer with status 403."""
         if self.allows(scope):
             await self._app(scope, receive, send)
             return
@@ -71,10 +71,10 @@ class LoopbackOnly:
         await send({"type": "http.response.body", "body": b""})
 
 
-def telling_strangers(activate: Callable[..., Any]) -> Callable[..., Any]:
+def explain_unregistered(activate: Callable[..., Any]) -> Callable[..., Any]:
     """Tell a node that its key is not registered, and log it here, too.
 
-    Flower says the same to it as to a node whose old process is not given up yet. Who asks has signed with the key.
+    Flower sends the same error to a node whose previous process is still expected. The node has signed with the key.
     """
     from flwr.supercore.error import ApiErrorCode, FlowerError
     from flwr.supercore.primitives.asymmetric import bytes_to_public_key
@@ -95,9 +95,9 @@ def telling_strangers(activate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_link() -> None:
-    """``flower-superlink`` with its controls closed to other machines."""
+    """``flower-superlink`` with its control interface closed to other machines."""
     require_version()
-    be_patient()
+    extend_timeouts()
     log_with_time()
     from flwr.superlink import main as application
     from flwr.superlink.cli import flower_superlink
@@ -105,7 +105,7 @@ def run_link() -> None:
     from starlette.middleware import Middleware
 
     usual = application._get_middleware
-    fleet_handlers.activate_node = telling_strangers(fleet_handlers.activate_node)
+    fleet_handlers.activate_node = explain_unregistered(fleet_handlers.activate_node)
     application._get_middleware = lambda: [Middleware(LoopbackOnly), *usual()]
     flower_superlink()
 
@@ -115,7 +115,7 @@ if __name__ == "__main__":
 
 
 class Control:
-    """The control side of one SuperLink, over TLS with the federation's own authority."""
+    """A client of a SuperLink's control interface, over TLS with the federation's own certificate authority."""
 
     def __init__(self, address: str, authority: Path) -> None:
         self._client = ControlHttpClient.from_server_address(
@@ -126,7 +126,7 @@ class Control:
         )
 
     def wait(self, seconds: float) -> None:
-        """Come back once the SuperLink answers."""
+        """Wait until the SuperLink answers."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -137,10 +137,10 @@ class Control:
                     raise TacitError(f"the SuperLink does not answer after {seconds:g} seconds ({error})") from None
                 time.sleep(0.3)
 
-    def let_in(self, listed: Sequence[Member]) -> tuple[list[str], list[str]]:
-        """Admit these nodes only; the names of those that are new, and of those that are not admitted any more.
+    def admit_only(self, listed: Sequence[Member]) -> tuple[list[str], list[str]]:
+        """Admit these nodes and no others; returns the names of the newly admitted and of the removed nodes.
 
-        The SuperLink keeps keys in a database of its own. Whoever is there and is not listed is unregistered first.
+        The SuperLink keeps keys in its own database. Keys in it that are not listed are unregistered first.
         """
         wanted = {public_key_to_bytes(each.key): each for each in listed}
         known = {bytes(node.public_key): node for node in self.nodes()}
@@ -173,9 +173,9 @@ class Control:
         return [node for node in found if node.status != "unregistered"]
 
     def start(self, folder: Path, settings: Mapping[str, str]) -> int:
-        """Run the app in a folder with these settings; the number of the run."""
+        """Run the app in a folder with these settings; returns the number of the run."""
         with warnings.catch_warnings():
-            # Flower's own use of its libraries is not its user's to change.
+            # These warnings are about Flower's own code.
             warnings.simplefilter("ignore", DeprecationWarning)
             content = build_fab_from_disk(folder)
         fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
@@ -188,9 +188,9 @@ class Control:
         return int(answer.run_id)
 
     def stop_all(self) -> None:
-        """End what is left of earlier runs: a run whose process died is taken for running for minutes.
+        """Stop all earlier runs: Flower takes a run whose process has died for running, for minutes.
 
-        Until then its nodes wait for the rest of a message that was cut off, and hear nothing of the next run.
+        Until then its nodes wait for the rest of an interrupted message, and get nothing of the next run.
         """
         for run, found in self._client.ListRuns(ListRunsRequest()).run_dict.items():
             if found.status.status != Status.FINISHED:

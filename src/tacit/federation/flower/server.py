@@ -1,7 +1,7 @@
 """The Flower side of a coordinator: send a question to all nodes, and return their releases.
 
-A round of requests ends when every node has answered, or some time after enough of them have, or at its deadline. What
-arrives malformed, from another run, round or step, twice or too late is ignored, counted and named.
+A round of requests ends when every node has answered, or some time after enough of them have, or at its deadline. An
+answer that is malformed, of another run, round or step, repeated or late is ignored and counted, and its node is named.
 """
 
 from __future__ import annotations
@@ -13,38 +13,37 @@ from typing import Any, Protocol
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from tacit.core.errors import InvalidInput, StaleLedger, TooFewParticipants
-from tacit.core.release import Release
-from tacit.federation.coordinator import Journal, Kept, NodeHeads, RoundPolicy, RoundStatus, implausible
+from tacit.core import InvalidInput, Release, StaleLedger, TooFewParticipants
+from tacit.federation.coordinator import Journal, NodeHeads, RoundAnswers, RoundPolicy, RoundStatus, implausible
 from tacit.federation.messages import PASSING, RefusalReason, Request, digest_request, read_response
 from tacit.wire import ask_to_bytes, read_release
 
 __all__ = ["MESSAGE_TYPE", "FlowerExchange", "FlowerGrid", "FlowerTransport", "content_of", "payload_of", "server_app"]
 
 MESSAGE_TYPE = "query.answer"
-# Bytes in a Flower message are one record with one field, and nothing else.
+# A Flower message has exactly one record with one field of bytes.
 _RECORD, FIELD = "tacit", "letter"
 _PAUSE = 0.2
 
 
 class FlowerGrid(Protocol):
-    """What is used of a Flower grid."""
+    """The methods of a Flower grid that are used here."""
 
     def get_nodes(self) -> Any:  # noqa: ANN401
-        """The nodes that are there."""
+        """The connected nodes."""
         ...
 
     def push_messages(self, messages: Any) -> Any:  # noqa: ANN401
-        """Send."""
+        """Send messages; returns their ids."""
         ...
 
     def pull_messages(self, message_ids: Any) -> Any:  # noqa: ANN401
-        """Receive what is there."""
+        """The replies that have arrived."""
         ...
 
 
 class FlowerTransport:
-    """Sends requests to named nodes, by the policy of a run; ``tell`` gets the status of a round while it runs."""
+    """Sends requests to named nodes, by a run's policy; ``tell`` is called with the status of a round as it changes."""
 
     def __init__(
         self, grid: FlowerGrid, policy: RoundPolicy, tell: Callable[[RoundStatus], None] | None = None
@@ -57,9 +56,9 @@ class FlowerTransport:
         self.tell = tell or (lambda _: None)
 
     def present(self) -> dict[str, int]:
-        """The nodes by name, once as many as expected are there, or enough of them after some patience."""
+        """The connected nodes by name: once all expected ones are connected, or enough of them after some time."""
         policy, now = self._policy, time.monotonic()
-        # Who was lost may not come back at all, and would hold up every round.
+        # A lost node may never come back, and must not delay every round.
         all_until = now + (min(policy.grace, policy.patience) if self._begun else policy.patience)
         enough_until = now + policy.patience
         while len(nodes := _named(self._grid.get_nodes())) < policy.expected:
@@ -82,9 +81,9 @@ class FlowerTransport:
         take: Callable[[str, bytes], None],
         at_least: int,
     ) -> None:
-        """Send each node its request and pass its response to ``take``; nodes whose response it refuses are dropped.
+        """Send each node its request and pass its response to ``take``; a node whose response it rejects is dropped.
 
-        ``at_least`` takes are enough: then the others have the grace that is left to them.
+        Once ``at_least`` responses were accepted, the other nodes get the policy's grace.
         """
         taken: list[str] = []
         names = {nodes[name]: name for name in requests}
@@ -95,6 +94,8 @@ class FlowerTransport:
                 return
             try:
                 reply = read_response(payload)
+                if reply.budget is not None:
+                    status.budgets[name] = reply.budget
                 if isinstance(reply.answer, RefusalReason):
                     status.dropped[name] = f"refused: {reply.answer.in_words}"
                     if reply.answer not in PASSING:
@@ -113,14 +114,14 @@ class FlowerTransport:
         self.tell(status)
         end = time.monotonic() + self._policy.deadline
         silent = set(names)
-        # One request for all is written once: a question may be large, and nodes many.
+        # A request that is the same for all nodes is encoded once: it may be large.
         written = {id(request): request for request in requests.values()}
         payloads = {key: request.to_bytes() for key, request in written.items()}
         digests = {key: digest_request(payload) for key, payload in payloads.items()}
-        # A list: a real grid goes through its messages more than once. It does not take none at all.
+        # A list, because a real grid iterates over its messages more than once; it rejects an empty list.
         messages = [self._message(status, node, payloads[id(requests[names[node]])]) for node in sorted(names)]
         sent = list(self._grid.push_messages(messages)) if messages else []
-        # Flower answers in its own name where a reply cannot be had, so who is meant is told by the question.
+        # Flower answers in its own name where a node's reply is lost, so the node is found by the question's id.
         whose = dict(zip(sent, sorted(names), strict=False)) if len(sent) == len(names) else {}
         waiting = set(sent)
         while True:
@@ -156,7 +157,7 @@ class FlowerTransport:
 
 
 def _named(nodes: Iterable[Any]) -> dict[str, int]:
-    """Nodes by the names under which they were registered, in their order; by number where they have none."""
+    """Nodes by the names under which they were registered, sorted; by number where they have no name."""
     found = {str(getattr(node, "name", "") or f"node {node.node_id:020d}"): int(node.node_id) for node in nodes}
     return dict(sorted(found.items()))
 
@@ -178,7 +179,7 @@ def content_of(payload: bytes) -> RecordDict:
 
 
 def payload_of(message: Message) -> bytes:
-    """The bytes in a message, if it has exactly the one record with the one field."""
+    """The bytes in a message, which must have exactly one record with one field."""
     if not message.has_content():
         raise InvalidInput("the message has no content")
     content = message.content
@@ -191,10 +192,10 @@ def payload_of(message: Message) -> bytes:
 
 
 class FlowerExchange:
-    """An exchange over a grid: call it with a question, get the releases in the order of the nodes' names.
+    """An exchange over a Flower grid: called with a question, it returns the releases in the order of the nodes' names.
 
-    ``journal`` keeps every round, so that a coordinator that comes back asks nobody again; ``tell`` gets the status of
-    a round while it runs; ``heads`` remembers the nodes' ledgers. ``answers`` gives the names along.
+    ``journal`` stores every round, so that a restarted coordinator does not ask again; ``tell`` is called with the
+    status of a round as it changes; ``heads`` remembers the nodes' ledgers. ``answers`` returns releases by name.
     """
 
     def __init__(
@@ -219,12 +220,12 @@ class FlowerExchange:
         return list(self.answers(ask).values())
 
     def answers(self, ask: Any, invited: Sequence[int] | None = None) -> dict[str, Release[Any]]:  # noqa: ANN401
-        """The answers by name: of all nodes, or of those at the invited places among all names."""
+        """The answers by name: of all nodes, or of the nodes with the invited numbers."""
         status, question = RoundStatus(len(self.rounds)), ask_to_bytes(ask)
         self.rounds.append(status)
         if self._journal is not None:
             self._journal.asked(status.number, question)
-            kept = self._journal.kept(status.number)
+            kept = self._journal.stored_answers(status.number)
             if kept is not None:
                 status.asked, status.answered, status.refused = kept.names, list(kept.names), list(kept.refused)
                 self._meet(())
@@ -262,7 +263,9 @@ class FlowerExchange:
         status.answered.sort()
         if self._journal is not None:
             releases = tuple(found[name][0] for name in status.answered)
-            self._journal.keep(status.number, Kept(tuple(status.answered), releases, tuple(status.refused)))
+            self._journal.store_answers(
+                status.number, RoundAnswers(tuple(status.answered), releases, tuple(status.refused))
+            )
         return {name: found[name][1] for name in status.answered}
 
     def deliver(self, told: Any, request: str) -> tuple[str, ...]:  # noqa: ANN401
@@ -285,22 +288,22 @@ class FlowerExchange:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The names by which a method knows its holders by place: in order, and who comes later comes last."""
+        """The names of the holders by number: in the order in which they were first seen."""
         return self._places
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Who refused the last question, and would refuse it again."""
+        """The nodes that refused the last question, and would refuse it again."""
         return tuple(self.rounds[-1].refused) if self.rounds else ()
 
     def _meet(self, names: tuple[str, ...]) -> None:
-        # A run that goes on must mean the same node by the same place.
+        # A resumed run must mean the same node by the same number.
         known = tuple(dict.fromkeys([*self._places, *names]))
         self._places = known if self._journal is None else self._journal.in_order("places", known)
 
 
 def server_app(conduct: Callable[[Grid, Mapping[str, Any]], None]) -> ServerApp:
-    """A server app whose whole work is a function of the grid and the run's settings."""
+    """A Flower server app that calls ``conduct`` with the grid and the run's settings."""
     made = ServerApp()
 
     def main(grid: Grid, context: Context) -> None:

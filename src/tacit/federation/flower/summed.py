@@ -1,4 +1,4 @@
-"""Questions over a Flower grid whose answers the coordinator sees only as a sum: collected elsewhere, or masked.
+"""Exchanges in which the coordinator sees only a sum or a shuffled batch: by a collector, or by secure aggregation.
 
 Collected: the answers go to a shuffler or a curator. The coordinator opens a batch there, asks the nodes, and collects
 when enough have submitted. The nodes themselves send only a confirmation that they have paid and submitted.
@@ -17,19 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.core.errors import InvalidInput, TacitError, TooFewParticipants
+from tacit.core import Integers, InvalidInput, Release, TacitError, TooFewParticipants, gather, restored
 from tacit.core.files import write_file
-from tacit.core.protocols import Integers
-from tacit.core.release import Release, gather, restored
-from tacit.federation.collector.batches import plan_batch, plan_tables, read_curated, read_mixed
+from tacit.federation.collector.batches import plan_batch, plan_tables, read_curated, read_shuffled
 from tacit.federation.collector.client import Address, Unreachable, Untrusted, collect, open_batch
 from tacit.federation.collector.messages import Batch
-from tacit.federation.coordinator import Journal, Kept, NodeHeads, RoundPolicy, RoundStatus, implausible
+from tacit.federation.coordinator import Journal, NodeHeads, RoundAnswers, RoundPolicy, RoundStatus, implausible
 from tacit.federation.flower.server import FlowerGrid, FlowerTransport
 from tacit.federation.keys import KEY_BYTES, SigningIdentity, public_key
 from tacit.federation.messages import Request
 from tacit.federation.secure_aggregation import server
-from tacit.federation.secure_aggregation.session import Session
+from tacit.federation.secure_aggregation.session import STEPS, Session
 from tacit.mechanisms.masked.neighborhoods import neighborhood_of
 from tacit.methods.question import table_shape
 from tacit.wire import Price, ask_to_bytes, read_receipt
@@ -42,7 +40,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Collector:
-    """The service as the coordinator reaches it, and as whom; ``key`` is a curator's public one."""
+    """A shuffler or curator as the coordinator reaches it, and the coordinator's identity; ``key`` is the curator's."""
 
     address: Address
     identity: SigningIdentity
@@ -52,9 +50,9 @@ class Collector:
 
 
 class FlowerCollected:
-    """An exchange whose answer is one: mixed messages without senders, or a curator's noisy release.
+    """An exchange with one release per question: shuffled messages without senders, or a curator's noisy sum.
 
-    What a killed coordinator needs to go on is in the ``journal``: the batch, and the key that messages are sealed for.
+    The ``journal`` has all that a killed coordinator needs to resume: the batch, and the key that decrypts messages.
     """
 
     def __init__(
@@ -77,16 +75,16 @@ class FlowerCollected:
         self.said: list[str] = []
 
     def __call__(self, ask: Any) -> list[Release[Any]]:  # noqa: ANN401
-        """The one release of what was collected, with the receipts of all who paid for it."""
+        """The one release of the collected batch, with the receipts of all nodes that paid for it."""
         status, question = RoundStatus(len(self.rounds)), ask_to_bytes(ask)
         self.rounds.append(status)
         self._journal.asked(status.number, question)
         secret = self._secret(status.number)
-        kept = self._journal.kept(status.number)
+        kept = self._journal.stored_answers(status.number)
         if kept is None:
             batch, kept = self._handed_in(status, ask, question, secret)
-            # From here on the batch may be closed: nodes that did not submit must not be asked to pay for it any more.
-            self._journal.keep(status.number, kept)
+            # From here on the batch may be closed: a node that has not submitted must no longer be asked to pay for it.
+            self._journal.store_answers(status.number, kept)
         else:
             batch = self._batch(status.number, ask, kept.names, secret)
             status.asked, status.answered, status.step = kept.names, list(kept.names), "submit"
@@ -95,7 +93,7 @@ class FlowerCollected:
             lambda: self._collector.collect(self._collector.address, self._collector.identity, batch)
         )
         if output is None:
-            self._journal.forget(status.number)
+            self._journal.delete_answers(status.number)
             raise TooFewParticipants(
                 f"{status.in_words}, fewer than the guarantee was planned for. Nothing was released; start the run "
                 "again when more nodes are connected"
@@ -103,8 +101,8 @@ class FlowerCollected:
         words = zip(kept.names, kept.releases, strict=True)
         return [self._read(output, batch, ask, secret, [_paid(each, name, ask) for name, each in words])]
 
-    def _handed_in(self, status: RoundStatus, ask: Any, question: bytes, secret: bytes) -> tuple[Batch, Kept]:  # noqa: ANN401
-        """Open the batch and ask until enough nodes have submitted; their confirmations, by name."""
+    def _handed_in(self, status: RoundStatus, ask: Any, question: bytes, secret: bytes) -> tuple[Batch, RoundAnswers]:  # noqa: ANN401
+        """Open the batch and ask until enough nodes have submitted; returns the batch and their confirmations."""
         nodes = self._transport.present()
         batch = self._batch(status.number, ask, tuple(nodes), secret)
         nodes = {name: node for name, node in nodes.items() if name in batch.nodes}
@@ -132,7 +130,7 @@ class FlowerCollected:
         self._transport.collect(status, nodes, dict.fromkeys(nodes, request), take, self._policy.at_least)
         status.require(self._policy.at_least)
         status.answered.sort()
-        return batch, Kept(tuple(status.answered), tuple(words[name] for name in status.answered))
+        return batch, RoundAnswers(tuple(status.answered), tuple(words[name] for name in status.answered))
 
     def _read(
         self,
@@ -143,15 +141,15 @@ class FlowerCollected:
         receipts: list[Release[Any]],
     ) -> Release[Any]:
         if ask.mechanism.statistic == "shuffle":
-            mixed = read_mixed(output, batch, secret, ask.mechanism.inner)
-            self.said.append(mixed.in_words)
-            return gather(receipts).map(lambda _: mixed)
+            shuffled = read_shuffled(output, batch, secret, ask.mechanism.inner)
+            self.said.append(shuffled.in_words)
+            return gather(receipts).map(lambda _: shuffled)
         release, nodes = read_curated(output, batch, ask)
         self.said.append(f"the curator summed the tables of {nodes} nodes")
         return gather([release, *receipts]).map(lambda values: values[0])
 
     def _batch(self, number: int, ask: Any, names: tuple[str, ...], secret: bytes) -> Batch:  # noqa: ANN401
-        """The batch of a round: the same one for a coordinator that comes back, whoever is there then."""
+        """The batch of a round: after a restart the same one, whichever nodes are connected then."""
         file = self._journal.folder / f"batch-{number}.bin"
         if not file.exists():
             if ask.mechanism.statistic == "shuffle":
@@ -168,14 +166,14 @@ class FlowerCollected:
         return Batch.read(file.read_bytes())
 
     def _secret(self, number: int) -> bytes:
-        """The key that this round's messages are encrypted for; fresh, and kept for this run only."""
+        """The secret key that decrypts this round's messages; a fresh one per round."""
         file = self._journal.folder / f"sealing-{number}.key"
         if not file.exists():
             write_file(file, os.urandom(KEY_BYTES), private=True)
         return file.read_bytes()
 
     def _reached(self, call: Callable[[], _T]) -> _T:
-        """Call the service again while it is down; a restarted one has all submissions."""
+        """Repeat a call while the service is down; it keeps submissions over a restart."""
         end = time.monotonic() + self._policy.deadline
         while True:
             try:
@@ -200,10 +198,11 @@ def _paid(content: bytes, name: str, ask: Any) -> Release[None]:  # noqa: ANN401
 
 
 class FlowerMasked:
-    """An exchange whose answer is one: the sum of the nodes' tables with their noise.
+    """An exchange with one release per question: the sum of the nodes' noisy tables, by secure aggregation.
 
-    ``identities`` are the nodes' public keys by name; the nodes know them too. The sum is exact for every set of at
-    least the plan's threshold of nodes, whoever drops out at whatever step; below it the run ends with a message.
+    ``identities`` are the nodes' public keys by name; the nodes have them, too. Whichever nodes drop out at whatever
+    step, the sum is that of the remaining ones while at least the plan's threshold remain; below it the run ends with
+    an error.
     """
 
     def __init__(
@@ -225,10 +224,10 @@ class FlowerMasked:
         self.rounds: list[RoundStatus] = []
 
     def __call__(self, ask: Any) -> list[Release[Any]]:  # noqa: ANN401
-        """The one release of the sum, with every survivor's receipt; its value is the table."""
+        """The one release of the sum, with the receipt of every node whose table is in it."""
         plan = ask.mechanism
         if plan.statistic != "share":
-            raise InvalidInput(f"a masked sum needs noise in shares, not {type(plan).__name__}")
+            raise InvalidInput(f"secure aggregation needs a distributed mechanism, not {type(plan).__name__}")
         status, question = RoundStatus(len(self.rounds)), ask_to_bytes(ask)
         self.rounds.append(status)
         if self._journal is not None:
@@ -236,19 +235,19 @@ class FlowerMasked:
         self._heads.asked(ask.request)
         state = self._kept(status.number)
         if state is None:
-            cells, graph = (
-                math.prod(table_shape(ask)),
-                neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding),
-            )
+            graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding)
+            if graph is None:
+                raise InvalidInput("secure aggregation needs a plan that names how many holders may collude")
+            cells = math.prod(table_shape(ask))
             session = Session(self._run, status.number, ask.request, cells, plan, self._identities, graph)
             state = server.ServerState(session)
-        # A sum that is complete needs nobody any more.
+        # A complete sum needs no node.
         there = self._transport.present() if state.step != "over" else {}
         nodes = {name: node for name, node in there.items() if name in state.session.nodes}
         status.asked = tuple(nodes)
         self._transport.tell(status)
         inbox = dict.fromkeys(nodes, state.session.announced)
-        if state.step in state.session.steps[1:]:
+        if state.step in STEPS[1:]:
             inbox = _inbox(state)
         while state.step != "over":
             state = self._step(status, nodes, state, inbox, question)
@@ -259,7 +258,7 @@ class FlowerMasked:
         return [server.result(state, ask.purpose, table_shape(ask)).map(partial(self._plausible, ask, status.answered))]
 
     def _plausible(self, ask: Any, nodes: Sequence[str], table: Integers) -> Integers:  # noqa: ANN401
-        """The sum, unless these nodes' votes and noise cannot come to it."""
+        """The sum, if it lies in the range of these nodes' votes and noise; else an error."""
         why = implausible(ask, table, self._policy.records, len(nodes), self._policy.all_records)
         if why is not None:
             raise TacitError(
@@ -277,9 +276,9 @@ class FlowerMasked:
         inbox: Mapping[str, bytes],
         question: bytes,
     ) -> server.ServerState:
-        """Send a step to everyone who is still in it, and take what comes."""
+        """Send one step's messages to the remaining nodes, and collect their responses."""
         step = state.step
-        # The question is needed where a node first hears of it, and where it looks at its records.
+        # The question is sent in the first step, and in the step in which a node reads its records.
         asked = question if step in ("keys", "input") else b""
         requests = {
             name: Request(
@@ -314,7 +313,7 @@ class FlowerMasked:
         return None if self._journal is None else self._journal.folder / f"masked-{number}.bin"
 
     def _keep(self, number: int, state: server.ServerState) -> None:
-        """A step that is over is kept before the next one is begun."""
+        """Store a completed step before the next one begins."""
         file = self._file(number)
         if file is not None:
             write_file(file, state.to_bytes())
@@ -328,7 +327,7 @@ class FlowerMasked:
 
 
 def _inbox(state: server.ServerState) -> dict[str, bytes]:
-    """What was to be sent in the open step: it follows from the step before."""
-    before = state.session.steps[state.session.steps.index(state.step) - 1]
+    """The messages of the open step, which are computed from the step before."""
+    before = STEPS[STEPS.index(state.step) - 1]
     _, inbox = server.close(replace(state, step=before))
     return inbox

@@ -1,1 +1,1 @@
-"""One message each from very many devices: the open question, workers that store, a shuffler, and the device itself."""
+"""One message each from millions of devices: the open question, workers that store messages, a shuffler, the device."""

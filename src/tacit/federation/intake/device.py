@@ -1,21 +1,27 @@
-"""A device: one record, a policy and a ledger of its own, and one message to each question that it answers.
+"""A device: one record, its own policy and ledger, and one message to each question that it answers.
 
-It needs numpy and cryptography, and nothing else. Whatever the intake sends is hostile: it is bounded, compared with
-the digest that the device was told, and with the policy of the device's owner, before anything is paid. Then the gate
-pays the device's own ledger, and only then is the record looked at (``private/gate.py``): nothing is refused any more.
+It needs numpy and cryptography only. The intake is not trusted: a question is limited in size and compared with the
+digest that the device was given and with the policy of the device's owner, before anything is paid. Then the gate pays
+the device's own ledger, and only then is the record read (``private/gate.py``); from there on nothing is refused.
 
-One question is one payment. What was bought is kept in the ledger, and a token is drawn and kept before anything is
-paid. So a device that crashes between paying and sending posts the same bytes when it is asked again, never a fresh
-draw. The same queries in another file are refused: they would be a second answer.
+One question is one payment. The ledger stores the paid answer, and a token is drawn and stored before the payment. So a
+device that crashes between paying and sending posts the same bytes when it is asked again, never a fresh draw. The same
+queries in another question file are refused: they would be a second answer.
 
-In the shuffled model the price is that of mixed messages. A device proves it by a closed form, for as many honest
-others as its policy is willing to rely on, and never above what its message would cost unmixed. It seals for the
-shuffler whose key its owner trusts: a coordinator that names itself the shuffler gets nothing.
+In the shuffle model the price is the amplified one (privacy amplification by shuffling). A device computes it by a
+closed form, for at most as many honest others as its policy relies on, and it is never above the price without a
+shuffler. The message is encrypted for the shuffler whose key the owner trusts, so a coordinator cannot name itself the
+shuffler.
+
+A device makes two calls, with the standard library alone: it fetches the question and posts the message. Outside
+loopback it uses TLS only, follows no redirect and ignores proxy settings. It reads a bounded part of each response. A
+device that cannot reach a worker, or is asked to come back, posts the same bytes again later.
 """
 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -24,19 +30,18 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.amplify import AmplificationBound, amplified_epsilon
-from tacit.core.account import Ceiling
+from tacit.core import Approximate, Ceiling, InvalidInput, Randomness, TacitError
 from tacit.core.codec import decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.core.files import locked, write_file
-from tacit.core.randomness import Randomness
 from tacit.core.rational import Number, positive, probability, rounded_up
-from tacit.core.spend import Approximate
-from tacit.federation.intake.messages import DeviceMessage, double_box
+from tacit.federation.certificates import client_context, on_loopback, why_untrusted
+from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, double_box
 from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.keys import KEY_BYTES
 from tacit.ledger.account import Bound, PolicyLimits, covered
@@ -46,12 +51,20 @@ from tacit.methods.rknn.holder import OneRecordHolders
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 
-__all__ = ["Device", "DevicePolicy", "device_price"]
+__all__ = [
+    "Device",
+    "DevicePolicy",
+    "IntakeAddress",
+    "IntakeUnreachable",
+    "device_price",
+    "fetch_question",
+    "post_message",
+]
 
 _ACCOUNT = "device"
 _LEDGER, _ANSWERS = "device.ledger", "answers"
 _TOKEN = 16
-# A short question must not keep a device busy for long.
+# A small question must not make a device compute for long.
 _MOST_CELLS, _MOST_ONES = 100_000, 100
 # Digits of a price, rounded up.
 _DIGITS = 9
@@ -59,12 +72,12 @@ _DIGITS = 9
 
 @dataclass(frozen=True)
 class DevicePolicy:
-    """What the owner of a device allows, whatever is asked.
+    """The limits that the owner of a device sets for all questions.
 
-    ``epsilon`` and ``delta`` are for all questions together, ``question`` is the largest ε of one, and ``local`` the
-    largest ε₀ of a message, which is what is left of the guarantee should the shuffler fail. A shuffled price rests on
-    at most ``honest_others`` other devices, and messages are sealed for ``shuffler`` alone. ``purposes`` are those
-    that a question may say it is for. A question of more than ``largest`` bytes is not read.
+    ``epsilon`` and ``delta`` limit all questions together, ``question`` the ε of one question, and ``local`` the ε₀ of
+    a message, which is the guarantee that remains should the shuffler fail. The price in the shuffle model relies on at
+    most ``honest_others`` other devices, and messages are encrypted for ``shuffler`` only. ``purposes`` are the allowed
+    purposes of a question. A question of more than ``largest`` bytes is not read.
 
     >>> DevicePolicy(epsilon=4, question=1, local=1, purposes=("reverse k-NN labels",)).shuffler is None
     True
@@ -108,10 +121,10 @@ class DevicePolicy:
 
 
 def device_price(inner: SingleMessage, honest_others: int) -> Approximate:
-    """What a mixed message costs a device that relies on at most this many others, by a closed form.
+    """The price of a shuffled message for a device that relies on at most this many honest others, by a closed form.
 
-    It is proven for every local randomizer and needs no special functions, so a device can check it by itself. What the
-    numeric bounds prove is less: a device pays more than a node would, and never less.
+    The bound holds for every local randomizer and needs no special functions, so a device can compute it. It is never
+    below the numeric bounds that nodes use: a device pays more than a node would.
 
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> plan = SingleMessage(GeneralizedRandomizedResponse(100, 1, 4), participants=10**6, delta="1e-6")
@@ -123,17 +136,17 @@ def device_price(inner: SingleMessage, honest_others: int) -> Approximate:
     try:
         mixed = rounded_up(amplified_epsilon(AmplificationBound.CLOSED_2022, others, local, inner.delta), _DIGITS)
     except InvalidInput:
-        # Too few for the closed form: nothing is gained by mixing.
+        # Too few for the closed form: no amplification.
         mixed = local
     return Approximate(min(local, mixed), inner.delta)
 
 
 @dataclass(frozen=True)
 class Device:
-    """One record and where its device keeps what it has paid and said.
+    """One record, and the folder with its device's ledger and answers.
 
-    ``sample`` are the record's features and ``label`` the name of its class. The folder is made at the first answer and
-    can be read by its owner alone. ``heads`` is a second place for the ledger's head, as for every ledger.
+    ``sample`` are the record's features and ``label`` the name of its class. The folder is created at the first answer,
+    readable by its owner only. ``heads`` is a second place for the ledger's head, as for every ledger.
 
     >>> Device(Path("here"), np.zeros(3), "a", DevicePolicy(1, 1, 1, ("labels",))).policy.question
     Fraction(1, 1)
@@ -148,9 +161,9 @@ class Device:
     clock: Callable[[], float] = time.time
 
     def answer(self, payload: bytes, digest: str, token: bytes | None = None) -> bytes:
-        """The message to the question in these bytes, paid for; asked again, the same bytes.
+        """The message that answers the question in these bytes, after payment; asked again, the same bytes.
 
-        ``digest`` is the question's name, from where the owner trusts it, and ``token`` what was handed out for it.
+        ``digest`` is the question's digest from a source that the owner trusts, and ``token`` the token issued for it.
         """
         question = self._read(payload, digest)
         self._require_allowed(question, token)
@@ -163,16 +176,18 @@ class Device:
         if len(payload) > self.policy.largest:
             raise InvalidInput(f"the question has more than the {self.policy.largest} bytes that this device reads")
         if hashlib.sha256(payload).hexdigest() != digest:
-            raise InvalidInput("what was fetched is not the question of this digest; fetch it again, or elsewhere")
+            raise InvalidInput(
+                "the fetched file does not have the question's digest; fetch it again, or from another place"
+            )
         return OpenQuestion.read(payload, self.policy.largest)
 
     def _require_allowed(self, question: OpenQuestion, token: bytes | None) -> None:
-        """Refuse by the question and the policy alone: nothing here has seen the record."""
+        """Refuse by the question and the policy alone, before the record is read."""
         policy, ask = self.policy, question.ask
         if self.clock() >= question.closes:
             raise InvalidInput("the question is closed")
         if question.mechanism.cells > _MOST_CELLS or question.mechanism.ones > _MOST_ONES:
-            raise InvalidInput("the question is about more queries and classes than a device works on")
+            raise InvalidInput("the question has more queries and classes than a device accepts")
         if question.mechanism.epsilon > policy.local:
             raise InvalidInput("the question asks for a message with a larger epsilon than this device's policy allows")
         if not any(covered(ask.purpose, each) for each in policy.purposes):
@@ -180,10 +195,10 @@ class Device:
         if question.sealed and question.shuffler != policy.shuffler:
             raise InvalidInput("the question names another shuffler than the one that this device trusts")
         if question.admission == TOKENS and token is None:
-            raise InvalidInput("the question is for devices with a token, and this one was given none")
+            raise InvalidInput("the question requires a token, and this device has none")
 
     def _paid(self, question: OpenQuestion) -> bytes:
-        """The payload that the ledger's payment bought."""
+        """The payload, paid for by the device's ledger."""
         policy, ask, inner = self.policy, question.ask, question.inner
         mechanism: Any = ask.mechanism
         if inner is not None:
@@ -192,7 +207,7 @@ class Device:
                 return np.frombuffer(double_box(question, pieces[0]), dtype=np.uint8)[None]
 
             mechanism = SealedMessages(inner, question.digest, boxes, device_price(inner, policy.honest_others))
-        # Paid under the name of what is asked: whoever asks cannot ask the same again by another name.
+        # Paid under the digest of the question: the same question under another name is not a second payment.
         asked = replace(ask, mechanism=mechanism, request=f"device {ask.question}")
         with closing(self._ledger()) as ledger:
             limits = PolicyLimits(question=Bound(policy.question))
@@ -203,7 +218,7 @@ class Device:
         return bytes(question.mechanism.code.pack(release.value)[0].tobytes())
 
     def _record(self, names: tuple[str, ...]) -> Private[Records]:
-        # A label that is not asked about is none: such a record answers with a made-up cell, and nobody can tell.
+        # A label outside the question's classes counts as no vote; the randomized message does not show it.
         label = names.index(self.label) if self.label in names else -1
         return Private(Records(np.asarray(self.sample)[None], np.array([label])))
 
@@ -214,7 +229,7 @@ class Device:
         return SqliteLedger.create(file, {_ACCOUNT: Ceiling(self.policy.epsilon, self.policy.delta)}, self.heads)
 
     def _token(self, question: OpenQuestion, given: bytes | None) -> bytes:
-        """The token of the answer to these queries, on disk before anything is paid, and the same ever after."""
+        """The token of the answer to these queries, stored before the payment and never changed."""
         file = self.folder / f"{question.ask.question}.token"
         if not file.exists():
             token = os.urandom(_TOKEN) if given is None or question.admission != TOKENS else given
@@ -222,7 +237,109 @@ class Device:
             write_file(file, encode(kept), private=True, replace=False)
         fields = decode_strict(file.read_bytes(), 2**12, "token")
         if fields.digest("question") != question.digest:
-            raise InvalidInput(
-                "this device has answered the same queries in another question; one answer is all it gives"
-            )
+            raise InvalidInput("this device has answered the same queries in another question, and answers only once")
         return fields.content("token", 2**10)
+
+
+_QUESTION = "/question"
+_WORD = 200
+_OK, _NOT_MODIFIED = 200, 304
+# Retried: the worker or its store is unavailable or overloaded.
+_PASSING = (408, 429, 500, 502, 503, 504)
+
+
+class IntakeUnreachable(TacitError):
+    """No worker accepted or refused the message; the same bytes may be posted again."""
+
+
+@dataclass(frozen=True)
+class IntakeAddress:
+    """The URL of a worker, and the certificate of its authority; without one the system's authorities are trusted.
+
+    >>> IntakeAddress("http://devices.example.org:80")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: http://devices.example.org:80: without TLS only loopback addresses are allowed
+    """
+
+    url: str
+    authority: str | Path | None = None
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(f"an address must be like https://host:port, got {self.url[:80]!r}")
+        if parts.scheme == "http" and not on_loopback(parts.hostname):
+            raise InvalidInput(f"{self.url[:80]}: without TLS only loopback addresses are allowed")
+
+    def connection(self) -> http.client.HTTPConnection:
+        """A connection object, not connected yet."""
+        parts = urlsplit(self.url)
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self.timeout)
+        context = client_context(self.authority)
+        return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=self.timeout, context=context)
+
+
+def fetch_question(address: IntakeAddress, most: int, digest: str | None = None, known: bytes | None = None) -> bytes:
+    """The question's file of at most ``most`` bytes: the one with this digest, or the open one.
+
+    ``known`` is a file that was fetched before; it is returned if it has not changed. The content is not trusted:
+    ``Device.answer`` compares it with a digest.
+    """
+    headers = {} if known is None else {"If-None-Match": f'"{hashlib.sha256(known).hexdigest()}"'}
+    path = _QUESTION if digest is None else f"{_QUESTION}/{digest}"
+    status, content = _called(address, "GET", path, b"", headers, most)
+    if status == _NOT_MODIFIED and known is not None:
+        return known
+    if status != _OK:
+        raise IntakeUnreachable(f"{address.url} has no such question (status {status})")
+    return content
+
+
+def post_message(
+    address: IntakeAddress,
+    body: bytes,
+    attempts: int = 1,
+    pause: float = 30.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Post a message; on return it is on the intake's disk. Posting the same bytes again changes nothing.
+
+    A worker that is unavailable or overloaded is called again after a ``pause`` in seconds that doubles each time.
+    """
+    for attempt in range(attempts):
+        if attempt:
+            sleep(pause * 2 ** (attempt - 1))
+        try:
+            status, content = _called(address, "POST", "/", body, {"Content-Type": "application/octet-stream"}, _WORD)
+        except IntakeUnreachable:
+            if attempt + 1 == attempts:
+                raise
+            continue
+        if status == _OK:
+            return
+        if status not in _PASSING:
+            word = content.decode("utf-8", "replace")
+            raise IntakeRefused(next((each for each in IntakeRefusal if each == word), IntakeRefusal.MALFORMED))
+    raise IntakeUnreachable(f"{address.url} is overloaded; post the same message again later")
+
+
+def _called(
+    address: IntakeAddress, method: str, path: str, body: bytes, headers: dict[str, str], most: int
+) -> tuple[int, bytes]:
+    connection = address.connection()
+    try:
+        sent = {**headers, "Accept-Encoding": "identity", "Connection": "close"}
+        connection.request(method, path, body or None, sent)
+        response = connection.getresponse()
+        content = response.read(most + 1)
+    except (OSError, http.client.HTTPException) as error:
+        why = why_untrusted(error) or str(error)[:80] or type(error).__name__
+        raise IntakeUnreachable(f"{address.url} does not answer ({why})") from None
+    finally:
+        connection.close()
+    if len(content) > most:
+        raise IntakeUnreachable(f"{address.url} sends more than the limit of {most} bytes")
+    return response.status, content

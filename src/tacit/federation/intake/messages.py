@@ -1,13 +1,13 @@
-"""What one device posts: a few bytes that name the question, a token that makes it count once, and the payload.
+"""What one device posts: the beginning of the question's digest, a token that makes it count once, and the payload.
 
-    1 byte     0x21, the form and its version
+    1 byte     0x21, the format and its version
     8 bytes    the first bytes of the question's digest
-    16 bytes   the token: drawn at random by the device, or handed to it
-    16 bytes   only where the question asks for tokens: the tag by which the intake knows its own
-    rest       the packed message, or in the shuffled model the message in two boxes
+    16 bytes   the token: drawn at random by the device, or issued to it
+    16 bytes   only if the question requires issued tokens: the token's authentication tag
+    rest       the packed message, or in the shuffle model the message encrypted twice
 
-All messages to one question are equally long. A token says nothing of a record. Posted again, the same bytes are
-acknowledged and counted once; other bytes under the same token are refused, and the first stand.
+All messages to one question have the same length. A token does not depend on a record. The same bytes posted again are
+acknowledged and counted once; other bytes with the same token are refused, and the first ones stay.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.collector.batches import FULL
 from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.keys import KEY_BYTES, seal, unseal
 
 __all__ = [
-    "TOKEN_BYTES", "DeviceMessage", "IntakeRefusal", "IntakeRefused", "double_box", "issue_tokens", "outer_opened",
+    "TOKEN_BYTES", "DeviceMessage", "IntakeRefusal", "IntakeRefused", "double_box", "issue_tokens", "open_outer_box",
     "read_device_message",
 ]  # fmt: skip
 
 FORM = 0x21
-# A mistake is noticed by them. What binds a message to its question is its tag, or the boxes that it is in.
+# These bytes detect mistakes only. The tag or the encryption binds a message to its question.
 _NAMING = 8
 _ID, _TAG = 16, 16
-# A token that was handed out: what makes it unique, and what makes it known again.
+# An issued token: a random id, and its authentication tag.
 TOKEN_BYTES = _ID + _TAG
 
 
 class IntakeRefusal(StrEnum):
-    """Why a message is not taken. None of the reasons depends on what is in it."""
+    """Why a message is refused: a closed list. No reason depends on the payload."""
 
     MALFORMED = "malformed"
     OVERSIZED = "oversized"
@@ -52,7 +52,7 @@ class IntakeRefusal(StrEnum):
 
     @property
     def status(self) -> int:
-        """The status that a worker answers with."""
+        """The HTTP status of a worker's response."""
         return _STATUS[self]
 
 
@@ -71,7 +71,7 @@ _STATUS = {
 
 
 class IntakeRefused(TacitError):
-    """A message that is not taken; nothing was changed by it."""
+    """A message was refused; it changed nothing."""
 
     def __init__(self, reason: IntakeRefusal) -> None:
         super().__init__(str(reason))
@@ -80,7 +80,7 @@ class IntakeRefused(TacitError):
 
 @dataclass(frozen=True)
 class DeviceMessage:
-    """A token, with its tag where the question asks for tokens, and the payload.
+    """A token, with its tag if the question requires issued tokens, and the payload.
 
     >>> from tacit.federation.intake.question import OpenQuestion
     >>> DeviceMessage(b"t" * 16, b"payload").token_id
@@ -92,23 +92,23 @@ class DeviceMessage:
 
     @property
     def token_id(self) -> bytes:
-        """What makes the token unique."""
+        """The token without its tag."""
         return self.token[:_ID]
 
     def to_bytes(self, question: OpenQuestion) -> bytes:
         """The message as it is posted."""
         if len(self.token) != _token_bytes(question) or len(self.payload) != question.payload_bytes:
-            raise InvalidInput("the token or the payload has another length than the question's messages have")
+            raise InvalidInput("the token or the payload does not have the length that the question's messages have")
         return bytes([FORM]) + bytes.fromhex(question.digest)[:_NAMING] + self.token + self.payload
 
 
 def message_bytes(question: OpenQuestion) -> int:
-    """How long every message to this question is."""
+    """The length of every message to this question, in bytes."""
     return 1 + _NAMING + _token_bytes(question) + question.payload_bytes
 
 
 def read_device_message(body: bytes, question: OpenQuestion, secret: bytes | None = None) -> DeviceMessage:
-    """The message in these bytes, if it is one to this question; ``secret`` is what tokens were made with."""
+    """The message in these bytes, which must be for this question; ``secret`` is the key of issued tokens."""
     if body[: 1 + _NAMING] != bytes([FORM]) + bytes.fromhex(question.digest)[:_NAMING]:
         raise IntakeRefused(IntakeRefusal.FOREIGN if body[:1] == bytes([FORM]) else IntakeRefusal.MALFORMED)
     if len(body) != message_bytes(question):
@@ -124,7 +124,7 @@ def read_device_message(body: bytes, question: OpenQuestion, secret: bytes | Non
 
 
 def issue_tokens(secret: bytes, question: OpenQuestion, count: int) -> list[bytes]:
-    """Tokens for that many devices; a worker with the same secret knows them again, and nobody can make one."""
+    """Tokens for this many devices; workers with the same secret verify them, and nobody without it can make one."""
     if len(secret) < KEY_BYTES:
         raise InvalidInput(f"the secret of tokens must have at least {KEY_BYTES} bytes")
     ids = [os.urandom(_ID) for _ in range(count)]
@@ -132,16 +132,16 @@ def issue_tokens(secret: bytes, question: OpenQuestion, count: int) -> list[byte
 
 
 def double_box(question: OpenQuestion, piece: bytes) -> bytes:
-    """A packed message sealed for the coordinator, and that for the shuffler.
+    """A packed message encrypted for the coordinator, and the result encrypted for the shuffler.
 
-    A worker sees the outer box, the shuffler the inner one, the coordinator the message once it is mixed. Both boxes
-    are bound to the question: one that was made for another question is opened by nobody.
+    A worker sees the outer box, the shuffler the inner one, the coordinator the message after shuffling. Both boxes are
+    bound to the question: a box of another question cannot be decrypted.
     """
     return seal(question.shuffler, seal(question.key, FULL + piece, question.digest), _mixing(question))
 
 
-def outer_opened(question: OpenQuestion, secret: bytes, payload: bytes) -> bytes | None:
-    """The inner box, for the shuffler; nothing where the outer one was not made for its key and this question."""
+def open_outer_box(question: OpenQuestion, secret: bytes, payload: bytes) -> bytes | None:
+    """The inner box, decrypted by the shuffler; None if the outer one is not for its key and this question."""
     return unseal(secret, payload, _mixing(question))
 
 

@@ -1,13 +1,12 @@
-"""The shuffler of devices' messages: open the outer boxes, mix, write one file, forget. Memory does not grow with them.
+"""The shuffler of devices' messages: decrypt the outer boxes, shuffle, write one file, delete. Memory is bounded.
 
-A uniformly random order of any number of rows, in pieces: each row goes to one of several files, drawn uniformly and
-independently, and then each file, small enough for memory, is put into a uniformly random order. Every order of all
-rows is exactly equally likely, because which rows share a file is as random as their order in it. Draws are those of
-the system's cryptographic generator.
+Shuffling on disk: each row goes to one of several files, drawn uniformly and independently, and then each file, small
+enough for memory, is permuted uniformly. Every order of all rows is exactly equally likely, because which rows share a
+file is as random as their order in it. Draws are those of the system's cryptographic generator.
 
-Before anything is read the question is closed, for good once something came out: two collections that differ by one
-late message would show that message. A crash before the file has its name leaves a closed question with all its
-messages, and the same call mixes them again; another order of the same messages says nothing more.
+The question is closed before anything is read, and stays closed once something was released: two collections that
+differ by one late message would reveal that message. After a crash before the file was complete, the same call shuffles
+all messages again; another order of the same messages reveals nothing more.
 """
 
 from __future__ import annotations
@@ -22,44 +21,43 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Randomness, SystemRandomness, TooFewParticipants, permutations, uniform_below
 from tacit.core.codec import StrictReader, decode_strict, encode
-from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.files import new_file
-from tacit.core.randomness import Randomness, SystemRandomness, permutations, uniform_below
-from tacit.federation.intake.messages import outer_opened
+from tacit.federation.intake.messages import open_outer_box
 from tacit.federation.intake.question import OpenQuestion
 from tacit.federation.intake.store import PAGE, IntakeStore
 from tacit.federation.keys import public_key
 
 __all__ = ["Collection", "collect_messages", "collected_rows", "shuffled_rows"]
 
-Rows = NDArray[np.uint8]
+_Rows = NDArray[np.uint8]
 _Progress = Callable[[int], None]
-# Rows that are put into order in memory, and files that are open at a time.
-LARGEST_FILE, _MOST_FILES = 2**16, 512
+# Rows that are permuted in memory, and files that are open at a time.
+_LARGEST_FILE, _MOST_FILES = 2**16, 512
 _LENGTH = 8
 _LARGEST_FRAME = 2**27
 
 
 @dataclass(frozen=True)
 class Collection:
-    """How many messages came out, and how many boxes could not be opened."""
+    """How many messages were collected, and how many boxes could not be decrypted."""
 
     messages: int
     unreadable: int
 
 
 def shuffled_rows(
-    batches: Iterable[Rows],
+    batches: Iterable[_Rows],
     expected: int,
     size: int,
     folder: Path,
     randomness: Randomness | None = None,
-    largest: int = LARGEST_FILE,
-) -> tuple[int, Iterator[Rows]]:
-    """How many rows of ``size`` bytes there are, and all of them in a uniformly random order, some at a time.
+    largest: int = _LARGEST_FILE,
+) -> tuple[int, Iterator[_Rows]]:
+    """The number of rows of ``size`` bytes, and all rows in a uniformly random order, in pages.
 
-    ``expected`` is about how many come; it decides how many files are made in the folder, each of about ``largest``.
+    ``expected`` is about how many rows there are: the folder gets as many files, each with about ``largest`` rows.
 
     >>> batches = [np.arange(6, dtype=np.uint8).reshape(3, 2), np.arange(6, 8, dtype=np.uint8).reshape(1, 2)]
     >>> count, rows = shuffled_rows(batches, 4, 2, Path(tempfile.mkdtemp()), largest=2)
@@ -85,13 +83,13 @@ def shuffled_rows(
         for each in opened:
             each.close()
 
-    def mixed() -> Iterator[Rows]:
+    def shuffled() -> Iterator[_Rows]:
         for path in paths:
             rows = np.fromfile(path, dtype=np.uint8).reshape(-1, size)
             path.unlink()
             yield rows[permutations(1, len(rows), source)[0]]
 
-    return count, mixed()
+    return count, shuffled()
 
 
 def collect_messages(
@@ -101,13 +99,13 @@ def collect_messages(
     secret: bytes | None = None,
     progress: _Progress | None = None,
 ) -> Collection:
-    """Close the question, and write all its messages, mixed, into one file; then the store forgets them.
+    """Close the question, write all its messages into one file in random order, and delete them from the store.
 
-    ``secret`` is the shuffler's, for a question of the shuffled model. Below the question's minimum nothing is written
-    and the question stays open.
+    ``secret`` is the shuffler's key, for a question in the shuffle model. Below the question's minimum nothing is
+    written and the question stays open.
     """
     if out.exists():
-        # Written by a call that ended before the store forgot; a file of something else is refused.
+        # Written by a call that ended before the store deleted its messages; any other file is refused.
         counts, rows = collected_rows(out, question)
         for _ in rows:
             pass
@@ -115,15 +113,15 @@ def collect_messages(
         store.erase(question.digest)
         return counts
     if question.sealed and (secret is None or public_key(secret) != question.shuffler):
-        raise InvalidInput("the question is sealed for a shuffler with another key than the one that was given")
+        raise InvalidInput("the messages are encrypted for another shuffler key than the given one")
     taken = store.close_question(question.digest)
     tally = {"unreadable": 0, "read": 0}
 
-    def boxes() -> Iterator[Rows]:
+    def boxes() -> Iterator[_Rows]:
         for page in store.pages(question.digest):
             found = page
             if secret is not None and question.sealed:
-                inner = [outer_opened(question, secret, each) for each in page]
+                inner = [open_outer_box(question, secret, each) for each in page]
                 found = [each for each in inner if each is not None]
             tally["unreadable"] += len(page) - len(found)
             tally["read"] += len(page)
@@ -134,32 +132,32 @@ def collect_messages(
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as folder:
         count, rows = shuffled_rows(boxes(), taken, question.box_bytes, Path(folder))
         if tally["read"] != taken:
-            raise InvalidInput("the store has another number of messages than it took: were they collected before?")
+            raise InvalidInput("the store has fewer messages than it accepted: were they collected before?")
         if count < question.minimum:
             store.reopen_question(question.digest)
             raise TooFewParticipants(
-                f"{count} messages can be used so far and at least {question.minimum} must be in; it stays open"
+                f"{count} messages are valid so far, and at least {question.minimum} are needed; it stays open"
             )
         with new_file(out, private=True, replace=False) as file:
             _write(file, {"question": question.digest, "messages": count, "unreadable": tally["unreadable"]})
-            for mixed in rows:
-                for start in range(0, len(mixed), PAGE):
-                    _write(file, {"rows": mixed[start : start + PAGE]})
+            for page in rows:
+                for start in range(0, len(page), PAGE):
+                    _write(file, {"rows": page[start : start + PAGE]})
     store.erase(question.digest)
     return Collection(count, tally["unreadable"])
 
 
-def collected_rows(file: Path, question: OpenQuestion) -> tuple[Collection, Iterator[Rows]]:
-    """What ``collect_messages`` wrote for this question: its counts, and the rows a page at a time, all of them."""
+def collected_rows(file: Path, question: OpenQuestion) -> tuple[Collection, Iterator[_Rows]]:
+    """The file that ``collect_messages`` wrote for this question: its counts, and all rows in pages."""
     with _opened(file) as source:
         head = _read(source, file)
         start = source.tell()
     if head is None or head.digest("question") != question.digest:
-        raise InvalidInput(f"{file}: holds no messages to this question")
+        raise InvalidInput(f"{file}: not the collected messages of this question")
     counts = Collection(head.integer("messages", question.minimum, question.most), head.integer("unreadable", 0))
     head.done()
 
-    def rows() -> Iterator[Rows]:
+    def rows() -> Iterator[_Rows]:
         found = 0
         with _opened(file) as source:
             source.seek(start)
@@ -169,7 +167,7 @@ def collected_rows(file: Path, question: OpenQuestion) -> tuple[Collection, Iter
                 found += len(page)
                 yield page
         if found != counts.messages:
-            raise InvalidInput(f"{file}: has {found} messages and says {counts.messages}; it is not whole")
+            raise InvalidInput(f"{file}: has {found} of its {counts.messages} messages; it is incomplete")
 
     return counts, rows()
 
@@ -192,5 +190,5 @@ def _read(file: BinaryIO, path: Path) -> StrictReader | None:
         return None
     size = int.from_bytes(length, "little")
     if len(length) < _LENGTH or size > _LARGEST_FRAME or len(content := file.read(size)) != size:
-        raise InvalidInput(f"{path}: is not whole, or not what an intake collected")
+        raise InvalidInput(f"{path}: incomplete, or not a file of collected messages")
     return decode_strict(content, _LARGEST_FRAME, "collected messages")

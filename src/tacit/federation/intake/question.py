@@ -1,9 +1,9 @@
-"""The question that is open for devices, as one small file: the same for everybody, so it can be kept by any cache.
+"""The open question to devices as one small file: the same for every device, so any HTTP cache can serve it.
 
-Its name is the digest of its bytes. A device compares what it fetched with the name, and with what its owner allows.
-Workers and shuffler take only messages that were made for this name. It holds the question itself in the form that
-every node reads (``tacit.wire``), when it ends, how many messages it takes, from how many on anything comes out, and in
-the shuffled model for whose keys messages are sealed.
+It is identified by the digest of its bytes. A device compares the fetched file with the digest, and with its owner's
+policy. Workers and shuffler accept only messages for this digest. The file has the question in the format that every
+node reads (``tacit.wire``), its closing time, the largest and the smallest number of messages, and in the shuffle model
+the keys that messages are encrypted for.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.federation.keys import KEY_BYTES, OVERHEAD
-from tacit.mechanisms.local.clients import HitEstimates
+from tacit.mechanisms.local.participants import HitEstimates
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 from tacit.methods.rknn.voting_rules import NEAREST
 from tacit.methods.rknn.wire import VoteAsk
@@ -27,20 +27,20 @@ __all__ = ["ADMISSIONS", "LARGEST_QUESTION", "OPEN", "TOKENS", "OpenQuestion"]
 VERSION = 1
 LARGEST_QUESTION = 16 * 2**20
 MOST_MESSAGES = 10**9
-# Who may answer: anybody who reaches a worker, or who was handed a token.
+# Who may answer: anyone who reaches a worker, or only devices with an issued token.
 OPEN, TOKENS = "open", "tokens"
 ADMISSIONS = (OPEN, TOKENS)
-# No time in seconds since 1970 lies beyond.
+# The largest accepted time, in seconds since 1970.
 LAST_SECOND = 2**40
 
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """A question to holders of one record each, who answer by one message of a local mechanism.
+    """A question to holders of one record each, who answer with one message of a local randomizer.
 
-    ``closes`` is the second since 1970 from which on a message is late, ``most`` how many messages are taken in all and
-    ``minimum`` from how many on anything comes out. In the shuffled model messages are sealed for ``key``, the
-    coordinator's, and around that for ``shuffler``; in the local model both are empty.
+    ``closes`` is the closing time in seconds since 1970, ``most`` the largest number of messages in total, and
+    ``minimum`` how many are needed before anything is released. In the shuffle model messages are encrypted for
+    ``key``, the coordinator's, and the result for ``shuffler``; in the local model both are empty.
 
     >>> from tacit.representations.scaled import Identity
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
@@ -74,7 +74,7 @@ class OpenQuestion:
             )
         if self.inner is None:
             if self.key or self.shuffler:
-                raise InvalidInput("messages of the local model are sealed for nobody, and the question names a key")
+                raise InvalidInput("messages of the local model are not encrypted, and the question names a key")
             return
         if len(self.key) != KEY_BYTES or len(self.shuffler) != KEY_BYTES or self.key == self.shuffler:
             raise InvalidInput("shuffled messages need two different keys: the coordinator's and the shuffler's")
@@ -94,11 +94,11 @@ class OpenQuestion:
         key: bytes = b"",
         shuffler: bytes = b"",
     ) -> OpenQuestion:
-        """The file's content for a question."""
+        """The open question that asks ``ask``."""
         return cls(ask_to_bytes(ask), closes, most, minimum, admission, key, shuffler)
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The file's content."""
         return encode(
             {
                 "version": VERSION,
@@ -114,7 +114,7 @@ class OpenQuestion:
 
     @classmethod
     def read(cls, payload: bytes, most: int = LARGEST_QUESTION) -> OpenQuestion:
-        """The question in these bytes, checked: whoever wrote it is hostile."""
+        """The question in these bytes, which are not trusted and are checked."""
         fields = decode_strict(payload, most, "question file")
         fields.integer("version", VERSION, VERSION)
         question = cls(
@@ -131,20 +131,20 @@ class OpenQuestion:
 
     @cached_property
     def digest(self) -> str:
-        """The name that binds all of it."""
+        """The SHA-256 digest of the file, which identifies the question."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @cached_property
     def ask(self) -> VoteAsk:
-        """What is asked."""
+        """The reverse k-NN question."""
         found = read_ask(self.content, LARGEST_QUESTION)
         if not isinstance(found, VoteAsk):
-            raise InvalidInput("devices answer reverse k-NN questions, and this is another one")
+            raise InvalidInput("devices answer reverse k-NN questions only")
         return found
 
     @cached_property
     def inner(self) -> SingleMessage | None:
-        """The plan of the shuffled model; nothing in the local one."""
+        """The plan of the shuffle model; None in the local model."""
         mechanism: Any = self.ask.mechanism
         if mechanism.statistic != "shuffle":
             return None
@@ -155,26 +155,26 @@ class OpenQuestion:
 
     @property
     def mechanism(self) -> HitEstimates:
-        """What a device randomizes its cells with."""
+        """The local randomizer of a device."""
         found: Any = self.ask.mechanism if self.inner is None else self.inner.mechanism
         if not hasattr(found, "hit_counts"):
             raise InvalidInput(
-                f"devices do not answer through {type(found).__name__}; choose a mechanism of hit counts"
+                f"devices do not answer through {type(found).__name__}; choose a mechanism with hit counts"
             )
         answering: HitEstimates = found
         return answering
 
     @property
     def sealed(self) -> bool:
-        """Whether a shuffler mixes the messages."""
+        """Whether messages are encrypted for a shuffler."""
         return self.inner is not None
 
     @property
     def box_bytes(self) -> int:
-        """Bytes of what reaches the coordinator: a box, or in the local model the packed message itself."""
+        """Bytes that reach the coordinator per message: a box, or in the local model the packed message."""
         return self.mechanism.code.size + (OVERHEAD + 1 if self.sealed else 0)
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of what a device hands in, without its head."""
+        """Bytes of a device's message after its header."""
         return self.box_bytes + (OVERHEAD if self.sealed else 0)

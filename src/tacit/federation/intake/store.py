@@ -1,11 +1,11 @@
-"""Where workers keep what devices post: a SQLite file or a PostgreSQL server, by the same statements.
+"""The workers' store of posted messages: a SQLite file or a PostgreSQL server, with the same statements.
 
-A message is stored with its token alone: no address, no time, no order. Messages are written in batches, each one
-transaction that holds the question's row while it looks and adds. So no two workers take one token twice or one
-message too many, and nothing is added once the question is closed. What ``put`` has returned is on disk.
+A message is stored with its token only: no address, no time, no order. Messages are written in batches, each in one
+transaction that locks the question's row. So no two workers accept one token twice or one message too many, and nothing
+is added once the question is closed. When ``put`` returns, the messages are on disk.
 
-A sealed box is stored once, whatever token it comes with: somebody who saw it on its way and posts copies could find
-it again by their number when the boxes are open.
+An encrypted box is stored once, whatever its token: someone who copied a box in transit and posts it many times could
+recognize its message by the number of copies after decryption.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, TacitError
 from tacit.federation.collector.submission_store import make_private
 from tacit.federation.intake.messages import IntakeRefusal
 from tacit.federation.intake.question import LARGEST_QUESTION, OpenQuestion
@@ -26,12 +26,12 @@ from tacit.federation.intake.question import LARGEST_QUESTION, OpenQuestion
 __all__ = ["DUPLICATE", "TAKEN", "IntakeStore", "StoreUnavailable", "open_intake_store"]
 
 TAKEN, DUPLICATE = "taken", "duplicate"
-# Messages of one transaction, and of one page when they are read.
+# Messages per transaction, and per page when they are read.
 LARGEST_PUT, PAGE = 256, 4096
-# Seconds that a statement waits for a lock, or a connection for a server.
+# Seconds to wait for a lock, or for a connection to a server.
 _PATIENCE = 10
-Outcome = str | IntakeRefusal
-Run = Callable[[str, Sequence[object]], list[Any]]
+MessageOutcome = str | IntakeRefusal
+_Run = Callable[[str, Sequence[object]], list[Any]]
 
 
 class StoreUnavailable(TacitError):
@@ -39,7 +39,7 @@ class StoreUnavailable(TacitError):
 
 
 class Database(Protocol):
-    """What differs between the two: types, locks, and how a transaction is made."""
+    """What differs between SQLite and PostgreSQL: types, locks, and transactions."""
 
     blob: str
     number: str
@@ -47,21 +47,21 @@ class Database(Protocol):
     lock: str
     alone: str
 
-    def transaction(self) -> AbstractContextManager[Run]:
-        """Statements that happen together or not at all."""
+    def transaction(self) -> AbstractContextManager[_Run]:
+        """Run statements in one transaction."""
         ...
 
     def forget(self) -> None:
-        """Give deleted rows' space back; where that is possible they are overwritten."""
+        """Free the space of deleted rows, and overwrite them where that is possible."""
         ...
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         ...
 
 
 class IntakeStore:
-    """Questions, their messages and counts, in a database.
+    """Questions with their messages, and counts of refused messages, in a database.
 
     >>> import tempfile
     >>> with open_intake_store(f"sqlite:///{tempfile.mkdtemp()}/intake.db") as store:
@@ -95,7 +95,7 @@ class IntakeStore:
             run("CREATE TABLE IF NOT EXISTS dropped (reason TEXT PRIMARY KEY, count BIGINT NOT NULL)", ())
 
     def open(self, question: OpenQuestion) -> None:
-        """Take messages to a question from now on; again is the same as once."""
+        """Accept messages to a question from now on; repeating the call changes nothing."""
         with self._work() as run:
             run(
                 "INSERT INTO questions (digest, content, most, taken, closed) VALUES (?, ?, ?, 0, 0) "
@@ -103,8 +103,8 @@ class IntakeStore:
                 (question.digest, question.to_bytes(), question.most),
             )
 
-    def put(self, digest: str, messages: Sequence[tuple[bytes, bytes]]) -> list[Outcome]:
-        """Store (token, payload) pairs; for each what became of it. When this returns they are on disk."""
+    def put(self, digest: str, messages: Sequence[tuple[bytes, bytes]]) -> list[MessageOutcome]:
+        """Store (token, payload) pairs; returns the outcome of each. On return they are on disk."""
         if len(messages) > LARGEST_PUT:
             raise InvalidInput(f"at most {LARGEST_PUT} messages are stored at once, got {len(messages)}")
         if not messages:
@@ -121,7 +121,7 @@ class IntakeStore:
             names = [_box_name(payload) if sealed else token for token, payload in messages]
             known = dict(_rows(run, "token, payload", "messages", "token", number, [each for each, _ in messages]))
             seen = {name for (name,) in _rows(run, "name", "boxes", "name", number, names)} if sealed else set()
-            outcomes: list[Outcome] = []
+            outcomes: list[MessageOutcome] = []
             new: list[tuple[bytes, bytes, bytes]] = []
             for name, (token, payload) in zip(names, messages, strict=True):
                 if token in known:
@@ -156,7 +156,7 @@ class IntakeStore:
         return self._sealed[digest]
 
     def count(self, dropped: Mapping[str, int]) -> None:
-        """Add to how many messages were dropped, by reason."""
+        """Add to the counts of refused messages, by reason."""
         with self._work() as run:
             for reason, number in sorted(dropped.items()):
                 run(
@@ -166,11 +166,11 @@ class IntakeStore:
                 )
 
     def close_question(self, digest: str) -> int:
-        """Take no more messages; how many there are."""
+        """Accept no more messages; returns how many there are."""
         return self._closed(digest, 1)
 
     def reopen_question(self, digest: str) -> int:
-        """Take messages again: only while nothing of the question has left the store."""
+        """Accept messages again: only while nothing of the question was released."""
         return self._closed(digest, 0)
 
     def _closed(self, digest: str, value: int) -> int:
@@ -182,7 +182,7 @@ class IntakeStore:
         return int(found[0][0])
 
     def pages(self, digest: str, size: int = PAGE) -> Iterator[list[bytes]]:
-        """The payloads of a question, in the order of their tokens, a page at a time."""
+        """The payloads of a question in the order of their tokens, in pages."""
         last = b""
         while True:
             with self._work() as run:
@@ -197,7 +197,7 @@ class IntakeStore:
             yield [bytes(payload) for _, payload in rows]
 
     def erase(self, digest: str) -> None:
-        """Forget every message of a closed question, with its token."""
+        """Delete every message of a closed question, with its token."""
         with self._work() as run:
             for table in ("messages", "boxes"):
                 run(
@@ -209,7 +209,7 @@ class IntakeStore:
             self._database.forget()
 
     def status(self) -> dict[str, Any]:
-        """What came in and what was dropped, in numbers."""
+        """How many messages were accepted and refused."""
         with self._work() as run:
             rows = run("SELECT digest, taken, most, closed FROM questions ORDER BY number", ())
             dropped = run("SELECT reason, count FROM dropped ORDER BY reason", ())
@@ -222,7 +222,7 @@ class IntakeStore:
         }
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         with self._lock:
             self._database.close()
 
@@ -233,7 +233,7 @@ class IntakeStore:
         self.close()
 
     @contextmanager
-    def _work(self) -> Iterator[Run]:
+    def _work(self) -> Iterator[_Run]:
         with self._lock, self._database.transaction() as run:
             yield run
 
@@ -242,8 +242,8 @@ def _box_name(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest()[:16]
 
 
-def _rows(run: Run, columns: str, table: str, key: str, number: int, values: Sequence[bytes]) -> list[Any]:
-    """The rows of a question with one of these keys, bytes as bytes."""
+def _rows(run: _Run, columns: str, table: str, key: str, number: int, values: Sequence[bytes]) -> list[Any]:
+    """The rows of a question with one of these keys."""
     listed = ", ".join("?" * len(values))
     found = run(f"SELECT {columns} FROM {table} WHERE question = ? AND {key} IN ({listed})", (number, *values))  # noqa: S608
     return [tuple(map(bytes, row)) for row in found]
@@ -267,8 +267,8 @@ class SqliteDatabase:
             raise InvalidInput(f"{file}: cannot be used as a store ({error})") from None
 
     @contextmanager
-    def transaction(self) -> Iterator[Run]:
-        """One that has the write lock from its beginning."""
+    def transaction(self) -> Iterator[_Run]:
+        """A transaction that has the write lock from its beginning."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -282,19 +282,19 @@ class SqliteDatabase:
             raise StoreUnavailable(f"the store does not answer ({error})") from None
 
     def forget(self) -> None:
-        """Deleted pages are overwritten in the file, and the log that had them is emptied."""
+        """Truncate the write-ahead log; deleted pages are overwritten in the file."""
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
 
 class PostgresDatabase:
-    """A server, shared by the workers of many machines. A connection that broke is made anew by the next call."""
+    """A server, shared by the workers of many machines. The next call replaces a broken connection."""
 
     blob, number, suffix, lock = "BYTEA", "INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "", " FOR UPDATE"
-    # Two workers that start at once would make the same tables.
+    # Two workers that start at once would both create the tables.
     alone = "SELECT pg_advisory_xact_lock(1952539497)"
 
     def __init__(self, url: str) -> None:
@@ -307,15 +307,15 @@ class PostgresDatabase:
         self._connection: Any = None
 
     @contextmanager
-    def transaction(self) -> Iterator[Run]:
-        """One that rolls back by itself where anything fails."""
+    def transaction(self) -> Iterator[_Run]:
+        """A transaction that is rolled back on any error."""
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = self._psycopg.connect(
                     self._url,
                     autocommit=True,
                     connect_timeout=_PATIENCE,
-                    # A server that is gone without a word is noticed, too.
+                    # Notice a server that has disappeared without closing the connection.
                     tcp_user_timeout=1000 * _PATIENCE,
                 )
                 self._connection.execute(f"SET statement_timeout = '{_PATIENCE}s'")
@@ -331,11 +331,11 @@ class PostgresDatabase:
             raise StoreUnavailable(f"the store does not answer ({type(error).__name__})") from None
 
     def forget(self) -> None:
-        """The server frees the rows' space; its log and its disk keep what it keeps."""
+        """Free the rows' space; what the server's own log and disk keep is its operator's to decide."""
         self._connection.execute("VACUUM messages, boxes")
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
@@ -346,11 +346,12 @@ def open_intake_store(place: str) -> IntakeStore:
     >>> open_intake_store("mysql://here")
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: no store can be opened at 'mysql://here'; say sqlite:///file or postgresql://…
+    tacit.core.errors.InvalidInput: 'mysql' is not a kind of store; use sqlite:///file or postgresql://…
     """
     if place.startswith(("postgresql://", "postgres://")):
         return IntakeStore(PostgresDatabase(place))
     if place.startswith("sqlite:///") and len(place) > len("sqlite:///"):
         return IntakeStore(SqliteDatabase(Path(place.removeprefix("sqlite:///"))))
-    scheme = place.split("@")[0].split("?")[0][:40]
-    raise InvalidInput(f"no store can be opened at {scheme!r}; say sqlite:///file or postgresql://…")
+    # The scheme only: what follows it may contain a password.
+    scheme = place.partition(":")[0][:40]
+    raise InvalidInput(f"{scheme!r} is not a kind of store; use sqlite:///file or postgresql://…")

@@ -1,20 +1,23 @@
-"""A worker of the intake: it serves the open question and stores what devices post. It keeps nothing of its own.
+"""A worker of the intake: it serves the open question and stores the messages of devices. It has no state of its own.
 
-As many as are needed run beside each other on one store. A message is acknowledged once it is on disk: what comes in
-while a transaction is at work waits for the next one, so that one wait for the disk is shared by many devices. A worker
-that is killed has lost nothing that it acknowledged; a device that was not answered posts the same bytes again.
+Any number of workers run on one store. A message is acknowledged once it is on disk: messages that arrive during a
+transaction wait for the next one, so that many devices share one wait for the disk. A killed worker has lost nothing
+that it acknowledged; a device without an answer posts the same bytes again.
 
-In the shuffled model a worker sees boxes that it cannot open. It writes no log of who came.
+In the shuffle model a worker sees boxes that it cannot decrypt. It does not log clients.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
+import os
 import signal
 import threading
 import time
+from array import array
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -27,33 +30,32 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.federation.certificates import read_validity
 from tacit.federation.collector.server import CLOSE, Connections, Service, body_of, connection_of, guarded_service
-from tacit.federation.intake.limits import AddressLimits
 from tacit.federation.intake.messages import IntakeRefusal, IntakeRefused, message_bytes, read_device_message
 from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.intake.store import LARGEST_PUT, TAKEN, IntakeStore, StoreUnavailable
 from tacit.federation.processes import failure_in_words
 
 if TYPE_CHECKING:
-    from tacit.federation.intake.store import Outcome
+    from tacit.federation.intake.store import MessageOutcome
 
-__all__ = ["QUESTION_PATH", "WorkerLimits", "make_worker", "serve_worker"]
+__all__ = ["QUESTION_PATH", "AddressLimits", "WorkerLimits", "make_worker", "serve_worker"]
 
 _log = logging.getLogger("tacit.intake")
 
 QUESTION_PATH = "/question"
-# Seconds: for a stranger's whole request, between two writings of what was dropped, for which a cache keeps the file
-# under its plain name (under its digest it never changes), and after which a device that was turned away may come back.
+# Seconds: for a stranger's whole request; between two writes of the counts; for which caches keep /question (the file
+# under its digest never changes); after which a refused device may retry.
 _SECONDS, _FLUSH, _FRESH, _LATER = 15.0, 1.0, 60, 30
 _DAY = 86_400
 
 
 @dataclass(frozen=True)
 class WorkerLimits:
-    """What strangers can make a worker hold: connections in all and of one address, posts of one address, and messages
-    that wait for the disk.
+    """The limits of a worker: connections in total and per address, posts per address and second, and messages that
+    wait for the disk.
 
     >>> WorkerLimits().pending
     4096
@@ -67,25 +69,25 @@ class WorkerLimits:
 
 
 class _Writer:
-    """Messages that wait for the disk, stored by one transaction after the other."""
+    """Stores waiting messages, one transaction after the other."""
 
     def __init__(self, store: IntakeStore, digest: str, most: int) -> None:
         self._store, self._digest, self._most = store, digest, most
-        self._waiting: list[tuple[bytes, bytes, asyncio.Future[Outcome]]] = []
+        self._waiting: list[tuple[bytes, bytes, asyncio.Future[MessageOutcome]]] = []
         self._some = asyncio.Event()
         self.dropped: Counter[str] = Counter()
 
-    async def stored(self, token: bytes, payload: bytes) -> Outcome:
-        """What became of a message, once it is certain."""
+    async def stored(self, token: bytes, payload: bytes) -> MessageOutcome:
+        """The outcome of a message, once it is on disk or refused."""
         if len(self._waiting) >= self._most:
             return IntakeRefusal.BUSY
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[MessageOutcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((token, payload, future))
         self._some.set()
         return await future
 
     async def run(self) -> None:
-        """Store what waits, until the service ends."""
+        """Store waiting messages until the service ends."""
         while True:
             await self._some.wait()
             batch, self._waiting = self._waiting[:LARGEST_PUT], self._waiting[LARGEST_PUT:]
@@ -95,7 +97,7 @@ class _Writer:
                 pairs = [(token, payload) for token, payload, _ in batch]
                 outcomes = await run_in_threadpool(self._store.put, self._digest, pairs)
             except Exception as error:
-                # Whatever it is, who waits is told, and the next batch is tried.
+                # Whatever the error is, the devices get an answer, and the next batch is tried.
                 _log.error("messages could not be stored: %s", failure_in_words(error))
                 outcomes = [IntakeRefusal.BUSY] * len(batch)
             for (_, _, future), outcome in zip(batch, outcomes, strict=True):
@@ -103,7 +105,7 @@ class _Writer:
                     future.set_result(outcome)
 
     async def flush(self) -> None:
-        """Write down how many were dropped: once in a while, so that a flood of them is no flood of writes."""
+        """Store the counts of refused messages; once per second, so that a flood of messages is no flood of writes."""
         if self.dropped:
             counts, self.dropped = self.dropped, Counter()
             try:
@@ -123,9 +125,9 @@ def make_worker(
     limits: WorkerLimits = WorkerLimits(),  # noqa: B008
     clock: Callable[[], float] = time.time,
 ) -> Service:
-    """A worker that is ready to ``start``; ``tokens`` is the secret of the tokens that were handed out."""
+    """A worker that is ready to ``start``; ``tokens`` is the secret with which tokens were issued."""
     if question.admission == TOKENS and tokens is None:
-        raise InvalidInput("the question is for devices with tokens: a worker needs the secret that made them")
+        raise InvalidInput("the question requires tokens: a worker needs the secret with which they were issued")
     store.open(question)
     connections = Connections(limits.connections, limits.per_address, _SECONDS)
     writer = _Writer(store, question.digest, limits.pending)
@@ -166,7 +168,8 @@ def _routes(
         headers = {"ETag": tag, "Cache-Control": f"public, {age}"}
         if tag in [each.strip() for each in request.headers.get("If-None-Match", "").split(",")]:
             return Response(status_code=304, headers=headers)
-        connection_of(request, connections).give(len(content))
+        # Anyone may fetch the question, so whoever reads it slowly or never is closed where there is no room.
+        connection_of(request, connections).distrust(len(content))
         return Response(content, headers=headers, media_type="application/octet-stream")
 
     async def post(request: Request) -> Response:
@@ -177,11 +180,11 @@ def _routes(
             outcome = await writer.stored(*message)
         except IntakeRefused as refused:
             outcome = refused.reason
-        connection.give(0)
+        connection.distrust()
         if outcome != TAKEN:
             writer.dropped[str(outcome)] += 1
         if not isinstance(outcome, IntakeRefusal):
-            # Whether it was here before is counted, and not told: to whoever sends it, both are the same.
+            # A repeated message is counted as a duplicate; its sender gets the same answer.
             return Response(TAKEN, headers=CLOSE, media_type="text/plain")
         later = {"Retry-After": str(_LATER)} if outcome in (IntakeRefusal.BUSY, IntakeRefusal.LIMITED) else {}
         return Response(str(outcome), outcome.status, headers={**CLOSE, **later}, media_type="text/plain")
@@ -216,9 +219,9 @@ def _routes(
 
 
 def serve_worker(service: Service, certificate: Path | None, tell: Callable[[str], None]) -> None:
-    """Serve until the process is told to end."""
+    """Serve until the process gets SIGTERM or SIGINT."""
     if certificate is not None and (valid := read_validity(certificate)).expired():
-        raise InvalidInput(f"{valid.trouble()}. Renew it with `tacit federation nodes renew {certificate.parent}`")
+        raise InvalidInput(f"{valid.problem()}. Renew it with `tacit federation nodes renew {certificate.parent}`")
     ended = threading.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: ended.set())
@@ -227,3 +230,39 @@ def serve_worker(service: Service, certificate: Path | None, tell: Callable[[str
     tell(f"ready at {'http' if certificate is None else 'https'}://{host}:{port}")
     ended.wait()
     service.stop()
+
+
+_BUCKETS = 2**16
+
+
+class AddressLimits:
+    """At most ``burst`` posts from one address at once, and ``rate`` per second on average; a rate of 0 is no limit.
+
+    Each address has a bucket of tokens that fills up at a steady rate. The number of buckets is fixed, and a keyed hash
+    says which one an address has: whoever comes from very many addresses fills no memory, and empties nobody else's
+    bucket. Two addresses that share one have its rate together, which is rare while there are far fewer of them than
+    buckets. The key is drawn at the start, so nobody can look for addresses that share one.
+
+    >>> limits = AddressLimits(rate=1, burst=2)
+    >>> [limits.allows("192.0.2.1", now) for now in (0.0, 0.1, 0.2, 1.1)]
+    [True, True, False, True]
+    """
+
+    def __init__(self, rate: float, burst: int, buckets: int = _BUCKETS) -> None:
+        if rate < 0 or burst < 1 or buckets < 1:
+            raise InvalidInput("rate must be at least 0, burst and buckets at least 1")
+        self._rate, self._burst, self._buckets = rate, float(burst), buckets
+        self._key = os.urandom(16)
+        self._level = array("d", [float(burst)]) * buckets
+        self._seen = array("d", [0.0]) * buckets
+
+    def allows(self, origin: str, now: float) -> bool:
+        """Whether this address may post now; ``now`` is the time of a monotonic clock."""
+        if not self._rate:
+            return True
+        name = hashlib.blake2b(origin.encode(), digest_size=8, key=self._key).digest()
+        place = int.from_bytes(name, "big") % self._buckets
+        level = min(self._burst, self._level[place] + (now - self._seen[place]) * self._rate)
+        self._seen[place] = now
+        self._level[place] = level - 1 if level >= 1 else level
+        return level >= 1

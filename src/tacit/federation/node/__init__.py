@@ -1,1 +1,1 @@
-"""The node: answers questions from its own records, through its own ledger."""
+"""A node: it answers questions about its own records, through its own gate and ledger."""

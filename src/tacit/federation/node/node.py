@@ -1,12 +1,13 @@
 """A node of a federation: one holder's records, policy and ledger, behind one function from bytes to bytes.
 
-A node answers what its own policy allows and its own ledger can pay, through the gate only; everything else it refuses
-with one reason of a closed list. A refusal never depends on a record.
+A node answers questions that its own policy allows and its own ledger can pay, through the gate only. It refuses all
+others with one reason of a closed list. A refusal never depends on a record.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,11 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.core import Adjacency, Encodings, Ledger, Randomness, Release, SeededRandomness, SystemRandomness, decimal
 from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Encodings, Ledger
-from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
-from tacit.core.release import Release
 from tacit.core.samples import match_names
 from tacit.datasets.tables import read_table
 from tacit.federation.collector.client import Address
@@ -29,10 +27,11 @@ from tacit.federation.messages import (
     RefusalReason,
     Request,
     Response,
+    ToldBudget,
     digest_request,
     read_node_request,
 )
-from tacit.federation.node.records import node_records
+from tacit.federation.node.records import LoadedArrays, node_records
 from tacit.federation.node.refusals import (
     ApprovalRequest,
     Approvals,
@@ -42,10 +41,10 @@ from tacit.federation.node.refusals import (
     mechanism_name,
     node_side,
     reason_for,
-    require_door,
+    require_allowed,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
-from tacit.federation.settings import LoadedArrays, NodeFile, read_peers
+from tacit.federation.settings import NodeFile, read_peers
 from tacit.ledger import open_ledger, opened
 from tacit.ledger.account import covered
 from tacit.ledger.places import occupied
@@ -69,10 +68,10 @@ LONGEST_REQUEST = 1000
 
 @dataclass(frozen=True)
 class Node:
-    """A node's side of every method. ``seed`` makes its noise a simulation; only tests and simulations give one.
+    """A node's side of every method. ``seed`` makes its noise a simulation; only tests and simulations set it.
 
-    ``answer`` is a holder's: in one process a node takes part in the local loop as it is. ``reply`` is the same over
-    a wire, and never raises.
+    ``answer`` is the interface of every holder, so a node also works in a run in one process. ``reply`` is the same
+    for encoded requests, and never raises.
     """
 
     name: str
@@ -93,19 +92,20 @@ class Node:
     run: str = ""
     encodings: Encodings | None = None
     canceled: Callable[[], bool] = lambda: False
+    tells_budget: bool = False
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.ledger.durable:
             raise InvalidInput("a node with a seed is a simulation, which must not spend from a persistent ledger")
 
     def answer(self, ask: Question) -> Release[Any]:
-        """The release, paid for by this node's own account; else ``Refused`` with the reason."""
+        """The release, paid for by this node's own account; ``Refused`` with the reason if there is none."""
         self._check(ask, "answer", self.participants)
         return self._answer(ask)
 
     def _answer(self, ask: Question) -> Release[Any]:
         randomness = self._randomness(ask.request)
-        self._go_on()
+        self._stop_if_canceled()
         try:
             limits = self.rules.limits if self.rules.limits.any else None
             gate = Gate(self.ledger, self.account, randomness, limits, self._named())
@@ -119,20 +119,20 @@ class Node:
         except RequestConflict as error:
             raise Refused(RefusalReason.CONFLICT, str(error)) from None
         except LedgerError:
-            # A full disk or a damaged file is nothing that the coordinator could ask differently.
+            # A full disk or a damaged ledger is not the question's fault: the reason is FAILED.
             raise
         except TacitError as error:
             raise Refused(RefusalReason.QUESTION, str(error)) from None
-        self._go_on()  # What is paid stays paid, and the ledger keeps its answer; it does not leave.
+        self._stop_if_canceled()  # The payment stays and the answer is stored, but a canceled job does not get it.
         return release
 
-    def _go_on(self) -> None:
-        """Stop between two steps where the operator has canceled the job meanwhile."""
+    def _stop_if_canceled(self) -> None:
+        """Stop between two steps if the operator has canceled the job in the meantime."""
         if self.canceled():
             raise Refused(RefusalReason.CANCELED)
 
     def conclude(self, request: str, told: Notice) -> None:
-        """Receive the consensus of a run's last round; those before come with the next question."""
+        """Train on the consensus of a run's last round; earlier ones come with the next question."""
         method = method_of(told)
         if type(told) not in method.notices:
             raise InvalidInput("the request contains no consensus to train on")
@@ -144,14 +144,25 @@ class Node:
         learn(told, request, self.room)
 
     def reply(self, payload: bytes) -> bytes:
-        """The response to a request, at a whole number of paces after it came, to hide timing."""
+        """The response to a request; to hide timing it leaves at a multiple of ``pace`` seconds after the request."""
         started = time.monotonic()
         with admitted(self.rules.representations):
-            reply = self._reply(payload).to_bytes()
+            reply = replace(self._reply(payload), budget=self._budget()).to_bytes()
         if self.pace > 0:
             spent = time.monotonic() - started
             time.sleep(self.pace * np.ceil(spent / self.pace) - spent)
         return reply
+
+    def _budget(self) -> ToldBudget | None:
+        """What the account has spent and may spend, where the operator lets the coordinator know."""
+        if not self.tells_budget:
+            return None
+        try:
+            balance = self.ledger.balance(self.account)
+        except LedgerError:
+            return None
+        spent = "unbounded" if math.isinf(balance.spent.epsilon) else decimal(balance.spent.epsilon)
+        return ToldBudget(spent, decimal(balance.ceiling.epsilon), decimal(balance.ceiling.delta))
 
     def _reply(self, payload: bytes) -> Response:
         request_digest = digest_request(payload)
@@ -160,7 +171,7 @@ class Node:
             if len(payload) > LARGEST_REQUEST:
                 raise Refused(RefusalReason.SIZE, f"it has {len(payload)} bytes, the limit is {LARGEST_REQUEST}")
             request = read_node_request(payload)
-            self._go_on()
+            self._stop_if_canceled()
             asked = replace(
                 self, participants=request.participants, run=request.run, records=self._in_order(request.features)
             )
@@ -182,13 +193,13 @@ class Node:
             return Response(request_digest, reason_for(error))
 
     def _read(self, request: Request) -> Any:  # noqa: ANN401
-        """What a request carries. Code from outside the package reads nothing before the policy names its method."""
+        """The question in a request. A method of another package reads it only if the policy names the method."""
         return read_ask(request.ask, methods=self.rules.methods)
 
     def _in_order(self, wanted: tuple[str, ...]) -> Private[Records]:
-        """The records with their columns as the public samples have them; refused where the names differ.
+        """The records with their columns in the order of the public samples; refused if the names differ.
 
-        Names are public, and so is whether they are the same. Where either side has none, columns are as they stand.
+        Names are public, and so is whether they are equal. If either side has no names, the order is not changed.
         """
         if not wanted or self.features is None or wanted == self.features:
             return self.records
@@ -199,13 +210,13 @@ class Node:
         return self.records.map(lambda own: own.in_order(order))
 
     def _masked(self, request: Request) -> bytes:
-        """One step of a masked sum, in which this node's table leaves under masks only."""
+        """One step of secure aggregation, in which this node's table leaves the node only under masks."""
         if self.masking is None:
             raise Refused(RefusalReason.MECHANISM)
         ask = None
         if request.ask:
             ask = self._read(request)
-            # The session lists the members, who are checked; it is opened with the threshold of them already.
+            # The members in the session are checked later; the sum may be of as few as the threshold.
             self._check(ask, "masked", getattr(ask.mechanism, "threshold", 0))
         return masked_step(request, ask, self.name, self.masking, self._answer)
 
@@ -222,7 +233,7 @@ class Node:
         return tuple(kind for name, kind in outside().items() if name in self.rules.mechanisms)
 
     def _clients(self) -> tuple[int, int]:
-        """How many records or persons it answers for, and how many records at most: public under replace-one alone."""
+        """The number of clients (records or persons), and the most records: public under replace-one adjacency only."""
         unit, adjacency = self.ledger.privacy_unit(self.account)
         if adjacency is not Adjacency.REPLACE_ONE:
             raise Refused(RefusalReason.MECHANISM)
@@ -232,20 +243,23 @@ class Node:
     def _check(self, ask: Question, step: str, participants: int | None) -> None:
         """Refuse what the node's policy does not allow, before a record is read.
 
-        ``participants`` is what this node found in the batch's or session's own list. A plain answer has none and is
-        not hidden: there it is the coordinator's unverified claim, and None in one process.
+        ``participants`` is how many members this node found in the list of the batch or session. A plain answer has no
+        such list: there it is the coordinator's unverified claim, and None in one process.
         """
         method = method_of(ask)
         if type(ask) not in method.questions:
-            raise InvalidInput(f"a {type(ask).__name__} has no answer")
+            raise InvalidInput(f"a {type(ask).__name__} is not a question")
         if method.name not in self.rules.methods:
             raise Refused(RefusalReason.METHOD)
         if schema_of(self.records).streamed and not method.streams:
-            raise Refused(RefusalReason.METHOD, f"{method.name} needs all records in memory, and an engine counts them")
+            raise Refused(
+                RefusalReason.METHOD,
+                f"{method.name} needs all records in memory, and this node counts them with an engine",
+            )
         if mechanism_name(ask) not in self.rules.mechanisms:
             raise Refused(RefusalReason.MECHANISM)
         try:
-            require_door(step, ask, self._named())
+            require_allowed(step, ask, self._named())
         except InvalidInput as error:
             raise Refused(RefusalReason.MECHANISM, str(error)) from None
         if not self.rules.covers(ask.purpose):
@@ -262,7 +276,7 @@ class Node:
             self._check_approval(ask)
 
     def _check_trust(self, ask: Question, step: str) -> None:
-        """Refuse a guarantee that depends on more honest others, or on less of this node's own noise, than allowed."""
+        """Refuse a guarantee that relies on more honest others, or on less of this node's own noise, than allowed."""
         most, least = self.rules.honest_others, self.rules.noise_share
         if step == "answer" or (most is None and least is None):
             return
@@ -271,12 +285,12 @@ class Node:
         if (most is not None and relied.others > most) or (least is not None and relied.share < least):
             raise Refused(
                 RefusalReason.TRUST,
-                f"the guarantee rests on {relied.others} honest others and a share {relied.share} of this node's own "
+                f"the guarantee relies on {relied.others} honest others and a share {relied.share} of this node's own "
                 f"noise; the policy allows {most} others and requires a share of {least}",
             )
 
     def _check_approval(self, ask: Question) -> None:
-        """Refuse what no person has approved; it is recorded for a decision, and may be asked again."""
+        """Refuse a job that no person has approved; it is recorded for a decision, and may be asked again."""
         if self.approvals is None:
             raise Refused(RefusalReason.APPROVAL)
         allowed = next(each for each in self.rules.purposes if covered(ask.purpose, each))
@@ -289,13 +303,13 @@ class Node:
     def _randomness(self, request: str) -> Randomness:
         if self.seed is None:
             return SystemRandomness()
-        # By request, so that a simulation does not depend on what was asked before, or by whom.
+        # Per request, so that a simulation does not depend on earlier questions.
         digest = hashlib.sha256(f"{self.seed} {self.name} {request}".encode()).digest()
         return SeededRandomness(int.from_bytes(digest[:8], "little"))
 
 
 def open_node(file: NodeFile, arrays: LoadedArrays | None = None) -> Node:
-    """The node of a file, whose errors are its operator's; what is in ``arrays`` is neither read nor checked again."""
+    """The node of a settings file; errors are for the operator. Data in ``arrays`` are not read or checked again."""
     arrays = arrays or LoadedArrays()
     rules = read_rules(file.policy)
     ledger = open_ledger(file.ledger)
@@ -315,18 +329,19 @@ def open_node(file: NodeFile, arrays: LoadedArrays | None = None) -> Node:
         pace=file.pace,
         approvals=Approvals(file.state / "approvals"),
         features=features,
+        tells_budget=file.link is not None and file.link.tell_budget,
     )
 
 
 def _masking(file: NodeFile) -> Masking | None:
-    """What masked sums need, where the node has set it up."""
+    """The node's part in secure aggregation; None if its file does not set it up."""
     if file.identity is None or file.peers is None:
         return None
     return Masking(SigningIdentity.read(file.identity), read_peers(file.peers), FolderMemory(file.state / "masking"))
 
 
 def _collecting(file: NodeFile) -> Collecting | None:
-    """What submitting needs, where the node trusts a shuffler or a curator."""
+    """The node's part in batches; None if it trusts neither a shuffler nor a curator."""
     if file.identity is None or (file.shuffler is None and file.curator is None):
         return None
     shuffler = None if file.shuffler is None else Address(file.shuffler.address, file.shuffler.authority)
@@ -337,7 +352,7 @@ def _collecting(file: NodeFile) -> Collecting | None:
 
 
 def _room(file: NodeFile, arrays: LoadedArrays) -> ConsensusStore | None:
-    """What FedMD needs, where the node has the public samples and a model of a known name."""
+    """The store that FedMD needs; None without public samples or with an unknown model."""
     public = file.public
     if public is None or file.model not in ESTIMATORS:
         return None
@@ -350,7 +365,7 @@ def _room(file: NodeFile, arrays: LoadedArrays) -> ConsensusStore | None:
 
 
 def prepare_ledger(file: NodeFile, tell: Callable[[str], None] = lambda _: None) -> None:
-    """Make the ledger from the policy at the first start; afterwards apply what the operator changed in the policy."""
+    """Create the ledger from the policy at the first start; later apply the operator's changes of the policy."""
     ceilings = read_policy(file.policy)
     if file.account not in ceilings:
         raise InvalidInput(f"{file.policy}: has no account {file.account!r}, from which this node pays")

@@ -1,13 +1,13 @@
-"""Questions that wait at a node, in a file of its own, in the order in which they came.
+"""A node's queue of questions, in a SQLite file, in the order of their arrival.
 
-A question is written down before it is answered, so a node that was killed goes on with it. What it paid for is in its
-ledger, not here: a question that is run again is answered from there, and nothing is paid twice. After a crash nobody
-waits for the reply, and the coordinator asks again under the old name. So a question is kept only for as long as its
-coordinator waits for it; after that it is dropped, and nothing is paid for it.
+A question is stored before it is answered, so a killed node resumes it. Paid answers are in the ledger, not here: a
+question that is run again gets the stored answer, and nothing is paid twice. After a crash no process waits for the
+response, and the coordinator repeats the request. So a question is kept only as long as its coordinator waits; after
+that it expires, and nothing is paid for it.
 
-A job is all questions of one run. Canceled jobs are marked by the operator, in a table that no coordinator can fill or
-empty. Everything else has a limit: how many questions wait, of one job and in all, how many bytes they have together,
-how many are remembered, and how large the file may grow.
+A job is all questions of one run. The operator cancels jobs, in a table that no coordinator can fill or empty.
+Everything else has a limit: the number of waiting questions, per job and in total, their bytes, the number of finished
+questions that are kept, and the size of the file.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tacit.core.errors import InvalidInput, TacitError, listed
+from tacit.core import InvalidInput, TacitError, listed
 from tacit.federation.messages import LARGEST_REQUEST, Request
 
 __all__ = ["CancelReport", "JobQueue", "JobSummary", "QueueFull", "QueuedRequest", "job_id", "request_key"]
 
 WAITING, RUNNING = "waiting", "running"
 ANSWERED, REFUSED, CANCELED, EXPIRED = "answered", "refused", "canceled", "expired"
-# Questions that one job may have waiting; bytes that all waiting ones have together; those that are remembered.
+# The most waiting questions per job, bytes of all waiting questions, and finished questions that are kept.
 MOST_OF_A_JOB, MOST_WAITING_BYTES, MOST_REMEMBERED = 16, 2 * LARGEST_REQUEST, 1000
-# Nobody is waited for longer, whatever the coordinator says.
+# The longest waiting time in seconds, whatever the coordinator says.
 LONGEST_WAIT = 24 * 3600.0
 _PAGE = 4096
 _DIGITS = 16
@@ -49,11 +49,11 @@ CREATE TABLE IF NOT EXISTS canceled (job TEXT PRIMARY KEY, at TEXT NOT NULL);
 
 
 class QueueFull(TacitError):
-    """No more questions are taken now."""
+    """The queue is full, or the node is stopping."""
 
 
 def job_id(run: str) -> str:
-    """The short name of a job, made from its run's.
+    """The short id of a job: a digest of its run's name.
 
     >>> job_id("run")
     'acba25512100f80b'
@@ -62,7 +62,7 @@ def job_id(run: str) -> str:
 
 
 def request_key(payload: bytes) -> bytes:
-    """The name of a question: the same bytes are the same question.
+    """The key of a question in the queue: the digest of its bytes.
 
     >>> request_key(b"")[:4].hex()
     'e3b0c442'
@@ -72,7 +72,7 @@ def request_key(payload: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class QueuedRequest:
-    """One question, as it is taken out to be answered."""
+    """A question taken from the queue."""
 
     place: int
     key: bytes
@@ -86,7 +86,7 @@ class QueuedRequest:
 
 @dataclass(frozen=True)
 class JobSummary:
-    """A job as its operator sees it: how many questions came, and what became of them."""
+    """A job for its operator: how many questions it has in which state, and what was paid."""
 
     id: str
     run: str
@@ -98,7 +98,7 @@ class JobSummary:
 
 @dataclass(frozen=True)
 class CancelReport:
-    """What canceling a job changed: how many questions waited, whether one was running, and what stays paid."""
+    """The effect of canceling a job: how many questions waited, whether one was running, and what stays paid."""
 
     id: str
     waiting: int
@@ -119,7 +119,7 @@ class CancelReport:
 
 
 class JobQueue:
-    """The queue in a file that only its owner may read. One node takes from it; anybody of the owner's may cancel.
+    """The queue in a file that only its owner may read. One process answers; any process of the owner may cancel.
 
     >>> import tempfile
     >>> queue = JobQueue(Path(tempfile.mkdtemp()) / "queue.db")
@@ -138,7 +138,7 @@ class JobQueue:
         self._connection = sqlite3.connect(file, timeout=30.0, isolation_level=None, check_same_thread=False)
         try:
             self._connection.execute("PRAGMA synchronous = FULL")
-            # A second wall behind the counting: twice what may wait, and what is remembered of a thousand others.
+            # A second limit behind the counting: twice the bytes that may wait, plus the finished questions.
             self._connection.execute(f"PRAGMA max_page_count = {2 * most_bytes // _PAGE + 4096}")
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
@@ -146,9 +146,9 @@ class JobQueue:
             raise InvalidInput(f"{file}: cannot be read as a node's queue ({error}); move it away") from None
 
     def put(self, payload: bytes, request: Request, seconds: float) -> bytes:
-        """Write a question down, to be answered within this many seconds; its key.
+        """Add a question that expires after this many seconds; returns its key.
 
-        One that is here already stays where it is; one that was dealt with before is queued again.
+        A question that is already waiting or running keeps its position; a finished one is queued again.
         """
         key, job = request_key(payload), job_id(request.run)
         with self._writing() as database:
@@ -177,10 +177,10 @@ class JobQueue:
         count, together = database.execute(f"SELECT COUNT(*), COALESCE(SUM(size), 0) {held}").fetchone()
         (own,) = database.execute(f"SELECT COUNT(*) {held} AND job = ?", (job,)).fetchone()
         if count >= self._most or own >= MOST_OF_A_JOB or together + size > self._most_bytes:
-            raise QueueFull(f"{count} questions of {together} bytes wait already, {own} of them of this job")
+            raise QueueFull(f"{count} questions with {together} bytes are waiting, {own} of them of this job")
 
     def take(self) -> QueuedRequest | None:
-        """The next question: its state is running, or canceled or expired where it is not to be answered any more."""
+        """The next question: its state is running, or canceled or expired if it must not be answered any more."""
         with self._writing() as database:
             found = database.execute(
                 "SELECT place, digest, job, run, round, step, payload, expires FROM request WHERE state = ?"
@@ -195,7 +195,7 @@ class JobQueue:
             return QueuedRequest(place, key, job, run, number, step, payload, state)
 
     def finish(self, request: QueuedRequest, state: str, reason: str = "", paid: str = "") -> None:
-        """Note what became of a question. ``paid`` is what it cost just now; what it had cost before stays noted."""
+        """Store the outcome of a question. ``paid`` is its price if it was paid now; an earlier payment stays."""
         with self._writing() as database:
             database.execute(
                 "UPDATE request SET state = ?, reason = ?, payload = NULL, paid = CASE WHEN ? = '' THEN paid ELSE ? END"
@@ -203,8 +203,8 @@ class JobQueue:
                 (state, reason, paid, paid, request.place),
             )
 
-    def turn_away(self, key: bytes, reason: str) -> None:
-        """Refuse a question that waits: whoever asks was told so, and nothing will be paid for it."""
+    def refuse_waiting(self, key: bytes, reason: str) -> None:
+        """Refuse a waiting question; nothing will be paid for it."""
         with self._writing() as database:
             database.execute(
                 "UPDATE request SET state = ?, reason = ?, payload = NULL WHERE digest = ? AND state = ?",
@@ -212,7 +212,7 @@ class JobQueue:
             )
 
     def recover(self) -> int:
-        """Put back what was running when the node was killed, in its old place; how many wait now."""
+        """Queue the question that was running when the node was killed again; returns how many wait now."""
         with self._writing() as database:
             database.execute("UPDATE request SET state = ? WHERE state = ?", (WAITING, RUNNING))
             return int(database.execute("SELECT COUNT(*) FROM request WHERE state = ?", (WAITING,)).fetchone()[0])
@@ -228,19 +228,19 @@ class JobQueue:
             return _is_canceled(database, job)
 
     def cancel(self, name: str) -> CancelReport:
-        """Cancel a job by its id, or by the beginning of it where only one begins so."""
+        """Cancel a job by its id or a unique beginning of it."""
         jobs = self.jobs()
         found = [each for each in jobs if each.id.startswith(name)] if name else []
         if len(found) != 1:
             what = "several jobs begin with" if found else "there is no job"
-            raise InvalidInput(f"{what} {name[:80]!r}; those that came are {listed([each.id for each in jobs])}")
+            raise InvalidInput(f"{what} {name[:80]!r}; the jobs are {listed([each.id for each in jobs])}")
         (job,) = found
         with self._writing() as database:
             database.execute("INSERT OR IGNORE INTO canceled VALUES (?, ?)", (job.id, _now()))
         return CancelReport(job.id, job.states.get(WAITING, 0), job.states.get(RUNNING, 0), job.paid)
 
     def jobs(self) -> list[JobSummary]:
-        """All jobs that are remembered, the oldest first."""
+        """All known jobs, the oldest first."""
         with self._reading() as database:
             rows = database.execute(
                 "SELECT request.job, run, came, canceled.at IS NOT NULL, state, reason, paid FROM request"
@@ -256,7 +256,7 @@ class JobQueue:
         return list(found.values())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 

@@ -1,30 +1,96 @@
-"""The records that a node's file names: read into memory once per run, or counted where they lie by an engine."""
+"""The records of a node: read into memory once, or counted in place by an engine.
+
+Records in memory are those of one state of their file; a changed file is read again.
+"""
 
 from __future__ import annotations
 
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.samples import match_names
 from tacit.datasets.table import Table, class_indices, plain, row_number
 from tacit.datasets.tables import read_table
 from tacit.engines.engine import ENGINES
 from tacit.engines.records import StreamedRecords, streamed_records
 from tacit.engines.source import RecordSource
-from tacit.federation.settings import LoadedArrays, NodeFile
+from tacit.federation.settings import NodeFile
 from tacit.private.records import Private, Records, require_usable
 
-__all__ = ["node_records"]
+__all__ = ["LoadedArrays", "node_records"]
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class LoadedArrays:
+    """A cache of arrays read from files, in memory only; a file is read again if it was changed.
+
+    >>> import tempfile
+    >>> source, made = Path(tempfile.mkdtemp()) / "records.csv", []
+    >>> _ = source.write_text("1,2")
+    >>> def read():
+    ...     made.append("read")
+    ...     return {"samples": np.array([1.0, 2.0])}
+    >>> arrays = LoadedArrays()
+    >>> [arrays.of(source, "as numbers", read)["samples"].tolist() for _ in range(2)], made
+    ([[1.0, 2.0], [1.0, 2.0]], ['read'])
+    """
+
+    def __init__(self) -> None:
+        self._loaded: dict[Path, tuple[object, dict[str, _Held]]] = {}
+        self.reads = 0
+
+    def of(self, source: Path, how: str, make: Callable[[], Arrays]) -> Arrays:
+        """The arrays that ``make`` reads from a file; ``how`` names everything else that they depend on.
+
+        Writing into them does not change the cache.
+        """
+        found = source.stat()
+        state = how, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        known = self._loaded.get(source)
+        if known is None or known[0] != state:
+            # The old arrays are freed before the new ones are read: memory may suffice for one of them only.
+            self._loaded.pop(source, None)
+            known = state, {name: _Held(array) for name, array in make().items()}
+            self.reads += 1
+            self._loaded[source] = known
+        return {name: each.view() for name, each in known[1].items()}
+
+
+class _Held:
+    """An array in anonymous shared memory; views are copy-on-write."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._dtype, self._shape, self._content = array.dtype, array.shape, np.ascontiguousarray(array)
+        self._file: int | None = None
+        if array.nbytes and hasattr(os, "memfd_create"):
+            self._file = os.memfd_create("tacit")
+            weakref.finalize(self, os.close, self._file)
+            os.truncate(self._file, array.nbytes)
+            with mmap.mmap(self._file, array.nbytes) as memory:
+                memory[:] = self._content.tobytes()
+            self._content = np.empty(0, dtype=array.dtype)
+
+    def view(self) -> NDArray[Any]:
+        if self._file is None:
+            return self._content.copy()
+        memory = mmap.mmap(self._file, 0, access=mmap.ACCESS_COPY)
+        return np.frombuffer(memory, dtype=self._dtype).reshape(self._shape)
 
 
 def node_records(
     file: NodeFile, person: str | None, arrays: LoadedArrays
 ) -> tuple[Private[Any], tuple[str, ...] | None]:
-    """The records, in memory or where they lie, and the names of their columns; errors are for the node's operator."""
+    """The node's records, in memory or streamed, and the names of their columns; errors are for the node's operator."""
     if file.engine is not None:
         stream = _stream(file, person)
         return Private(stream), stream.source.columns
@@ -35,7 +101,7 @@ def node_records(
 
 
 def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
-    """The records of a node's file, or an error that says what is wrong with them."""
+    """The records of a node, checked; errors name file, row and column."""
     table, labels = _labeled(file, person)
     samples = table.samples
     features = table.columns if table.named else None
@@ -50,7 +116,7 @@ def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
 
 
 def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
-    """The records' table, and their classes; or where records have sets of labels, which classes each has."""
+    """The table of records and their class indices; for multi-label records, a matrix of the classes of each record."""
     if isinstance(file.label, str):
         table = read_table(file.data, file.label, person)
         assert table.labels is not None
@@ -70,7 +136,7 @@ def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
 
 
 def _stream(file: NodeFile, person: str | None) -> StreamedRecords:
-    """The records as a source, of which none is read; an engine that is started here ends with this process."""
+    """The records as a stream, none of which is read here; an engine started here ends with this process."""
     assert isinstance(file.label, str)
     assert file.engine is not None
     source = RecordSource(file.data, file.label, file.features, person).open()

@@ -1,17 +1,15 @@
-"""What a node refuses and why, and the jobs that a person approves before their first answer.
+"""What a node refuses and why, and the jobs that need a person's approval before their first answer.
 
-A refusal is one reason of a closed list for the coordinator, and the details for the node's own log.
+The coordinator gets one reason of a closed list; the details go to the node's own log. The reason depends on the
+question, the ledger and the node's settings, never on a record. The log has what was asked and what is allowed, with
+the coordinator's texts shortened.
 
-Before it answers, a node looks up the method's side there and the doors of the step. Steps and mechanisms are declared
-with each method's holders; what is not declared is refused.
+Each method declares which mechanisms its questions may use in which step; all others are refused.
 
-The reason follows from the question, the ledger and the node's settings, never from a record. The log has what was
-asked and what is allowed, with texts of the coordinator cut short.
-
-Approvals are noted when asked for and decided on the command line. A job is a run with one method, mechanism and
-purpose at one price. Each is a file of its own in the node's folder that is written once, as pending, and then only its
-state changes: what a person saw is what that person approves. A later question of the same job that costs no more is
-covered; one that costs more is another job.
+A request for approval is stored when a question first needs it, and decided on the command line. A job is a run with
+one method, mechanism and purpose at one price. Each is a file in the node's folder that is written once, as pending,
+and of which only the state changes: a person approves exactly what was shown. A later question of the same job with the
+same or a lower price is covered; one with a higher price is another job.
 """
 
 from __future__ import annotations
@@ -29,11 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.compose import Running, total
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, Ledger, Spend, TacitError, decimal, spend_from_json, spend_to_json
 from tacit.core.files import write_file
-from tacit.core.guarantee import decimal
-from tacit.core.protocols import Ledger
-from tacit.core.spend import Spend, spend_from_json, spend_to_json
 from tacit.federation.collector.client import Unreachable
 from tacit.federation.collector.messages import SubmissionRefusal, SubmissionRefused
 from tacit.federation.messages import RefusalReason, Request
@@ -47,15 +42,15 @@ from tacit.wire import read_ask
 
 __all__ = [
     "APPROVED", "DECLINED", "PENDING", "ApprovalRequest", "Approvals", "Refused", "lacks_delta", "log_refusal",
-    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_door",
+    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_allowed",
 ]  # fmt: skip
 
 
 def node_side(method: Method) -> NodeSide:
-    """The method's side at a node, whose code is imported here and not before.
+    """The part of a method that runs at a node; its code is imported only here.
 
     >>> from tacit.methods.registry import METHODS
-    >>> sorted(each.__name__ for each in node_side(METHODS["fedmd"]).doors)
+    >>> sorted(each.__name__ for each in node_side(METHODS["fedmd"]).allowed)
     ['PartyVoteAsk', 'PredictAsk']
     """
     side = method.load_node_side()
@@ -65,25 +60,25 @@ def node_side(method: Method) -> NodeSide:
 
 
 def mechanism_name(ask: Question) -> str:
-    """The name of the mechanism that a question wants its answer to go through, as a policy lists it."""
+    """The name of a question's mechanism, as policies write it."""
     return policy_name(ask.mechanism)
 
 
-def require_door(step: str, ask: Question, named: Collection[type] = ()) -> None:
-    """Refuse a question whose mechanism does not belong into this step; ``named`` are those that the policy adds.
+def require_allowed(step: str, ask: Question, named: Collection[type] = ()) -> None:
+    """Refuse a question whose mechanism is not allowed in this step; ``named`` are further ones that the policy allows.
 
     >>> import numpy as np
     >>> from tacit.mechanisms.local.randomized_response import RandomizedLabels
     >>> from tacit.methods.privatekt.wire import LabelAsk
-    >>> require_door("masked", LabelAsk(np.zeros((5, 2)), None, RandomizedLabels(10, 5, 1), (), "labels", "r-1"))
+    >>> require_allowed("masked", LabelAsk(np.zeros((5, 2)), None, RandomizedLabels(10, 5, 1), (), "labels", "r-1"))
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: a LabelAsk is not answered in the step 'masked'
     """
-    door = node_side(method_of(ask)).doors.get(type(ask), {}).get(step)
-    if door is None:
+    allowed = node_side(method_of(ask)).allowed.get(type(ask), {}).get(step)
+    if allowed is None:
         raise InvalidInput(f"a {type(ask).__name__} is not answered in the step {step!r}")
-    door.require(ask.mechanism, named)
+    allowed.require(ask.mechanism, named)
 
 
 _log = logging.getLogger("tacit.node")
@@ -91,7 +86,7 @@ _LONGEST = 80
 
 
 class Refused(TacitError):
-    """The node does not answer, for one of the known reasons; ``detail`` is for its own operator."""
+    """A node's refusal, with one of the known reasons; ``detail`` is for its own operator."""
 
     def __init__(self, reason: RefusalReason, detail: str = "") -> None:
         super().__init__(reason.in_words)
@@ -100,7 +95,7 @@ class Refused(TacitError):
 
 
 def reason_for(error: Exception) -> RefusalReason:
-    """The closed reason for an error.
+    """The refusal reason for an error.
 
     >>> reason_for(InvalidInput("the request has no field 'ask'")), reason_for(OSError(28, "No space left on device"))
     (<RefusalReason.QUESTION: 'question'>, <RefusalReason.FAILED: 'failed'>)
@@ -115,7 +110,7 @@ def reason_for(error: Exception) -> RefusalReason:
 
 
 def log_refusal(error: Exception, request: Request | None, rules: Rules, classes: tuple[str, ...]) -> None:
-    """Log why a question is not answered: the reason that is sent, what was asked, and what is allowed."""
+    """Log a refusal: the reason that is sent, what was asked, and what is allowed."""
     reason = reason_for(error)
     about = "a question" if request is None else f"run {_cut(request.run)}, round {request.round + 1}, {request.step}"
     if reason is RefusalReason.FAILED:
@@ -123,14 +118,14 @@ def log_refusal(error: Exception, request: Request | None, rules: Rules, classes
         return
     detail = error.detail if isinstance(error, Refused) else failure_in_words(error)
     words = detail
-    # What is written down must not change what is sent: a refusal that cannot be described is still one.
+    # An error while logging must not change the response.
     with suppress(Exception):
         words = words or _asked_and_allowed(reason, request, rules, classes)
     _log.warning("%s: refused (%s): %s%s", about, reason, reason.in_words, f"; {words}" if words else "")
 
 
 def lacks_delta(ledger: Ledger, account: str, spend: Spend) -> bool:
-    """Whether an account could not pay this spend even if nothing had been spent, because its δ is too small."""
+    """Whether an account could not pay this spend even with its full budget, because its δ is too small."""
     ceiling = ledger.balance(account).ceiling
     return total([spend], ceiling.delta, ceiling.rule).epsilon == math.inf
 
@@ -159,12 +154,12 @@ def _listed(words: tuple[str, ...]) -> str:
 
 
 def _cut(words: str) -> str:
-    """Text of somebody else, on one line and not too long."""
+    """Text of the coordinator, quoted on one line and shortened."""
     return repr(words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…")
 
 
 def price_in_words(spend: Spend) -> str:
-    """What something costs, as an operator reads it.
+    """A price for the operator.
 
     >>> from tacit.core.spend import Pure
     >>> price_in_words(Pure("0.5"))
@@ -175,14 +170,14 @@ def price_in_words(spend: Spend) -> str:
 
 
 PENDING, APPROVED, DECLINED = "pending", "approved", "declined"
-# Whoever asks could fill the disk: when this many wait, one of them makes room for the next.
+# Coordinators must not fill the disk: beyond this many pending jobs, one is dropped for the next.
 MOST_PENDING = 100
 _DIGITS = 16
 
 
 @dataclass(frozen=True)
 class ApprovalRequest:
-    """What a coordinator asks for under one name, and what one answer costs.
+    """A job that needs approval: run, method, mechanism, purpose, and the price of one answer.
 
     >>> from tacit.core.spend import Pure
     >>> job = ApprovalRequest("run-1", "rknn", "DiscreteLaplaceNoise", "labels", Pure("0.5"))
@@ -202,17 +197,17 @@ class ApprovalRequest:
 
     @property
     def id(self) -> str:
-        """A short name that binds all that was asked."""
+        """A short digest of all that is approved."""
         asked = [self.run, self.method, self.mechanism, self.purpose, spend_to_json(self.spend)]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
     @property
     def price(self) -> str:
-        """What one answer costs, in words."""
+        """The price of one answer, for people."""
         return price_in_words(self.spend)
 
     def covers(self, other: ApprovalRequest) -> bool:
-        """Whether who approved this one has approved the other: the same job, which costs no more."""
+        """Whether approving this job approves the other one: the same job at the same or a lower price."""
         mine = (self.run, self.method, self.mechanism, self.purpose)
         if mine != (other.run, other.method, other.mechanism, other.purpose):
             return False
@@ -234,12 +229,12 @@ class ApprovalRequest:
 
 @dataclass(frozen=True)
 class Approvals:
-    """The jobs in a node's folder, which only its owner may look into."""
+    """The jobs in a node's folder, which only its owner may read."""
 
     folder: Path
 
     def allows(self, job: ApprovalRequest) -> bool:
-        """Whether a person has approved this job; if none has been asked yet, it is noted down for one to decide."""
+        """Whether a person has approved this job; a new job is stored as pending."""
         known = self.jobs()
         if any(each.state == APPROVED and each.covers(job) for each in known):
             return True
@@ -254,9 +249,9 @@ class Approvals:
         return False
 
     def _forget(self, waiting: list[ApprovalRequest]) -> None:
-        """Remove the oldest job of the purpose with the most: many of one purpose keep no other from being seen.
+        """Remove the oldest pending job of the purpose with the most jobs, so that one purpose cannot displace others.
 
-        Nothing was decided about it. If it is asked for again it is noted again.
+        If the removed job is asked for again, it is stored again.
         """
         purposes = Counter(each.purpose.partition(",")[0] for each in waiting)
         most, _ = purposes.most_common(1)[0]
@@ -272,7 +267,7 @@ class Approvals:
         return sorted(found, key=lambda each: (each.at, each.id))
 
     def decide(self, name: str, state: str) -> ApprovalRequest:
-        """Approve or decline a job by its id, or by the beginning of it where only one begins so."""
+        """Approve or decline a job by its id or a unique beginning of it."""
         jobs = self.jobs()
         found = [each for each in jobs if each.id.startswith(name)] if name else []
         if len(found) != 1:
@@ -286,7 +281,7 @@ class Approvals:
     def _write(self, job: ApprovalRequest) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = json.dumps(job.to_json()).encode()
-        # What waits is never written over a decision that was made meanwhile.
+        # A pending job never overwrites a decision that was made in the meantime.
         with suppress(FileExistsError):
             write_file(self.folder / f"{job.id}.json", content, private=True, replace=job.state != PENDING)
 

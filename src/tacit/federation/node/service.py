@@ -1,13 +1,11 @@
-"""A node that stays up: it has its records in memory, and answers the questions of its queue one after another.
+"""The long-running process of a node: it keeps the records in memory and answers its queue, one question at a time.
 
-Flower starts a small process for every message. That process hands the request over to this one, through a socket that
-only the node's user can open, and waits for the reply: the same bytes as on the wire, and nothing else. Here every
-request is written down, answered in its turn and settled. What is answered, refused or paid is decided by the same
-``Node`` as ever, which is opened anew for each request over records that are read once: a policy that was changed
-counts from the next question on.
+Flower starts a small process per message. That process forwards the request to this one, through a socket that only the
+node's user can open, and waits for the response; both are the bytes of the wire. Here every request is queued, answered
+in its turn, and its outcome stored. ``Node`` decides what is answered, refused and paid. It is created again for each
+request, over records that are read once: a changed policy applies from the next question on.
 
-When it is told to end it answers the question that it is at, and turns away whoever else waits: they are told so, and
-nothing is paid for them.
+When the process is stopped it finishes the running question and refuses the waiting ones; nothing is paid for them.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from tacit.federation.messages import (
     read_node_request,
     read_response,
 )
-from tacit.federation.node.door import Door, receive
+from tacit.federation.node.local_socket import LocalSocket, receive
 from tacit.federation.node.node import Node, open_node
 from tacit.federation.node.queue import (
     ANSWERED,
@@ -38,31 +36,32 @@ from tacit.federation.node.queue import (
     QueuedRequest,
     QueueFull,
 )
+from tacit.federation.node.records import LoadedArrays
 from tacit.federation.node.refusals import price_in_words, reason_for
 from tacit.federation.node.telemetry import NodeMetrics, tell
 from tacit.federation.processes import failure_in_words
-from tacit.federation.settings import LoadedArrays, NodeFile, read_node_file
+from tacit.federation.settings import NodeFile, read_node_file
 from tacit.ledger import inspected
 from tacit.methods.encoding import EncodingMemory
 from tacit.representations.registry import admitted
 from tacit.wire import Price, read_ask
 
-__all__ = ["NodeService", "budgets", "queue_file"]
+__all__ = ["SOCKET", "NodeService", "budgets", "queue_file"]
 
-DOOR, QUEUE = "door", "queue.db"
-# Processes of Flower's that may wait for an answer at a time: each of them has a question waiting.
+SOCKET, QUEUE = "socket", "queue.db"
+# The most processes of Flower that may wait for an answer at a time.
 MOST_CALLERS = 128
-# Seconds until a queue that could not be written is tried again, and between two looks at it.
+# Seconds until a failed write of the queue is repeated, and between two checks of the queue.
 _PAUSE, _LOOK = 1.0, 0.5
 
 
 def queue_file(settings: NodeFile) -> Path:
-    """Where a node's queue is."""
+    """The file of a node's queue."""
     return settings.state / QUEUE
 
 
 class NodeService:
-    """The one process of a node that has its records. ``file`` is read again for every question."""
+    """The process of a node that has its records. The settings in ``file`` are read again for every question."""
 
     def __init__(self, file: Path, queue: JobQueue, metrics: NodeMetrics) -> None:
         self._file, self._queue, self._metrics = file, queue, metrics
@@ -72,36 +71,36 @@ class NodeService:
         self._at_work, self._hearing = b"", 0
         self._lock = threading.Lock()
         self._changed, self._draining, self._idle = threading.Event(), threading.Event(), threading.Event()
-        # One large request at a time is read and written down.
+        # Requests are read and stored one at a time: they may be large.
         self._reading, self._callers = threading.Lock(), threading.BoundedSemaphore(MOST_CALLERS)
-        self._door: Door | None = None
+        self._socket: LocalSocket | None = None
         self._worker = threading.Thread(target=self._work, daemon=True)
 
     def load(self) -> None:
-        """Read and check the records; what is wrong with them is for the operator who starts the node."""
+        """Read and check the records; errors are for the operator who starts the node."""
         self._open().ledger.close()
         tell("loaded", node=read_node_file(self._file).name)
 
     def start(self, folder: Path) -> Path:
-        """Go on with what waits, and listen at a socket in this folder, which is its owner's alone; the socket."""
+        """Resume the queue, and listen at a socket in this folder, which is its owner's only; returns the socket."""
         self._queue.recover()
-        self._door = Door(folder / DOOR, MOST_CALLERS)
+        self._socket = LocalSocket(folder / SOCKET, MOST_CALLERS)
         self._worker.start()
-        threading.Thread(target=self._listen, args=(self._door,), daemon=True).start()
-        return self._door.place
+        threading.Thread(target=self._listen, args=(self._socket,), daemon=True).start()
+        return self._socket.place
 
     @property
     def alive(self) -> bool:
-        """Whether there is somebody to answer."""
+        """Whether the thread that answers is running."""
         return self._worker.is_alive()
 
     @property
     def ready(self) -> bool:
-        """Whether it answers, and takes what comes."""
+        """Whether it accepts questions."""
         return self.alive and not self._draining.is_set()
 
     def drain(self) -> None:
-        """Take no more; the question that is being answered is the last one, and whoever waits is told so."""
+        """Accept no more questions and refuse the waiting ones; the running one is finished."""
         self._draining.set()
         self._changed.set()
         self._metrics.drain()
@@ -109,35 +108,35 @@ class NodeService:
             left = {key: self._waiting.pop(key) for key in list(self._waiting) if key != self._at_work}
         for key, callers in left.items():
             with suppress(sqlite3.Error):
-                self._queue.turn_away(key, str(RefusalReason.BUSY))
+                self._queue.refuse_waiting(key, str(RefusalReason.BUSY))
             self._metrics.settled(REFUSED, RefusalReason.BUSY)
             for each in callers:
                 each.set_result(b"")
 
     def idle(self, seconds: float) -> bool:
-        """Wait until that question is over and its reply was taken, for at most this long; whether it is."""
+        """Wait at most this long for the running question and its response; returns whether it is finished."""
         return self._idle.wait(seconds) and not self._hearing
 
     def ask(self, payload: bytes, seconds: float) -> bytes:
-        """The reply to a request, in its turn; ``seconds`` is how long whoever asks waits for it."""
+        """The response to a request, in its turn; ``seconds`` is how long the coordinator waits for it."""
         digest = digest_request(payload)
         try:
             request = read_node_request(payload)
             answer: Future[bytes] = Future()
             with self._lock:
                 if self._draining.is_set():
-                    raise QueueFull("the node ends")
+                    raise QueueFull("the node is stopping")
                 key = self._queue.put(payload, request, seconds)
                 self._waiting.setdefault(key, []).append(answer)
         except Exception as error:
             reason = RefusalReason.BUSY if isinstance(error, QueueFull) else reason_for(error)
             what = failure_in_words(error) if reason in (RefusalReason.FAILED, RefusalReason.BUSY) else str(reason)
-            tell("turned_away", reason=what)
+            tell("rejected", reason=what)
             self._metrics.settled(REFUSED, reason)
             return Response(digest, reason).to_bytes()
         del payload
         self._changed.set()
-        # Empty: the node ended before its turn came.
+        # Empty: the node was stopped before the question's turn.
         return answer.result() or Response(digest, RefusalReason.BUSY).to_bytes()
 
     def _work(self) -> None:
@@ -148,7 +147,7 @@ class NodeService:
                     request = None if self._draining.is_set() else self._queue.take()
                     self._at_work = b"" if request is None else request.key
             except sqlite3.Error as error:
-                tell("trouble", what=f"the queue cannot be written: {failure_in_words(error)}")
+                tell("error", what=f"the queue cannot be written: {failure_in_words(error)}")
                 self._draining.wait(_PAUSE)
                 continue
             if request is None:
@@ -158,7 +157,7 @@ class NodeService:
         self._idle.set()
 
     def _settle(self, request: QueuedRequest) -> None:
-        """Answer one question, note what became of it, and let those have it who wait for it."""
+        """Answer one question, store its outcome, and pass the response to its callers."""
         about: dict[str, str | int] = {
             "job": request.job,
             "run": request.run,
@@ -175,11 +174,11 @@ class NodeService:
         else:
             reason = RefusalReason.CANCELED if state == CANCELED else RefusalReason.BUSY
             reply = Response(digest_request(request.payload), reason).to_bytes()
-        # A queue that cannot be written would run it again, which pays nothing and says the same.
+        # If this cannot be stored the question is run again, which pays nothing and gives the same answer.
         try:
             self._queue.finish(request, state, str(reason or ""), paid)
         except sqlite3.Error as error:
-            tell("trouble", what=f"the queue cannot be written: {failure_in_words(error)}")
+            tell("error", what=f"the queue cannot be written: {failure_in_words(error)}")
         self._metrics.settled(state, reason)
         tell("finished", **about, state=state, reason=str(reason or ""), paid=paid)
         with self._lock:
@@ -188,22 +187,22 @@ class NodeService:
             each.set_result(reply)
 
     def _answered(self, request: QueuedRequest) -> tuple[bytes, str]:
-        """The reply, and what was paid for it just now."""
+        """The response, and its price if it was paid now."""
         try:
             node = self._open(request.job)
         except Exception as error:
-            tell("trouble", what=f"the node cannot answer: {failure_in_words(error)}")
+            tell("error", what=f"the node cannot answer: {failure_in_words(error)}")
             return Response(digest_request(request.payload), RefusalReason.FAILED).to_bytes(), ""
         try:
             before = node.ledger.balance(node.account).payments
             reply = node.reply(request.payload)
             if self._queue.canceled(request.job):
-                # While it waited for its pace: the last step is to leave.
+                # Canceled while the response waited for the pace.
                 reply = Response(digest_request(request.payload), RefusalReason.CANCELED).to_bytes()
             bought = node.ledger.balance(node.account).payments > before
             return reply, _price(request, node) if bought else ""
         except Exception as error:
-            tell("trouble", what=f"the node cannot answer: {failure_in_words(error)}")
+            tell("error", what=f"the node cannot answer: {failure_in_words(error)}")
             return Response(digest_request(request.payload), RefusalReason.FAILED).to_bytes(), ""
         finally:
             node.ledger.close()
@@ -216,19 +215,19 @@ class NodeService:
         return replace(node, encodings=self._encodings, canceled=lambda: self._queue.canceled(job))
 
     def close(self) -> None:
-        """Let nobody in any more."""
-        if self._door is not None:
-            door, self._door = self._door, None
-            door.close()
+        """Close the socket."""
+        if self._socket is not None:
+            socket, self._socket = self._socket, None
+            socket.close()
 
-    def _listen(self, door: Door) -> None:
+    def _listen(self, socket: LocalSocket) -> None:
         while True:
             try:
-                connection = door.accept()
+                connection = socket.accept()
             except OSError as error:
-                if self._door is None:
+                if self._socket is None:
                     return
-                tell("trouble", what=f"no caller can be heard: {failure_in_words(error)}")
+                tell("error", what=f"a connection cannot be accepted: {failure_in_words(error)}")
                 self._draining.wait(_PAUSE)
                 continue
             if self._callers.acquire(blocking=False):
@@ -237,7 +236,7 @@ class NodeService:
                 connection.close()
 
     def _hear(self, connection: Connection) -> None:
-        # Whoever called may be gone: then nobody is told.
+        # The caller may have ended in the meantime.
         with self._lock:
             self._hearing += 1
         try:
@@ -258,7 +257,7 @@ def _price(request: QueuedRequest, node: Node) -> str:
 
 
 def budgets(settings: NodeFile) -> dict[str, tuple[float, float]]:
-    """What is left of the node's account and what there ever is, where the operator lets it be told."""
+    """The remaining ε and the ceiling of the node's account, if the operator allows to show them."""
     if not settings.service.tells_budget:
         return {}
     with inspected(settings.ledger) as book:

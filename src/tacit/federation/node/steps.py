@@ -1,10 +1,9 @@
-"""A node's side of steps that others take part in: batches that a service collects, and masked sums.
+"""A node's part in batches that a shuffler or curator collects, and in secure aggregation.
 
-In a batch, encrypted pieces go to a shuffler or a curator, and a receipt to the coordinator.
+For a batch, encrypted pieces go to the shuffler or curator, and a receipt goes to the coordinator. The collector's
+address and trusted key are in the node's own file; the coordinator only names the batch.
 
-Where the collector is, and whose key is trusted, is in the node's own file. The coordinator names the batch only.
-
-Each step of a masked sum is a request, and what the node must remember between them is on its disk.
+Each step of secure aggregation is a request; between the steps the node's state is on its disk.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from tacit.core.errors import InvalidInput, TacitError
+from tacit.core import InvalidInput, Release, TacitError
 from tacit.core.files import locked, write_file
-from tacit.core.release import Release
 from tacit.federation.collector.batches import sealed_messages, sealed_table
 from tacit.federation.collector.client import Address, Unreachable, Untrusted, submit
 from tacit.federation.collector.messages import Batch, Submission
@@ -42,16 +40,16 @@ from tacit.wire import Price, receipt_to_bytes
 
 __all__ = ["Collecting", "FolderMemory", "Masking", "NodeMemory", "collected_step", "hidden_among", "masked_step"]
 
-# How long a collector that is down is called again, and how often: it was paid for, and may be back soon.
+# Seconds for which an unreachable collector is called again, and between two calls: the submission is paid for.
 _PATIENCE, _PAUSE = 120.0, 2.0
 HandIn = Callable[[Address, SigningIdentity, str, Batch, Submission], None]
 
 
 @dataclass(frozen=True)
 class Collecting:
-    """What a node needs to submit: its identity, the shuffler it trusts, and the curator with its key.
+    """A node's settings for submitting: its identity, the shuffler that it trusts, and the curator with its key.
 
-    ``peers`` are the identities of all nodes by name: a batch may be of these and of nobody else.
+    ``peers`` are the identities of all nodes by name: a batch may name these nodes only.
     """
 
     identity: SigningIdentity
@@ -62,11 +60,11 @@ class Collecting:
 
 
 def hidden_among(ask: Any, batch: Batch, peers: Mapping[str, bytes]) -> int:  # noqa: ANN401
-    """Among how many members a node's own part of a batch is hidden at least, by what this node itself knows.
+    """The smallest number of nodes among which this node's part of a batch is hidden, as far as this node can verify.
 
-    Members are the identities in the node's own file that the batch lists, each once; without such a file the node
-    knows nobody but itself. A curator releases the sum of ``minimum`` tables already. A shuffler counts clients, whose
-    number is part of the guarantee; of how many nodes they are is what the list says.
+    Counted are the different identities in the node's own file that the batch lists; without such a file only the node
+    itself. A curator may release the sum of ``minimum`` tables. A shuffler's minimum counts clients, not nodes, and is
+    part of the guarantee; so for shuffled batches all listed nodes count.
     """
     if not peers:
         return 1
@@ -84,15 +82,15 @@ def collected_step(
     records: int,
     answer: Callable[[Any], Release[Any]],
 ) -> bytes:
-    """Encrypt the answer for whom this node trusts, submit it, and confirm payment and submission.
+    """Encrypt the answer for the shuffler or curator of this node's own file, submit it, and return the receipt.
 
-    ``clients`` is how many records or persons the node answers for and ``records`` how many records at most, which is
+    ``clients`` is the node's number of records or persons and ``records`` the most records that they have; both are
     public under replace-one adjacency.
     """
     if (batch.run, batch.round, batch.request) != (request.run, request.round, ask.request):
         raise InvalidInput("the batch is for another question")
     if collecting.peers and not set(batch.nodes) <= set(collecting.peers):
-        raise InvalidInput("the batch names a node that is not in this one's own file")
+        raise InvalidInput("the batch names a node that is not in this node's own list")
     if ask.mechanism.statistic == "shuffle":
         if collecting.shuffler is None:
             raise InvalidInput("this node trusts no shuffler")
@@ -102,8 +100,10 @@ def collected_step(
         if collecting.curator is None:
             raise InvalidInput("this node trusts no curator")
         if records > batch.largest:
-            # A curator makes a table smaller that counts more, and then one record moves more than was paid for.
-            raise InvalidInput(f"the batch is for nodes with up to {batch.largest} records, and this one has more")
+            # A curator clips a table with larger counts, and then one record could change more than was paid for.
+            raise InvalidInput(
+                f"the batch is for nodes with up to {batch.largest} records, and this node may have more"
+            )
         (address, key), participants = collecting.curator, 1
         mechanism = sealed_table(ask, batch, name, key)
     release = answer(replace(ask, mechanism=mechanism))
@@ -120,7 +120,7 @@ def _handed_in(call: Callable[[], None]) -> None:
         except Untrusted:
             raise
         except InvalidInput as error:
-            # The question was right and is paid for; what is wrong is a file of this node's.
+            # The question was valid and is paid for; the error is in this node's own settings.
             raise TacitError(str(error)) from None
         except Unreachable:
             if time.monotonic() >= end:
@@ -130,19 +130,19 @@ def _handed_in(call: Callable[[], None]) -> None:
 
 @dataclass
 class NodeMemory:
-    """What a node remembers, in its process only: for tests and simulations."""
+    """A node's state between steps, in memory: for tests and simulations."""
 
     kept: dict[str, bytes] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Nobody else reads or writes what has this name meanwhile, who asks in the same way."""
+        """Lock the value of this name against other threads."""
         with self._lock:
             yield
 
     def read(self, name: str) -> bytes | None:
-        """What was written under a name."""
+        """The value of a name; None if there is none."""
         return self.kept.get(name)
 
     def write(self, name: str, content: bytes) -> None:
@@ -152,19 +152,19 @@ class NodeMemory:
 
 @dataclass(frozen=True)
 class FolderMemory:
-    """What a node remembers, in a folder that only its owner may look into: it holds secrets."""
+    """A node's state between steps, in a folder that only its owner may read: it contains secrets."""
 
     folder: Path
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Nobody else, in this process or another, reads or writes what has this name meanwhile, asking likewise."""
+        """Lock the value of this name against other threads and processes."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(self.folder / f"{name}.lock"):
             yield
 
     def read(self, name: str) -> bytes | None:
-        """What was written under a name."""
+        """The value of a name; None if there is none."""
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
@@ -178,7 +178,7 @@ class FolderMemory:
 
 @dataclass(frozen=True)
 class Masking:
-    """What a node needs for masked sums: who it is, whom it takes part with, and a memory.
+    """A node's settings for secure aggregation: its identity, the other nodes, and the store of its state.
 
     ``peers`` are the identities of all nodes by name, from the node's own file: a coordinator that invents nodes could
     subtract their noise from the sum.
@@ -196,12 +196,12 @@ def masked_step(
     masking: Masking,
     answer: Callable[[Any], Release[Any]],
 ) -> bytes:
-    """A node's message in one step of a masked sum.
+    """A node's message in one step of secure aggregation.
 
-    ``answer`` takes the question with the masked mechanism in it, and goes through the gate.
+    ``answer`` gets the question with the masked mechanism in it, and answers through the gate.
     """
     key = f"{hashlib.sha256(f'{request.run} {request.round}'.encode()).hexdigest()[:32]}.masking"
-    # Two requests at once, about different nodes that dropped out, would each find that nothing was said yet.
+    # Otherwise two simultaneous unmask requests with different dropouts could both be answered.
     with masking.memory.held(key):
         return _said(request, ask, name, masking, answer, key)
 
@@ -240,10 +240,10 @@ def _said(
                 try:
                     state, said = unmask(state, request.content)
                 except Equivocation:
-                    # A second try could be made until the node draws none of the wrong signatures.
+                    # The coordinator must not retry until the node happens to check no wrong signature.
                     masking.memory.write(key, state.forgotten.to_bytes())
                     raise
-    # Remembered before it is said: a node that says two different things in one step gives its table away.
+    # Stored before it is sent: two different messages in one step would reveal the node's table.
     masking.memory.write(key, state.to_bytes())
     return said
 
@@ -251,12 +251,11 @@ def _said(
 def _require_session(session: Session, request: Request, ask: Any, name: str, masking: Masking) -> None:  # noqa: ANN401
     if ask is None or session.plan != ask.mechanism:
         raise InvalidInput("the session's plan is not the one that the question names")
-    if session.neighborhood is None:
-        # Nobody would sign whose tables are in the sum, and a coordinator could tell every holder something else.
-        raise InvalidInput("the plan names no number of colluding holders, so nobody would sign who is in the sum")
     if session.cells != prod(table_shape(ask)):
-        raise InvalidInput("the session is for a table of another size than the question's")
+        raise InvalidInput("the session's table does not have the size of the question's")
     if (session.run, session.round, session.request) != (request.run, request.round, ask.request):
         raise InvalidInput("the session is for another question")
     if name not in session.nodes or any(masking.peers.get(each) != key for each, key in session.nodes.items()):
-        raise InvalidInput("the session leaves this node out, or names a node that is not in this one's own file")
+        raise InvalidInput(
+            "the session does not include this node, or names a node that is not in this node's own list"
+        )

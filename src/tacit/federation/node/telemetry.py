@@ -1,12 +1,11 @@
-"""What a node that stays up tells its operator: events as JSON lines, counters for Prometheus, and whether it is well.
+"""Telemetry of a node for its operator: events as JSON lines, counters for Prometheus, and health checks.
 
-None of it depends on a record. Events have a closed set of fields; of an error there is what ``failure_in_words`` says.
-Counters count questions and refusals, which follow from the questions, the policy and the ledger, and they move when an
-answer leaves, at a whole number of paces. Times that answers took, processor time and memory are not told: how long a
-question takes and how much memory it needs depends on the records, also on how many there are.
+None of it depends on a record. Events have a closed set of fields; errors are logged as ``failure_in_words`` says.
+Counters count questions and refusals, which depend on the questions, the policy and the ledger; they change when an
+answer leaves, at a multiple of the node's pace. Response times, processor time and memory are not shown: they depend on
+the records and their number.
 
-What is left of the budget follows from the payments. It is told to whoever shows the token, by default on the node's
-own machine only.
+The remaining budget depends on payments only. It is shown with the token, and by default on the node's own machine.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.files import write_file
 from tacit.federation.messages import RefusalReason
 from tacit.federation.node.queue import ANSWERED, CANCELED, EXPIRED, REFUSED
@@ -41,20 +40,19 @@ from tacit.version import __version__
 __all__ = ["EVENTS", "NodeMetrics", "NodeWeb", "log_events", "read_token", "tell"]
 
 _log = logging.getLogger("tacit.service")
-# A log may have this many bytes, and this many older ones are kept: whoever asks cannot fill a disk with refusals.
+# Bytes of a log file, and the number of older files that are kept: refusals must not fill the disk.
 LOG_BYTES, LOG_FILES = 10 * 2**20, 5
 _LONGEST = 200
-# What may be said of an event, and nothing else.
+# All events and the fields that each may have.
 EVENTS: Mapping[str, tuple[str, ...]] = {
     "started": ("node", "version", "address", "waiting"),
     "loaded": ("node",),
-    "queued": ("job", "run", "round", "step"),
-    "turned_away": ("reason",),
+    "rejected": ("reason",),
     "began": ("job", "run", "round", "step"),
     "finished": ("job", "run", "round", "step", "state", "reason", "paid"),
     "draining": ("signal",),
     "ended": ("state",),
-    "trouble": ("what",),
+    "error": ("what",),
 }
 
 
@@ -69,14 +67,14 @@ def tell(event: str, **fields: str | int) -> None:
     for name in fields:
         if name not in EVENTS[event]:
             raise ValueError(f"the event {event!r} has no field {name!r}")
-    level = logging.WARNING if event in ("turned_away", "trouble") else logging.INFO
+    level = logging.WARNING if event in ("rejected", "error") else logging.INFO
     _log.log(level, event, extra={"tacit_fields": fields})
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line: time (UTC), level, event, and its fields; words of other loggers are a ``message``.
+    """One JSON object per line: time (UTC), level, event and its fields; other loggers' lines are ``message`` events.
 
-    Of an exception there is never more than its type and place, because others' words may quote a record.
+    Of an exception only its type and place are logged, because its text may quote a record.
 
     >>> record = logging.LogRecord("tacit.node", logging.ERROR, "", 0, "round %d", (1,), None)
     >>> json.loads(JsonLines().format(record))["message"]
@@ -84,7 +82,7 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line for one record."""
+        """The line of one log record."""
         fields = getattr(record, "tacit_fields", None)
         said: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
@@ -101,7 +99,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_events(file: Path) -> None:
-    """Send what Tacit says in this process to a file of its owner's as JSON lines, in a bounded number of files."""
+    """Log Tacit's messages of this process as JSON lines, to files of bounded size that only their owner may read."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
     handler = RotatingFileHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8")
@@ -112,19 +110,19 @@ def log_events(file: Path) -> None:
         before.close()
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    # A line that cannot be written, as on a full disk, must not end up on the screen with its arguments.
+    # A line that cannot be written, for example on a full disk, must not be printed with its arguments.
     logging.raiseExceptions = False
-    # What a thread dies of goes to the log in words, not to the screen with the values that it was about.
+    # An exception that ends a thread is logged without its text, which may quote a record.
     threading.excepthook = _thread_failed
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
     if failed.exc_value is not None:
-        tell("trouble", what=f"a thread ended: {failure_in_words(failed.exc_value)}")
+        tell("error", what=f"a thread ended: {failure_in_words(failed.exc_value)}")
 
 
 class NodeMetrics:
-    """Counters of one node, in a registry of their own: Python's usual one tells memory and processor time.
+    """Counters of one node, in their own registry: Python's default one shows memory and processor time.
 
     >>> metrics = NodeMetrics("north")
     >>> metrics.settled(REFUSED, RefusalReason.BUDGET)
@@ -143,32 +141,41 @@ class NodeMetrics:
         made = self._registry
         info = Gauge("tacit_node_info", "The node and its version.", ["node", "version"], registry=made)
         info.labels(name, __version__).set(1)
-        self._requests = Counter("tacit_node_requests", "Questions by what became of them.", ["state"], registry=made)
+        self._requests = Counter("tacit_node_requests", "Questions by their outcome.", ["state"], registry=made)
         self._refusals = Counter(
             "tacit_node_refusals", "Questions that were not answered, by reason.", ["reason"], registry=made
         )
-        self._draining = Gauge("tacit_node_draining", "1 while the node ends.", registry=made)
-        Gauge("tacit_node_waiting", "Questions that wait.", registry=made).set_function(lambda: float(waiting()))
-        self._left = Gauge("tacit_node_budget_epsilon_left", "What is left.", ["account"], registry=made)
-        self._ceiling = Gauge("tacit_node_budget_epsilon_ceiling", "What there ever is.", ["account"], registry=made)
-        # All that can ever be counted is there from the beginning.
+        self._draining = Gauge("tacit_node_draining", "1 while the node is stopping.", registry=made)
+        Gauge("tacit_node_waiting", "Questions waiting in the queue.", registry=made).set_function(
+            lambda: float(waiting())
+        )
+        self._left = Gauge(
+            "tacit_node_budget_epsilon_left", "Remaining epsilon of the account.", ["account"], registry=made
+        )
+        self._ceiling = Gauge(
+            "tacit_node_budget_epsilon_ceiling",
+            "Epsilon that the account may spend in total.",
+            ["account"],
+            registry=made,
+        )
+        # Every counter exists from the beginning.
         for state in (ANSWERED, REFUSED, CANCELED, EXPIRED):
             self._requests.labels(state)
         for reason in RefusalReason:
             self._refusals.labels(str(reason))
 
     def settled(self, state: str, reason: RefusalReason | None = None) -> None:
-        """Count a question that is dealt with."""
+        """Count a finished question."""
         self._requests.labels(state).inc()
         if reason is not None:
             self._refusals.labels(str(reason)).inc()
 
     def drain(self) -> None:
-        """Say that the node ends."""
+        """Show that the node is stopping."""
         self._draining.set(1)
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """All metrics in the text format of Prometheus."""
         for account, (left, ceiling) in self._budget().items():
             self._left.labels(account).set(left)
             self._ceiling.labels(account).set(ceiling)
@@ -176,7 +183,7 @@ class NodeMetrics:
 
 
 def read_token(file: Path) -> str:
-    """What ``/metrics`` wants to be shown; made where there is none yet, for its owner's eyes.
+    """The token for ``/metrics``; a new file, readable by its owner only, if there is none.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "metrics.token"
@@ -190,14 +197,14 @@ def read_token(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{file}: cannot be read ({getattr(error, 'strerror', None) or 'not text'})") from None
     if len(found) < 16:
-        raise InvalidInput(f"{file}: a token has at least 16 characters; remove the file and one is made")
+        raise InvalidInput(f"{file}: a token has at least 16 characters; remove the file to get a new one")
     return found
 
 
 class NodeWeb:
-    """``/health``, ``/ready`` and ``/metrics``; the last one for whoever shows the token, and nobody else.
+    """The web server of ``/health``, ``/ready`` and ``/metrics``, of which the last one requires the token.
 
-    Whoever asks for health learns one word, which is the same for every node. ``ready`` is asked each time.
+    ``/health`` answers with the same word for every node. ``ready`` is called for every request to ``/ready``.
     """
 
     def __init__(self, metrics: NodeMetrics, token: str, ready: Callable[[], bool]) -> None:
@@ -221,12 +228,12 @@ class NodeWeb:
         try:
             content = self._metrics.text()
         except Exception as error:
-            tell("trouble", what=f"/metrics: {failure_in_words(error)}")
+            tell("error", what=f"/metrics: {failure_in_words(error)}")
             return PlainTextResponse("Unavailable\n", status_code=503)
         return Response(content, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4, "Cache-Control": "no-store"})
 
     def start(self, host: str, port: int) -> str:
-        """Serve in a thread of its own; the address."""
+        """Serve in a thread of its own; returns the address."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         opened = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -246,6 +253,6 @@ class NodeWeb:
         return f"http://{f'[{place}]' if family == socket.AF_INET6 else place}:{used}"
 
     def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         if self._server is not None:
             self._server.should_exit = True

@@ -1,1 +1,1 @@
-"""Secure aggregation: pairwise masks, one mask per holder, and secret shares of keys for holders that drop out."""
+"""Secure aggregation after Bonawitz et al. (2017) and Bell et al. (2020): masks, and secret sharing for dropouts."""

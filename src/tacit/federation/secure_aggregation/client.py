@@ -1,37 +1,34 @@
-"""A holder's side of a masked sum: its steps, each a function from a state and a message to a state and a message.
+"""A holder's side of secure aggregation: each step is a function from a state and a message to a state and a message.
 
-The state is a plain value that can be written down between two steps. It holds secrets and belongs on the holder's own
-disk. A message that comes again gets the answer it got before, byte for byte; another message for a step that is over
-is refused, whoever sends it and whatever the reason.
+The state is a value that can be stored between two steps. It contains secrets and stays on the holder's own disk. A
+repeated message gets the same answer, byte for byte; a different message for a completed step is always refused.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import InvalidInput, Release, SystemRandomness, integer_below
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
-from tacit.core.randomness import SystemRandomness, integer_below
-from tacit.core.release import Release
 from tacit.federation.keys import SigningIdentity, boxed, derived, public_key, shared_secret, unboxed
 from tacit.federation.secure_aggregation.masks import (
     PRIME,
     commitment,
     element_to_bytes,
     masking_public,
-    own_stream,
-    pair_stream,
+    own_mask,
+    pairwise_mask,
     read_element,
     split_secret,
 )
 from tacit.federation.secure_aggregation.neighbors import (
-    Question,
+    AgreementQuestion,
     drawn_neighbors,
     is_neighbor,
     read_inbox,
@@ -40,11 +37,10 @@ from tacit.federation.secure_aggregation.neighbors import (
     write_agreement,
 )
 from tacit.federation.secure_aggregation.session import (
+    STEPS,
     Keys,
     Session,
-    read_boxes,
     read_keys,
-    read_question,
     read_roster,
     write_boxes,
     write_input,
@@ -62,15 +58,13 @@ _LARGEST_STATE = 2**28
 
 @dataclass(frozen=True)
 class ClientState:
-    """All that a holder remembers of one session. Secrets are not shown."""
+    """A holder's state of one session. Its ``repr`` shows no secrets."""
 
     session: Session
     node: str
     sealing: bytes = field(repr=False)
     masking: bytes = field(repr=False)
     seed: bytes = field(repr=False)
-    # The holder's shares of its own two secrets.
-    own: bytes = field(default=b"", repr=False)
     heard: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     said: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
@@ -81,7 +75,6 @@ class ClientState:
                 "session": bytes_to_array(self.session.to_bytes()),
                 "node": self.node,
                 "secrets": bytes_to_array(self.sealing + self.masking + self.seed),
-                "own": bytes_to_array(self.own),
                 "heard": {step: bytes_to_array(content) for step, content in self.heard.items()},
                 "said": {step: bytes_to_array(content) for step, content in self.said.items()},
             }
@@ -89,82 +82,73 @@ class ClientState:
 
     @property
     def forgotten(self) -> ClientState:
-        """The state without its secrets: nobody who gets hold of it can learn more, and no share is opened by it."""
-        return replace(self, sealing=b"", masking=b"", seed=b"", own=b"")
+        """The state without its secrets, which can decrypt and reveal no share any more."""
+        return replace(self, sealing=b"", masking=b"", seed=b"")
 
     @property
     def drawn(self) -> frozenset[str]:
-        """The neighbors that this node drew, or all others."""
+        """The neighbors that this node drew."""
         return drawn_neighbors(read_keys(self.said["keys"], self.session, seen=True).choice, self.session, self.node)
 
     @classmethod
     def read(cls, payload: bytes) -> ClientState:
-        """The state that was written down."""
+        """The state in these bytes."""
         fields = decode_strict(payload, _LARGEST_STATE, "state")
         session, node = Session.read(fields.content("session", _LARGEST_STATE)), fields.text("node")
         secrets = fields.content("secrets", 3 * _WIDTH)
-        own = fields.content("own", 2 * _WIDTH)
         steps = [fields.nested(name) for name in ("heard", "said")]
         heard, said = (
-            {step: each.content(step, _LARGEST_STATE) for step in session.steps if each.peek(step) is not None}
+            {step: each.content(step, _LARGEST_STATE) for step in STEPS if each.peek(step) is not None}
             for each in steps
         )
         fields.done()
-        return cls(
-            session, node, secrets[:_WIDTH], secrets[_WIDTH : 2 * _WIDTH], secrets[2 * _WIDTH :], own, heard, said
-        )
+        return cls(session, node, secrets[:_WIDTH], secrets[_WIDTH : 2 * _WIDTH], secrets[2 * _WIDTH :], heard, said)
 
 
 def announce(session: Session, node: str, identity: SigningIdentity) -> tuple[ClientState, bytes]:
     """Step 1: fresh keys, whose public halves are announced under the holder's signature.
 
-    Who calls has seen that the session's identities are those its own operator knows: a coordinator that could invent
-    holders could subtract their noise from the sum.
+    The caller has checked that the session's identities are those in its own operator's list: a coordinator that could
+    invent holders could subtract their noise from the sum.
     """
     if session.nodes.get(node) != identity.public:
         raise InvalidInput("this node does not take part in the session under its own identity")
-    plan, choice = session.plan, tuple[bytes, ...]()
-    # Keys come from the system's generator, in simulations too: they vanish from every result.
+    plan = session.plan
+    session.neighborhood.require(plan.holders, plan.threshold, plan.honest, plan.colluding)
+    # Keys come from the system's generator, in simulations too: they do not change the sum.
     source = SystemRandomness()
-    if session.neighborhood is not None:
-        session.neighborhood.require(plan.holders, plan.threshold, plan.honest, plan.colluding)
-        choice = (element_to_bytes(integer_below(PRIME, source)),)
-    sealing, masking, seed = (element_to_bytes(integer_below(PRIME, source)) for _ in range(3))
+    choice, sealing, masking, seed = (element_to_bytes(integer_below(PRIME, source)) for _ in range(4))
     state = ClientState(session, node, sealing, masking, seed)
-    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session, node), *choice
+    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session, node), choice
     keys = Keys.signed(session, node, identity, *public).to_bytes()
     return _done(state, "keys", b"", keys), keys
 
 
 def share_secrets(state: ClientState, roster: bytes) -> tuple[ClientState, bytes]:
-    """Step 2: shares of both secrets for every neighbor who announced keys, each sealed for its receiver."""
+    """Step 2: shares of both secrets for every neighbor that announced keys, each encrypted for its receiver."""
     if (again := _again(state, "shares", roster)) is not None:
         return state, again
     session, peers = state.session, read_roster(roster, state.session)
     _require_own_keys(state, peers)
-    receivers = list(peers) if session.neighborhood is None else _drawn_among(state, peers)
+    receivers = _drawn_among(state, peers)
     source, places = SystemRandomness(), [session.place(name) for name in receivers]
     parts = [
         split_secret(read_element(secret), session.shares, places, source) for secret in (state.seed, state.masking)
     ]
-    boxes, own = {}, b""
+    boxes = {}
     for name, *pair in zip(receivers, *parts, strict=True):
-        content = b"".join(map(element_to_bytes, pair))
-        if name == state.node:
-            own = content
-        else:
-            key, label = _box_key(state, peers[name], sender=state.node)
-            boxes[name] = boxed(key, content, label)
+        key, label = _box_key(state, peers[name], sender=state.node)
+        boxes[name] = boxed(key, b"".join(map(element_to_bytes, pair)), label)
     sent = write_boxes(state.node, boxes, session)
-    return _done(replace(state, own=own), "shares", roster, sent), sent
+    return _done(state, "shares", roster, sent), sent
 
 
 def masked_input(
     state: ClientState, inbox: bytes, answer: Callable[[MaskedShare], Release[Any]]
 ) -> tuple[ClientState, bytes]:
-    """Step 3: the table under its masks, as ``answer`` lets it out: through the gate, paid for before it is drawn.
+    """Step 3: the masked table, which ``answer`` releases through the gate, after payment.
 
-    The masks are those with everybody whose boxes came, so that they cancel in the sum, or can be computed from shares.
+    The table is masked with every node whose boxes arrived; these masks cancel in the sum or are computed from shares.
     """
     if (again := _again(state, "input", inbox)) is not None:
         return state, again
@@ -175,77 +159,63 @@ def masked_input(
     (receipt,) = release.receipts
     paid = receipt_to_bytes(receipt, Price(state.session.request, receipt.purpose, plan.spend))
     table = np.ascontiguousarray(release.value, dtype=np.dtype(WIDTHS[plan.bits]).newbyteorder("<"))
-    tags = None
-    if state.session.neighborhood is not None:
-        tags = {name: _tag(state, keys, sender=state.node) for name, keys in there.items()}
+    tags = {name: _tag(state, keys, sender=state.node) for name, keys in there.items()}
     sent = write_input(state.node, paid + table.tobytes(), state.session, tags)
     return _done(state, "input", inbox, sent), sent
 
 
 def agree(state: ClientState, question: bytes, identity: SigningIdentity) -> tuple[ClientState, bytes]:
-    """Step 4 among many holders: a signature under whose tables are in the sum, if all neighbors saw the same graph."""
+    """Step 4: sign the list of tables in the sum, if all neighbors were shown the same graph."""
     if (again := _again(state, "agree", question)) is not None:
         return state, again
-    asked, there = Question.read(question, state.session), _neighbors_there(state, state.heard["input"], seen=True)
+    asked, there = (
+        AgreementQuestion.read(question, state.session),
+        _neighbors_there(state, state.heard["input"], seen=True),
+    )
     known = asked.survivors | asked.dropped
     if state.node not in asked.survivors or not set(there) <= known or not state.drawn & known <= set(there):
-        raise InvalidInput("the question must have this node's own table, and just the neighbors it was told of")
+        raise InvalidInput(
+            "the unmask request must include this node's own table, and exactly the neighbors that it was told of"
+        )
     for name in there.keys() & asked.survivors:
         if asked.tags.get(name) != _tag(state, there[name], sender=name):
-            raise InvalidInput(f"node {name[:80]!r} did not mask with this one: they were shown different graphs")
+            raise InvalidInput(f"node {name[:80]!r} did not mask with this node: they were shown different graphs")
     sent = write_agreement(state.node, asked, identity, state.session)
     return _done(state, "agree", question, sent), sent
 
 
 def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
-    """The last step: about every other holder one share, of its seed or of its key, and never of both.
+    """Step 5: reveal for every neighbor that drew this holder one share, of its seed or of its key, and never of both.
 
-    Among many holders it is about the neighbors who drew this one, in the question that it signed, and only once enough
-    others have signed the same. ``Equivocation`` ends the session for this holder: its state must be forgotten.
+    It follows the request that this holder signed, once enough others have signed the same. ``Equivocation`` ends the
+    session for this holder: its secrets must be deleted.
     """
     if (again := _again(state, "unmask", question)) is not None:
         return state, again
     session = state.session
-    survivors, asked, boxes = _asked(state, question)
+    if not state.sealing:
+        raise InvalidInput("this node has left the session: nodes were sent different unmask requests")
+    signed = AgreementQuestion.read(state.heard["agree"], session)
+    require_agreement(question, signed, session)
+    _, boxes, _ = read_inbox(state.heard["input"], session)
     peers = read_roster(state.heard["shares"], session, seen=True)
     openings = {}
-    for name in asked:
-        content = state.own
-        if name != state.node:
-            key, label = _box_key(state, peers[name], sender=name)
-            # A box that cannot be opened was spoiled by its sender; enough others have a share of the same secret.
-            content = unboxed(key, boxes[name], label) or b""
+    for name in sorted(boxes):
+        key, label = _box_key(state, peers[name], sender=name)
+        # A box that cannot be decrypted was damaged by its sender; other holders have shares of the same secret.
+        content = unboxed(key, boxes[name], label) or b""
         if len(content) == 2 * _WIDTH:
-            openings[name] = content[:_WIDTH] if name in survivors else content[_WIDTH:]
+            openings[name] = content[:_WIDTH] if name in signed.survivors else content[_WIDTH:]
     sent = write_openings(state.node, openings, session)
-    # Nothing more can be asked in this session, so nobody who gets hold of this state later shall learn more.
+    # This was the last step of the session, so the secrets are deleted.
     return _done(state.forgotten, "unmask", question, sent), sent
 
 
-def _asked(state: ClientState, payload: bytes) -> tuple[Collection[str], list[str], dict[str, bytes]]:
-    """Who is in the sum, about whom shares are to be opened, and their boxes."""
-    session = state.session
-    if session.neighborhood is not None:
-        if not state.sealing:
-            raise InvalidInput("this node has left the session: it was asked what others were not")
-        question = Question.read(state.heard["agree"], session)
-        require_agreement(payload, question, session)
-        _, boxes, _ = read_inbox(state.heard["input"], session)
-        return question.survivors, sorted(boxes), boxes
-    survivors, dropped = read_question(payload, session)
-    _, boxes = read_boxes(state.heard["input"], session)
-    if state.node not in survivors or {*survivors, *dropped} != {state.node, *boxes}:
-        raise InvalidInput(
-            "the question must be about exactly the nodes that sent their shares, and this node's own table"
-        )
-    return survivors, [*survivors, *dropped], boxes
-
-
 def _drawn_among(state: ClientState, peers: Mapping[str, Keys]) -> list[str]:
-    """The neighbors that this node drew and that are there; nobody but neighbors may be shown to it."""
+    """The neighbors that this node drew and that announced keys; the roster may have neighbors' keys only."""
     session, drawn = state.session, state.drawn
     if not all(is_neighbor(state.node, keys, drawn, session) for name, keys in peers.items() if name != state.node):
-        raise InvalidInput("the roster has keys of a node that is no neighbor of this one")
+        raise InvalidInput("the roster has keys of a node that is not a neighbor of this one")
     found = sorted(drawn & peers.keys())
     if len(found) < session.shares:
         raise InvalidInput(f"only {len(found)} of this node's neighbors announced keys; at least {session.shares} must")
@@ -253,40 +223,33 @@ def _drawn_among(state: ClientState, peers: Mapping[str, Keys]) -> list[str]:
 
 
 def _neighbors_there(state: ClientState, inbox: bytes, seen: bool = False) -> dict[str, Keys]:
-    """The keys of those whose shares came, or of the neighbors that sent theirs; what was ``seen`` was checked."""
+    """The keys of the neighbors whose shares arrived; an inbox that was ``seen`` is not checked again."""
     session = state.session
     peers = read_roster(state.heard["shares"], session, seen=True)
-    if session.neighborhood is None:
-        node, boxes = read_boxes(inbox, session)
-        if node != state.node or state.node in boxes or not set(boxes) <= set(peers):
-            raise InvalidInput("the encrypted shares must be for this node, from others that announced keys")
-        if len(boxes) + 1 < session.plan.threshold:
-            raise InvalidInput(f"only {len(boxes) + 1} nodes sent shares; at least {session.plan.threshold} are needed")
-        return {name: peers[name] for name in boxes}
     node, boxes, there = read_inbox(inbox, session)
     if seen:
         return {name: peers[name] for name in there}
     if node != state.node or state.node in there or not set(there) <= set(peers):
-        raise InvalidInput("the inbox must be for this node, with neighbors who announced keys")
+        raise InvalidInput("the inbox must be for this node, from neighbors that announced keys")
     if set(boxes) != {name for name in there if state.node in drawn_neighbors(peers[name].choice, session, name)}:
-        raise InvalidInput("the boxes must be from just those neighbors that drew this node")
+        raise InvalidInput("the boxes must be from exactly the neighbors that drew this node")
     if len(state.drawn & set(there)) < session.shares:
         raise InvalidInput(f"fewer than {session.shares} of the neighbors that this node drew sent their shares")
     return {name: peers[name] for name in there}
 
 
 def _mask(state: ClientState, there: Mapping[str, Keys]) -> tuple[NDArray[np.uint64], str]:
-    """The whole mask, and a name for everything that it depends on."""
+    """The sum of all masks, and a digest of everything that it depends on."""
     session = state.session
-    mask = own_stream(state.seed, session, state.node)
+    mask = own_mask(state.seed, session, state.node)
     for keys in there.values():
-        mask = mask + pair_stream(state.masking, session, state.node, keys)
+        mask = mask + pairwise_mask(state.masking, session, state.node, keys)
     bound = [session.digest.encode(), state.node.encode(), state.heard["shares"], *map(str.encode, sorted(there))]
     return mask, hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in bound)).hexdigest()
 
 
 def _box_key(state: ClientState, other: Keys, sender: str) -> tuple[bytes, bytes]:
-    """The key of the box between this node and the other, in the direction from ``sender``."""
+    """The encryption key between this node and the other, in the direction from ``sender``, and the box's label."""
     receiver = other.node if sender == state.node else state.node
     key = derived(shared_secret(state.sealing, other.sealing), "box", state.session.digest, sender, receiver)
     return key, f"{state.session.digest} {sender} {receiver}".encode()
@@ -300,16 +263,16 @@ def _tag(state: ClientState, other: Keys, sender: str) -> bytes:
 def _require_own_keys(state: ClientState, peers: Mapping[str, Keys]) -> None:
     mine = peers.get(state.node)
     if mine is None or mine.to_bytes() != state.said["keys"]:
-        raise InvalidInput("the roster must have the keys that this node announced")
+        raise InvalidInput("the roster must contain the keys that this node announced")
 
 
 def _again(state: ClientState, step: str, payload: bytes) -> bytes | None:
-    """The earlier answer to the same message; None for the next step, and an error for any other."""
+    """The earlier answer to a repeated message; None for the next step, and an error for any other message."""
     if step in state.said:
         if state.heard[step] != payload:
-            raise InvalidInput(f"this session's step {step!r} is over, and had a different content")
+            raise InvalidInput(f"this session's step {step!r} is complete, and had different content")
         return state.said[step]
-    if (due := state.session.steps[len(state.said)]) != step:
+    if (due := STEPS[len(state.said)]) != step:
         raise InvalidInput(f"the step {step!r} comes after {due!r}")
     return None
 

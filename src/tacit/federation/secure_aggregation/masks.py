@@ -1,10 +1,10 @@
-"""The masks of a table, and the secret shares that reconstruct the masks of holders that drop out.
+"""The masks of a table, and Shamir's secret sharing, which reconstructs the masks of holders that drop out.
 
-A holder has one mask of its own, and one with every other holder that cancels in the sum. Their secrets are shared by
-Shamir's secret sharing over the field of integers modulo 2^255 − 19. A secret is the value at 0 of a polynomial whose
-other coefficients are uniform; share i is its value at i. As many shares as the polynomial has coefficients determine
-it, and fewer reveal nothing: for every secret there are equally many polynomials through them. Many secrets are put
-together from the same holders' shares, so the weights of interpolation are computed once for all of them.
+A holder has one mask of its own, and a pairwise mask with every other holder that cancels in the sum. Their secrets are
+shared by Shamir's secret sharing over the field of integers modulo 2^255 − 19. A secret is the value at 0 of a
+polynomial whose other coefficients are uniform; share i is its value at i. As many shares as the polynomial has
+coefficients determine it, and fewer reveal nothing: for every secret there are equally many polynomials through them.
+Many secrets are reconstructed from the same holders' shares, so the Lagrange weights are computed once for all.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.randomness import Randomness, integer_below
+from tacit.core import InvalidInput, Randomness, integer_below
 from tacit.federation.keys import derived, public_key, shared_secret, stream
 from tacit.federation.secure_aggregation.session import Keys, Session
 
 __all__ = [
-    "PRIME", "commitment", "element_to_bytes", "joined_secret", "masking_public", "own_stream", "pair_stream",
-    "read_element", "split_secret", "weights_at_zero",
+    "PRIME",
+    "commitment",
+    "element_to_bytes",
+    "lagrange_weights",
+    "masking_public",
+    "own_mask",
+    "pairwise_mask",
+    "read_element",
+    "reconstruct_secret",
+    "split_secret",
 ]  # fmt: skip
 
 PRIME = 2**255 - 19
@@ -32,11 +39,11 @@ _WIDTH = 32
 def split_secret(
     secret: int, threshold: int, places: Sequence[int], randomness: Randomness, prime: int = PRIME
 ) -> list[int]:
-    """A share for every place, any ``threshold`` of which give the secret back.
+    """A share for every place, any ``threshold`` of which reconstruct the secret.
 
     >>> from tacit.core.randomness import SystemRandomness
     >>> shares = split_secret(42, 2, [1, 2, 3], SystemRandomness())
-    >>> joined_secret({1: shares[0], 3: shares[2]})
+    >>> reconstruct_secret({1: shares[0], 3: shares[2]})
     42
     """
     if not 0 <= secret < prime:
@@ -44,7 +51,7 @@ def split_secret(
     if not 1 <= threshold <= len(places) or len(set(places)) < len(places):
         raise InvalidInput(f"threshold must be between 1 and the {len(places)} different places, got {threshold}")
     if not all(1 <= place < prime for place in places):
-        raise InvalidInput("places must be from 1 on: the place 0 is the secret's")
+        raise InvalidInput("places must be at least 1: the value at 0 is the secret")
     coefficients = [secret, *(integer_below(prime, randomness) for _ in range(threshold - 1))]
     shares = []
     for place in places:
@@ -55,10 +62,10 @@ def split_secret(
     return shares
 
 
-def weights_at_zero(places: Sequence[int], prime: int = PRIME) -> list[int]:
-    """How much each place counts for the value at 0.
+def lagrange_weights(places: Sequence[int], prime: int = PRIME) -> list[int]:
+    """The Lagrange weight of each place for the value at 0.
 
-    >>> [weight if weight < PRIME // 2 else weight - PRIME for weight in weights_at_zero([1, 2])]
+    >>> [weight if weight < PRIME // 2 else weight - PRIME for weight in lagrange_weights([1, 2])]
     [2, -1]
     """
     weights = []
@@ -72,10 +79,13 @@ def weights_at_zero(places: Sequence[int], prime: int = PRIME) -> list[int]:
     return weights
 
 
-def joined_secret(shares: Mapping[int, int], prime: int = PRIME) -> int:
-    """The secret that these shares, by place, belong to; with fewer than the threshold it is any number."""
-    weights = weights_at_zero(list(shares), prime)
-    return sum(weight * share for weight, share in zip(weights, shares.values(), strict=True)) % prime
+def reconstruct_secret(shares: Mapping[int, int], weights: Sequence[int] | None = None) -> int:
+    """The secret of these shares, by place; with fewer than the threshold the result is unrelated to it.
+
+    ``weights`` are those of the places, for many secrets of the same ones.
+    """
+    known = lagrange_weights(list(shares)) if weights is None else weights
+    return sum(weight * share for weight, share in zip(known, shares.values(), strict=True)) % PRIME
 
 
 def element_to_bytes(element: int) -> bytes:
@@ -88,20 +98,20 @@ def element_to_bytes(element: int) -> bytes:
 
 
 def read_element(content: bytes) -> int:
-    """The element in 32 bytes; anything else is refused."""
+    """The element in 32 bytes; anything else is an error."""
     element = int.from_bytes(content, "little")
     if len(content) != _WIDTH or element >= PRIME:
         raise InvalidInput("a share must be an element of the field, in 32 bytes")
     return element
 
 
-def own_stream(seed: bytes, session: Session, node: str) -> NDArray[np.uint64]:
+def own_mask(seed: bytes, session: Session, node: str) -> NDArray[np.uint64]:
     """A holder's own mask."""
     return stream(derived(seed, "own mask", session.digest, node), session.cells)
 
 
-def pair_stream(masking: bytes, session: Session, node: str, other: Keys) -> NDArray[np.uint64]:
-    """The mask of two holders as ``node`` adds it: what one of them adds, the other takes away."""
+def pairwise_mask(masking: bytes, session: Session, node: str, other: Keys) -> NDArray[np.uint64]:
+    """The pairwise mask of two holders as ``node`` adds it: what one of them adds, the other one subtracts."""
     shared = shared_secret(_masking_key(masking, session, node), other.masking)
     first, second = sorted((node, other.node))
     words = stream(derived(shared, "pair mask", session.digest, first, second), session.cells)
@@ -109,7 +119,7 @@ def pair_stream(masking: bytes, session: Session, node: str, other: Keys) -> NDA
 
 
 def masking_public(masking: bytes, session: Session, node: str) -> bytes:
-    """The public key that belongs to a secret of this session."""
+    """The public key of a masking secret in this session."""
     return public_key(_masking_key(masking, session, node))
 
 
@@ -118,5 +128,5 @@ def _masking_key(masking: bytes, session: Session, node: str) -> bytes:
 
 
 def commitment(seed: bytes, session: Session, node: str) -> bytes:
-    """A commitment to a seed, which does not reveal it: the seed has 255 random bits."""
+    """A commitment to a seed; it does not reveal the seed, which has 255 random bits."""
     return hashlib.sha256(derived(seed, "commitment", session.digest, node)).digest()

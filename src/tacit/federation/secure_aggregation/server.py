@@ -1,8 +1,8 @@
-"""The coordinator's side of a masked sum: collect, relay, and remove the masks from the sum of all tables.
+"""The coordinator's side of secure aggregation: collect, relay, and remove the masks from the sum of all tables.
 
-It sees public keys, sealed boxes, tables under masks, and in the end one secret of each holder: the seed of its own
-mask, or its pairwise key if its table never came. A step is closed when the coordinator says so; whoever is not in by
-then has dropped out. The state is a plain value that can be written down, so a killed coordinator can resume.
+It sees public keys, encrypted boxes, masked tables, and in the end one secret of each holder: the seed of its own mask,
+or its pairwise key if its table never arrived. The coordinator closes a step; a node whose message has not arrived by
+then has dropped out. The state is a value that can be stored, so a killed coordinator can resume.
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Integers, InvalidInput, SystemRandomness, TooFewParticipants, permutations
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput, TooFewParticipants
-from tacit.core.protocols import Integers
-from tacit.core.randomness import SystemRandomness, permutations
 from tacit.core.release import Receipt, Release, gather, restored
 from tacit.federation.secure_aggregation.masks import (
-    PRIME,
     commitment,
     element_to_bytes,
+    lagrange_weights,
     masking_public,
-    own_stream,
-    pair_stream,
+    own_mask,
+    pairwise_mask,
     read_element,
-    weights_at_zero,
+    reconstruct_secret,
 )
-from tacit.federation.secure_aggregation.relaying import (
-    announced_graph,
-    check_agreement,
-    check_sparse_boxes,
-    neighbors_of,
-    next_inbox,
+from tacit.federation.secure_aggregation.neighbors import (
+    AgreementQuestion,
+    drawn_neighbors,
+    read_agreement,
+    read_tags,
+    write_agreements,
+    write_inbox,
 )
 from tacit.federation.secure_aggregation.session import (
     STEPS,
@@ -47,45 +46,40 @@ from tacit.federation.secure_aggregation.session import (
     read_input,
     read_keys,
     read_openings,
-    write_boxes,
-    write_question,
     write_roster,
 )
 from tacit.mechanisms.masked.distributed_gaussian import WIDTHS
 from tacit.wire import Price, read_receipt
 
-__all__ = ["SERVER_STEPS", "ServerState", "accept_message", "close", "receipts_of", "result"]
+__all__ = ["ServerState", "accept_message", "close", "receipts_of", "result"]
 
-SERVER_STEPS = STEPS
 _LARGEST_STATE = 2**32
-# Sets of holders that are tried for a secret when some gave wrong shares.
+_Came = Mapping[str, Mapping[str, bytes]]
+# Sets of holders that are tried for a secret when some shares are wrong.
 _TRIES = 1000
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """All that came so far, by step and node, and which step is open."""
+    """All received messages by step and node, and the open step."""
 
     session: Session
-    came: Mapping[str, Mapping[str, bytes]] = field(
-        default_factory=lambda: {step: {} for step in (*SERVER_STEPS, "agree")}, repr=False
-    )
+    came: Mapping[str, Mapping[str, bytes]] = field(default_factory=lambda: {step: {} for step in STEPS}, repr=False)
     step: str = "keys"
 
     def to_bytes(self) -> bytes:
         """The state for the coordinator's disk."""
-        steps = self.session.steps
-        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in steps}
+        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in STEPS}
         return encode({"session": bytes_to_array(self.session.to_bytes()), "step": self.step, "came": came})
 
     @classmethod
     def read(cls, payload: bytes) -> ServerState:
-        """The state that was written down."""
+        """The state in these bytes."""
         fields = decode_strict(payload, _LARGEST_STATE, "state")
         session = Session.read(fields.content("session", _LARGEST_STATE))
-        step, steps = fields.one_of("step", (*session.steps, "over")), fields.nested("came")
+        step, steps = fields.one_of("step", (*STEPS, "over")), fields.nested("came")
         came = {}
-        for each in session.steps:
+        for each in STEPS:
             inner = steps.nested(each)
             came[each] = {
                 name: inner.content(name, _LARGEST_STATE) for name in session.nodes if inner.peek(name) is not None
@@ -97,19 +91,19 @@ class ServerState:
 
 
 def accept_message(state: ServerState, sender: str, payload: bytes) -> ServerState:
-    """The state with a node's message for the open step; anything else is refused and changes nothing.
+    """The state with a node's message for the open step; any other message is an error.
 
-    ``sender`` is who the transport says it is. The same message again changes nothing either; another one from the
-    same node is refused, and the first stands.
+    ``sender`` is the transport's authenticated name. A repeated message changes nothing; a different one from the same
+    node is refused, and the first one stays.
     """
     if sender not in state.session.nodes:
         raise InvalidInput("the sender does not take part in this session")
-    if state.step not in state.session.steps:
-        raise InvalidInput("the session is over")
-    place = state.session.steps.index(state.step)
-    earlier = state.session.steps[place - 1] if place else None
+    if state.step not in STEPS:
+        raise InvalidInput("the session is complete")
+    place = STEPS.index(state.step)
+    earlier = STEPS[place - 1] if place else None
     if earlier is not None and sender not in state.came[earlier]:
-        raise InvalidInput(f"the sender missed the step {earlier!r} and has dropped out")
+        raise InvalidInput(f"the sender did not complete the step {earlier!r} and has dropped out")
     CHECKS[state.step](state, sender, payload)
     first = state.came[state.step].get(sender)
     if first is not None and first != payload:
@@ -120,33 +114,35 @@ def accept_message(state: ServerState, sender: str, payload: bytes) -> ServerSta
 
 def _check_keys(state: ServerState, sender: str, payload: bytes) -> None:
     if read_keys(payload, state.session).node != sender:
-        raise InvalidInput("the keys are another node's")
+        raise InvalidInput("the keys are those of another node")
 
 
 def _check_boxes(state: ServerState, sender: str, payload: bytes) -> None:
-    if state.session.neighborhood is not None:
-        return check_sparse_boxes(state.came, state.session, sender, payload)
     node, boxes = read_boxes(payload, state.session)
-    if node != sender or {node, *boxes} != set(state.came["keys"]) or node in boxes:
-        raise InvalidInput("the boxes must be the sender's, one for each other node that announced keys")
+    drawn = drawn_neighbors(
+        read_keys(state.came["keys"][sender], state.session, seen=True).choice, state.session, sender
+    )
+    if node != sender or set(boxes) != drawn & state.came["keys"].keys():
+        raise InvalidInput("the boxes must be the sender's, one for each neighbor that it drew and that announced keys")
 
 
 def _check_input(state: ServerState, sender: str, payload: bytes) -> None:
     if read_input(payload, state.session)[0] != sender:
-        raise InvalidInput("the input is another node's")
+        raise InvalidInput("the input is that of another node")
     _masked(state.session, sender, payload)
 
 
 def _check_openings(state: ServerState, sender: str, payload: bytes) -> None:
     node, openings = read_openings(payload, state.session)
     if node != sender or not set(openings) <= set(state.came["shares"]):
-        raise InvalidInput("the shares must be the sender's, about nodes that sent theirs")
+        raise InvalidInput("the shares must be the sender's, of nodes that sent shares")
     for share in openings.values():
         read_element(share)
 
 
 def _check_agreement(state: ServerState, sender: str, payload: bytes) -> None:
-    check_agreement(state.came, state.session, sender, payload)
+    if read_agreement(payload, state.session, _question(state.came, {}))[0] != sender:
+        raise InvalidInput("the agreement is signed by another node")
 
 
 CHECKS: Mapping[str, Callable[[ServerState, str, bytes], None]] = {
@@ -159,37 +155,77 @@ CHECKS: Mapping[str, Callable[[ServerState, str, bytes], None]] = {
 
 
 def close(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
-    """The next step, and what to send each node that is still there; refused while too few are."""
+    """Close the open step: the state in the next step, and the message for each remaining node; an error if too few."""
     session, here = state.session, state.came.get(state.step, {})
     if len(here) < session.plan.threshold:
         raise TooFewParticipants(
             f"{len(here)} of {len(session.nodes)} nodes completed the step {state.step!r} of the masked sum, and at "
             f"least {session.plan.threshold} are needed. Nothing was revealed; ask again when more nodes can answer"
         )
-    if session.neighborhood is not None and state.step in session.steps[:-1]:
-        following = session.steps[session.steps.index(state.step) + 1]
-        return replace(state, step=following), next_inbox(state.step, state.came, session)
-    match state.step:
+    if state.step not in STEPS[:-1]:
+        return replace(state, step="over"), {}
+    following = STEPS[STEPS.index(state.step) + 1]
+    return replace(state, step=following), next_inbox(state.step, state.came, session)
+
+
+def announced_graph(came: _Came, session: Session) -> dict[str, frozenset[str]]:
+    """The neighbors that each node drew, for the nodes that announced keys."""
+    keys: dict[str, Keys] = {name: read_keys(each, session, seen=True) for name, each in came["keys"].items()}
+    return {name: drawn_neighbors(each.choice, session, name) for name, each in keys.items()}
+
+
+def neighbors_of(drawn: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """The nodes that each node masks with: those that it drew and those that drew it, among the nodes in the graph."""
+    found: dict[str, set[str]] = {name: set() for name in drawn}
+    for name, others in drawn.items():
+        for other in others & drawn.keys():
+            found[name].add(other)
+            found[other].add(name)
+    return {name: frozenset(others) for name, others in found.items()}
+
+
+def next_inbox(step: str, came: _Came, session: Session) -> dict[str, bytes]:
+    """The message of the next step for each node that completed this one."""
+    here = came[step]
+    match step:
         case "keys":
-            roster = write_roster(here, session)
-            return replace(state, step="shares"), dict.fromkeys(here, roster)
+            neighbors = neighbors_of(announced_graph(came, session))
+            return {
+                name: write_roster({other: here[other] for other in (name, *neighbors[name])}, session) for name in here
+            }
         case "shares":
             sent = {name: read_boxes(payload, session)[1] for name, payload in here.items()}
-            inbox = {
-                name: write_boxes(name, {other: sent[other][name] for other in here if other != name}, session)
+            drawn = {name: each for name, each in announced_graph(came, session).items() if name in here}
+            neighbors = neighbors_of(drawn)
+            return {
+                name: write_inbox(
+                    name,
+                    {other: sent[other][name] for other in neighbors[name] if name in drawn[other]},
+                    neighbors[name],
+                    session,
+                )
                 for name in here
             }
-            return replace(state, step="input"), inbox
         case "input":
-            dropped = [name for name in state.came["shares"] if name not in here]
-            question = write_question(list(here), dropped, session)
-            return replace(state, step="unmask"), dict.fromkeys(here, question)
+            tags: dict[str, dict[str, bytes]] = {name: {} for name in here}
+            for sender, payload in here.items():
+                for receiver, tag in read_tags(payload, session).items():
+                    if receiver in tags:
+                        tags[receiver][sender] = tag
+            return {name: _question(came, tags[name]).to_bytes(session) for name in here}
         case _:
-            return replace(state, step="over"), {}
+            question = _question(came, {})
+            signed = {name: read_agreement(each, session, question)[1] for name, each in here.items()}
+            return dict.fromkeys(here, write_agreements(signed, session))
+
+
+def _question(came: _Came, tags: Mapping[str, bytes]) -> AgreementQuestion:
+    survivors = frozenset(came["input"])
+    return AgreementQuestion(survivors, frozenset(came["shares"]) - survivors, tags)
 
 
 def result(state: ServerState, purpose: str, shape: tuple[int, ...]) -> Release[Integers]:
-    """The sum of the survivors' tables of this shape with their noise, and every receipt that paid for it."""
+    """The sum of the surviving nodes' noisy tables in this shape, with the receipts that paid for it."""
     if state.step != "over":
         raise InvalidInput(f"the masked sum is not complete: the step {state.step!r} is open")
     inputs = [_masked(state.session, name, payload, purpose) for name, payload in state.came["input"].items()]
@@ -205,12 +241,12 @@ def result(state: ServerState, purpose: str, shape: tuple[int, ...]) -> Release[
 
 
 def receipts_of(session: Session, sender: str, payload: bytes) -> tuple[Receipt, ...]:
-    """What a node shows for its masked table."""
+    """The receipts in a node's masked input."""
     return _masked(session, sender, payload).receipts
 
 
 def _masked(session: Session, sender: str, payload: bytes, purpose: str = "") -> Release[NDArray[Any]]:
-    """A node's table under its masks, with its receipt."""
+    """A node's masked table with its receipt."""
     price = Price(session.request, purpose, session.plan.spend)
     receipt, table = read_receipt(read_input(payload, session)[1], sender, price)
     width = np.dtype(WIDTHS[session.plan.bits]).newbyteorder("<")
@@ -220,7 +256,7 @@ def _masked(session: Session, sender: str, payload: bytes, purpose: str = "") ->
 
 
 def _whole_mask(state: ServerState) -> NDArray[np.uint64]:
-    """Everything that does not cancel in the sum of the survivors' tables."""
+    """The sum of all masks that do not cancel in the sum of the surviving nodes' tables."""
     session, survivors = state.session, list(state.came["input"])
     dropped = [name for name in state.came["shares"] if name not in state.came["input"]]
     keys = {name: read_keys(payload, session, seen=True) for name, payload in state.came["keys"].items()}
@@ -228,21 +264,19 @@ def _whole_mask(state: ServerState) -> NDArray[np.uint64]:
     found = _Secrets(session, openings)
     mask = np.zeros(session.cells, dtype=np.uint64)
     for name in survivors:
-        mask += own_stream(found.secret(name, partial(_is_seed, session, keys[name])), session, name)
+        mask += own_mask(found.secret(name, partial(_is_seed, session, keys[name])), session, name)
     masked = _masked_with(state)
     for name in dropped:
         secret = found.secret(name, partial(_is_masking, session, keys[name]))
         for other in sorted(masked[name] & state.came["input"].keys()):
-            # What the dropout would have added, the survivor took away.
-            mask -= pair_stream(secret, session, name, keys[other])
+            # The surviving node subtracted what the dropout would have added.
+            mask -= pairwise_mask(secret, session, name, keys[other])
     return mask
 
 
 def _masked_with(state: ServerState) -> Mapping[str, frozenset[str]]:
-    """Whom each node that sent shares masked with."""
+    """The nodes that each node masked with, for the nodes that sent shares."""
     everyone = frozenset(state.came["shares"])
-    if state.session.neighborhood is None:
-        return dict.fromkeys(everyone, everyone)
     drawn = announced_graph(state.came, state.session)
     return neighbors_of({name: each for name, each in drawn.items() if name in everyone})
 
@@ -256,7 +290,7 @@ def _is_masking(session: Session, keys: Keys, secret: bytes) -> bool:
 
 
 class _Secrets:
-    """Secrets from shares: of enough holders, and of others where some gave wrong ones."""
+    """Reconstructs secrets from shares, also if some holders sent wrong ones."""
 
     def __init__(self, session: Session, openings: Mapping[str, Mapping[str, bytes]]) -> None:
         self._session = session
@@ -264,26 +298,24 @@ class _Secrets:
         self._weights: dict[tuple[str, ...], list[int]] = {}
 
     def secret(self, node: str, fits: Callable[[bytes], bool]) -> bytes:
-        """A holder's secret, known to be the right one by what it announced."""
+        """A holder's secret, verified by the holder's announced keys."""
         givers = [name for name, given in self._openings.items() if node in given]
         for chosen in self._choices(givers):
             if chosen not in self._weights:
-                self._weights[chosen] = weights_at_zero([self._session.place(name) for name in chosen])
-            parts = (read_element(self._openings[name][node]) for name in chosen)
-            secret = element_to_bytes(
-                sum(weight * part for weight, part in zip(self._weights[chosen], parts, strict=True)) % PRIME
-            )
+                self._weights[chosen] = lagrange_weights([self._session.place(name) for name in chosen])
+            shares = {self._session.place(name): read_element(self._openings[name][node]) for name in chosen}
+            secret = element_to_bytes(reconstruct_secret(shares, self._weights[chosen]))
             if fits(secret):
-                # Who told the truth here probably does elsewhere; the weights for them are there already.
+                # These holders' shares are probably correct for other secrets, too, and their weights are known.
                 self._weights = {chosen: self._weights[chosen]}
                 return secret
         raise TooFewParticipants(
-            "too few holders sent a correct share of a secret that the masked sum needs. Nothing was revealed; ask "
-            "again without the holders that send wrong ones"
+            "too few holders sent correct shares of a secret that is needed for the sum. Nothing was revealed; ask "
+            "again without the holders that send wrong shares"
         )
 
     def _choices(self, givers: list[str]) -> Iterator[tuple[str, ...]]:
-        """Those who were right before, then the first ones, then all others, or some of them at random."""
+        """Sets of holders to try: correct ones of before, then all sets, or the first one and random ones."""
         threshold = self._session.shares
         yield from [chosen for chosen in self._weights if set(chosen) <= set(givers)]
         if math.comb(len(givers), threshold) <= _TRIES:

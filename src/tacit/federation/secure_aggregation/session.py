@@ -1,13 +1,12 @@
-"""One masked sum: which run and round it is for, who takes part, and every message of its four steps.
+"""A session of secure aggregation: its run and round, its members, and the messages of its five steps.
 
-1. *keys*: each holder announces fresh public keys, signed by its identity.
-2. *shares*: each holder sends every other one shares of its two secrets, sealed.
-3. *input*: each holder sends its table under its masks.
-4. *unmask*: each holder gives, for every other one, a share of one secret: of the seed of its own mask if its table is
-   in the sum, of its pairwise key if it dropped out. Never of both.
-
-Among many holders each has a few neighbors instead of all others (``neighbors.py``), and a step more: before *unmask*
-they *agree* by signature on whose tables are in the sum.
+1. *keys*: each holder announces fresh public keys, signed by its identity, and a number from which its neighbors follow
+   (``neighbors.py``).
+2. *shares*: each holder sends the neighbors that it drew encrypted shares of its two secrets.
+3. *input*: each holder sends its masked table.
+4. *agree*: each holder signs the list of those whose tables are in the sum.
+5. *unmask*: each holder reveals, for every neighbor that drew it, a share of one secret: of the seed of the other's own
+   mask if its table is in the sum, of its pairwise key if it dropped out. Never of both.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tacit.core import InvalidInput
 from tacit.core.codec import StrictReader, bytes_to_array, decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.federation.keys import SigningIdentity, signed_by
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -27,27 +26,44 @@ from tacit.mechanisms.masked.neighborhoods import Neighborhood
 from tacit.mechanisms.registry import mechanism_fields, read_mechanism
 
 __all__ = [
-    "KEY", "SIGNATURE", "STEPS", "Keys", "Session", "of_session", "read_boxes", "read_input", "read_keys",
-    "read_openings", "read_pieces", "read_question", "read_roster", "require_enough", "sorted_names", "write_boxes",
-    "write_input", "write_openings", "write_pieces", "write_question", "write_roster",
+    "KEY",
+    "SIGNATURE",
+    "STEPS",
+    "Keys",
+    "Session",
+    "of_session",
+    "read_boxes",
+    "read_input",
+    "read_keys",
+    "read_openings",
+    "read_pieces",
+    "read_roster",
+    "require_enough",
+    "sorted_names",
+    "write_boxes",
+    "write_input",
+    "write_openings",
+    "write_pieces",
+    "write_roster",
 ]  # fmt: skip
 
-STEPS = ("keys", "shares", "input", "unmask")
+STEPS = ("keys", "shares", "input", "agree", "unmask")
 _MOST_NODES = 10_000
 _SHARES: tuple[type[DistributedLaplace | DistributedGaussian], ...] = (DistributedLaplace, DistributedGaussian)
 _MOST_CELLS = 2**26
 KEY, SIGNATURE, BOX = 32, 64, 80
-# A message names every node and holds a box for it: this much each, and some more.
+_KEYS = 4 * KEY + SIGNATURE
+# The most bytes of a message per node, and in addition.
 PER_NODE = 4096
 _SLACK = 65_536
 
 
 @dataclass(frozen=True)
 class Session:
-    """What everybody agrees on before it begins. ``nodes`` are identities' public keys by name.
+    """What all members know before the first step. ``nodes`` are the public keys of the members' identities by name.
 
     >>> names = {name: SigningIdentity.new().public for name in ("ada", "bob")}
-    >>> session = Session("run", 0, "r-1", 4, DistributedLaplace(2, 2, 2, 2, 2, 100), names)
+    >>> session = Session("run", 0, "r-1", 4, DistributedLaplace(2, 2, 2, 2, 2, 100), names, Neighborhood(1, 1))
     >>> Session.read(session.to_bytes()) == session, len(session.digest)
     (True, 64)
     """
@@ -58,8 +74,7 @@ class Session:
     cells: int
     plan: DistributedLaplace | DistributedGaussian
     nodes: Mapping[str, bytes]
-    # None: every holder masks with all others.
-    neighborhood: Neighborhood | None = None
+    neighborhood: Neighborhood
 
     def __post_init__(self) -> None:
         if len(self.nodes) != self.plan.holders:
@@ -68,20 +83,18 @@ class Session:
             raise InvalidInput("two nodes of the session have the same identity")
 
     def to_bytes(self) -> bytes:
-        """The session with all its members, as it is kept."""
+        """The session with all its members, for storing."""
         return encode(self._header() | self._members())
 
     def _header(self) -> dict[str, Any]:
-        header = {
+        return {
             "run": self.run,
             "round": self.round,
             "request": self.request,
             "cells": self.cells,
             "plan": mechanism_fields(self.plan),
+            "neighborhood": {"degree": self.neighborhood.degree, "shares": self.neighborhood.shares},
         }
-        if self.neighborhood is not None:
-            header["neighborhood"] = {"degree": self.neighborhood.degree, "shares": self.neighborhood.shares}
-        return header
 
     def _members(self) -> dict[str, Any]:
         names = bytes_to_array(b"".join(self.nodes[name] for name in self.names))
@@ -89,29 +102,25 @@ class Session:
 
     @cached_property
     def announced(self) -> bytes:
-        """The session as it travels: members of a large one are not listed, because every node has its own list."""
-        if self.neighborhood is None:
-            return self.to_bytes()
+        """The session as it is sent: only a digest of the members, as every node has a list."""
         return encode(self._header() | {"members": hashlib.sha256(encode(self._members())).hexdigest()})
 
     @classmethod
     def read(cls, payload: bytes, members: Mapping[str, bytes] | None = None) -> Session:
-        """The session in these bytes, checked; one that does not list its members is of these ``members``."""
+        """The session in these bytes, checked; ``members`` is the own list, for a session with a digest only."""
         fields = decode_strict(payload, PER_NODE * _MOST_NODES, "session")
         run, number, request = fields.text("run"), fields.integer("round", 0, 10**9), fields.text("request")
         cells = fields.integer("cells", 1, _MOST_CELLS)
         plan = read_mechanism(fields.nested("plan"), _SHARES)
-        neighborhood = None
-        if fields.peek("neighborhood") is not None:
-            inner = fields.nested("neighborhood")
-            neighborhood = Neighborhood(*(inner.integer(name, 1, _MOST_NODES) for name in ("degree", "shares")))
-            inner.done()
-        if neighborhood is not None and fields.peek("members") is not None:
+        inner = fields.nested("neighborhood")
+        neighborhood = Neighborhood(*(inner.integer(name, 1, _MOST_NODES) for name in ("degree", "shares")))
+        inner.done()
+        if fields.peek("members") is not None:
             digest = fields.digest("members")
             fields.done()
             session = cls(run, number, request, cells, plan, dict(members or {}), neighborhood)
             if hashlib.sha256(encode(session._members())).hexdigest() != digest:
-                raise InvalidInput("the session has other members than this node's own file")
+                raise InvalidInput("the session's members are not those in this node's own list")
             return session
         names = sorted_names(fields, _MOST_NODES)
         keys = _pieces(fields, "identities", KEY, len(names))
@@ -119,18 +128,13 @@ class Session:
         return cls(run, number, request, cells, plan, dict(zip(names, keys, strict=True)), neighborhood)
 
     @property
-    def steps(self) -> tuple[str, ...]:
-        """The steps of the session, in their order."""
-        return STEPS if self.neighborhood is None else (*STEPS[:3], "agree", STEPS[3])
-
-    @property
     def shares(self) -> int:
-        """How many shares restore a secret."""
-        return self.plan.threshold if self.neighborhood is None else self.neighborhood.shares
+        """How many shares reconstruct a secret."""
+        return self.neighborhood.shares
 
     @cached_property
     def digest(self) -> str:
-        """A name for the session that binds all of it."""
+        """The digest of the whole session, which every message names."""
         return hashlib.sha256(self.announced).hexdigest()
 
     @cached_property
@@ -148,40 +152,38 @@ class Session:
         return _SLACK + PER_NODE * len(self.nodes)
 
     def place(self, node: str) -> int:
-        """Where a node's share lies: from 1 on."""
+        """The point at which a node's share is evaluated: 1, 2, …"""
         return self._places[node]
 
 
 @dataclass(frozen=True)
 class Keys:
-    """A holder's public keys for one session: to seal for it, to make masks with, and what its seed is bound to."""
+    """A holder's public keys for one session: for encryption, for pairwise masks, and the commitment to its seed."""
 
     node: str
     sealing: bytes
     masking: bytes
     commitment: bytes
     signature: bytes
-    # From which the node's neighbors follow, where it does not have all others.
-    choice: bytes = b""
+    # The random number that determines the node's neighbors.
+    choice: bytes
 
     @classmethod
     def signed(cls, session: Session, node: str, identity: SigningIdentity, *pieces: bytes) -> Keys:
-        """The keys, in the order in which they are announced, with their owner's signature."""
-        sealing, masking, commitment, *choice = pieces
+        """The keys with their owner's signature; ``pieces`` are in the order of the fields."""
+        sealing, masking, commitment, choice = pieces
         signature = identity.sign(_announcement(session, node, b"".join(pieces)))
-        return cls(node, sealing, masking, commitment, signature, *choice)
+        return cls(node, sealing, masking, commitment, signature, choice)
 
     @classmethod
     def of(cls, node: str, content: bytes) -> Keys:
-        """The keys in these bytes: three or four, and a signature."""
-        sealing, masking, commitment, *choice = (
-            content[at : at + KEY] for at in range(0, len(content) - SIGNATURE, KEY)
-        )
-        return cls(node, sealing, masking, commitment, content[-SIGNATURE:], *choice)
+        """The keys in these bytes: four, and a signature."""
+        sealing, masking, commitment, choice = (content[at : at + KEY] for at in range(0, 4 * KEY, KEY))
+        return cls(node, sealing, masking, commitment, content[4 * KEY :], choice)
 
     @property
     def content(self) -> bytes:
-        """The keys and the signature, one behind the other."""
+        """The concatenated keys and signature."""
         return self._pieces + self.signature
 
     @property
@@ -189,7 +191,7 @@ class Keys:
         return self.sealing + self.masking + self.commitment + self.choice
 
     def require(self, session: Session) -> None:
-        """Refuse keys that the node they name did not announce in this session."""
+        """Require the signature of the named node for this session."""
         public = session.nodes.get(self.node)
         content = _announcement(session, self.node, self._pieces)
         if public is None or not signed_by(public, content, self.signature):
@@ -205,119 +207,83 @@ def _announcement(session: Session, node: str, pieces: bytes) -> bytes:
 
 
 def read_keys(payload: bytes, session: Session, seen: bool = False) -> Keys:
-    """The keys in these bytes, if the node they name announced them in this session.
+    """The keys in these bytes, which the node that they name must have signed for this session.
 
-    Who has ``seen`` them before need not check the signature again.
+    The signature of keys that were ``seen`` before is not checked again.
     """
-    keys = _keys(decode_strict(payload, session.limit, "keys"), 3 if session.neighborhood is None else 4)
+    keys = _keys(decode_strict(payload, session.limit, "keys"))
     if not seen:
         keys.require(session)
     return keys
 
 
-def _keys(fields: StrictReader, count: int) -> Keys:
+def _keys(fields: StrictReader) -> Keys:
     node = fields.text("node")
-    size = count * KEY + SIGNATURE
-    content = fields.content("keys", size)
+    content = fields.content("keys", _KEYS)
     fields.done()
-    if len(content) != size:
-        raise InvalidInput(f"the {fields.what} must have {count} keys and a signature")
+    if len(content) != _KEYS:
+        raise InvalidInput(f"the {fields.what} must have four keys and a signature")
     return Keys.of(node, content)
 
 
 def write_roster(announced: Mapping[str, bytes], session: Session) -> bytes:
-    """Everybody's keys, as the coordinator passes them on."""
-    if session.neighborhood is not None:
-        contents = {name: read_keys(each, session, seen=True).content for name, each in announced.items()}
-        return encode({"session": session.digest, **write_pieces("keys", contents)})
-    return encode({"session": session.digest, "keys": [bytes_to_array(announced[name]) for name in sorted(announced)]})
+    """The keys of all nodes, as the coordinator relays them."""
+    contents = {name: read_keys(each, session, seen=True).content for name, each in announced.items()}
+    return encode({"session": session.digest, **write_pieces("keys", contents)})
 
 
 def read_roster(payload: bytes, session: Session, seen: bool = False) -> dict[str, Keys]:
-    """Everybody's keys by name: each signed, each once, and enough of them."""
+    """The keys by name: each signed, and all different."""
     fields = of_session(payload, session, "roster")
-    if session.neighborhood is None:
-        contents = [StrictReader({"keys": each}, "roster").content("keys", session.limit) for each in _list(fields)]
-        found = [read_keys(each, session, seen) for each in contents]
-    else:
-        found = [Keys.of(*each) for each in read_pieces(fields, session, "keys", 4 * KEY + SIGNATURE).items()]
-        for keys in found if not seen else ():
-            keys.require(session)
+    found = [Keys.of(*each) for each in read_pieces(fields, session, "keys", _KEYS).items()]
+    for keys in found if not seen else ():
+        keys.require(session)
     fields.done()
     roster = {each.node: each for each in found}
     for one in ("sealing", "masking"):
         if len({getattr(each, one) for each in found}) < len(found):
             raise InvalidInput("the roster has the same key twice")
-    if session.neighborhood is None:
-        require_enough(len(roster), session, "announced keys")
     return roster
 
 
-def _list(fields: StrictReader) -> list[Any]:
-    listed = fields.take("keys")
-    if not isinstance(listed, list):
-        raise InvalidInput("the roster must list keys")
-    return listed
-
-
 def write_boxes(node: str, boxes: Mapping[str, bytes], session: Session) -> bytes:
-    """Sealed boxes by whom they are for, or from whom they are."""
+    """A node's encrypted boxes by receiver, or by sender."""
     return _write_pieces(node, "boxes", boxes, session)
 
 
 def read_boxes(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]:
-    """The node in question and its boxes by the other node's name."""
+    """The node and its boxes by the other node's name."""
     return _read_pieces(payload, session, "boxes", BOX)
 
 
-def write_input(node: str, paid: bytes, session: Session, tags: Mapping[str, bytes] | None = None) -> bytes:
-    """A receipt and the table under its masks that it paid for, one behind the other; with ``tags`` for neighbors."""
-    sent: dict[str, Any] = {"session": session.digest, "node": node, "paid": bytes_to_array(paid)}
-    return encode(sent | ({} if tags is None else write_pieces("tags", tags)))
+def write_input(node: str, paid: bytes, session: Session, tags: Mapping[str, bytes]) -> bytes:
+    """A receipt followed by the masked table that it paid for, with ``tags`` for neighbors."""
+    sent = {"session": session.digest, "node": node, "paid": bytes_to_array(paid)}
+    return encode(sent | write_pieces("tags", tags))
 
 
 def read_input(payload: bytes, session: Session) -> tuple[str, bytes]:
     """The node, and the receipt with its table."""
     fields = of_session(payload, session, "input", session.cells * 8 + _SLACK)
     node, paid = _known(fields.text("node"), session), fields.content("paid", session.cells * 8 + _SLACK)
-    if session.neighborhood is not None:
-        # The tags that say whom it masked with are its neighbors' to read.
-        fields.take("names"), fields.take("tags")
+    # The tags are for the node's neighbors.
+    fields.take("names"), fields.take("tags")
     fields.done()
     return node, paid
 
 
-def write_question(survivors: list[str], dropped: list[str], session: Session) -> bytes:
-    """Whose tables are in the sum, and who sent shares and then no table."""
-    return encode({"session": session.digest, "survivors": sorted(survivors), "dropped": sorted(dropped)})
-
-
-def read_question(payload: bytes, session: Session) -> tuple[list[str], list[str]]:
-    """Survivors and dropouts, each known and none of them both."""
-    fields = of_session(payload, session, "unmasking question")
-    survivors = sorted_names(fields, len(session.nodes), "survivors")
-    dropped = sorted_names(fields, len(session.nodes), "dropped")
-    fields.done()
-    if set(survivors) & set(dropped):
-        raise InvalidInput("the question asks for both secrets of one node; that would reveal its table")
-    for name in (*survivors, *dropped):
-        _known(name, session)
-    require_enough(len(survivors), session, "are in the sum")
-    return list(survivors), list(dropped)
-
-
 def write_openings(node: str, openings: Mapping[str, bytes], session: Session) -> bytes:
-    """One share about every other node."""
+    """One revealed share per other node."""
     return _write_pieces(node, "openings", openings, session)
 
 
 def read_openings(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]:
-    """The node that gives shares, and its share about each other one."""
+    """The node that reveals shares, and its share by the other node's name."""
     return _read_pieces(payload, session, "openings", KEY)
 
 
 def of_session(payload: bytes, session: Session, what: str, most: int | None = None) -> StrictReader:
-    """A message's fields, if it belongs to the session."""
+    """The fields of a message, which must belong to the session."""
     fields = decode_strict(payload, most or session.limit, what)
     if fields.digest("session") != session.digest:
         raise InvalidInput(f"the {what} belongs to another session")
@@ -325,7 +291,7 @@ def of_session(payload: bytes, session: Session, what: str, most: int | None = N
 
 
 def sorted_names(fields: StrictReader, most: int, name: str = "names") -> tuple[str, ...]:
-    """Names that are sorted, each there once."""
+    """A list of names, which must be sorted and unique."""
     names = fields.texts(name, most)
     if list(names) != sorted(set(names)):
         raise InvalidInput(f"the {fields.what}'s {name} must be sorted and unique")
@@ -343,14 +309,14 @@ def write_pieces(what: str, pieces: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def read_pieces(fields: StrictReader, session: Session, what: str, size: int) -> dict[str, bytes]:
-    """One piece of this many bytes for each of the members that are named."""
+    """One piece of this many bytes per named member."""
     names = sorted_names(fields, len(session.nodes))
     pieces = _pieces(fields, what, size, len(names))
     return {_known(name, session): piece for name, piece in zip(names, pieces, strict=True)}
 
 
 def _read_pieces(payload: bytes, session: Session, what: str, size: int) -> tuple[str, dict[str, bytes]]:
-    """A node, and one piece of this many bytes for each of the nodes that it names."""
+    """The sender, and one piece of this many bytes per named member."""
     fields = of_session(payload, session, what)
     node, pieces = _known(fields.text("node"), session), read_pieces(fields, session, what, size)
     fields.done()
@@ -366,11 +332,11 @@ def _pieces(fields: StrictReader, name: str, size: int, count: int) -> list[byte
 
 def _known(node: str, session: Session) -> str:
     if node not in session.nodes:
-        raise InvalidInput("a node is named that does not take part in this session")
+        raise InvalidInput("a named node does not take part in this session")
     return node
 
 
 def require_enough(count: int, session: Session, what: str) -> None:
-    """Refuse fewer nodes than a sum may be of."""
+    """Require at least the plan's threshold of nodes."""
     if count < session.plan.threshold:
         raise InvalidInput(f"only {count} nodes {what}; at least {session.plan.threshold} are needed")

@@ -1,1 +1,1 @@
-"""Mechanisms of a trusted curator: labels and counts of a whole table, and what others do with votes."""
+"""Mechanisms of a trusted curator: selection, noisy counts, PATE's, Private k-NN's, and sampling of records (NFDP)."""

@@ -1,8 +1,4 @@
-"""Tables of counts: what mechanisms on them have in common, and an exact one on its way to a trusted curator.
-
-Counts are checked, and a rate belongs to the selection of a label per row. A sealed table is sealed before it leaves
-and noisy before anybody else sees it.
-"""
+"""Tables of counts: checks, the base class of selection mechanisms, and exact tables encrypted for a curator."""
 
 from __future__ import annotations
 
@@ -14,12 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Mechanism
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Pure, Spend
+from tacit.core import Integers, InvalidInput, Mechanism, Number, Pure, Randomness, Sensitivity, Spend, positive
 from tacit.mechanisms.description import COUNT, EXACT, Described, Parameters
 from tacit.mechanisms.forms import Numbers
 
@@ -58,9 +49,9 @@ def count_rows(table: NDArray[Any]) -> Integers:
 
 @dataclass(frozen=True)
 class RowSelection(Described):
-    """A selection whose odds move by e^(rate · movement) in every row of a table that moves by ``row_range`` in all.
+    """A selection of one label per row whose odds change by at most e^(rate · (rise + fall)) in every row.
 
-    The mechanisms built on it prove that of their law; the price then follows.
+    Its subclasses prove this of their law; the spend, rate · ``row_range``, follows.
     """
 
     statistic = "table"
@@ -76,7 +67,7 @@ class RowSelection(Described):
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, row_range: int) -> Self:
-        """The mechanism that spends exactly ε on a table that moves by ``row_range``.
+        """The mechanism that spends exactly ε on a table of sensitivity ``row_range``.
 
         >>> RowSelection.for_epsilon("1/10", row_range=4).rate
         Fraction(1, 40)
@@ -85,17 +76,17 @@ class RowSelection(Described):
 
     @classmethod
     def calibrated(cls, sensitivity: Sensitivity, epsilon: Fraction, delta: Fraction) -> Self:
-        """The mechanism for a table that moves this far, at this price."""
+        """The mechanism for a table of this sensitivity, at this cost."""
         return cls.for_epsilon(epsilon, int(sensitivity.row_range))
 
     @property
     def spend(self) -> Pure:
-        """What labels for the whole table cost."""
+        """The cost of one label per row."""
         return Pure(self.rate * self.row_range)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the table may move."""
+        """The largest sensitivity of the table."""
         return Sensitivity(row_range=self.row_range)
 
     def answer_form(self, rows: int, columns: int, limit: int) -> Numbers:
@@ -111,20 +102,20 @@ def _checked(row_range: int) -> int:
 
 @dataclass(frozen=True)
 class SealedTable(Described):
-    """One holder's exact counts, which only the curator can open.
+    """One holder's exact counts, encrypted for the curator.
 
-    **Law.** The table as it is, in a box. There is no noise: the curator adds ``mechanism``'s to the sum.
+    **Law.** The table itself, encrypted, without noise: the curator adds the noise of ``mechanism`` to the sum.
 
-    **Spend.** That of ``mechanism``: what the curator's release costs the holder's records. The holder pays it
+    **Spend.** That of ``mechanism``: the cost of the curator's release for the holder's records. The holder pays it
     from its own account before the table leaves.
 
-    **Proof.** That of ``mechanism``, for everybody but the curator, who is trusted with the table. A holder's
-    table moves no further than the sum of all tables.
+    **Proof.** That of ``mechanism``, against everybody but the curator, who is trusted with the table. The sum of all
+    tables changes as much as the one table does.
 
     **Source.** Nothing new.
 
-    ``session`` names the run, the round and whose key seals, so that a request that was paid for one is not
-    answered in another.
+    ``session`` identifies the run, the round and the encryption key, so that a request that was paid for one session is
+    not answered in another.
     """
 
     name = "sealed-table"
@@ -137,21 +128,21 @@ class SealedTable(Described):
 
     @property
     def spend(self) -> Spend:
-        """What the curator's release costs this holder's records."""
+        """The cost of the curator's release for this holder's records."""
         return self.mechanism.spend
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the table may move."""
+        """The largest sensitivity of the table."""
         return self.mechanism.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.uint8]:
-        """The box, as long for every table of that shape."""
+        """The encrypted table, of the same length for every table of that shape."""
         return self.seal(np.ascontiguousarray(count_table(value), dtype=NUMBER).tobytes())
 
 
 def table_bytes(shape: tuple[int, int]) -> int:
-    """How long a table of that shape is, as bytes.
+    """The size in bytes of a table of that shape.
 
     >>> table_bytes((4, 3))
     96
@@ -162,14 +153,14 @@ def table_bytes(shape: tuple[int, int]) -> int:
 def read_sealed_table(
     content: bytes, shape: tuple[int, int], largest: int, total: int, signed: bool = False
 ) -> Integers:
-    """The table in these bytes, every count brought into 0 to ``largest`` and all of them together to ``total``.
+    """The table in these bytes, every count clipped to 0 to ``largest``, and the table scaled down to ``total``.
 
-    ``signed`` says that the numbers are sums, which may be as far below 0.
+    With ``signed`` the numbers are sums and are clipped to ±``largest``.
 
-    Whose limits these are matters: they are the reader's own. Nothing is refused for its counts, because who sees a
-    refusal learns something about them, and nothing says whether a count was changed. Bringing single counts into
-    a range moves no two tables further apart; a table above the total has counts that no holder within the limits can
-    have, and is made smaller in proportion.
+    The limits must be the reader's own, not the coordinator's. No table is refused for its counts and nothing says that
+    a count was clipped, because either would reveal something about the counts. Clipping single counts increases no
+    distance between two tables. A table above the total has counts that no holder within the limits can have, and is
+    scaled down in proportion.
 
     >>> read_sealed_table(np.array([[1, -2], [9, 3]]).tobytes(), (2, 2), largest=4, total=100).tolist()
     [[1, 0], [4, 3]]
@@ -182,7 +173,7 @@ def read_sealed_table(
         raise InvalidInput(f"a table of {shape[0]} by {shape[1]} counts must have {table_bytes(shape)} bytes")
     table: Integers = np.frombuffer(content, dtype=NUMBER).astype(np.int64).reshape(shape)
     table = np.clip(table, -largest if signed else 0, largest)
-    # As Python's own numbers: sums and products of counts may be beyond 64 bits.
+    # As Python integers: sums and products of counts may exceed 64 bits.
     whole = int(np.abs(table).sum(dtype=object))
     if whole > total:
         table = np.sign(table) * (np.abs(table).astype(object) * total // whole).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on a table of counts: the way to release many counts under (ε, δ)-privacy."""
+"""Discrete Gaussian noise on a table of counts, to release many counts under (ε, δ)-differential privacy."""
 
 from __future__ import annotations
 
@@ -12,29 +12,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import DiscreteGaussian
+from tacit.core import DiscreteGaussian, Integers, InvalidInput, Number, Randomness, Sensitivity, positive
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
-from tacit.mechanisms.central.discrete_laplace import LARGEST, SMALLEST, laplace_integers
+from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE, SMALLEST_NOISE, laplace_integers
 from tacit.mechanisms.description import COUNT, EXACT, FLAG, Checks, Described, NoiseLaw, Parameters
 from tacit.mechanisms.exact import bernoulli, exp
 
 if TYPE_CHECKING:
-    from tacit.core.account import Rule
+    from tacit.core import Rule
 
 __all__ = ["DiscreteGaussianNoise", "gaussian_integers", "gaussian_mass"]
 
 
 def gaussian_integers(sigma: Fraction, count: int, randomness: Randomness) -> Integers:
-    """That many independent draws of P(x) ∝ e^(−x²/2σ²) on all integers, exactly.
+    """``count`` independent draws of P(x) ∝ e^(−x²/2σ²) on all integers, exactly.
 
-    Discrete Laplace draws of scale t = ⌊σ⌋ + 1 are kept with probability e^(−(|x| − σ²/t)²/2σ²); the product
-    with their own law is the stated one, up to a constant.
+    Discrete Laplace draws of scale t = ⌊σ⌋ + 1 are accepted with probability e^(−(|x| − σ²/t)²/2σ²); the product with
+    their own law is the stated one, up to a constant.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> gaussian_integers(Fraction(100), 4, SeededRandomness(1)).tolist()
@@ -43,7 +38,7 @@ def gaussian_integers(sigma: Fraction, count: int, randomness: Randomness) -> In
     noise = np.empty(count, dtype=np.int64)
     filled = 0
     while filled < count:
-        # Between 0.46 and 0.76 of the draws are kept; one and a half times the need is seldom short by much.
+        # Between 0.46 and 0.76 of the draws are accepted, so one and a half times as many nearly suffice.
         kept = _kept(sigma, (count - filled) * 3 // 2 + 8, randomness)[: count - filled]
         noise[filled : filled + len(kept)] = kept
         filled += len(kept)
@@ -51,7 +46,7 @@ def gaussian_integers(sigma: Fraction, count: int, randomness: Randomness) -> In
 
 
 def _kept(sigma: Fraction, tries: int, randomness: Randomness) -> Integers:
-    """The draws that are kept out of this many."""
+    """The accepted ones of ``tries`` draws."""
     scale = Fraction(math.floor(sigma) + 1)
     peak, variance = sigma**2 / scale, sigma**2
     drawn = laplace_integers(scale, tries, randomness)
@@ -60,7 +55,7 @@ def _kept(sigma: Fraction, tries: int, randomness: Randomness) -> Integers:
     def refine(index: int, digits: int) -> Decimal:
         return exp(-((int(magnitude[index]) - peak) ** 2) / (2 * variance), digits)
 
-    # Rounding moves z = distance by a few units in the last place of |x|/σ, which e^(−z²/2) makes harmless.
+    # Rounding changes z = distance by a few units in the last place of |x|/σ, a negligible change of e^(−z²/2).
     distance = (magnitude - float(peak)) / float(sigma)
     return drawn[bernoulli(np.exp(-distance * distance / 2), refine, randomness)]
 
@@ -71,7 +66,7 @@ def gaussian_mass(sigma: float) -> float:
     >>> round(gaussian_mass(2.0), 9)
     5.013256549
     """
-    # Either the sum itself or, by Poisson's formula, that of its Fourier transform has few terms.
+    # Either the sum itself or, by Poisson summation, that of its Fourier transform has few terms.
     if sigma < 1:
         return 1 + 2 * math.fsum(math.exp(-((x / sigma) ** 2) / 2) for x in range(1, 40))
     waves = math.fsum(math.exp(-2 * (math.pi * sigma * x) ** 2) for x in range(1, 5))
@@ -80,18 +75,18 @@ def gaussian_mass(sigma: float) -> float:
 
 @dataclass(frozen=True)
 class DiscreteGaussianNoise(Described):
-    """Adds independent integer Gaussian noise to every cell of a table of counts.
+    """Adds independent discrete Gaussian noise to every cell of a table of counts.
 
     **Law.** P(x) ∝ e^(−x²/2σ²) on all integers.
 
-    **Spend.** ``DiscreteGaussian(sigma, squared_shift, unit_steps)``: ρ = squared_shift/2σ² of concentrated
-    privacy for any table that moves by at most √squared_shift in L2. With ``unit_steps`` no cell moves by more
-    than one, and the privacy loss is that of at most ``squared_shift`` independent cells that move by one.
+    **Spend.** ``DiscreteGaussian(sigma, squared_shift, unit_steps)``: zCDP with ρ = squared_shift/2σ² for any table of
+    L2 sensitivity at most √squared_shift. With ``unit_steps`` no cell changes by more than one, and the privacy loss is
+    that of at most ``squared_shift`` independent cells that change by one.
 
-    **Proof.** For a cell that moves by d, the Rényi divergence of order α is (1/(α−1)) ln of a ratio of two sums
-    of e^(−(x−c)²/2σ²) over the integers, times e^(α(α−1)d²/2σ²); such a sum is largest when its center c is an
-    integer, and the denominator's is, so the divergence is at most αd²/2σ². Cells are independent: squares add.
-    With unit steps a table that moves in fewer cells is a post-processing of one that moves in more.
+    **Proof.** For a cell that changes by d, the Rényi divergence of order α is (1/(α−1)) ln of a ratio of two sums of
+    e^(−(x−c)²/2σ²) over the integers, times e^(α(α−1)d²/2σ²); such a sum is largest if its center c is an integer, and
+    that of the denominator is, so the divergence is at most αd²/2σ². Cells are independent, so squares add. With unit
+    steps a table that changes in fewer cells is a post-processing of one that changes in more.
 
     **Source.** C. Canonne, G. Kamath and T. Steinke, The discrete Gaussian for differential privacy, NeurIPS
     2020. Sampling by rejection from the discrete Laplace is theirs; the vectorized form is Tacit's own.
@@ -117,7 +112,7 @@ class DiscreteGaussianNoise(Described):
         if squared_shift < 1:
             raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
         number = positive(sigma, "sigma")
-        if not SMALLEST <= number <= LARGEST:
+        if not SMALLEST_NOISE <= number <= LARGEST_NOISE:
             raise InvalidInput(f"sigma must be in [1e-6, 1e12], got {float(number):g}")
         object.__setattr__(self, "sigma", number)
         object.__setattr__(self, "squared_shift", int(squared_shift))
@@ -136,21 +131,21 @@ class DiscreteGaussianNoise(Described):
 
     @classmethod
     def calibrated(cls, sensitivity: Sensitivity, epsilon: Fraction, delta: Fraction) -> Self:
-        """The mechanism for a table that moves this far, at this price."""
+        """The mechanism for a table of this sensitivity, at this cost."""
         if delta == 0:
             raise InvalidInput("gaussian noise needs delta above 0, for example --delta 1e-6; got 0")
-        from tacit.core.account import Rule
+        from tacit.core import Rule
 
         return cls.for_budget(epsilon, delta, int(sensitivity.l2_squared), sensitivity.linf <= 1, 1, Rule.PLANNED)
 
     @property
     def spend(self) -> DiscreteGaussian:
-        """What the whole noisy table costs."""
+        """The cost of the noisy table."""
         return DiscreteGaussian(self.sigma, self.squared_shift, self.unit_steps)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the table may move."""
+        """The largest sensitivity of the table."""
         return Sensitivity(l2_squared=self.squared_shift, linf=1 if self.unit_steps else math.inf)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
@@ -176,10 +171,10 @@ class DiscreteGaussianNoise(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One vote moves from a cell to another: their difference is all that the likelihoods depend on."""
+        """One vote moves from one cell to another; their difference is a sufficient statistic."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
-            from tacit.core.account import Rule
+            from tacit.core import Rule
 
             mechanism = cls.for_budget(
                 epsilon, delta, squared_shift=2, unit_steps=True, repetitions=1, rule=Rule.PLANNED

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise on a table of counts: the way to release the counts themselves under pure privacy."""
+"""Discrete Laplace (two-sided geometric) noise on a table of counts, to release counts under pure DP."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Pure
+from tacit.core import Integers, InvalidInput, Number, Pure, Randomness, Sensitivity, positive
 from tacit.mechanisms.auditing import MOVED, PURE, Check, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.description import COUNT, EXACT, Checks, Described, NoiseLaw, Parameters
@@ -26,14 +21,14 @@ from tacit.mechanisms.exact import ExactTable, exp, precision
 
 __all__ = ["DiscreteLaplaceNoise", "geometric", "laplace_integers", "signs"]
 
-# Below, noise is zero for every practical purpose; above, it would come near the end of 64 bits.
-SMALLEST, LARGEST = Fraction(1, 10**6), Fraction(10**12)
-# Outcomes of one digit, and how far the leading digit of a geometric variable reaches, in scales.
+# Below, noise is practically zero; above, it could exceed 64 bits.
+SMALLEST_NOISE, LARGEST_NOISE = Fraction(1, 10**6), Fraction(10**12)
+# Outcomes of one digit, and the range of the leading digit of a geometric variable, in scales.
 DIGIT, _REACH = 512, 8
 
 
 def _digit(ratio: Fraction, length: int, tail: bool) -> ExactTable:
-    """The law ∝ e^(−i·ratio) on 0 ≤ i < length; ``tail`` adds the outcome ``length``, all that lies beyond."""
+    """The law ∝ e^(−i·ratio) on 0 ≤ i < length; with ``tail`` the outcome ``length`` stands for all larger ones."""
 
     def weights(digits: int) -> list[Decimal]:
         # Each product adds one rounding, and 1 − e^−ratio below cancels as many digits as the ratio is small.
@@ -53,7 +48,7 @@ def _digit(ratio: Fraction, length: int, tail: bool) -> ExactTable:
 
 @dataclass(frozen=True)
 class _Digits:
-    """The independent digits of a geometric variable: (place value, table) each, and the leading one apart."""
+    """The independent digits of a geometric variable: (place value, table) of each lower one, and the leading one."""
 
     lower: tuple[tuple[int, ExactTable], ...]
     place: int
@@ -72,11 +67,11 @@ def _digits(scale: Fraction) -> _Digits:
 
 
 def geometric(scale: Fraction, count: int, randomness: Randomness) -> Integers:
-    """That many independent draws of P(m) ∝ e^(−m/scale) on m = 0, 1, 2, …, exactly.
+    """``count`` independent draws of P(m) ∝ e^(−m/scale) on m = 0, 1, 2, …, exactly.
 
-    Because e^(−(i + Bj)/b) is a product of a function of i and one of j, the digits of m in base B are
-    independent, and each comes from a table. The leading digit's table ends with "beyond": then the same law
-    starts again there, since a geometric variable forgets how far it has come.
+    Because e^(−(i + Bj)/b) is a product of a function of i and one of j, the digits of m in base B are independent, and
+    each is drawn from a table. The last outcome of the leading digit's table means "beyond": since the geometric law is
+    memoryless, the same law starts again there.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> geometric(Fraction(100), 4, SeededRandomness(1)).tolist()
@@ -95,7 +90,7 @@ def geometric(scale: Fraction, count: int, randomness: Randomness) -> Integers:
 
 
 def signs(count: int, randomness: Randomness) -> NDArray[np.bool_]:
-    """That many independent fair coin flips, 64 from each random word.
+    """``count`` independent fair coin flips, 64 from each random word.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> signs(3, SeededRandomness(1)).shape
@@ -106,9 +101,9 @@ def signs(count: int, randomness: Randomness) -> NDArray[np.bool_]:
 
 
 def laplace_integers(scale: Fraction, count: int, randomness: Randomness) -> Integers:
-    """That many independent draws of P(x) ∝ e^(−|x|/scale) on all integers, exactly.
+    """``count`` independent draws of P(x) ∝ e^(−|x|/scale) on all integers, exactly.
 
-    A geometric magnitude gets a random sign; minus zero is drawn again, so that zero is not counted twice.
+    A geometric magnitude with a random sign; a negative zero is drawn again, so that zero does not count twice.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> laplace_integers(Fraction(100), 4, SeededRandomness(1)).tolist()
@@ -132,9 +127,9 @@ class DiscreteLaplaceNoise(Described):
 
     **Spend.** ``Pure(l1 / scale)``.
 
-    **Proof.** Moving a cell by d multiplies the probability of any outcome by at most e^(|d|/b), because
-    |x − d| ≥ |x| − |d|; cells are independent, so the exponents add up to l1/b. Every outcome far to one side
-    reaches the bound: it is tight.
+    **Proof.** Changing a cell by d multiplies the probability of any outcome by at most e^(|d|/b), because
+    |x − d| ≥ |x| − |d|; cells are independent, so the exponents add up to l1/b. Outcomes far to one side reach the
+    bound: it is tight.
 
     **Source.** A. Ghosh, T. Roughgarden and M. Sundararajan, Universally utility-maximizing privacy
     mechanisms, STOC 2009. The sampler is Tacit's own.
@@ -160,14 +155,14 @@ class DiscreteLaplaceNoise(Described):
         if l1 < 1:
             raise InvalidInput(f"l1 must be at least 1, got {l1}")
         number = positive(scale, "scale")
-        if not SMALLEST <= number <= LARGEST:
+        if not SMALLEST_NOISE <= number <= LARGEST_NOISE:
             raise InvalidInput(f"scale must be in [1e-6, 1e12], got {float(number):g}")
         object.__setattr__(self, "scale", number)
         object.__setattr__(self, "l1", int(l1))
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, l1: int) -> Self:
-        """The mechanism that spends exactly ε on a table that moves by ``l1``.
+        """The mechanism that spends exactly ε on a table of L1 sensitivity ``l1``.
 
         >>> DiscreteLaplaceNoise.for_epsilon("1/10", l1=4).scale
         Fraction(40, 1)
@@ -176,17 +171,17 @@ class DiscreteLaplaceNoise(Described):
 
     @classmethod
     def calibrated(cls, sensitivity: Sensitivity, epsilon: Fraction, delta: Fraction) -> Self:
-        """The mechanism for a table that moves this far, at this price."""
+        """The mechanism for a table of this sensitivity, at this cost."""
         return cls.for_epsilon(epsilon, int(sensitivity.l1))
 
     @property
     def spend(self) -> Pure:
-        """What the whole noisy table costs."""
+        """The cost of the noisy table."""
         return Pure(self.l1 / self.scale)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the table may move."""
+        """The largest sensitivity of the table."""
         return Sensitivity(l1=self.l1)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
@@ -218,7 +213,7 @@ class DiscreteLaplaceNoise(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One vote moves from a cell to another: both noisy cells, each on the right side, reach ε."""
+        """One vote moves from one cell to another; both noisy cells together reach ε."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
             mechanism = cls.for_epsilon(epsilon, l1=2)

@@ -1,8 +1,8 @@
-"""The mechanisms of PATE: noisy votes of teachers, and a confidence screen.
+"""The mechanisms of PATE: LNMax, GNMax, and the confidence screen of Confident-GNMax.
 
-Each releases noisy votes, not only the winner: additive noise protects whole histograms, so the label
-(``winners``) and anything else made of them is free. What is charged never depends on the votes. The smaller
-data-dependent ε of the literature is itself private, and is no spend.
+The first two release noisy votes, not only the winner: additive noise protects the complete histogram, so the label
+(``winners``) is post-processing. The spend never depends on the votes; the smaller data-dependent ε of the literature
+is itself private and is never charged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, exact, rounded_up
-from tacit.core.sensitivity import Sensitivity
+from tacit.core import Integers, InvalidInput, Number, Randomness, Sensitivity, exact, rounded_up
 from tacit.core.spend import DiscreteGaussian, Pure, Repeated
 from tacit.mechanisms.auditing import MOVED, PURE, Check, accounted, difference, provable_epsilon, rowwise
 from tacit.mechanisms.central.counts import count_rows
@@ -42,7 +38,7 @@ __all__ = [
 
 
 def winners(votes: NDArray[Any]) -> Integers:
-    """The label with the most votes in every row; ties go to the lower index, which is public.
+    """The label with the most noisy votes in every row (report noisy max); ties go to the lower index.
 
     >>> winners(np.array([[3, 9, 9], [1, 0, 0]])).tolist()
     [1, 0]
@@ -52,7 +48,7 @@ def winners(votes: NDArray[Any]) -> Integers:
 
 
 def in_range(value: Number, name: str, smallest: Number, largest: Number) -> Fraction:
-    """A parameter as an exact number, if it is within its limits.
+    """A parameter as an exact number, refused outside its limits.
 
     >>> in_range("1/20", "gamma", "1e-12", "1e6")
     Fraction(1, 20)
@@ -64,7 +60,7 @@ def in_range(value: Number, name: str, smallest: Number, largest: Number) -> Fra
 
 
 def asked_queries(queries: int) -> int:
-    """A number of questions, at least one.
+    """A number of queries, refused below one.
 
     >>> asked_queries(3)
     3
@@ -83,16 +79,16 @@ def _rows(table: NDArray[Any], queries: int) -> Integers:
 
 @dataclass(frozen=True)
 class LNMax(Described):
-    """Teachers' votes on ``queries`` questions with discrete Laplace noise of scale 1/γ; LNMAX is their winners.
+    """Teachers' votes on ``queries`` queries with discrete Laplace noise of scale 1/γ; LNMax's answer is the winners.
 
     **Law.** Independent discrete Laplace noise of scale 1/γ on every cell.
 
-    **Spend.** Replacing one record changes one teacher, who may move one vote in every row: 2·queries cells by
-    one each. That is ``Repeated(Pure(γ), 2·queries)``. The sum is the 2γ a query of the literature; counted by
-    cells it also composes more tightly.
+    **Spend.** Replacing one record changes one teacher, whose vote may change in every row: 2·queries cells by one
+    each. That is ``Repeated(Pure(γ), 2·queries)``. The sum is the literature's 2γ per query; counted by cells it also
+    composes more tightly.
 
-    **Proof.** Cells carry independent noise, and a cell that moves by one is γ-private by the proof of
-    ``DiscreteLaplaceNoise``; at most 2·queries of them move.
+    **Proof.** The noise of cells is independent, and a cell that changes by one is γ-DP by the proof of
+    ``DiscreteLaplaceNoise``; at most 2·queries of them change.
 
     **Source.** N. Papernot et al., Semi-supervised knowledge transfer for deep learning from private training
     data, ICLR 2017.
@@ -115,12 +111,12 @@ class LNMax(Described):
 
     @property
     def spend(self) -> Repeated:
-        """What all rows cost."""
+        """The cost of all rows."""
         return Repeated(Pure(self.gamma), 2 * self.queries)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the votes may move."""
+        """The largest sensitivity of the votes."""
         return Sensitivity(l1=2 * self.queries, linf=1)
 
     @property
@@ -138,10 +134,10 @@ class LNMax(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """LNMAX with its votes: one teacher changes its mind."""
+        """LNMax's noisy votes: one teacher changes its vote."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
-            # The noise of a row does not depend on how many rows there are; the claim is for one.
+            # The noise of a row does not depend on the number of rows; the claim is for one.
             claim = accounted(cls(epsilon / 2, queries=1).spend, PURE)
             return [rowwise("pate-lnmax", claim, partial(cls, epsilon / 2), MOVED)]
 
@@ -150,12 +146,12 @@ class LNMax(Described):
 
 @dataclass(frozen=True)
 class GNMax(Described):
-    """Teachers' votes on ``queries`` questions with discrete Gaussian noise; GNMAX is their winners.
+    """Teachers' votes on ``queries`` queries with discrete Gaussian noise; GNMax's answer is the winners.
 
     **Law.** Independent discrete Gaussian noise of parameter σ on every cell.
 
-    **Spend.** ``DiscreteGaussian(σ, 2·queries, unit_steps)``: replacing one record changes one teacher, who may
-    move one vote in every row, two cells by one each.
+    **Spend.** ``DiscreteGaussian(σ, 2·queries, unit_steps)``: replacing one record changes one teacher, whose vote may
+    change in every row, two cells by one each.
 
     **Proof.** That of ``DiscreteGaussianNoise``.
 
@@ -183,12 +179,12 @@ class GNMax(Described):
 
     @property
     def spend(self) -> DiscreteGaussian:
-        """What all rows cost."""
+        """The cost of all rows."""
         return self._noise.spend
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the votes may move."""
+        """The largest sensitivity of the votes."""
         return self._noise.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
@@ -202,7 +198,7 @@ class GNMax(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """GNMAX with its votes: one teacher changes its mind."""
+        """GNMax's noisy votes: one teacher changes its vote."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
             sigma = audited_sigma(epsilon, delta, math.sqrt(2))
@@ -214,18 +210,17 @@ class GNMax(Described):
 
 @dataclass(frozen=True)
 class ConfidentScreen(Described):
-    """Which questions the teachers agree on: the first half of Confident-GNMAX.
+    """Which queries the teachers agree on: the first half of Confident-GNMax.
 
     **Law.** True where the largest count plus discrete Gaussian noise of parameter σ reaches ``threshold``.
 
-    **Spend.** ``DiscreteGaussian(σ, queries, unit_steps)`` for *every* question screened, whatever comes of it:
-    a refusal tells as much as a pass. The answers are a second mechanism, ``GNMax``, on the rows that
-    passed; how many did is released by then, so its spend is known before it is sampled, and nothing more is
-    spent when no row passed.
+    **Spend.** ``DiscreteGaussian(σ, queries, unit_steps)`` for *every* query screened, whether it passes or not: a
+    rejection reveals as much as a pass. The answers are a second mechanism, ``GNMax``, on the rows that passed. Their
+    number is already released, so its spend is known before it is sampled, and is nothing if no row passed.
 
-    **Proof.** One vote moves the largest count of a row by at most one, so the vector of largest counts moves by
-    at most one in each of ``queries`` cells, and ``DiscreteGaussianNoise`` covers it. The comparison with a
-    public threshold is post-processing.
+    **Proof.** One vote changes the largest count of a row by at most one, so the vector of largest counts changes by at
+    most one in each of ``queries`` cells, and ``DiscreteGaussianNoise`` covers it. The comparison with a public
+    threshold is post-processing.
 
     **Source.** N. Papernot et al., Scalable private learning with PATE, ICLR 2018, with integer noise.
 
@@ -249,12 +244,12 @@ class ConfidentScreen(Described):
 
     @property
     def spend(self) -> DiscreteGaussian:
-        """What screening every row costs."""
+        """The cost of screening every row."""
         return DiscreteGaussian(self.sigma, self.queries, unit_steps=True)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the votes may move."""
+        """The largest sensitivity of the votes."""
         return Sensitivity(linf=1)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.bool_]:
@@ -269,7 +264,7 @@ class ConfidentScreen(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One teacher less agrees with the others, so far above the threshold that a refusal tells most."""
+        """One teacher fewer agrees; so far above the threshold that a rejection is the best evidence."""
 
         def screened(epsilon: Fraction, delta: Fraction) -> list[Check]:
             sigma = audited_sigma(epsilon, delta)
@@ -288,7 +283,7 @@ class ConfidentScreen(Described):
 
 
 def audited_sigma(epsilon: Number, delta: Number, shift: float = 1.0) -> Fraction:
-    """σ for which continuous Gaussian noise is (ε, δ)-private, which is where audits begin.
+    """The σ for which continuous Gaussian noise is (ε, δ)-DP, which audits use.
 
     >>> round(float(audited_sigma(1, 1e-5)), 3)
     3.731

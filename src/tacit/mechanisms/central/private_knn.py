@@ -1,7 +1,7 @@
-"""The mechanisms of Private k-NN: a fresh Poisson sample of the voters for every question, their votes with noise.
+"""The mechanisms of Private k-NN: noisy votes of a fresh Poisson sample of the voters for every query.
 
-The sampler that is accounted is the one in here: whoever holds records only says whom a question can touch, and how
-given voters vote. The same object draws the sample, keeps the individual filter, adds the noise and states the price.
+The holder only says which voters a query can reach and how given voters vote. The mechanism draws the sample, applies
+the individual filter, adds the noise and states the spend, so that what is accounted is what is drawn.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, exact
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Gaussian, Repeated, Subsampled
+from tacit.core import Gaussian, Integers, InvalidInput, Number, Randomness, Repeated, Sensitivity, Subsampled, exact
 from tacit.mechanisms.auditing import Check, Target, accounted, difference
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.pate import asked_queries, audited_sigma, in_range
@@ -33,7 +28,7 @@ from tacit.mechanisms.forms import Flags
 
 __all__ = ["Electorate", "Sampling", "SubsampledGNMax", "SubsampledScreen", "sampled_noise"]
 
-# Rounding makes noise below a hundredth vanish, and its sampler slow.
+# Below a hundredth rounding removes the noise, and its sampler is slow.
 _SMALLEST_SIGMA, _LARGEST_SIGMA = "0.01", "1e12"
 _SAMPLED: Parameters = {
     "rate": EXACT,
@@ -46,7 +41,7 @@ _SAMPLED: Parameters = {
 
 
 class Electorate(Protocol):
-    """Voters, each a record or a person with all its records, who can vote on questions when they are called to."""
+    """The voters on queries: each is a record, or a person with all its records."""
 
     @property
     def voters(self) -> int:
@@ -54,27 +49,27 @@ class Electorate(Protocol):
         ...
 
     def reached(self, query: int) -> NDArray[np.bool_]:
-        """Which voters a question can touch at all; it depends on the voter and the question alone."""
+        """Which voters a query can reach at all; this depends on the voter and the query alone."""
         ...
 
     def votes(self, query: int, members: Integers) -> Integers:
-        """The histogram of votes on a question if only these voters exist."""
+        """The histogram of votes on a query if only these voters exist."""
         ...
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Who votes on each question: a fresh Poisson sample of those who may still take part.
+    """Who votes on each query: a fresh Poisson sample of the voters that may still take part.
 
-    **Law.** A voter may take part in the first ``participations`` questions that can touch it. Of those who may, every
-    one is called with probability ``rate``, independently, and anew for every question.
+    **Law.** A voter may take part in the first ``participations`` queries that can reach it. Each voter that may take
+    part is sampled with probability ``rate``, independently for every query.
 
-    **Proof that the filter is sound.** Which questions touch a voter, and so where its participations end, depends on
-    that voter and on the questions alone, never on who else there is or was called. With and without it all questions
-    but at most ``participations`` are answered by the same law, so that many sampled Gaussians are its whole cost, at
-    every Rényi order and for every choice of questions by earlier answers. This is the individual Rényi filter of V.
-    Feldman and T. Zrnic (NeurIPS 2021) where every question costs the same. Replacing a voter can touch twice as many
-    questions, so the filter is for add/remove adjacency. Who was left out is never released.
+    **Proof that the filter is sound.** Which queries reach a voter, and so where its participations end, depends on
+    that voter and on the queries alone, never on other voters or on who was sampled. With and without the voter, all
+    queries but at most ``participations`` are answered by the same law. So its total cost is that of ``participations``
+    sampled Gaussians, at every Rényi order, even if queries are chosen by earlier answers. This is the individual Rényi
+    filter of V. Feldman and T. Zrnic (NeurIPS 2021) for queries of equal cost. Replacing a voter can affect twice as
+    many queries, so the filter is for add-remove adjacency. Who was left out is never released.
     """
 
     rate: Fraction
@@ -82,21 +77,21 @@ class Sampling:
     participations: int
 
     def called(self, electorate: Electorate, randomness: Randomness) -> list[Integers]:
-        """The voters of every question."""
+        """The sampled voters of every query."""
         everywhere, taken = self.participations >= self.queries, np.zeros(electorate.voters, dtype=np.int64)
         members = []
         for query in range(self.queries):
             heads = self.heads(electorate.voters, randomness)
             if not everywhere:
                 may = electorate.reached(query) & (taken < self.participations)
-                # Counted whether called or not: the price of a question is that of the chance to be called.
+                # Counted whether sampled or not: the cost is that of the probability of being sampled.
                 taken += may
                 heads &= may
             members.append(np.flatnonzero(heads))
         return members
 
     def heads(self, voters: int, randomness: Randomness) -> NDArray[np.bool_]:
-        """Who is called to one question: each with probability ``rate``, independently and exactly.
+        """Who is sampled for one query: each voter with probability ``rate``, independently and exactly.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> Sampling(Fraction(1), 1, 1).heads(3, SeededRandomness(1)).tolist()
@@ -117,7 +112,7 @@ def _sampling(rate: Number, queries: int, participations: int | None, replace_on
     if not 1 <= limit <= asked:
         raise InvalidInput(f"participations must be from 1 to the {asked} queries, got {participations}")
     if limit < asked and replace_one:
-        raise InvalidInput("participations are limited under add-remove adjacency only: two records may differ in all")
+        raise InvalidInput("participations can be limited under add-remove adjacency only")
     return Sampling(chance, asked, limit)
 
 
@@ -128,24 +123,24 @@ def _shift(squared_shift: int) -> int:
 
 
 def _price(sampling: Sampling, sigma: Fraction, squared_shift: int, replace_one: bool) -> Repeated:
-    """The one place where the noise and the sample become a price."""
+    """The cost of the noise and the sample."""
     once = Subsampled(sampling.rate, Gaussian(noise_multiplier(sigma, squared_shift)), replace_one)
     return Repeated(once, sampling.participations)
 
 
 @dataclass(frozen=True)
 class SubsampledGNMax(Described):
-    """Votes of a fresh Poisson sample of the voters for every question, with Gaussian noise: Private k-NN.
+    """Votes of a fresh Poisson sample of the voters for every query, with Gaussian noise: Private k-NN.
 
-    **Law.** ``Sampling`` says who votes; their votes get independent Gaussian noise of standard deviation σ, rounded to
-    integers.
+    **Law.** ``Sampling`` draws the voters; their votes get independent Gaussian noise of standard deviation σ, rounded
+    to integers.
 
     **Spend.** ``Repeated(Subsampled(rate, Gaussian(σ/√squared_shift), replace_one), participations)``; participations
-    are all questions where nothing is said. For k nearest neighbors squared_shift is 2: a record that joins takes one
-    vote from another.
+    are all queries by default. For k nearest neighbors squared_shift is 2: a record that is added takes one vote from
+    another.
 
-    **Proof.** Given who else was called, the votes without a voter, with it and with another in its place are any two
-    of them √squared_shift or less apart, which is the Poisson-subsampled Gaussian mechanism under either adjacency.
+    **Proof.** Given the other sampled voters, any two of the votes without a voter, with it, and with another in its
+    place are at most √squared_shift apart. This is the Poisson-subsampled Gaussian mechanism under either adjacency.
     Counts are integers, so adding rounded noise is the same as rounding after adding: post-processing.
 
     **Source.** Y. Zhu et al., Private-kNN: practical differential privacy for computer vision, CVPR 2020, with
@@ -192,12 +187,12 @@ class SubsampledGNMax(Described):
 
     @property
     def spend(self) -> Repeated:
-        """What all questions cost."""
+        """The cost of all questions."""
         return _price(self.sampling, self.sigma, self.squared_shift, self.replace_one)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the votes on one question may move when a voter joins or leaves those called, or is another."""
+        """The largest sensitivity of the votes on one query, for a sampled voter added, removed or replaced."""
         return Sensitivity(l2_squared=self.squared_shift)
 
     def sample(self, value: Electorate, randomness: Randomness) -> Integers:
@@ -213,9 +208,9 @@ class SubsampledGNMax(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """Private k-NN on half of the records: one record joins, or is another, and where it is called turns the vote.
+        """Private k-NN with rate ½: one record is added or replaced, and changes the vote whenever it is sampled.
 
-        With one participation a record that all questions touch turns the first vote, and no other.
+        With one participation a record that every query reaches changes the first vote only.
         """
 
         def turned(epsilon: Fraction, delta: Fraction) -> list[Check]:
@@ -253,16 +248,16 @@ class SubsampledGNMax(Described):
 
 @dataclass(frozen=True)
 class SubsampledScreen(Described):
-    """On which questions the neighbors agree: the first half of Private k-NN with screening.
+    """On which queries the neighbors agree: the first half of Private k-NN with screening.
 
-    **Law.** ``Sampling`` says who votes; true where the largest count plus Gaussian noise of standard deviation σ,
+    **Law.** ``Sampling`` draws the voters; true where the largest count plus Gaussian noise of standard deviation σ,
     rounded to an integer, reaches ``threshold``.
 
-    **Spend.** ``Repeated(Subsampled(rate, Gaussian(σ/√squared_shift), replace_one), participations)`` for every
-    question screened, whatever comes of it. The answers are a second mechanism with samples of its own.
+    **Spend.** ``Repeated(Subsampled(rate, Gaussian(σ/√squared_shift), replace_one), participations)`` for every query
+    screened, whether it passes or not. The answers are a second mechanism with its own samples.
 
-    **Proof.** Given who else was called, a record moves the largest count of a question by at most one, and replacing
-    it too: squared_shift is 1, and m² where a voter is a person with m records. The comparison with a public threshold
+    **Proof.** Given the other sampled voters, adding or replacing a record changes the largest count of a query by at
+    most one: squared_shift is 1, and m² if a voter is a person with m records. The comparison with a public threshold
     is post-processing.
 
     **Source.** As for ``SubsampledGNMax``; the screen is that of N. Papernot et al., Scalable private learning with
@@ -312,12 +307,12 @@ class SubsampledScreen(Described):
 
     @property
     def spend(self) -> Repeated:
-        """What screening every question costs."""
+        """The cost of screening every query."""
         return _price(self.sampling, self.sigma, self.squared_shift, self.replace_one)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far a count may move: the largest moves no farther than any."""
+        """The largest change of a count, which bounds that of the largest count."""
         return Sensitivity(linf=math.isqrt(self.squared_shift))
 
     def sample(self, value: Electorate, randomness: Randomness) -> NDArray[np.bool_]:
@@ -334,11 +329,11 @@ class SubsampledScreen(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One record joins, and where it is called the only vote is one of two for the same class."""
+        """One record is added: whenever it is sampled, there are two votes for the same class and not one."""
 
         def passed(epsilon: Fraction, delta: Fraction) -> list[Check]:
             sigma = sampled_noise(epsilon, delta, 1.0)
-            # Far enough out that a pass tells most, near enough that it happens.
+            # A threshold at which a pass is strong evidence and still frequent enough.
             threshold = 1 + math.ceil(2 * sigma)
 
             def draw(voters: TwoVoters, count: int, randomness: Randomness) -> Integers:
@@ -353,13 +348,13 @@ class SubsampledScreen(Described):
 
 @dataclass(frozen=True)
 class TwoVoters:
-    """One or two voters: where the second is called, it takes the vote from class 0 for its own, or adds to class 0."""
+    """One or two voters: the second, if sampled, takes the vote from class 0 for its own class, or adds to class 0."""
 
     voters: int
     own: int = 1
 
     def reached(self, query: int) -> NDArray[np.bool_]:
-        """Every question touches every voter."""
+        """Every query reaches every voter."""
         return np.ones(self.voters, dtype=np.bool_)
 
     def votes(self, query: int, members: Integers) -> Integers:
@@ -372,7 +367,7 @@ class TwoVoters:
 
 
 def sampled_noise(epsilon: Fraction, delta: Fraction, shift: float = math.sqrt(2)) -> Fraction:
-    """σ for votes of half of the records: what is (ε', 2δ) for all of them is (ε, δ) for half, e^ε' − 1 = 2(e^ε − 1).
+    """The σ for rate ½: (ε', 2δ) on all records is (ε, δ) on a sample of half of them, e^ε' − 1 = 2(e^ε − 1).
 
     >>> round(float(sampled_noise(Fraction(1), Fraction(1, 100))), 3)
     1.757

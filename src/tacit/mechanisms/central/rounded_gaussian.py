@@ -1,8 +1,8 @@
-"""Gaussian noise rounded to whole numbers: integers with the accounting of the continuous Gaussian.
+"""Gaussian noise rounded to integers, with the accounting of the continuous Gaussian.
 
-The discrete Gaussian has its own accounting, which does not cover random subsampling. Rounding does: noise that
-is rounded after being added to an integer is post-processing, so whatever is proven for the continuous Gaussian,
-amplification by sampling included, holds for what is released, to the last bit.
+The accounting of the discrete Gaussian does not cover subsampling. That of rounded noise does: rounding the sum of an
+integer and Gaussian noise is post-processing, so every proof for the continuous Gaussian, amplification by sampling
+included, holds exactly for the release.
 """
 
 from __future__ import annotations
@@ -17,16 +17,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Gaussian
+from tacit.core import Gaussian, Integers, InvalidInput, Number, Randomness, Rule, Sensitivity, positive, rounded_up
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
-from tacit.mechanisms.central.discrete_laplace import LARGEST, SMALLEST, geometric, signs
+from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE, SMALLEST_NOISE, geometric, signs
 from tacit.mechanisms.description import CAPACITY, EXACT, Checks, Described, NoiseLaw, Parameters
 from tacit.mechanisms.exact import WORD, bernoulli, exp
 
@@ -34,14 +28,14 @@ __all__ = ["RoundedGaussianNoise", "noise_multiplier", "rounded_gaussian_integer
 
 
 def rounded_gaussian_integers(sigma: Fraction, count: int, randomness: Randomness) -> Integers:
-    """That many independent draws of a normal variable of standard deviation σ, rounded to the nearest integer.
+    """``count`` independent draws of a normal variable of standard deviation σ, rounded to the nearest integers.
 
     **Law.** P(x) = Φ((x + ½)/σ) − Φ((x − ½)/σ), exactly.
 
     **Proof.** A magnitude m = g + f, with g geometric of scale t = ⌊σ⌋ + 1 and f uniform in [0, 1), has a density
-    ∝ e^(−g/t). It is kept with probability e^(−(m − σ²/t)²/2σ² − f/t), and the product is ∝ e^(−m²/2σ²). The
-    fraction f is a real number of which only as many bits are drawn as the decision needs. A kept magnitude gets
-    a random sign and is rounded by the first bit of f.
+    ∝ e^(−g/t). It is accepted with probability e^(−(m − σ²/t)²/2σ² − f/t), and the product is ∝ e^(−m²/2σ²). Of the
+    real number f only as many bits are drawn as the decision needs. An accepted magnitude gets a random sign and is
+    rounded by the first bit of f.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> rounded_gaussian_integers(Fraction(100), 4, SeededRandomness(1)).tolist()
@@ -58,17 +52,17 @@ def rounded_gaussian_integers(sigma: Fraction, count: int, randomness: Randomnes
 
 
 def _kept(sigma: Fraction, tries: int, randomness: Randomness) -> Integers:
-    """The magnitudes that are kept out of this many, rounded."""
+    """The accepted ones of ``tries`` magnitudes, rounded."""
     scale = Fraction(math.floor(sigma) + 1)
     peak, variance = sigma**2 / scale, sigma**2
     whole = geometric(scale, tries, randomness)
     words = randomness.words(tries)
-    # Of a fraction, how many bits were drawn and what they are, once 64 were not enough.
+    # For fractions that needed more than 64 bits: how many were drawn, and their value.
     longer: dict[int, tuple[int, int]] = {}
 
     def refine(index: int, digits: int) -> Decimal:
-        # The exponent's slope in f is at most (m + peak)/variance + 1/scale; bits of f are drawn until what is
-        # still unknown of it moves the probability by less than a hundredth of the last digit.
+        # The exponent's slope in f is at most (m + peak)/variance + 1/scale; bits of f are drawn until the unknown
+        # ones change the probability by less than a hundredth of the last digit.
         slope = (int(whole[index]) + 1 + peak) / variance + 1 / scale
         bits, value = longer.get(index, (WORD, int(words[index])))
         while 2**bits < slope * 10 ** (digits + 2):
@@ -78,7 +72,7 @@ def _kept(sigma: Fraction, tries: int, randomness: Randomness) -> Integers:
         distance = int(whole[index]) + fraction - peak
         return exp(-(distance**2) / (2 * variance) - fraction / scale, digits + 2)
 
-    # Rounding moves z = distance by a few units in the last place of m/σ, which e^(−z²/2) makes harmless.
+    # Rounding changes z = distance by a few units in the last place of m/σ, a negligible change of e^(−z²/2).
     fraction = words.astype(np.float64) * 2.0**-WORD
     distance = (whole + fraction - float(peak)) / float(sigma)
     kept = bernoulli(np.exp(-distance * distance / 2 - fraction / float(scale)), refine, randomness)
@@ -101,7 +95,7 @@ def rounded_gaussian_pmf(sigma: Fraction, offset: NDArray[np.int64]) -> NDArray[
 
 
 def noise_multiplier(sigma: Fraction, squared_shift: int) -> Fraction:
-    """σ/√squared_shift, rounded down to nine digits: the spend is then never below the truth.
+    """σ/√squared_shift, rounded down to nine digits, so that the spend is never too small.
 
     >>> float(noise_multiplier(Fraction(50), 2))
     35.355339059
@@ -113,16 +107,15 @@ def noise_multiplier(sigma: Fraction, squared_shift: int) -> Fraction:
 
 @dataclass(frozen=True)
 class RoundedGaussianNoise(Described):
-    """Adds a normal variable to every cell of a table of whole numbers, drawn exactly and rounded afterwards.
+    """Adds Gaussian noise, drawn exactly and rounded, to every cell of a table of integers.
 
     **Law.** P(x) = Φ((x + ½)/σ) − Φ((x − ½)/σ) on all integers.
 
-    **Spend.** ``Gaussian(σ/√squared_shift)``, rounded down: what the continuous Gaussian costs a table that moves by
-    at most √squared_shift in L2, however far single cells move.
+    **Spend.** ``Gaussian(σ/√squared_shift)``, rounded down: the cost of the continuous Gaussian for a table of L2
+    sensitivity at most √squared_shift, however much single cells change.
 
-    **Proof.** Rounding a whole number plus a normal variable is the whole number plus the rounded variable. So the
-    release is that of the continuous Gaussian mechanism, rounded: post-processing. The draw is exact, so nothing is
-    lost to floating point.
+    **Proof.** An integer plus a rounded normal variable is their sum, rounded. So the release is that of the continuous
+    Gaussian mechanism, rounded: post-processing. The draw is exact, so floating point loses nothing.
 
     **Source.** B. Balle and Y.-X. Wang, Improving the Gaussian mechanism for differential privacy, ICML 2018, for the
     cost. The sampler is Tacit's own.
@@ -145,9 +138,9 @@ class RoundedGaussianNoise(Described):
         if squared_shift < 1:
             raise InvalidInput(f"squared_shift must be at least 1, got {squared_shift}")
         number = positive(sigma, "sigma")
-        if not SMALLEST <= number <= LARGEST or noise_multiplier(number, squared_shift) == 0:
+        if not SMALLEST_NOISE <= number <= LARGEST_NOISE or noise_multiplier(number, squared_shift) == 0:
             raise InvalidInput(
-                f"sigma must be in [1e-6, 1e12], and more than a billionth of the shift; got {float(number):g}"
+                f"sigma must be in [1e-6, 1e12] and above a billionth of the sensitivity, got {float(number):g}"
             )
         object.__setattr__(self, "sigma", number)
         object.__setattr__(self, "squared_shift", int(squared_shift))
@@ -170,25 +163,25 @@ class RoundedGaussianNoise(Described):
         from tacit.accounting.calibrate import gaussian_multiplier
 
         multiplier = gaussian_multiplier(epsilon, delta, repetitions, rule)
-        # The root is rounded up, so that the multiplier that is charged for is not below the one that was asked for.
+        # The root is rounded up, so that the multiplier that is charged is not below the calibrated one.
         root = Fraction(math.isqrt(10**12 * squared_shift) + 1, 10**6)
         return cls(rounded_up(multiplier * root), squared_shift)
 
     @classmethod
     def calibrated(cls, sensitivity: Sensitivity, epsilon: Fraction, delta: Fraction) -> Self:
-        """The mechanism for a table that moves this far, at this price."""
+        """The mechanism for a table of this sensitivity, at this cost."""
         if delta == 0:
             raise InvalidInput("gaussian noise needs delta above 0, for example --delta 1e-6; got 0")
         return cls.for_budget(epsilon, delta, int(sensitivity.l2_squared))
 
     @property
     def spend(self) -> Gaussian:
-        """What the whole noisy table costs."""
+        """The cost of the noisy table."""
         return Gaussian(noise_multiplier(self.sigma, self.squared_shift))
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the table may move."""
+        """The largest sensitivity of the table."""
         return Sensitivity(l2_squared=self.squared_shift)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
@@ -213,7 +206,7 @@ class RoundedGaussianNoise(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One vote moves from a cell to another: their difference is all that the likelihoods depend on."""
+        """One vote moves from one cell to another; their difference is a sufficient statistic."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
             mechanism = cls.for_budget(epsilon, delta, squared_shift=2)

@@ -1,8 +1,8 @@
-"""Drawing a fixed subset of records (NFDP), with an honest price.
+"""Sampling a fixed subset of records (noise-free DP, NFDP), with the guarantee that it really gives.
 
-Training on k of n records, drawn once and kept secret, was published as (ε, δ)-differential privacy without noise.
-What it gives is total-variation stability: with probability δ a record is in the subset, in the clear, and then
-nothing protects it, whatever ε is chosen. The published ε is computed here for comparison only.
+Training on k of n records, drawn once and kept secret, was published as (ε, δ)-differential privacy without noise. It
+is total-variation stability: with probability δ a record is in the subset, without noise, and then nothing protects
+it, for any ε. The published ε is computed here for comparison only.
 """
 
 from __future__ import annotations
@@ -18,17 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import decimal
-from tacit.core.protocols import Integers
+from tacit.core import ANYTHING, Integers, InvalidInput, Sensitivity, Stability, decimal, rounded_up
 from tacit.core.randomness import Randomness, permutations, uniform_below
-from tacit.core.rational import rounded_up
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Stability
 from tacit.mechanisms.auditing import PURE, Check, Target
 from tacit.mechanisms.description import Checks, Described
 
-__all__ = ["StratifiedSample", "SubsetSample", "exposure"]
+__all__ = ["StratifiedSample", "SubsetSample", "exposure_target"]
 
 _DIGITS = 15
 # What is audited: ten records of twenty.
@@ -39,19 +34,19 @@ SIZE, POPULATION = 10, 20
 class SubsetSample(Described):
     """Releases ``size`` of exactly ``population`` records, chosen uniformly with or without ``replacement``.
 
-    **Law.** Without replacement every subset of k records is equally likely; with replacement each of the k draws
-    is an independent uniform record. The records come in the order in which they were drawn.
+    **Law.** Without replacement every subset of k records is equally likely; with replacement each of the k draws is an
+    independent uniform record. The records are in the order in which they were drawn.
 
     **Spend.** ``Stability(δ)`` with δ = k/n without and 1 − (1 − 1/n)^k with replacement. The latter is rounded
     up to 15 decimal digits, because the exact fraction has thousands of digits.
 
-    **Proof.** Two data sets that differ in one record give the same output when the same positions are drawn and
-    the differing one is not among them, which fails with probability δ: the total variation distance is at most
-    δ, and is δ when the differing record occurs nowhere else. An output that contains it has probability zero on
-    the other side, so the hockey-stick divergence is δ for *every* ε ≥ 0.
+    **Proof.** Two data sets that differ in one record give the same output if the same positions are drawn and the
+    differing one is not among them, which fails with probability δ: the total variation distance is at most δ, and is δ
+    if the differing record occurs nowhere else. An output that contains it has probability zero for the other data
+    set, so the hockey-stick divergence is δ for *every* ε ≥ 0.
 
-    **Never below 1/n.** δ = 1/n is what publishing one random record costs, so this never counts as privacy in
-    the usual sense; ``caveat`` says so. Drawing again is another spend: draw once, keep the result secret.
+    **Never below 1/n.** δ = 1/n is the cost of publishing one random record, so this is not privacy in the usual sense;
+    ``caveat`` says so. Drawing again is another spend: draw once and keep the result secret.
 
     **Source.** L. Sun and L. Lyu, Federated model distillation with noise-free differential privacy, IJCAI 2021,
     theorems 1 and 2, corrected.
@@ -101,7 +96,7 @@ class SubsetSample(Described):
 
     @property
     def spend(self) -> Stability:
-        """What the subset costs, for as long as it is kept and used."""
+        """The cost of the subset, which may be used any number of times."""
         return Stability(self.delta)
 
     @property
@@ -157,12 +152,12 @@ class SubsetSample(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """Ten records of twenty: how often one is among them is what it costs."""
+        """Ten records of twenty: the probability that a given one is among them is the cost."""
         named = {"nfdp-subset": False, "nfdp-with-replacement": True}
 
         def exposed(name: str, epsilon: Fraction, delta: Fraction) -> list[Check]:
             sample = cls(SIZE, POPULATION, named[name])
-            return [exposure(name, sample.spend.delta, sample)]
+            return [exposure_target(name, sample.spend.delta, sample)]
 
         return {name: partial(exposed, name) for name in named}
 
@@ -176,9 +171,8 @@ class StratifiedSample(Described):
     **Spend.** ``Stability(max over classes of δ_c)``. The class sizes are parameters and therefore public;
     neighbors replace a record by another *of the same class*.
 
-    **Proof.** Only the class of the differing record gives different outputs, and by ``SubsetSample`` they differ
-    with probability δ_c. A record that changed its class would change two classes, and the public sizes with
-    them: that is not covered.
+    **Proof.** Only the class of the differing record gives different outputs, and by ``SubsetSample`` they differ with
+    probability δ_c. A record with another class would change two classes and their public sizes: that is not covered.
 
     **Source.** As for ``SubsetSample``.
 
@@ -200,7 +194,7 @@ class StratifiedSample(Described):
 
     @property
     def spend(self) -> Stability:
-        """What the subset costs, for as long as it is kept and used."""
+        """The cost of the subset, which may be used any number of times."""
         return Stability(max(stratum.delta for stratum in self.strata))
 
     @property
@@ -212,7 +206,7 @@ class StratifiedSample(Described):
     def caveat(self) -> str:
         """What must stand beside every mention of this spend."""
         worst = max(self.strata, key=lambda stratum: stratum.delta)
-        return f"in the class that is drawn from most, {worst.caveat}; class sizes are taken to be public"
+        return f"in the class with the largest delta, {worst.caveat}; class sizes are assumed to be public"
 
     def sample(self, value: Sequence[NDArray[Any]], randomness: Randomness) -> list[NDArray[Any]]:
         """The drawn records of every class, for aligned arrays of which the last holds the class of each record."""
@@ -228,7 +222,7 @@ class StratifiedSample(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One record of each of two classes: the smaller one is exposed more, and it is there that a record changes."""
+        """One record of each of two classes: a record of the smaller class, which is exposed more, changes."""
 
         def exposed(epsilon: Fraction, delta: Fraction) -> list[Check]:
             sample = cls((SubsetSample(1, 8, replacement=False), SubsetSample(1, 4, replacement=False)))
@@ -244,8 +238,8 @@ class StratifiedSample(Described):
         return {"nfdp-stratified": exposed}
 
 
-def exposure(name: str, claimed: Fraction, sample: SubsetSample, draws: int = 1) -> Target:
-    """Records 0, 1, 2, … or with record 0 replaced by a record that is named −1: is either among those drawn?"""
+def exposure_target(name: str, claimed: Fraction, sample: SubsetSample, draws: int = 1) -> Target:
+    """Records 0, 1, 2, …, or with record 0 replaced by a record −1: is either of the two drawn?"""
 
     def draw(first: int, count: int, randomness: Randomness) -> Integers:
         records = np.array([first, *range(1, sample.population)])

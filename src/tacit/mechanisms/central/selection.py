@@ -1,6 +1,7 @@
-"""Private selection, the label of every row and nothing else: permute-and-flip and the exponential mechanism.
+"""Private selection of one label per row, without counts: permute-and-flip and the exponential mechanism.
 
-Permute-and-flip has the least error known for its price; the exponential mechanism is kept to be compared with it.
+Permute-and-flip, which is report noisy max with exponential noise, has the smallest known error at its cost; the
+exponential mechanism is here for comparison.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, permutations, uniform_below
+from tacit.core import Integers, Randomness, permutations, uniform_below
 from tacit.mechanisms.auditing import PURE, SELECTED, Check, provable_epsilon, rowwise
 from tacit.mechanisms.central.counts import RowSelection, count_rows
 from tacit.mechanisms.description import Checks
@@ -23,18 +23,18 @@ __all__ = ["ExponentialMechanism", "PermuteAndFlip"]
 
 
 class ExponentialMechanism(RowSelection):
-    """Selects one label in every row of a table of counts, each in proportion to e^(λ·count).
+    """Selects one label in every row of a table of counts, with probability proportional to e^(λ·count).
 
-    **Law.** P(y) = e^(λq_y) / Σ_j e^(λq_j), where λ is ``rate``. Drawn by rejection: a uniform label is kept with
-    probability e^(−λ(max − q_y)), so at most Y tries a row are expected.
+    **Law.** P(y) = e^(λq_y) / Σ_j e^(λq_j), where λ is ``rate``. Drawn by rejection: a uniform label is accepted with
+    probability e^(−λ(max − q_y)), so at most Y tries per row are expected.
 
-    **Spend.** ``Pure(rate · row_range)``, the same as permute-and-flip, which errs less at every count.
+    **Spend.** ``Pure(rate · row_range)``, the same as permute-and-flip, which has a smaller error for all counts.
 
     **Proof.** Let the counts of a row rise by at most a and fall by at most b. The numerator then changes by a
     factor in [e^(−λb), e^(λa)], and so does the denominator; the quotient changes by at most e^(λ(a+b)). Rows are
     independent, so their exponents add.
 
-    **Covers the labels only**, as permute-and-flip does: no count and no score may be released beside them.
+    **Covers the labels only**, as permute-and-flip does: no count and no score may be released with them.
 
     **Source.** F. McSherry and K. Talwar, Mechanism design via differential privacy, FOCS 2007.
 
@@ -75,7 +75,7 @@ class ExponentialMechanism(RowSelection):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """Two labels, one ahead: the further, the nearer to ε, and the rarer the event that shows it."""
+        """Two labels, one ahead: the larger its lead, the nearer to ε, and the rarer the event that proves it."""
 
         def selected(epsilon: Fraction, delta: Fraction) -> list[Check]:
             mechanism = cls.for_epsilon(epsilon, row_range=2)
@@ -89,27 +89,27 @@ class ExponentialMechanism(RowSelection):
 
 
 class PermuteAndFlip(RowSelection):
-    """Selects one label in every row of a table of counts.
+    """Selects one label in every row of a table of counts: report noisy max with exponential noise.
 
-    **Law.** Go through the labels of a row in a uniformly random order and stop at label y with probability
+    **Law.** Take the labels of a row in a uniformly random order and stop at label y with probability
     p_y = e^(−λ(max − q_y)), where λ is ``rate``; a label with the largest count always stops, so one is always
-    found. Then P(y) = p_y ∫₀¹ ∏_{j≠y} (1 − p_j u) du: give every label a uniform time u; y is selected when it
-    stops and none that comes earlier does. It is also the law of the argmax of q_y + Exponential(λ): substitute
+    found. Then P(y) = p_y ∫₀¹ ∏_{j≠y} (1 − p_j u) du: give every label a uniform time u; y is selected if it stops and
+    none with an earlier time does. It is also the law of the argmax of q_y + Exponential(λ): substitute
     u = e^(−λ(v − max)) for the winning value v.
 
-    **Spend.** ``Pure(rate · row_range)``, where row_range is the sum over rows of (largest rise + largest fall)
-    when one privacy unit changes. Replacing a record that votes in k rows gives 2k, whatever its number of labels.
+    **Spend.** ``Pure(rate · row_range)``, where row_range is the sum over rows of (largest rise + largest fall) when
+    one privacy unit changes. Replacing a record that votes in k rows gives 2k, whatever its number of labels.
 
-    **Proof.** Let the counts of a row rise by at most a and fall by at most b. Adding b to every count of the
-    new row changes no gap and hence no probability, so the change is one in which no count falls and none rises
-    by more than a + b. Take the argmax form and fix the noise of all labels but y: y wins when its noise exceeds
-    t = max_{j≠y}(q_j + noise_j) − q_y, and the change moves t by at most a + b. The survival function of the
-    exponential, min(1, e^(−λt)), then changes by a factor of at most e^(λ(a+b)). Rows are independent, so their
-    exponents add. The bound is reached in the limit of a label far behind a rival: it is tight.
+    **Proof.** Let the counts of a row rise by at most a and fall by at most b. Adding b to every count of the new row
+    changes no gap and so no probability; after it no count falls, and none rises by more than a + b. Take the argmax
+    form and fix the noise of all labels but y: y wins if its noise exceeds t = max_{j≠y}(q_j + noise_j) − q_y, and t
+    changes by at most a + b. The survival function of the exponential, min(1, e^(−λt)), then changes by a factor of at
+    most e^(λ(a+b)). Rows are independent, so their exponents add. The bound is reached in the limit of a label far
+    behind another: it is tight.
 
     **Covers the labels only.** Releasing a count, the winning score, or the fact that a row was empty voids the
-    guarantee; so every row gets a label, empty ones too. No version that also gives the gap to the runner-up is
-    offered: for counts it is not known to be private at this price.
+    guarantee; so every row gets a label, empty ones too. The gap to the runner-up is not released: for counts it is not
+    known to be private at this cost.
 
     **Source.** R. McKenna and D. Sheldon, Permute-and-Flip: a new mechanism for differentially private
     selection, NeurIPS 2020. The argmax form is due to Z. Ding et al., 2021.
@@ -156,14 +156,14 @@ class PermuteAndFlip(RowSelection):
         return law
 
     def lead(self, classes: int, error: float) -> float:
-        """The lead in votes at which the label of a row is wrong with probability ``error``, all rivals being level."""
+        """The lead in votes at which a row's label is wrong with probability ``error``, all others being equal."""
         from tacit.mechanisms.accuracy import gap_needed
 
         return gap_needed("permute-and-flip", classes, error) / float(self.rate)
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """Two labels with 2 votes to 0, or 1 to 1: the second is chosen e^ε times as often, exactly."""
+        """Two labels with 2 votes to 0, or 1 to 1: the second is selected exactly e^ε times as often."""
 
         def selected(epsilon: Fraction, delta: Fraction) -> list[Check]:
             mechanism = cls.for_epsilon(epsilon, row_range=2)

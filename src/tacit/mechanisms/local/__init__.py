@@ -1,1 +1,1 @@
-"""Mechanisms that trust nobody: every client randomizes its own cells, many messages decode to counts."""
+"""Local mechanisms, which trust nobody: every participant randomizes its own cells."""

@@ -16,15 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Estimates, Integers, MessageLaw
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number
+from tacit.core import Estimates, Integers, MessageLaw, Number, Randomness
 from tacit.mechanisms.auditing import SINGLE, Check, message_checks
 from tacit.mechanisms.description import CELLS, EXACT, FLAG, LENGTHS, Checks, Inner, Parameters
 from tacit.mechanisms.exact import precision
-from tacit.mechanisms.local.clients import LAW_DIGITS, client_rows, local_epsilon, one_client
-from tacit.mechanisms.local.collision import LONGEST, Collision, published_length
+from tacit.mechanisms.local.collision import LONGEST_RANGE, Collision, published_length
 from tacit.mechanisms.local.keyed_hash import fresh_seeds, hit_matrix
+from tacit.mechanisms.local.participants import LAW_DIGITS, checked_messages, local_epsilon, one_participant
 from tacit.mechanisms.local.vote_shape import (
     AUDITED_SHAPE,
     DIAGONAL,
@@ -42,17 +40,17 @@ __all__ = ["Concatenation", "Separation"]
 class Separation(PairMessages):
     """Sends a Collision message about the k buckets and an independent one about the r labels.
 
-    **Law.** Two independent ``Collision`` messages at ε/2, with seeds of their own; they make one row of six words.
+    **Law.** Two independent ``Collision`` messages at ε/2, each with its own seed; together one row of six words.
 
-    **Spend.** ``Pure(epsilon)``, between any two clients' sets.
+    **Spend.** ``Pure(epsilon)``, between any two participants' sets.
 
     **Proof.** Two independent messages at ε/2 each compose to ε; reached when both reach their bounds.
 
-    **Estimate.** The product of the unbiased estimates of "t is a bucket of the client" and "y is a label of it".
+    **Estimate.** The product of the unbiased estimates of "t is a bucket of the participant" and "y is a label of it".
     They are independent, so the product is unbiased; on a cell with neither, its variance is V_a·V_b.
 
-    **Source.** S. Wang et al., Fine-grained private knowledge distillation, appendix B. Splitting ε makes both parts so
-    noisy that sending the pairs themselves (``Collision`` on all cells) is better at every ε that was tried.
+    **Source.** S. Wang et al., Fine-grained private knowledge distillation, appendix B. With half of ε each, both parts
+    are so noisy that sending the pairs themselves (``Collision`` on all cells) was better at every ε tried.
 
     >>> shape = VoteShape(queries=200, classes=50, neighbors=2, labels=2)
     >>> round(Separation(shape, 1, lengths=(6, 6)).mean_squared_error, 2)
@@ -102,11 +100,11 @@ class Separation(PairMessages):
         )
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
-        """Two fresh seeds and two buckets a client."""
+        """Two fresh seeds and two buckets per participant."""
         return self.respond(cells, fresh_seeds(2 * len(cells), randomness).reshape(len(cells), 4), randomness)
 
     def respond(self, held: NDArray[Any], seeds: NDArray[np.uint64], randomness: Randomness) -> NDArray[np.uint64]:
-        """The messages of clients whose four seed words are already drawn; they must be fresh for every message."""
+        """The messages for given seeds, four words each, which must be fresh for every message."""
         buckets, labels = self.shape.split(held)
         first = self.buckets.respond(buckets, seeds[:, :2], randomness)
         second = self.labels.respond(labels, seeds[:, 2:], randomness)
@@ -114,7 +112,7 @@ class Separation(PairMessages):
 
     def decode(self, messages: NDArray[Any]) -> Estimates:
         """Unbiased counts from the products."""
-        rows = client_rows(messages, np.uint64, (6,))
+        rows = checked_messages(messages, np.uint64, (6,))
         parts = ((self.buckets, slice(0, 3)), (self.labels, slice(3, 6)))
 
         def hits(some: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -141,7 +139,7 @@ class Separation(PairMessages):
 
     def law(self, cells: Sequence[int], seed: tuple[int, int, int, int] = (0, 0, 0, 0)) -> MessageLaw:
         """The probability of every pair of buckets, given the two seeds."""
-        held = one_client(cells, self.cells, self.ones)
+        held = one_participant(cells, self.cells, self.ones)
         buckets, labels = self.shape.split(np.array([held]))
         first = self.buckets.law(buckets[0].tolist(), seed[:2])
         second = self.labels.law(labels[0].tolist(), seed[2:])
@@ -153,7 +151,7 @@ class Separation(PairMessages):
 
     @property
     def code(self) -> JointCode:
-        """The one message behind the other."""
+        """Both messages, concatenated."""
         return JointCode(self.buckets.code, self.labels.code)
 
     @classmethod
@@ -183,7 +181,7 @@ def _best_length(ones: int, epsilon: Fraction) -> int:
     def root(length: int) -> float:
         return (length - 1) * (ones * weight + length - ones) / (length - ones)
 
-    candidates = (min(max(each, ones + 1), LONGEST) for each in (math.floor(real), math.ceil(real)))
+    candidates = (min(max(each, ones + 1), LONGEST_RANGE) for each in (math.floor(real), math.ceil(real)))
     return min(candidates, key=root)
 
 
@@ -191,19 +189,19 @@ def _best_length(ones: int, epsilon: Fraction) -> int:
 class Concatenation(PairMessages):
     """Sends one Collision message about k buckets and r labels as k + r cells out of s + Y. BIASED AS PUBLISHED.
 
-    **Law.** A ``Collision`` message at ε with the client's k buckets and r labels as its k + r cells.
+    **Law.** A ``Collision`` message at ε with the participant's k buckets and r labels as its k + r cells.
 
-    **Spend.** ``Pure(epsilon)``, between any two clients' sets.
+    **Spend.** ``Pure(epsilon)``, between any two participants' sets.
 
     **Proof.** That of ``Collision``.
 
-    **Estimate.** Let A and B say whether the message hits bucket t and label y; p, q and l as in ``Collision``.
-    *As published* (``corrected=False``) the estimate is (A − q)(B − q)/(p − q)². But A and B come from one message:
-    it can hit both only if they share a hash, so E[AB] = pq on a cell the client has, and the estimate has mean
-    −q/(p − q) there instead of 1. It is **biased**, ``biased`` says so, and it must not be used for counts.
-    *Corrected*, (A + B − l·A·B − q)/(p − q) has mean 1 on the client's cells and 0 on all others. Its variance on
-    zeros, (1 − q)²/(p − q)², does not vanish as ε grows, so ``Collision`` on all cells is better at every ε.
-    Neither is ever chosen by default.
+    **Estimate.** Let A and B be 1 if the message hits bucket t and label y, otherwise 0; p, q and l as in
+    ``Collision``. *As published* (``corrected=False``) the estimate is (A − q)(B − q)/(p − q)². But A and B come from
+    one message: it can hit both only if they have the same hash, so E[AB] = pq on a cell the participant has, and the
+    estimate has mean −q/(p − q) there instead of 1. It is **biased**, as ``biased`` says, and must not be used for
+    counts. *Corrected*, (A + B − l·A·B − q)/(p − q) has mean 1 on the participant's cells and 0 on all others. Its
+    variance on zeros, (1 − q)²/(p − q)², does not vanish as ε grows, so ``Collision`` on all cells is better at every
+    ε. Neither is ever chosen by default.
 
     **Source.** S. Wang et al., Fine-grained private knowledge distillation, appendix B; the correction is Tacit's own.
 
@@ -240,7 +238,7 @@ class Concatenation(PairMessages):
 
     @property
     def biased(self) -> bool:
-        """Whether this is the published estimate, whose mean is wrong."""
+        """Whether this is the published estimate, which is biased."""
         return not self.corrected
 
     @property
@@ -269,7 +267,7 @@ class Concatenation(PairMessages):
 
         def moment(x: int, y: int) -> tuple[float, float]:
             first, second = (rates.one if x else rates.zero), (rates.one if y else rates.zero)
-            # One of the two is hit as if alone, and the other must share its hash: 1/l.
+            # One of the two is hit with its own probability, and the other has the same hash with probability 1/l.
             together = (rates.one if x or y else rates.zero) * rates.zero
             apart = first + second - 2 * together
             outcomes = (
@@ -287,21 +285,21 @@ class Concatenation(PairMessages):
         )
 
     def _parts(self, cells: NDArray[Any]) -> Integers:
-        """Buckets, then labels moved behind them, as cells of the joint domain."""
+        """Buckets, then labels, as cells of the joint domain."""
         buckets, labels = self.shape.split(cells)
         return np.concatenate([buckets, labels + self.shape.queries], axis=1)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
-        """A fresh seed and a bucket a client."""
+        """A fresh seed and a bucket per participant."""
         return self.respond(cells, fresh_seeds(len(cells), randomness), randomness)
 
     def respond(self, held: NDArray[Any], seeds: NDArray[np.uint64], randomness: Randomness) -> NDArray[np.uint64]:
-        """The messages of clients whose seeds are already drawn; seeds must be fresh for every message."""
+        """The messages for given seeds, which must be fresh for every message."""
         return self.both.respond(self._parts(held), seeds, randomness)
 
     def decode(self, messages: NDArray[Any]) -> Estimates:
         """Counts by the published or the corrected estimate."""
-        rows = client_rows(messages, np.uint64, (3,))
+        rows = checked_messages(messages, np.uint64, (3,))
 
         def hits(some: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
             matrix = hit_matrix(*self.both.opened(some), self.both.length, self.both.cells)
@@ -322,19 +320,19 @@ class Concatenation(PairMessages):
 
     def law(self, cells: Sequence[int], seed: tuple[int, int] = (0, 0)) -> MessageLaw:
         """The probability of every bucket, given the seed."""
-        held = one_client(cells, self.cells, self.ones)
+        held = one_participant(cells, self.cells, self.ones)
         return self.both.law(self._parts(np.array([held]))[0].tolist(), seed)
 
     @property
     def code(self) -> HashCode:
-        """As the one message."""
+        """The code of the one message."""
         return self.both.code
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
         """Which queries and classes the message hits; as published it claims no unbiased counts."""
         named = {"concatenation-published": False, "concatenation-corrected": True}
-        # Classes stand behind the three queries in the domain that is hashed.
+        # Classes follow the three queries in the domain that is hashed.
         parts = ((0, 3), (1, 4))
 
         def sent(name: str, epsilon: Fraction, delta: Fraction) -> list[Check]:

@@ -1,4 +1,4 @@
-"""The Collision mechanism: a client's cells are hashed to few buckets, and one bucket is sent. c = 1 is OLH."""
+"""The Collision mechanism: a participant's c cells are hashed to few buckets, and one is sent. For c = 1 it is OLH."""
 
 from __future__ import annotations
 
@@ -13,33 +13,30 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, MessageLaw
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.rational import Number
+from tacit.core import Integers, InvalidInput, MessageLaw, Number, Randomness, uniform_below
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, Check, message_checks
 from tacit.mechanisms.description import CELLS, Checks, Parameters
 from tacit.mechanisms.exact import ExactTable, exp, precision
-from tacit.mechanisms.local.clients import (
+from tacit.mechanisms.local.keyed_hash import bucket_of, count_hits, fresh_seeds, keystream_words
+from tacit.mechanisms.local.participants import (
     DOMAIN,
     LAW_DIGITS,
     HitEstimates,
     HitRates,
+    checked_messages,
     chunks,
-    client_cells,
-    client_rows,
     domain,
     local_epsilon,
-    one_client,
+    one_participant,
+    participant_cells,
 )
-from tacit.mechanisms.local.keyed_hash import bucket_of, count_hits, fresh_seeds, keystream_words
 from tacit.mechanisms.messages import HashCode
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
-__all__ = ["LONGEST", "Collision", "best_length", "collision_rates", "hash_blankets", "published_length"]
+__all__ = ["LONGEST_RANGE", "Collision", "best_length", "collision_rates", "hash_blankets", "published_length"]
 
 # Buckets are found with 32-bit factors. A longer range would be best only for ε above 20.
-LONGEST = 2**31 - 1
+LONGEST_RANGE = 2**31 - 1
 
 
 def collision_rates(ones: int, epsilon: Fraction, length: int) -> HitRates:
@@ -57,15 +54,15 @@ def collision_rates(ones: int, epsilon: Fraction, length: int) -> HitRates:
 def best_length(ones: int, epsilon: Fraction) -> int:
     """The number of buckets that makes the variance on zeros smallest.
 
-    The variance as a function of a real l is smallest at [c(E+2) + √(c²E(E+8) − 8cE)]/2; of the two integers
-    beside it the better one is taken.
+    The variance as a function of a real l is smallest at [c(E+2) + √(c²E(E+8) − 8cE)]/2; the better of the two nearest
+    integers is taken.
 
     >>> best_length(1, Fraction(1)), best_length(4, Fraction(1)), best_length(4, Fraction(4))
     (4, 19, 228)
     """
     weight = math.exp(min(float(epsilon), 40.0))
     real = (ones * (weight + 2) + math.sqrt(ones**2 * weight * (weight + 8) - 8 * ones * weight)) / 2
-    candidates = {min(max(length, ones + 1), LONGEST) for length in (math.floor(real), math.ceil(real))}
+    candidates = {min(max(length, ones + 1), LONGEST_RANGE) for length in (math.floor(real), math.ceil(real))}
     return min(sorted(candidates), key=lambda length: collision_rates(ones, epsilon, length).variance_zero)
 
 
@@ -75,13 +72,15 @@ def published_length(ones: int, epsilon: Fraction) -> int:
     >>> published_length(4, Fraction(1)), published_length(4, Fraction(7, 2))
     (18, 139)
     """
-    return min(round(2 * ones - 1 + ones * math.exp(min(float(epsilon), 40.0))), LONGEST)
+    return min(round(2 * ones - 1 + ones * math.exp(min(float(epsilon), 40.0))), LONGEST_RANGE)
 
 
 def hash_blankets(ones: int, epsilon: Fraction, length: int) -> list[Blanket]:
     """One cell hashed to l buckets: the floor is 1/Ω on each.
 
-    Two cells fall into different buckets with probability 1 − 1/l, as far as the hash of two cells is independent.
+    Two cells have different buckets with probability 1 − 1/l, as far as the hashes of two cells are independent:
+    exactly for linear maps, and for ``keyed_hash`` under its assumption on ChaCha8. So, unlike ε₀ itself, the amplified
+    ε of a shuffled ``Collision`` message rests on that assumption.
     """
     if ones != 1:
         return []
@@ -91,7 +90,7 @@ def hash_blankets(ones: int, epsilon: Fraction, length: int) -> list[Blanket]:
 
 @lru_cache(maxsize=64)
 def _slots(ones: int, epsilon: Fraction, length: int) -> ExactTable:
-    """A slot for each of the client's cells with weight E, and one more with weight l − c for everything else."""
+    """A slot of weight E for each of the participant's cells, and one of weight l − c for all other buckets."""
 
     def weights(digits: int) -> list[Decimal]:
         return [exp(epsilon, digits)] * ones + [Decimal(length - ones)]
@@ -101,22 +100,22 @@ def _slots(ones: int, epsilon: Fraction, length: int) -> ExactTable:
 
 @dataclass(frozen=True)
 class Collision(HitEstimates):
-    """Hashes the client's c cells to l buckets under a fresh random seed and sends the seed and one bucket.
+    """Hashes the participant's c cells to l buckets under a fresh random seed and sends the seed and one bucket.
 
     **Law.** The seed is uniform and independent of the data. Let h be the number of different buckets that the
-    client's cells hash to. Each of those is sent with probability e^ε/Ω, Ω = c·e^ε + l − c; each of the l − h
-    others with an equal share of what is left.
+    participant's cells hash to. Each of those is sent with probability e^ε/Ω, Ω = c·e^ε + l − c; the l − h others share
+    the remaining probability equally.
 
     **Spend.** ``Pure(epsilon)``, between any two sets of c cells.
 
     **Proof.** Given the seed, a bucket outside has probability ((c − h)e^ε + l − c)/((l − h)Ω), a weighted mean of
     e^ε/Ω and 1/Ω since the weights c − h and l − c add up to l − h. So every bucket, whatever the set, has a
     probability between 1/Ω and e^ε/Ω: the ratio is at most e^ε for *every* hash function, collisions among the
-    client's own cells included, and it is reached when two sets hash to disjoint buckets without such collisions.
+    participant's own cells included, and it is reached when two sets hash to disjoint buckets without such collisions.
 
-    **Estimate.** A message hits cell v when v hashes to the bucket sent: with probability exactly p = e^ε/Ω for a
-    held cell, whatever the hash, and q = 1/l for any other as far as the hash of c + 1 cells is independent
-    (see ``keyed_hash``).
+    **Estimate.** A message hits cell v if v hashes to the bucket sent: with probability exactly p = e^ε/Ω for a cell
+    that the participant has, for every hash, and q = 1/l for any other as far as the hashes of c + 1 cells are
+    independent (see ``keyed_hash``).
 
     **Source.** S. Wang, J. Li, Y. Qian, J. Du, W. Lin and W. Yang, Hiding numerical vectors in local private and
     shuffled messages, IJCAI 2021; for c = 1 optimized local hashing. The number of buckets is chosen better here.
@@ -141,7 +140,7 @@ class Collision(HitEstimates):
         number = local_epsilon(epsilon)
         if length is None:
             length = best_length(ones, number)
-        if not ones < length <= LONGEST:
+        if not ones < length <= LONGEST_RANGE:
             raise InvalidInput(f"length must be in [{ones + 1}, 2^31 - 1] for {ones} ones, got {length}")
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "ones", ones)
@@ -159,12 +158,12 @@ class Collision(HitEstimates):
         return collision_rates(self.ones, self.epsilon, self.length)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint64]:
-        """A fresh seed and a bucket a client."""
-        held = client_cells(cells, self.cells, self.ones)
+        """A fresh seed and a bucket per participant."""
+        held = participant_cells(cells, self.cells, self.ones)
         return self.respond(held, fresh_seeds(len(held), randomness), randomness)
 
     def respond(self, held: Integers, seeds: NDArray[np.uint64], randomness: Randomness) -> NDArray[np.uint64]:
-        """The messages of clients whose seeds are already drawn; seeds must be fresh for every message."""
+        """The messages for given seeds, which must be fresh for every message."""
         messages = np.empty((len(held), 3), dtype=np.uint64)
         messages[:, :2] = seeds
         for part in chunks(len(held), self.ones):
@@ -173,9 +172,9 @@ class Collision(HitEstimates):
         return messages
 
     def _bucket(self, buckets: Integers, randomness: Randomness) -> Integers:
-        """One bucket for each row of the buckets that a client's cells hash to."""
+        """One bucket for each row of the buckets that a participant's cells hash to."""
         buckets = np.sort(buckets, axis=1)
-        # A bucket that is there twice counts once: its second slot joins "everything else", marked by l.
+        # A bucket that occurs twice counts once: its second slot joins "all other buckets", marked by l.
         buckets[:, 1:][buckets[:, 1:] == buckets[:, :-1]] = self.length
         slot = _slots(self.ones, self.epsilon, self.length).sample(len(buckets), randomness)
         slots = np.column_stack([buckets, np.full(len(buckets), self.length)])
@@ -190,7 +189,7 @@ class Collision(HitEstimates):
 
     def opened(self, messages: NDArray[Any]) -> tuple[NDArray[np.uint64], Integers]:
         """The seeds and buckets of messages, checked."""
-        rows = client_rows(messages, np.uint64, (3,))
+        rows = checked_messages(messages, np.uint64, (3,))
         if not self.code.valid(rows).all():
             raise InvalidInput(f"messages must name buckets in [0, {self.length - 1}], got {rows[:, 2].max()}")
         return rows[:, :2], rows[:, 2].astype(np.int64)
@@ -202,7 +201,7 @@ class Collision(HitEstimates):
 
     def law(self, cells: Sequence[int], seed: tuple[int, int] = (0, 0)) -> MessageLaw:
         """The probability of every bucket, given the seed: 2^128 times that of the message with this seed."""
-        held = one_client(cells, self.cells, self.ones)
+        held = one_participant(cells, self.cells, self.ones)
         context, weight = precision(LAW_DIGITS), exp(self.epsilon, LAW_DIGITS)
         seeds = np.array([seed], dtype=np.uint64)
         inside = {int(bucket) for bucket in bucket_of(keystream_words(seeds, np.array([held])), self.length)[0]}
@@ -224,9 +223,9 @@ class Collision(HitEstimates):
         return hash_blankets(self.ones, self.epsilon, self.length)
 
     def hit_code(self, messages: NDArray[Any], inputs: Sequence[Sequence[int]]) -> Integers:
-        """One number for what a message says: which inputs' cells it hits, and which inputs collide in themselves.
+        """A message's information as one number: which cells of the inputs it hits, and which inputs have collisions.
 
-        A hash seed is public, so this is what a reader sees after hashing every cell.
+        The hash seed is public, so this is what a reader can compute by hashing every cell.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> mechanism = Collision(6, 2, 1)

@@ -1,15 +1,16 @@
-"""A family of hash functions, one for every 128-bit seed: the keystream of ChaCha8, looked up by cell.
+"""A family of hash functions, one per 128-bit seed: word v of the ChaCha8 keystream is the hash of cell v.
 
-The word of cell v under a seed is the v-th 64-bit little-endian word of the ChaCha keystream with 8 rounds, the
-seed as 128-bit key, nonce 0 and block counter from 0. One block serves eight cells, so hashing all cells costs an
-eighth of a block each, and any implementation of ChaCha can speak to this one.
+The word of cell v under a seed is the v-th 64-bit little-endian word of the ChaCha keystream with 8 rounds, the seed as
+128-bit key, nonce 0 and block counter from 0. One block is the hash of eight cells, and any implementation of ChaCha is
+compatible.
 
-The bucket of a word among l is floor(word · l / 2^64): the words of a bucket are an interval, and every bucket has
-a probability within 2^-64 of 1/l. An unbiased estimate divided by a gap p − q is therefore off by less than
-2^-64/(p − q) a message for this reason, which is below 2^-50 unless p − q is below 1/16000.
+The bucket of a word among l is floor(word · l / 2^64): the words of a bucket are an interval, and every bucket has a
+probability within 2^-64 of 1/l. This biases an estimate, which is divided by a gap p − q, by less than 2^-64/(p − q)
+per message: below 2^-50 unless p − q is below 1/16000.
 
-Privacy never rests on the hash: the mechanisms keep ε for every function. That estimates are unbiased does rest
-on it, as far as ChaCha8 under a fresh uniform seed cannot be told from independent uniform words.
+The ε₀ of a message never rests on the hash: it holds for every hash function. That estimates are unbiased, and the
+amplification of ε₀ by a shuffler (``collision.hash_blankets``), rest on the assumption that ChaCha8 under a fresh
+uniform seed cannot be distinguished from independent uniform words.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers, Words
-from tacit.core.randomness import Randomness
-from tacit.mechanisms.local.clients import chunks
+from tacit.core import Integers, Randomness, Words
+from tacit.mechanisms.local.participants import chunks
 
 __all__ = ["bucket_bounds", "bucket_of", "count_hits", "fresh_seeds", "hit_matrix", "keystream_words"]
 
@@ -31,7 +31,7 @@ ROUNDS = 8
 CONSTANTS = (0x61707865, 0x3120646E, 0x79622D36, 0x6B206574)
 # Cells whose words come from one block.
 BLOCK_CELLS = 8
-# Hashes that numpy computes in less time than it takes to load the compiled code.
+# Up to this many hashes, numpy is faster than loading the compiled code.
 LARGE = 2**24
 _COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
 DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
@@ -40,7 +40,7 @@ Seeds = NDArray[np.uint64]
 
 
 def fresh_seeds(count: int, randomness: Randomness) -> Seeds:
-    """A uniform 128-bit seed for every message, as two words, drawn before any data is looked at.
+    """A uniform 128-bit seed per message, as two words, independent of the data.
 
     >>> from tacit.core.randomness import SystemRandomness
     >>> fresh_seeds(3, SystemRandomness()).shape
@@ -121,7 +121,7 @@ def bucket_of(words: Words, length: int) -> Integers:
 
 
 def bucket_bounds(buckets: NDArray[Any], length: int) -> tuple[Words, Words]:
-    """The first word of each bucket and how many words it has: word w is in it when w − first < width, mod 2^64.
+    """The first word of each bucket and its number of words: word w is in it if w − first < width, mod 2^64.
 
     >>> [int(bound[0]) for bound in bucket_bounds(np.array([1]), 4)] == [2**62, 2**62]
     True
@@ -152,9 +152,9 @@ def hit_matrix(seeds: Seeds, buckets: Integers, length: int, cells: int) -> NDAr
 
 
 def count_hits(seeds: Seeds, buckets: Integers, length: int, cells: int, compiled: bool | None = None) -> Integers:
-    """How many messages hit each cell. Large jobs are compiled and threaded when numba is installed.
+    """How many messages hit each cell. Large jobs use compiled code and threads if numba is installed.
 
-    Both ways give the same integers; ``compiled`` insists on one of them.
+    Both implementations give the same integers; ``compiled`` selects one of them.
 
     >>> seeds, buckets = np.zeros((1, 2), dtype=np.uint64), np.array([1])
     >>> count_hits(seeds, buckets, 4, 8).tolist()
@@ -163,7 +163,7 @@ def count_hits(seeds: Seeds, buckets: Integers, length: int, cells: int, compile
     if compiled is None:
         compiled = len(seeds) * cells > LARGE and find_spec("numba") is not None
     if compiled:
-        # Loaded when first needed: importing numba takes a second or more.
+        # Imported when first needed, because numba takes a second or more.
         from tacit.mechanisms.local.keyed_hash_compiled import count_hits_compiled
 
         first, width = bucket_bounds(buckets, length)

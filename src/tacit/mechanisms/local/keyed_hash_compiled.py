@@ -1,9 +1,8 @@
 """The hash of ``keyed_hash`` for all cells at once, compiled by numba for the processor at hand.
 
-Eight blocks of a message are computed side by side, one in each 32-bit lane of a vector register: every array below
-is laid out so that the innermost loop runs over blocks with a fixed length, which lets the compiler use vectors
-throughout. Messages are divided among threads; each thread has counts of its own, and the sum of integers
-does not depend on the order.
+Eight blocks of a message are computed together, one in each 32-bit lane of a vector register: the innermost loop runs
+over a fixed number of blocks, so that the compiler can use vector instructions. Messages are divided among threads,
+each with its own counts; the sum of integers does not depend on the order.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import numpy as np
 from numba import njit, uint32, uint64
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
+from tacit.core import Integers
 from tacit.mechanisms.local.keyed_hash import BLOCK_CELLS, CONSTANTS, ROUNDS
 
 __all__ = ["count_hits_compiled"]
 
-# Blocks side by side: the lanes of a 256-bit register.
+# Blocks computed together: the lanes of a 256-bit register.
 LANES = 8
 _GROUP = LANES * BLOCK_CELLS
 DOUBLE_ROUNDS = ROUNDS // 2
@@ -32,7 +31,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _compiled(function: Function) -> Function:
-    """The function as machine code that runs without the interpreter's lock, kept on disk for the next process."""
+    """The function compiled, without the interpreter's lock, and cached on disk."""
     return cast(Function, njit(cache=True, nogil=True)(function))
 
 
@@ -58,8 +57,8 @@ def _quarter(a: Any, b: Any, c: Any, d: Any) -> Any:  # noqa: ANN401
 def _double_round(state: Any) -> Any:  # noqa: ANN401
     """A column round and a diagonal round of the state.
 
-    A function of its own keeps the loop that calls it short enough for the compiler to unroll, which it must do
-    before it can see the loop over blocks as one to be done with vectors: it makes a factor of four.
+    As a separate function it keeps the calling loop short enough for the compiler to unroll, without which the loop
+    over blocks is not vectorized: a factor of four.
     """
     x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15 = state
     x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
@@ -131,7 +130,7 @@ def count_hits_compiled(
         _count(seeds[part], first[part], width[part], shares[thread])
 
     with ThreadPoolExecutor(threads) as pool:
-        # Asking for the results passes on what went wrong in a thread.
+        # Reading the results raises the errors of threads.
         list(pool.map(work, range(threads)))
     counts: Integers = shares.sum(axis=0).transpose(0, 2, 1).reshape(-1)[:cells]
     return counts

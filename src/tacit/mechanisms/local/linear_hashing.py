@@ -1,4 +1,4 @@
-"""Local hashing with a linear hash: short messages, and counts by a fast transform instead of one hash per cell."""
+"""Local hashing with linear hash functions: short messages, and counts by a fast transform, not one hash per cell."""
 
 from __future__ import annotations
 
@@ -12,32 +12,29 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, MessageLaw
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.rational import Number
+from tacit.core import Integers, InvalidInput, MessageLaw, Number, Randomness, uniform_below
 from tacit.mechanisms.auditing import AUDITED_CELLS, SINGLE, message_checks
 from tacit.mechanisms.description import CELLS, Checks, Parameters
 from tacit.mechanisms.exact import precision
-from tacit.mechanisms.local.clients import (
+from tacit.mechanisms.local.collision import collision_rates, hash_blankets
+from tacit.mechanisms.local.participants import (
     DOMAIN,
     LAW_DIGITS,
     HitEstimates,
     HitRates,
-    client_cells,
-    client_rows,
+    checked_messages,
     domain,
     local_epsilon,
-    one_client,
+    one_participant,
+    participant_cells,
 )
-from tacit.mechanisms.local.collision import collision_rates, hash_blankets
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.messages import IndexCode
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket
 
 __all__ = ["FIELD_SIZES", "FiniteField", "LinearHashing", "finite_field", "possible_sizes"]
 
-# A histogram of all possible messages is made to decode; this many take 128 MB.
+# Decoding makes a histogram of all possible messages; this many take 128 MB.
 LARGEST_HISTOGRAM = 2**24
 
 
@@ -53,7 +50,7 @@ FIELD_SIZES = tuple(size for size in range(2, LARGEST_FIELD + 1) if _is_prime(si
 
 @dataclass(frozen=True)
 class FiniteField:
-    """The numbers 0, …, size − 1 with a sum and a product of every two; 0 and 1 are neutral as usual."""
+    """A finite field on the numbers 0, …, size − 1, as tables of sums and products."""
 
     size: int
     sums: Integers
@@ -61,7 +58,7 @@ class FiniteField:
 
 
 def _polynomial_products(degree: int, modulus: int) -> Integers:
-    """Products of polynomials over two elements, written as bits, modulo one of that degree."""
+    """Products of polynomials over GF(2), written as bits, modulo one of that degree."""
     first = np.arange(2**degree)[:, None]
     second = np.arange(2**degree)[None, :]
     product = np.zeros((2**degree, 2**degree), dtype=np.int64)
@@ -76,8 +73,8 @@ def _polynomial_products(degree: int, modulus: int) -> Integers:
 def finite_field(size: int) -> FiniteField:
     """The field with that many elements.
 
-    Polynomials modulo some other are a field exactly when no two of them but 0 multiply to 0, so moduli are tried
-    until one passes; there is one of every degree.
+    Polynomials modulo another are a field exactly if no product of two nonzero ones is 0, so moduli are tried until one
+    has this property; there is one of every degree.
 
     >>> finite_field(4).products.tolist()
     [[0, 0, 0, 0], [0, 1, 2, 3], [0, 2, 3, 1], [0, 3, 1, 2]]
@@ -94,7 +91,7 @@ def finite_field(size: int) -> FiniteField:
 
 
 def _digits_needed(cells: int, size: int) -> int:
-    """How many digits in that base every cell's index has."""
+    """The number of digits of a cell's index in base ``size``."""
     digits = 1
     while size**digits < cells:
         digits += 1
@@ -102,7 +99,7 @@ def _digits_needed(cells: int, size: int) -> int:
 
 
 def possible_sizes(cells: int) -> list[int]:
-    """The sizes of fields that can be used for this many cells; none if they are too many.
+    """The field sizes that can be used for this many cells; empty if there are too many cells.
 
     >>> possible_sizes(10**6)
     [2, 3, 4, 5, 8, 16]
@@ -112,7 +109,7 @@ def possible_sizes(cells: int) -> list[int]:
 
 @dataclass(frozen=True)
 class LinearHashing(HitEstimates):
-    """Hashes the client's one cell by a random linear map to a field of l elements and sends the map and an element.
+    """Local hashing by a random linear map to a field of l elements; sends the map and one element.
 
     **Law.** A cell is the vector x of its t digits in base l, an element of F^t for the field F with l elements.
     A vector a in F^t is drawn uniformly, independent of the data. The message is (a, u), where u = ⟨a, x⟩ with
@@ -132,7 +129,7 @@ class LinearHashing(HitEstimates):
     V. Feldman, J. Nelson, H. Nguyen and K. Talwar, Private frequency estimation via projective geometry, ICML 2022,
     use the same geometry for the subset mechanism.
 
-    A message is one integer, (a, u) in base l. Only for clients with a single cell: linear maps are not
+    A message is one integer, (a, u) in base l. Only for participants with a single cell: linear maps are not
     independent on three cells.
 
     >>> mechanism = LinearHashing(cells=5000, ones=1, epsilon=1)
@@ -170,7 +167,7 @@ class LinearHashing(HitEstimates):
 
     @property
     def digits(self) -> int:
-        """The length t of the vectors that stand for cells."""
+        """The length t of the vectors of cells."""
         return _digits_needed(self.cells, self.size)
 
     @property
@@ -185,7 +182,7 @@ class LinearHashing(HitEstimates):
 
     @property
     def _possible(self) -> int:
-        """How many different messages there are."""
+        """The number of possible messages."""
         return int(self.size ** (self.digits + 1))
 
     @property
@@ -203,14 +200,14 @@ class LinearHashing(HitEstimates):
         return product
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> Integers:
-        """One integer per client."""
-        held = client_cells(cells, self.cells, 1)[:, 0]
+        """One integer per participant."""
+        held = participant_cells(cells, self.cells, 1)[:, 0]
         maps = uniform_below(self.size**self.digits, len(held), randomness)
         return maps * self.size + self._element.encode(self._hashes(maps, held)[:, None], randomness)
 
     def hit_counts(self, messages: NDArray[Any]) -> Integers:
         """How many messages hit each cell, by a transform of their histogram."""
-        numbers = client_rows(messages, np.int64, ())
+        numbers = checked_messages(messages, np.int64, ())
         if not self.code.valid(numbers).all():
             raise InvalidInput(f"messages must be in [0, {self._possible - 1}]")
         return self._hits(np.bincount(numbers, minlength=self._possible))
@@ -218,8 +215,8 @@ class LinearHashing(HitEstimates):
     def _hits(self, histogram: Integers) -> Integers:
         """How many messages (a, u) have ⟨a, y⟩ = u, for every cell y."""
         field, size = finite_field(self.size), self.size
-        # Digits of y take the place of digits of a, highest first: what is left to be matched by the lower digits
-        # is u − a_t·y_t. The highest digit of a cell takes only the values that occur.
+        # Digits of y replace digits of a, highest first: the lower digits must then match u − a_t·y_t. The highest
+        # digit of a cell takes only the values that occur.
         values = -(-self.cells // size ** (self.digits - 1))
         table = histogram.reshape(1, size, -1, size)  # digits of y done, digit of a, lower digits of a, u
         for _ in range(self.digits):
@@ -235,7 +232,7 @@ class LinearHashing(HitEstimates):
 
     def law(self, cells: Sequence[int]) -> MessageLaw:
         """The probability of every message."""
-        held = one_client(cells, self.cells, 1)
+        held = one_participant(cells, self.cells, 1)
         context = precision(LAW_DIGITS)
         share = context.divide(Decimal(1), Decimal(self.size**self.digits))
         numbers = np.arange(self._possible, dtype=np.int64)
@@ -250,7 +247,7 @@ class LinearHashing(HitEstimates):
         return IndexCode(self._possible)
 
     def blankets(self) -> list[Blanket]:
-        """Those of a hash, for one cell."""
+        """The blankets of a hash."""
         return hash_blankets(self.ones, self.epsilon, self.size)
 
     @classmethod

@@ -1,8 +1,8 @@
 """Rows of random bits, 64 to a word: drawn exactly, changed cell by cell, and summed column by column.
 
-A bit is one with probability p when a uniform real is below p. The two are compared binary digit by binary digit,
-for 64 bits at a time; every digit settles half of the open comparisons, so about eight random bits are used for
-one, where drawing a whole word for each would use 64.
+A bit is one with probability p if a uniform real is below p. The two are compared binary digit by binary digit, for 64
+bits at a time; every digit decides half of the open comparisons, so that a bit takes about eight random bits, and not a
+64-bit word.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Words
-from tacit.core.randomness import Randomness
+from tacit.core import Integers, InvalidInput, Randomness, Words
 from tacit.mechanisms.exact import exp, precision
-from tacit.mechanisms.local.clients import chunks, client_rows
+from tacit.mechanisms.local.participants import checked_messages, chunks
 
 __all__ = [
     "column_sums",
@@ -33,12 +31,12 @@ __all__ = [
 ]
 
 _WORD = 64
-# Sums of single bits stay within a byte for this many rows, and byte sums are the fastest there are.
+# Sums of this many single bits fit into a byte, and sums of bytes are the fastest.
 BYTE_ROWS = 255
 
 
 def row_words(columns: int) -> int:
-    """How many words hold a row of that many bits.
+    """The number of words for a row of ``columns`` bits.
 
     >>> row_words(65)
     2
@@ -142,7 +140,7 @@ def put_bits(words: Words, rows: Integers, columns: Integers, values: NDArray[np
 
 
 def packed(words: Words, columns: int) -> NDArray[np.uint8]:
-    """The rows as bytes, first column in the lowest bit of the first byte, nothing beyond the last column.
+    """The rows as bytes, first column in the lowest bit of the first byte, zeros after the last column.
 
     >>> packed(np.array([[2**64 - 1]], dtype=np.uint64), columns=10).tolist()
     [[255, 3]]
@@ -160,7 +158,7 @@ def column_sums(messages: NDArray[Any], columns: int) -> Integers:
     >>> column_sums(np.array([[255, 3], [1, 0]], dtype=np.uint8), columns=10).tolist()
     [2, 1, 1, 1, 1, 1, 1, 1, 1, 1]
     """
-    rows = client_rows(messages, np.uint8, (-(-columns // 8),))
+    rows = checked_messages(messages, np.uint8, (-(-columns // 8),))
     if columns % 8 and (rows[:, -1] >> (columns % 8)).any():
         raise InvalidInput(f"messages must have no bit set beyond the {columns} cells")
     sums = np.zeros(columns, dtype=np.int64)

@@ -1,9 +1,9 @@
-"""Generalized randomized response (GRR): the client names one cell, one of its own a little more often.
+"""Generalized randomized response (GRR), also called k-RR: names one cell, the participant's own with more probability.
 
-``Responses`` are many labels of one party, each through randomized response: the price is that of all of them together.
-``RandomizedLabels`` are the answers of one holder to one round of questions. Published code has set the noise for one
-number of answers and given another. Here the number of answers, the budget of a round, the noise of each answer, the
-spend and the unbiased estimate are all read off the same object.
+``Responses`` randomizes several labels of one party; its cost is that of all of them together. ``RandomizedLabels`` are
+the answers of one holder in one round of PrivateKT. Published code calibrated the noise for one number of answers and
+gave another; here the number of answers, the budget of a round, the noise of each answer, the spend and the unbiased
+estimate all come from the same object.
 """
 
 from __future__ import annotations
@@ -20,27 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, MessageLaw
-from tacit.core.randomness import Randomness, uniform_below
+from tacit.core import ANYTHING, Integers, InvalidInput, MessageLaw, Randomness, Rule, Sensitivity, uniform_below
 from tacit.core.rational import Number, bisect, positive, probability, rounded_down
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.core.spend import RandomizedResponse, Repeated
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, PURE, Check, Target, message_checks
 from tacit.mechanisms.description import CELLS, EXACT, Checks, Described, Inner, Parameters
 from tacit.mechanisms.exact import ExactTable, exp, precision
 from tacit.mechanisms.forms import AnswerForm, Numbers
-from tacit.mechanisms.local.clients import (
+from tacit.mechanisms.local.participants import (
     DOMAIN,
     LAW_DIGITS,
     HitEstimates,
     HitRates,
-    client_cells,
-    client_rows,
+    checked_messages,
     domain,
     local_epsilon,
-    one_client,
+    one_participant,
+    participant_cells,
 )
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.messages import IndexCode
@@ -51,7 +47,7 @@ __all__ = ["GeneralizedRandomizedResponse", "RandomizedLabels", "Responses"]
 
 @lru_cache(maxsize=64)
 def _own(cells: int, ones: int, epsilon: Fraction) -> ExactTable:
-    """Whether the named cell is another's (0) or the client's own (1)."""
+    """Whether the named cell is the participant's own (1) or not (0)."""
 
     def weights(digits: int) -> list[Decimal]:
         return [Decimal(cells - ones), precision(digits).multiply(Decimal(ones), exp(epsilon, digits))]
@@ -61,19 +57,19 @@ def _own(cells: int, ones: int, epsilon: Fraction) -> ExactTable:
 
 @dataclass(frozen=True)
 class GeneralizedRandomizedResponse(HitEstimates):
-    """Names one cell, e^ε times as likely each of the client's own as any other.
+    """Names one cell, each of the participant's own with e^ε times the probability of any other.
 
-    **Law.** P(j) = e^ε/Ω for the client's c cells and 1/Ω for the d − c others, Ω = c·e^ε + d − c.
+    **Law.** P(j) = e^ε/Ω for the participant's c cells and 1/Ω for the d − c others, Ω = c·e^ε + d − c.
 
     **Spend.** ``RandomizedResponse(epsilon, ⌊d/c⌋)``, between any two sets of c cells; at least two classes.
 
-    **Proof.** Ω does not depend on the set, and every probability is 1/Ω or e^ε/Ω. A cell that only one of two sets
-    has reaches the bound. Two sets that differ in m cells lose +ε with probability m·e^ε/Ω, −ε with m/Ω and else 0. No
-    two differ in more than c cells, and over ⌊d/c⌋ classes the first is 1/(1 + (⌊d/c⌋ − 1)e^(−ε)), not less than
-    c·e^ε/Ω; where d < 2c the two classes of the worst ε-DP mechanism are enough.
+    **Proof.** Ω does not depend on the set, and every probability is 1/Ω or e^ε/Ω. A cell that only one of two sets has
+    reaches the bound. For two sets that differ in m ≤ c cells the privacy loss is +ε with probability m·e^ε/Ω, −ε with
+    m/Ω, and otherwise 0. Randomized response over ⌊d/c⌋ classes has +ε with probability 1/(1 + (⌊d/c⌋ − 1)e^(−ε)),
+    which is at least c·e^ε/Ω. If d < 2c, two classes dominate every ε-DP mechanism.
 
-    For c > 1 this is not "sample one of the c, then respond at ε", which would waste a part of ε: the weights are put
-    on all c cells directly.
+    For c > 1 this is not "sample one of the c, then respond at ε", which would waste a part of ε: all c cells have the
+    larger probability.
 
     **Source.** P. Kairouz, K. Bonawitz and D. Ramage, Discrete distribution estimation under local privacy,
     ICML 2016, for c = 1; for c > 1 it is subset selection with subsets of one cell.
@@ -98,7 +94,7 @@ class GeneralizedRandomizedResponse(HitEstimates):
 
     @property
     def spend(self) -> RandomizedResponse:
-        """What one client's message costs it."""
+        """The cost of one message."""
         return RandomizedResponse(self.epsilon, max(2, self.cells // self.ones))
 
     @property
@@ -114,27 +110,27 @@ class GeneralizedRandomizedResponse(HitEstimates):
         return HitRates(1 / total, decay / total, -math.expm1(-self.epsilon) / total)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> Integers:
-        """One cell per client."""
-        held = client_cells(cells, self.cells, self.ones)
+        """One cell per participant."""
+        held = participant_cells(cells, self.cells, self.ones)
         count = len(held)
         own = _own(self.cells, self.ones, self.epsilon).sample(count, randomness)
         mine = held[np.arange(count), uniform_below(self.ones, count, randomness)]
         other = uniform_below(self.cells - self.ones, count, randomness)
         for column in held.T:
-            # The i-th cell that is not held: every held cell at or below it moves it up by one, lowest first.
+            # The i-th cell outside of the set: every cell of the set at or below it moves it up by one, lowest first.
             other += other >= column
         return np.where(own == 1, mine, other)
 
     def hit_counts(self, messages: NDArray[Any]) -> Integers:
         """How many messages name each cell."""
-        named = client_rows(messages, np.int64, ())
+        named = checked_messages(messages, np.int64, ())
         if not self.code.valid(named).all():
             raise InvalidInput(f"messages must name cells in [0, {self.cells - 1}]")
         return np.bincount(named, minlength=self.cells)
 
     def law(self, cells: Sequence[int]) -> MessageLaw:
         """The probability of every cell to be named."""
-        held = one_client(cells, self.cells, self.ones)
+        held = one_participant(cells, self.cells, self.ones)
         context, weight = precision(LAW_DIGITS), exp(self.epsilon, LAW_DIGITS)
         total = context.add(context.multiply(weight, Decimal(self.ones)), Decimal(self.cells - self.ones))
         own, other = context.divide(weight, total), context.divide(Decimal(1), total)
@@ -149,7 +145,7 @@ class GeneralizedRandomizedResponse(HitEstimates):
         return IndexCode(self.cells)
 
     def exact_form(self, count: int) -> Numbers:
-        """Of exactly that many messages: they lie close, without a whole byte for each."""
+        """The form of exactly ``count`` messages, packed without whole bytes."""
         return Numbers((count,), 0, self.cells - 1)
 
     def hits(self, messages: NDArray[Any]) -> NDArray[np.float64]:
@@ -181,11 +177,11 @@ class Responses(Described):
 
     **Law.** Message i is drawn by ``local`` from label i, independently of the others.
 
-    **Spend.** ``Repeated(local.spend, count)``: a local mechanism states the price of one label, and all these
-    labels come from the same records.
+    **Spend.** ``Repeated(local.spend, count)``: a local mechanism states the cost of one label, and all these labels
+    come from the same records.
 
     **Proof.** One changed record may change every label, because nothing bounds its influence on a trained model.
-    Each message is then ε₀-indistinguishable, and independent draws compose.
+    Each message is then ε₀-DP, and independent draws compose.
 
     **Source.** Composition of the local mechanism; nothing new.
 
@@ -213,7 +209,7 @@ class Responses(Described):
 
     @property
     def spend(self) -> Repeated:
-        """What all the labels cost the party together."""
+        """The cost of all labels together."""
         return Repeated(self.local.spend, self.count)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
@@ -223,7 +219,7 @@ class Responses(Described):
         return self.local.encode(value[:, None], randomness)
 
     def estimates(self, messages: NDArray[Any]) -> NDArray[np.float64]:
-        """An unbiased estimate (count, classes) of each label's ones and zeros.
+        """An unbiased estimate (count, classes) of each label's one-hot vector.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> sure = Responses(GeneralizedRandomizedResponse(3, 1, 20), count=2)
@@ -234,7 +230,7 @@ class Responses(Described):
         return (self._hits(messages) - rates.zero) / rates.gap
 
     def evidence(self, messages: NDArray[Any]) -> NDArray[np.float64]:
-        """How much each message speaks for each class: log-likelihoods, up to a constant a row.
+        """The log-likelihood of each class for each message, up to a constant per row.
 
         Both mechanisms send a message that names the true class e^ε times as likely as one that does not.
 
@@ -250,7 +246,7 @@ class Responses(Described):
         return self.local.hits(messages)
 
     def answer_form(self, rows: int, columns: int, limit: int) -> AnswerForm:
-        """One response for each row, and no more."""
+        """Exactly one response per row."""
         return self.local.exact_form(rows)
 
 
@@ -259,10 +255,10 @@ class RandomizedLabels(Described):
     """``answers`` labels out of ``classes``, each by randomized response at ``epsilon / answers``.
 
     **Law.** Independently for each answer, P(true label) = e^(ε/K)/(e^(ε/K) + C − 1) and 1/(e^(ε/K) + C − 1) for every
-    other: keep the label with probability β = (e^(ε/K) − 1)/(e^(ε/K) − 1 + C), else draw one uniformly.
+    other: keep the label with probability β = (e^(ε/K) − 1)/(e^(ε/K) − 1 + C), otherwise draw one uniformly.
 
-    **Spend.** ``Repeated(RandomizedResponse(epsilon / answers, classes), answers)``, between any two sheets: all of
-    the answers may change with one record, and with all records of the holder too.
+    **Spend.** ``Repeated(RandomizedResponse(epsilon / answers, classes), answers)``, between any two lists of answers:
+    one record may change all of them, and so may all records of the holder.
 
     **Proof.** Each answer is generalized randomized response over C cells; K of them, each at ε/K, compose to ε.
 
@@ -290,12 +286,12 @@ class RandomizedLabels(Described):
         object.__setattr__(self, "classes", int(classes))
         object.__setattr__(self, "answers", int(answers))
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
-        # Made once here, so that what it refuses is refused before anything is asked.
+        # Made once here, so that invalid parameters are refused before anything is asked.
         self.response  # noqa: B018
 
     @classmethod
     def for_total(cls, classes: int, answers: int, epsilon: Number, delta: Number, rounds: int) -> RandomizedLabels:
-        """The sheet with the largest ε per round of which ``rounds`` compose to (ε, δ), all planned in advance.
+        """The mechanism with the largest ε per round of which ``rounds`` compose to (ε, δ), all planned in advance.
 
         >>> sheet = RandomizedLabels.for_total(classes=10, answers=2, epsilon=10, delta=1e-5, rounds=250)
         >>> round(float(sheet.epsilon), 3)
@@ -322,17 +318,17 @@ class RandomizedLabels(Described):
 
     @property
     def spend(self) -> Repeated:
-        """What one sheet costs its holder."""
+        """The cost of one round's answers."""
         return Repeated(self.response.spend, self.answers)
 
     @property
     def keeping(self) -> float:
-        """β, how likely a label is kept as it is rather than drawn anew."""
+        """β, the probability that a label is kept and not drawn again."""
         growth = math.expm1(float(self.epsilon / self.answers))
         return growth / (growth + self.classes)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """The randomized answers of one holder; any other number of labels than planned is refused."""
+        """The randomized answers of one holder; another number of labels is refused."""
         labels = np.asarray(value)
         if labels.shape != (self.answers,):
             raise InvalidInput(f"this mechanism is for {self.answers} answers, got labels of shape {labels.shape}")
@@ -340,13 +336,13 @@ class RandomizedLabels(Described):
         return filled
 
     def fill(self, sheets: NDArray[Any], randomness: Randomness) -> Integers:
-        """The randomized answers of many holders, one sheet a row."""
+        """The randomized answers of several holders, one row per holder."""
         return self.response.encode(np.reshape(sheets, (-1, 1)), randomness).reshape(-1, self.answers)
 
     def shares(self, sheets: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Unbiased shares of the holders that gave each label, and their variances, from one sheet a row.
+        """Unbiased estimates of the fraction of holders with each label, and their variances, from one row per holder.
 
-        Both are (answers, classes). Shares add up to 1; some may be negative, as unbiased ones must.
+        Both are (answers, classes). The fractions add up to 1; some may be negative.
 
         >>> RandomizedLabels(2, 1, 500).shares(np.array([[0], [0], [1], [0]]))[0].round(6).tolist()
         [[0.75, 0.25]]
@@ -363,7 +359,7 @@ class RandomizedLabels(Described):
         return Numbers((self.answers,), 0, self.classes - 1)
 
     def answered(self, name: str, epsilon: Fraction) -> Target:
-        """A holder that fills in this sheet and claims to spend ε: all its answers may change with one record."""
+        """A holder's answers with a claimed ε: all of them may change with one record."""
 
         def draw(label: int, count: int, randomness: Randomness) -> Integers:
             ones: Integers = self.fill(np.full((count, self.answers), label), randomness).sum(axis=1)
@@ -373,7 +369,7 @@ class RandomizedLabels(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """PrivateKT: the sheet that holders answer on, three answers at ε/3 each."""
+        """PrivateKT's answers: three at ε/3 each."""
 
         def answered(epsilon: Fraction, delta: Fraction) -> list[Check]:
             return [cls(classes=2, answers=3, epsilon=epsilon).answered("privatekt-answers", epsilon)]

@@ -1,4 +1,4 @@
-"""Subset selection (PrivSet): the client sends a set of w cells that meets its own more often than chance."""
+"""Subset selection (PrivSet): sends a random set of w cells, which intersects the participant's own more often."""
 
 from __future__ import annotations
 
@@ -14,25 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, MessageLaw, Words
-from tacit.core.randomness import Randomness, permutations, uniform_below
-from tacit.core.rational import Number
+from tacit.core import Integers, InvalidInput, MessageLaw, Number, Randomness, Words, permutations, uniform_below
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, first_byte, message_checks
 from tacit.mechanisms.description import CELLS, Checks, Parameters
 from tacit.mechanisms.exact import ExactTable, exp, precision
 from tacit.mechanisms.forms import Messages
-from tacit.mechanisms.local.clients import (
-    DOMAIN,
-    LAW_DIGITS,
-    HitEstimates,
-    HitRates,
-    chunks,
-    client_cells,
-    domain,
-    local_epsilon,
-    one_client,
-)
 from tacit.mechanisms.local.packed_bits import (
     column_sums,
     dyadic_words,
@@ -40,6 +26,17 @@ from tacit.mechanisms.local.packed_bits import (
     packed,
     put_bits,
     row_words,
+)
+from tacit.mechanisms.local.participants import (
+    DOMAIN,
+    LAW_DIGITS,
+    HitEstimates,
+    HitRates,
+    chunks,
+    domain,
+    local_epsilon,
+    one_participant,
+    participant_cells,
 )
 from tacit.mechanisms.messages import SetCode
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket
@@ -51,9 +48,9 @@ PLACES = 8
 
 
 def subset_rates(cells: int, ones: int, epsilon: Fraction, size: int) -> HitRates:
-    """How often the subset has a held cell, and any other, when it has ``size`` cells.
+    """The probabilities that a subset of ``size`` cells contains an own cell, and any other.
 
-    With t = C(d−c,w)/C(d,w), the chance that a uniform subset misses all c cells, and everything divided by
+    With t = C(d−c,w)/C(d,w), the probability that a uniform subset misses all c cells, and everything divided by
     e^ε·C(d,w), the quotients of binomials become p = (w/d)/s and p − q = (1 − e^−ε)·t·w/(d − c)/s, where
     s = 1 − (1 − e^−ε)·t.
 
@@ -70,8 +67,8 @@ def subset_rates(cells: int, ones: int, epsilon: Fraction, size: int) -> HitRate
 def best_subset_size(cells: int, ones: int, epsilon: Fraction) -> int:
     """The number of cells that makes the variance on zeros smallest.
 
-    The variance falls and then rises with the size, so the first size that the next does not beat is the best. A
-    test compares it with all sizes; a size that is not the best would cost accuracy, never privacy.
+    The variance first decreases and then increases with the size, so bisection finds the best one. A test compares it
+    with all sizes; another size would cost accuracy, never privacy.
 
     >>> best_subset_size(100, 1, Fraction(1)), best_subset_size(100, 1, Fraction(4))
     (27, 1)
@@ -92,7 +89,7 @@ def best_subset_size(cells: int, ones: int, epsilon: Fraction) -> int:
 
 @lru_cache(maxsize=64)
 def _overlaps(cells: int, ones: int, epsilon: Fraction, size: int) -> ExactTable:
-    """How many of the client's own cells are in the subset.
+    """The number of the participant's own cells in the subset.
 
     The weights E·C(c,j)·C(d−c,w−j), without E for j = 0, all divided by C(d−c,w) and multiplied by a common
     denominator, are products of c integers each.
@@ -115,17 +112,17 @@ def _overlaps(cells: int, ones: int, epsilon: Fraction, size: int) -> ExactTable
 
 @dataclass(frozen=True)
 class SubsetSelection(HitEstimates):
-    """Sends a set of w cells, one that meets the client's own e^ε times as likely as one that does not.
+    """Sends a set of w cells; each set that intersects the participant's own is e^ε times as likely as any other.
 
-    **Law.** P(S) = e^ε/Ω if S meets the client's cells and 1/Ω otherwise, over all S of w cells, with
+    **Law.** P(S) = e^ε/Ω if S intersects the participant's cells and 1/Ω otherwise, over all S of w cells, with
     Ω = e^ε(C(d,w) − C(d−c,w)) + C(d−c,w).
 
     **Spend.** ``Pure(epsilon)``, between any two sets of c cells.
 
-    **Proof.** Ω does not depend on the client's set and every probability is 1/Ω or e^ε/Ω. A subset that meets one
-    of two different sets and misses the other exists, as w ≤ d − c, and reaches the bound.
+    **Proof.** Ω does not depend on the participant's set and every probability is 1/Ω or e^ε/Ω. A subset that
+    intersects one of two different sets and not the other exists, as w ≤ d − c, and reaches the bound.
 
-    **Estimate.** A held cell is in S with probability p = e^ε·C(d−1,w−1)/Ω, any other with
+    **Estimate.** An own cell is in S with probability p = e^ε·C(d−1,w−1)/Ω, any other with
     q = (e^ε(C(d−1,w−1) − x) + x)/Ω, x = C(d−1−c,w−1).
 
     **Source.** M. Ye and A. Barg, Optimal schemes for discrete distribution estimation under locally differential
@@ -170,8 +167,8 @@ class SubsetSelection(HitEstimates):
         return subset_rates(self.cells, self.ones, self.epsilon, self.size)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint8]:
-        """One row of packed bits per client."""
-        held = client_cells(cells, self.cells, self.ones)
+        """One row of packed bits per participant."""
+        held = participant_cells(cells, self.cells, self.ones)
         messages = np.empty((len(held), -(-self.cells // 8)), dtype=np.uint8)
         for part in chunks(len(held), row_words(self.cells), entries=2**18):
             messages[part] = packed(self._subsets(held[part], randomness), self.cells)
@@ -189,12 +186,12 @@ class SubsetSelection(HitEstimates):
         return words
 
     def _others(self, held: Integers, sizes: Integers, randomness: Randomness) -> Words:
-        """A uniform subset of the cells that are not held, of each row's size.
+        """A uniform subset of the cells outside of ``held``, of each row's size.
 
-        Independent bits of any density make a subset that is uniform among those of its size. Uniform cells are
-        then added or taken away until the size is right, which keeps it so.
+        Independent bits of any density make a subset that is uniform among those of its size. Then uniform cells are
+        added or removed until the size is right, which keeps it uniform.
         """
-        # A little below the density that is needed: adding is quick, as most cells are not in the set yet.
+        # A little below the density that is needed: adding is fast, since most cells are not in the set yet.
         wanted = self.size - 2 * math.sqrt(self.size)
         density = max(0, math.floor(2**PLACES * wanted / self.cells))
         words = dyadic_words(density, PLACES, len(held), self.cells, randomness)
@@ -223,7 +220,7 @@ class SubsetSelection(HitEstimates):
 
     def law(self, cells: Sequence[int]) -> MessageLaw:
         """The probability of every subset; there are C(cells, size)."""
-        held = set(one_client(cells, self.cells, self.ones))
+        held = set(one_participant(cells, self.cells, self.ones))
         context, weight = precision(LAW_DIGITS), exp(self.epsilon, LAW_DIGITS)
         subsets = list(itertools.combinations(range(self.cells), self.size))
         missing = math.comb(self.cells - self.ones, self.size)
@@ -238,11 +235,11 @@ class SubsetSelection(HitEstimates):
 
     @property
     def code(self) -> SetCode:
-        """The set, in few bytes where it is small."""
+        """The set, compressed if it is small."""
         return SetCode(self.cells, self.size)
 
     def exact_form(self, count: int) -> Messages:
-        """Of exactly that many messages."""
+        """The form of exactly ``count`` messages."""
         return Messages(self.code, count, exactly=True)
 
     def hits(self, messages: NDArray[Any]) -> NDArray[np.float64]:
@@ -252,12 +249,12 @@ class SubsetSelection(HitEstimates):
     def blankets(self) -> list[Blanket]:
         """The floor is 1/Ω on each of the C(d, w) sets.
 
-        Those that meet one set of cells and miss the other number C(d−c, w) − C(d−2c+j, w).
+        C(d−c, w) − C(d−2c+j, w) of them intersect one set of cells and not the other.
         """
         epsilon, ones = float(self.epsilon), self.ones
 
         def missed(held: int) -> float:
-            """C(d−h, w)/C(d, w): how likely a uniform subset misses h cells. By it nothing overflows."""
+            """C(d−h, w)/C(d, w), the probability that a uniform subset misses h cells, without overflow."""
             terms = range(min(held, self.cells - self.size + 1))
             return math.prod((self.cells - self.size - i) / (self.cells - i) for i in terms)
 
@@ -266,7 +263,7 @@ class SubsetSelection(HitEstimates):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """The whole set."""
+        """The complete set."""
         return {
             cls.name: lambda epsilon, delta: message_checks(cls.name, cls(AUDITED_CELLS, 2, epsilon), PAIR, first_byte)
         }

@@ -1,6 +1,6 @@
-"""Noise on every cell of a client: unary encoding, symmetric (SUE) and optimized (OUE), and discrete Laplace.
+"""Noise on every cell: unary encoding, symmetric (SUE) and optimized (OUE), and local discrete Laplace noise.
 
-Discrete Laplace noise is dominated by all other local mechanisms, and kept for comparison.
+All other local mechanisms have a smaller error than local Laplace noise, which is here for comparison.
 """
 
 from __future__ import annotations
@@ -17,27 +17,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Estimates, Integers, MessageLaw
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number
+from tacit.core import Estimates, Integers, MessageLaw, Number, Randomness
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, SINGLE, Check, first_byte, message_checks
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, laplace_integers, signs
 from tacit.mechanisms.description import FLAG, Checks, Parameters
 from tacit.mechanisms.exact import exp, precision
 from tacit.mechanisms.forms import REACH
-from tacit.mechanisms.local.clients import (
-    DOMAIN,
-    LAW_DIGITS,
-    HitEstimates,
-    HitRates,
-    LocalMessages,
-    chunks,
-    client_cells,
-    client_rows,
-    domain,
-    local_epsilon,
-    one_client,
-)
 from tacit.mechanisms.local.packed_bits import (
     column_sums,
     get_bits,
@@ -45,6 +30,19 @@ from tacit.mechanisms.local.packed_bits import (
     packed,
     put_bits,
     row_words,
+)
+from tacit.mechanisms.local.participants import (
+    DOMAIN,
+    LAW_DIGITS,
+    HitEstimates,
+    HitRates,
+    LocalMessages,
+    checked_messages,
+    chunks,
+    domain,
+    local_epsilon,
+    one_participant,
+    participant_cells,
 )
 from tacit.mechanisms.messages import BitsCode, NumbersCode
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket
@@ -59,7 +57,7 @@ def _logistic(exponent: Fraction) -> Decimal:
 
 
 def _bit_law(cells: int, held: list[int], one: Decimal, zero: Decimal) -> MessageLaw:
-    """All rows of bits, when a held cell's bit is set with probability ``one`` and any other's with ``zero``."""
+    """The law of all rows of bits, where bits of own cells are 1 with probability ``one``, others with ``zero``."""
     context = precision(LAW_DIGITS)
     probabilities = []
     for bits in range(2**cells):
@@ -73,10 +71,10 @@ def _bit_law(cells: int, held: list[int], one: Decimal, zero: Decimal) -> Messag
 
 @dataclass(frozen=True)
 class UnaryEncoding(HitEstimates):
-    """Sends a randomized bit for every cell, independently of the other cells.
+    """Unary encoding: sends an independently randomized bit for every cell.
 
-    **Law.** Asymmetric (the default): the bit of a held cell is 1 with probability 1/2, any other is 1 with
-    probability f = 1/(e^(ε/c) + 1). Symmetric, as published for reverse k-NN votes: every bit is flipped with
+    **Law.** Asymmetric (OUE, the default): the bit of an own cell is 1 with probability 1/2, any other is 1 with
+    probability f = 1/(e^(ε/c) + 1). Symmetric (SUE, as published for reverse k-NN votes): every bit is flipped with
     probability f = 1/(e^(ε/2c) + 1).
 
     **Spend.** ``Pure(epsilon)``, between any two sets of c cells.
@@ -85,7 +83,7 @@ class UnaryEncoding(HitEstimates):
     Symmetric: on each of the 2c bits the probabilities of an outcome differ by at most (1 − f)/f = e^(ε/2c).
     Asymmetric: on a cell of the first kind a 1 is (1/2)/f times as likely and a 0 less likely; on a cell of the
     second kind a 0 is (1 − f)/(1/2) times as likely; the product over c pairs is ((1 − f)/f)^c = e^ε. Both bounds
-    are reached when d ≥ 2c. Most bits are zeros, so it is better to keep the zeros quiet than to treat all alike.
+    are reached if d ≥ 2c. Most bits are zeros, so it is better to flip zeros rarely than to treat all bits alike.
 
     **Source.** S. L. Warner, Randomized response, JASA 1965, on each bit; asymmetric: optimized unary encoding,
     T. Wang, J. Blocki, N. Li and S. Jha, Locally differentially private protocols for frequency estimation,
@@ -119,7 +117,7 @@ class UnaryEncoding(HitEstimates):
 
     @property
     def exponent(self) -> Fraction:
-        """A zero is raised with probability 1/(e^exponent + 1)."""
+        """A zero is flipped with probability 1/(e^exponent + 1)."""
         return self.epsilon / (2 * self.ones if self.symmetric else self.ones)
 
     @property
@@ -133,16 +131,16 @@ class UnaryEncoding(HitEstimates):
         return HitRates(0.5, raised, math.tanh(exponent / 2) / 2)
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> NDArray[np.uint8]:
-        """One row of packed bits per client."""
-        held = client_cells(cells, self.cells, self.ones)
+        """One row of packed bits per participant."""
+        held = participant_cells(cells, self.cells, self.ones)
         messages = np.empty((len(held), -(-self.cells // 8)), dtype=np.uint8)
         for part in chunks(len(held), row_words(self.cells)):
             size = part.stop - part.start
             words = logistic_words(self.exponent, size, self.cells, randomness)
-            clients = np.arange(size)
+            participants = np.arange(size)
             for column in held[part].T:
-                kept = ~get_bits(words, clients, column) if self.symmetric else signs(size, randomness)
-                put_bits(words, clients, column, kept)
+                kept = ~get_bits(words, participants, column) if self.symmetric else signs(size, randomness)
+                put_bits(words, participants, column, kept)
             messages[part] = packed(words, self.cells)
         return messages
 
@@ -152,7 +150,7 @@ class UnaryEncoding(HitEstimates):
 
     def law(self, cells: Sequence[int]) -> MessageLaw:
         """The probability of every row of bits; there are 2^cells."""
-        held = one_client(cells, self.cells, self.ones)
+        held = one_participant(cells, self.cells, self.ones)
         raised = _logistic(self.exponent)
         kept = precision(LAW_DIGITS).subtract(Decimal(1), raised) if self.symmetric else Decimal("0.5")
         return _bit_law(self.cells, held, one=kept, zero=raised)
@@ -163,9 +161,9 @@ class UnaryEncoding(HitEstimates):
         return BitsCode(self.cells)
 
     def blankets(self) -> list[Blanket]:
-        """An input's law is that of no cell at all times a quotient of its own bit's probabilities.
+        """The law of an input is that of the empty input times a quotient of probabilities of its own bit.
 
-        The smaller of them makes the floor; messages with the bits (1, 0) of the two cells are the likely ones.
+        The smaller quotient gives the floor; messages with the bits (1, 0) of the two cells are the likely ones.
         """
         if self.ones != 1:
             return []
@@ -187,17 +185,17 @@ class UnaryEncoding(HitEstimates):
 
 @dataclass(frozen=True)
 class LocalLaplace(LocalMessages):
-    """Adds two-sided geometric noise to each of the client's d bits and sends the integers.
+    """Adds two-sided geometric noise to each of the participant's d bits and sends the integers.
 
-    **Law.** The client's ones plus independent noise P(x) ∝ e^(−|x|/b) on every cell, b = 2c/ε.
+    **Law.** The participant's ones plus independent noise P(x) ∝ e^(−|x|/b) on every cell, b = 2c/ε.
 
     **Spend.** ``Pure(epsilon)``, between any two sets of c cells.
 
-    **Proof.** Two sets of c cells are at L1 distance at most 2c, and moving a cell by one costs at most 1/b. With
-    d ≥ 2c, noise that is not above 0 or not below 1, on the right side each time, reaches the bound.
+    **Proof.** Two sets of c cells have an L1 distance of at most 2c, and changing a cell by one costs at most 1/b. With
+    d ≥ 2c, noise of at most 0 on cells of one set and of at least 1 on those of the other reaches the bound.
 
-    **Source.** As ``DiscreteLaplaceNoise``, with each client as its own curator. Its variance, about 8c²/ε², is
-    above that of every other local mechanism here for small ε, and its messages are the longest.
+    **Source.** As ``DiscreteLaplaceNoise``, with each participant as its own curator. Its variance, about 8c²/ε², is
+    larger than that of every other local mechanism here for small ε, and its messages are the longest.
 
     >>> mechanism = LocalLaplace(cells=100, ones=1, epsilon=1)
     >>> round(mechanism.variance_zero, 6)
@@ -225,27 +223,27 @@ class LocalLaplace(LocalMessages):
 
     @property
     def noise(self) -> DiscreteLaplaceNoise:
-        """The noise on one client's bits."""
+        """The noise on one participant's bits."""
         return DiscreteLaplaceNoise.for_epsilon(self.epsilon, l1=2 * self.ones)
 
     @property
     def variance_zero(self) -> float:
-        """Variance that one client adds to a cell it does not have."""
+        """Variance that one participant adds to a cell it does not have."""
         return self.noise.variance
 
     @property
     def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
+        """Variance that one participant adds to a cell it has."""
         return self.noise.variance
 
     @property
     def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells."""
+        """Expected squared error of one participant's estimates, averaged over all cells."""
         return self.noise.variance
 
     def encode(self, cells: NDArray[Any], randomness: Randomness) -> Integers:
-        """One row of noisy integers a client."""
-        held = client_cells(cells, self.cells, self.ones)
+        """One row of noisy integers per participant."""
+        held = participant_cells(cells, self.cells, self.ones)
         messages = np.empty((len(held), self.cells), dtype=np.int64)
         for part in chunks(len(held), self.cells):
             rows = held[part]
@@ -255,14 +253,14 @@ class LocalLaplace(LocalMessages):
         return messages
 
     def decode(self, messages: NDArray[Any]) -> Estimates:
-        """The sums, which are unbiased as they are."""
-        rows = client_rows(messages, np.int64, (self.cells,))
+        """The sums, which are unbiased."""
+        rows = checked_messages(messages, np.int64, (self.cells,))
         counts = rows.sum(axis=0, dtype=np.float64)
         return Estimates(counts, np.full(self.cells, len(rows) * self.noise.variance))
 
     def law(self, cells: Sequence[int], reach: int = 2) -> MessageLaw:
-        """The probability of every message within [−reach, 1 + reach] on all cells; the rest lies beyond."""
-        held = one_client(cells, self.cells, self.ones)
+        """The probability of every message within [−reach, 1 + reach] on all cells."""
+        held = one_participant(cells, self.cells, self.ones)
         context = precision(LAW_DIGITS)
         ratio = exp(-1 / self.noise.scale, LAW_DIGITS)
         zero = context.divide(context.subtract(Decimal(1), ratio), context.add(Decimal(1), ratio))
@@ -274,12 +272,12 @@ class LocalLaplace(LocalMessages):
         return MessageLaw(np.array(messages, dtype=np.int64), tuple(probabilities))
 
     def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
-        """Any pairs will do, if there are as many."""
+        """Whether the numbers of cells and of ones agree."""
         return (self.cells, self.ones) == (queries * classes, neighbors * labels)
 
     @property
     def code(self) -> NumbersCode:
-        """A number per cell, as far as noise reaches.
+        """One number per cell, clipped where noise practically ends.
 
         >>> LocalLaplace(10, 1, 1).code.reach
         129

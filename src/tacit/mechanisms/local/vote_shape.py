@@ -1,8 +1,8 @@
-"""Cells that are pairs: a client votes for each of its labels in each of its buckets, and parts may be sent instead.
+"""Cells that are pairs of a bucket and a label, for mechanisms that randomize the two separately.
 
-A record's k nearest queries (buckets) and its r labels make c = kr cells of a table of s × Y. Mechanisms that send
-something about the buckets and something about the labels share the splitting, the counting of joint hits and the
-moments over the four kinds of cells: bucket held or not, label held or not.
+A record's k nearest queries (buckets) and its r labels make c = kr cells of a table of s × Y. Here are the common parts
+of mechanisms that send something about the buckets and something about the labels: the split, the joint hits, and the
+moments for the four kinds of cells (own bucket or not, own label or not).
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
+from tacit.core import Estimates, Integers, InvalidInput
 from tacit.mechanisms.description import CELLS, Parameters
-from tacit.mechanisms.local.clients import LocalMessages, chunks, client_cells, domain
+from tacit.mechanisms.local.participants import LocalMessages, chunks, domain, participant_cells
 
 __all__ = ["AUDITED_SHAPE", "DIAGONAL", "JointHits", "PairMessages", "PairMoments", "VoteShape", "joint_hits"]
 
@@ -57,21 +56,21 @@ class VoteShape:
 
     @property
     def ones(self) -> int:
-        """Cells that a client has."""
+        """Cells that a participant has."""
         return self.neighbors * self.labels
 
     def split(self, rows: NDArray[Any]) -> tuple[Integers, Integers]:
-        """The buckets (n, k) and labels (n, r) of clients' cells, which must be all pairs of the two.
+        """The buckets (n, k) and labels (n, r) of rows of cells, which must be all pairs of the two.
 
         >>> buckets, labels = VoteShape(3, 4, neighbors=2).split(np.array([[9, 1]]))
         >>> buckets.tolist(), labels.tolist()
         ([[0, 2]], [[1]])
         """
-        held = client_cells(rows, self.cells, self.ones).reshape(-1, self.neighbors, self.labels)
+        held = participant_cells(rows, self.cells, self.ones).reshape(-1, self.neighbors, self.labels)
         buckets, labels = held // self.classes, held % self.classes
         if (buckets != buckets[:, :, :1]).any() or (labels != labels[:, :1, :]).any():
             raise InvalidInput(
-                f"cells of one client must be all pairs of {self.neighbors} buckets and {self.labels} labels"
+                f"cells of one participant must be all pairs of {self.neighbors} buckets and {self.labels} labels"
             )
         return buckets[:, :, 0], labels[:, 0, :]
 
@@ -91,7 +90,7 @@ def joint_hits(
     messages: NDArray[Any],
     hits: Callable[[NDArray[Any]], tuple[NDArray[np.bool_], NDArray[np.bool_]]],
 ) -> JointHits:
-    """The joint hits, where ``hits`` tells of each message which buckets (n, s) and which labels (n, Y) it hits."""
+    """The joint hits; ``hits`` gives the buckets (n, s) and the labels (n, Y) that each message hits."""
     in_bucket, in_label = np.zeros(shape.queries), np.zeros(shape.classes)
     in_both = np.zeros((shape.queries, shape.classes))
     for part in chunks(len(messages), shape.queries + shape.classes):
@@ -105,16 +104,16 @@ def joint_hits(
 
 @dataclass(frozen=True)
 class PairMoments:
-    """Mean and variance of a client's estimate of a cell, by whether its bucket and its label are held.
+    """Mean and variance of one participant's estimate of a cell, by whether it has the cell's bucket and label.
 
-    ``means[x][y]`` and ``variances[x][y]``, where x = 1 for a held bucket and y = 1 for a held label.
+    ``means[x][y]`` and ``variances[x][y]``, where x = 1 if it has the bucket and y = 1 if it has the label.
     """
 
     means: tuple[tuple[float, float], tuple[float, float]]
     variances: tuple[tuple[float, float], tuple[float, float]]
 
     def mean_squared_error(self, shape: VoteShape) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells; bias counts."""
+        """Expected squared error of one participant's estimates, averaged over all cells; bias counts."""
         rows = (shape.queries - shape.neighbors, shape.neighbors)
         columns = (shape.classes - shape.labels, shape.labels)
         total = sum(
@@ -140,12 +139,12 @@ class PairMoments:
         return Estimates(counts.ravel(), variances.ravel())
 
 
-# Three queries and three classes: two clients differ in both.
+# Three queries and three classes: two participants differ in both.
 AUDITED_SHAPE, DIAGONAL = VoteShape(queries=3, classes=3), ((0,), (4,))
 
 
 class PairMessages(LocalMessages):
-    """Messages about buckets and labels of a shape; accuracy follows from the moments of the four kinds of cells."""
+    """Messages about buckets and labels; their accuracy follows from the moments of the four kinds of cells."""
 
     shape: VoteShape
     epsilon: Fraction
@@ -162,25 +161,25 @@ class PairMessages(LocalMessages):
 
     @property
     def ones(self) -> int:
-        """Cells that a client has."""
+        """Cells that a participant has."""
         return self.shape.ones
 
     @property
     def variance_zero(self) -> float:
-        """Variance that one client adds to a cell of which it has neither the bucket nor the label."""
+        """Variance that one participant adds to a cell of which it has neither the bucket nor the label."""
         return self.moments.variances[0][0]
 
     @property
     def variance_one(self) -> float:
-        """Variance that one client adds to a cell it has."""
+        """Variance that one participant adds to a cell it has."""
         return self.moments.variances[1][1]
 
     @property
     def mean_squared_error(self) -> float:
-        """Expected squared error of one client's estimates, averaged over all cells; bias counts."""
+        """Expected squared error of one participant's estimates, averaged over all cells; bias counts."""
         return self.moments.mean_squared_error(self.shape)
 
     def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
-        """Pairs of just this shape."""
+        """Whether the shape is exactly this one."""
         shape = self.shape
         return (shape.queries, shape.classes, shape.neighbors, shape.labels) == (queries, classes, neighbors, labels)

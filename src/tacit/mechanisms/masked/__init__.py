@@ -1,1 +1,1 @@
-"""Noise that many holders make together, so that only their sum needs to be seen and nobody has to be trusted alone."""
+"""Distributed noise for secure aggregation: holders add noise shares, and only the sum is seen."""

@@ -1,11 +1,10 @@
-"""Discrete Gaussian noise in shares, for masked sums of whole numbers that are bounded in length.
+"""Distributed discrete Gaussian noise, for secure aggregation of integer vectors with a bounded norm.
 
-A sum of discrete Gaussians is not one, but so close to one that the difference is accounted for to the last digit, as
-long as no share is small. Rounding small continuous shares instead would lose nearly all of the noise: of a hundred
-rounded shares of a total deviation of 1 a variance of .00006 is left. So shares are drawn as integers, and small ones
-are refused.
+A sum of discrete Gaussians is not a discrete Gaussian, but nearly one if no share is small; the difference is accounted
+for. Rounding small continuous shares instead would lose nearly all of the noise: a hundred rounded shares of a total
+standard deviation of 1 have a variance of .00006. So shares are drawn as integers, and small ones are refused.
 
-What every noise in shares has in common is here, too: who must be in a sum, and in how many bits sums never wrap.
+Also here, for all distributed noise: the quorum of a sum, and the number of bits in which sums never overflow.
 """
 
 from __future__ import annotations
@@ -19,17 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
+from tacit.core import DiscreteGaussian, Integers, InvalidInput, Randomness, Rule, Sensitivity
 from tacit.core.rational import Number, exact, positive, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import DiscreteGaussian
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_gaussian import gaussian_integers
-from tacit.mechanisms.central.discrete_laplace import LARGEST
+from tacit.mechanisms.central.discrete_laplace import LARGEST_NOISE
 from tacit.mechanisms.description import (
     CAPACITY,
     CELLS,
@@ -59,13 +53,13 @@ __all__ = [
 
 WIDTHS = {16: np.uint16, 32: np.uint32, 64: np.uint64}
 _LARGEST_COUNT = 2**40
-# The deviation of a share below which sums of shares are no Gaussian any more.
+# The standard deviation of a share below which sums of shares are no longer nearly Gaussian.
 SMALLEST_SHARE = 2
 _TWO_THIRDS = Fraction(2, 3)
 
 
 def require_shares(holders: int, threshold: int, honest: int, most: int, colluding: int | None = None) -> None:
-    """Refuse a quorum that protects nobody, or counts that no mask is made for.
+    """Refuse a quorum that does not protect, or counts that are too large.
 
     >>> require_shares(holders=9, threshold=6, honest=4, most=100)
     """
@@ -75,20 +69,20 @@ def require_shares(holders: int, threshold: int, honest: int, most: int, colludi
         raise InvalidInput(f"honest must be between 1 and the threshold {threshold}, got {honest}")
     if threshold + honest <= holders:
         raise InvalidInput(
-            f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, a server "
-            "and colluding holders could learn both secrets of one holder by asking two groups differently"
+            f"threshold + honest must be above the {holders} holders, got {threshold} + {honest}: with fewer, the "
+            "coordinator and colluding holders could learn both secrets of one holder from two different groups"
         )
     if colluding is not None and not 0 <= colluding <= threshold - honest:
         raise InvalidInput(
             f"colluding must be from 0 to threshold − honest = {threshold - honest} holders, got {colluding}: the "
-            "noise of the others must suffice"
+            "others must add enough noise"
         )
     if not 1 <= most <= _LARGEST_COUNT:
         raise InvalidInput(f"most must be between 1 and 2^40, got {most}")
 
 
 def trusted_in_words(holders: int, threshold: int, honest: int, colluding: int | None) -> str:
-    """Who is trusted with what in a sum of shares.
+    """The trust assumption of a sum with distributed noise, in words.
 
     >>> trusted_in_words(9, 6, 4, None)[-48:]
     'The coordinator may collude with up to 2 others.'
@@ -104,7 +98,7 @@ def trusted_in_words(holders: int, threshold: int, honest: int, colluding: int |
 
 
 def relied_on(holders: int, honest: int, colluding: int | None) -> Reliance:
-    """Noise in shares needs ``honest`` holders, of whom the node is one; a bound on who colludes needs all others.
+    """Distributed noise needs ``honest`` honest holders, the node included; a bound on collusion needs all others.
 
     >>> relied_on(9, 4, None), relied_on(1000, 500, 100).others
     (Reliance(others=3, share=Fraction(1, 4)), 899)
@@ -113,7 +107,7 @@ def relied_on(holders: int, honest: int, colluding: int | None) -> Reliance:
 
 
 def sum_width(largest: int, holders: int, most: int, bits: int | None = None) -> int:
-    """In how many bits sums that are nowhere beyond ``largest`` never wrap: the fewest, or those that are asked for.
+    """A number of bits in which sums up to ±``largest`` never overflow: the smallest, or ``bits`` if that is enough.
 
     >>> sum_width(10**6, holders=9, most=10**5), sum_width(10**6, holders=9, most=10**5, bits=64)
     (32, 64)
@@ -128,7 +122,7 @@ def sum_width(largest: int, holders: int, most: int, bits: int | None = None) ->
 
 
 def quorum_of(holders: int, surviving: Number, honest: Number) -> tuple[int, int]:
-    """How many holders must be in a sum, and how many of those honest, where these fractions are.
+    """How many holders must be in a sum, and how many of those must be honest, for given fractions.
 
     >>> quorum_of(9, "2/3", "2/3")
     (6, 4)
@@ -143,7 +137,7 @@ def quorum_of(holders: int, surviving: Number, honest: Number) -> tuple[int, int
 
 
 def opened_sum(total: NDArray[Any], bits: int) -> Integers:
-    """The sum that is meant by a sum modulo 2^bits.
+    """The signed sum that a sum modulo 2^bits represents.
 
     >>> opened_sum(np.array([65535, 7], dtype=np.uint64), 16).tolist()
     [-1, 7]
@@ -153,14 +147,13 @@ def opened_sum(total: NDArray[Any], bits: int) -> Integers:
 
 
 def closeness(share: Fraction, shares: int) -> float:
-    """How far the log-probability of a sum of this many discrete Gaussians is from that of one, at most, everywhere.
+    """A bound on the difference of log-probabilities between a sum of ``shares`` discrete Gaussians and a single one.
 
     Let X, Y be discrete Gaussians of parameters s² and t². P(X + Y = x) is e^(−x²/2(s²+t²)) times the sum over all
     integers y of e^(−(y − cx)²/2v), v = s²t²/(s² + t²), up to a constant. By Poisson's summation that sum is a
     constant times 1 + 2Σₘ e^(−2π²m²v)·cos(2πmcx), which lies within 1 ± η, η = 2Σₘ e^(−2π²m²v). Both laws have mass 1,
-    so their ratio lies within (1 ± η)/(1 ∓ η). Adding one share of variance σ² after another to k shares has
-    v = σ²k/(k+1), and what the first k are off by stays what it is when one more is added: logarithms add up. From
-    the second step on v is at least 2σ²/3.
+    so their ratio lies within (1 ± η)/(1 ∓ η). Adding one more share of variance σ² to k shares has v = σ²k/(k+1), and
+    the error of the first k does not grow by it: logarithms add. From the second step on v is at least 2σ²/3.
 
     >>> closeness(Fraction(2), 10) < 1e-16, closeness(Fraction(1, 2), 2) > 0.1
     (True, True)
@@ -168,7 +161,7 @@ def closeness(share: Fraction, shares: int) -> float:
 
     def step(part: float) -> float:
         one = math.exp(-2 * (math.pi * float(share)) ** 2 * part)
-        # The terms are powers 1, 4, 9, … of the first, and below those of a geometric series of its third power.
+        # The terms are powers 1, 4, 9, … of the first, bounded by a geometric series in its third power.
         eta = 2 * one / (1 - one**3)
         return math.inf if eta >= 1 else math.log1p(eta) - math.log1p(-eta)
 
@@ -179,22 +172,22 @@ def closeness(share: Fraction, shares: int) -> float:
 
 @dataclass(frozen=True)
 class DistributedGaussian(Described):
-    """Sums of ``holders`` parties with integer noise that at least ``honest`` of them make together.
+    """Sums over ``holders`` holders with discrete Gaussian noise that ``honest`` of them together add.
 
-    Sums are shown only when at least ``threshold`` holders are in them, of whom ``threshold − honest`` may work
-    together with whoever sees the sum, or ``colluding`` of all holders where that is said. A table has at most
-    ``cells`` cells, each within ±``most`` at one holder. Sums are taken modulo 2^``bits``, wide enough that they never
-    wrap.
+    Sums are shown only if at least ``threshold`` holders are in them, of whom ``threshold − honest`` may collude with
+    whoever sees the sum, or ``colluding`` of all holders if that is given. A table has at most ``cells`` cells, each
+    within ±``most`` at one holder. Sums are taken modulo 2^``bits``, large enough that they never overflow.
 
     **Law.** Each holder adds a discrete Gaussian of parameter ``share`` to every cell.
 
-    **Spend.** ``DiscreteGaussian(sigma, squared_shift)`` of every holder's own account: ρ′ = squared_shift/2σ² of
-    concentrated privacy, where σ is a hair below √honest · share, for what sums of shares are not.
+    **Spend.** ``DiscreteGaussian(sigma, squared_shift)`` of every holder's own account: zCDP with ρ′ =
+    squared_shift/2σ², where σ is slightly below √honest · share, because a sum of shares is not exactly a discrete
+    Gaussian.
 
     **Proof.** Take all that dishonest holders know as given. What remains has the noise of at least ``honest`` shares,
     and adding the others' is post-processing. Let P, Q be the laws of the released table for two neighboring inputs,
-    and P₀, Q₀ those with one discrete Gaussian of variance honest · share² instead, which have the concentrated
-    privacy ρ = squared_shift/(2 · honest · share²). By ``closeness`` |ln P/P₀| and |ln Q/Q₀| are at most t everywhere,
+    and P₀, Q₀ those with one discrete Gaussian of variance honest · share² instead, which are ρ-zCDP with
+    ρ = squared_shift/(2 · honest · share²). By ``closeness`` |ln P/P₀| and |ln Q/Q₀| are at most t everywhere,
     t being cells times that of one cell. Let L₀ = ln P₀/Q₀. For α ≥ 2 the Rényi divergence is at most
     αρ + t(2α − 1)/(α − 1) ≤ α(ρ + 3t/2). For α < 2 the loss ln P/Q is L₀ up to 2t, and because P and P₀ both have mass
     1, E_P f ≤ E_P₀ f + (e^t − 1) · E_P₀ |f − 1| with f = e^((α−1)L₀), where |f − 1| ≤ (α − 1)|L₀|(1 + f). L₀ has mean ρ
@@ -202,7 +195,7 @@ class DistributedGaussian(Described):
     αρ + 2t + (e^t − 1)(1 + e^(3ρ))√(2ρ + ρ²). Together: ρ′ = ρ + 2t + (e^t − 1)(1 + e^(3ρ))√(2ρ + ρ²).
 
     **Source.** P. Kairouz, Z. Liu and T. Steinke, The distributed discrete Gaussian mechanism for federated learning
-    with secure aggregation, ICML 2021, has the idea and another bound for the difference.
+    with secure aggregation, ICML 2021; the bound for the difference is Tacit's own.
 
     >>> plan = DistributedGaussian.for_budget(1, "1e-5", squared_shift=400, cells=60, holders=9, most=1000)
     >>> plan.threshold, plan.honest, plan.bits, round(float(plan.spend.sigma), 1)
@@ -248,11 +241,10 @@ class DistributedGaussian(Described):
         colluding: int | None = None,
     ) -> None:
         share = positive(share_sigma, "share_sigma")
-        if not SMALLEST_SHARE <= share <= LARGEST:
+        if not SMALLEST_SHARE <= share <= LARGEST_NOISE:
             raise InvalidInput(
-                f"a holder's share of the noise must have a deviation from {SMALLEST_SHARE} to 1e12, got "
-                f"{float(share):g}: sums of smaller ones hide less than the total suggests. Use a finer grid, or fewer "
-                "holders"
+                f"a holder's share of the noise must have a standard deviation from {SMALLEST_SHARE} to 1e12, got "
+                f"{float(share):g}: sums of smaller shares are not nearly Gaussian. Use a finer grid, or fewer holders"
             )
         if squared_shift < 1 or cells < 1:
             raise InvalidInput(f"squared_shift and cells must be at least 1, got {squared_shift} and {cells}")
@@ -282,9 +274,9 @@ class DistributedGaussian(Described):
         rule: Rule = Rule.PLANNED,
         colluding: int | None = None,
     ) -> DistributedGaussian:
-        """The plan within (ε, δ) if at least that fraction of holders survives and that fraction of those is honest.
+        """The mechanism that may run ``repetitions`` times within (ε, δ), for these fractions of holders.
 
-        It may run ``repetitions`` times.
+        ``surviving`` is the fraction of holders that stay to the end, ``honest`` the fraction of those that are honest.
         """
         # Accountants are slow to import and needed here only.
         from tacit.accounting.calibrate import discrete_gaussian_sigma
@@ -301,30 +293,30 @@ class DistributedGaussian(Described):
 
     @property
     def _largest(self) -> int:
-        """What no sum is beyond: all cells at their largest, and noise out of all reach."""
+        """The largest absolute sum: all cells at their largest, and noise beyond any that practically occurs."""
         reach = GAUSSIAN_REACH * math.sqrt(self.holders) * float(self.share_sigma)
         return self.holders * self.most + math.ceil(reach)
 
     @property
     def spend(self) -> DiscreteGaussian:
-        """What the sum costs one holder's records."""
+        """The cost of the sum for one holder's records."""
         variance = self.honest * self.share_sigma**2
         rho, off = self.squared_shift / (2 * variance), self.cells * closeness(self.share_sigma, self.honest)
         near = float(rho)
         more = 2 * off + math.expm1(off) * (1 + math.exp(min(3 * near, 700))) * math.sqrt(2 * near + near**2)
-        # Rounded down, to nine digits below what is stated: the price is never below the truth.
+        # Rounded down to nine digits, so that the cost is never too small.
         square = self.squared_shift / (2 * (rho + Fraction(more)))
         unit = 10**9
         return DiscreteGaussian(Fraction(math.isqrt(math.floor(square * unit**2)), unit), self.squared_shift, False)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the table of one holder may move."""
+        """The largest sensitivity of one holder's table."""
         return Sensitivity(l2_squared=self.squared_shift)
 
     @property
     def in_words(self) -> str:
-        """Who is trusted with what."""
+        """The trust assumption, in words."""
         return trusted_in_words(self.holders, self.threshold, self.honest, self.colluding)
 
     def variance(self, survivors: int) -> float:
@@ -333,7 +325,7 @@ class DistributedGaussian(Described):
 
     @property
     def noise_law(self) -> NoiseLaw:
-        """The law of the noise in the sum of all holders, which has the most."""
+        """The law of the noise in the sum of all holders, which has the most noise."""
         variance = self.variance(self.holders)
         return NoiseLaw("gaussian", math.sqrt(variance), variance)
 
@@ -341,8 +333,8 @@ class DistributedGaussian(Described):
         """A discrete Gaussian has tails no heavier than a continuous one of its parameter, and so have sums of them."""
         return NoiseLaw("gaussian", math.sqrt(self.variance(holders)), self.variance(holders)).reach(cells, failure)
 
-    def reliance(self, clients: int) -> Reliance:
-        """Noise in shares needs ``honest`` holders, of whom the node is one."""
+    def reliance(self, participants: int) -> Reliance:
+        """Distributed noise needs ``honest`` honest holders, the node included."""
         return relied_on(self.holders, self.honest, self.colluding)
 
     def share(self, cells: int, randomness: Randomness) -> Integers:
@@ -352,7 +344,7 @@ class DistributedGaussian(Described):
         return gaussian_integers(self.share_sigma, cells, randomness)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """The sum of all holders' tables with the noise of all of them, for a run in one place.
+        """The sum of all holders' tables with the noise of all of them, for a run in one process.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> DistributedGaussian(9, 2, 4, 3, 2, 2, 100).sample(np.array([[9, 0]]), SeededRandomness(1)).shape
@@ -364,7 +356,7 @@ class DistributedGaussian(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One vote moves between cells, under the noise of three honest holders: all that is counted on."""
+        """One vote moves between cells, with the noise of three honest holders."""
 
         def moved(epsilon: Fraction, delta: Fraction) -> list[Check]:
             def plan(rows: int) -> DistributedGaussian:
@@ -375,5 +367,5 @@ class DistributedGaussian(Described):
         return {cls.name: moved}
 
     def opened(self, total: NDArray[Any]) -> Integers:
-        """The sum that is meant by a sum modulo 2^bits."""
+        """The signed sum that a sum modulo 2^bits represents."""
         return opened_sum(total, self.bits)

@@ -1,7 +1,7 @@
-"""Discrete Laplace noise in shares: each holder adds a little, and the honest ones together add enough.
+"""Distributed discrete Laplace noise for secure aggregation: the shares of honest holders together are enough.
 
-A holder's table with its share of the noise protects nobody by itself. It leaves the holder only under a mask that
-vanishes in the sum of all holders' tables (``MaskedShare``), and that sum is what is private.
+A holder's table with its own share of the noise alone is not private. It leaves the holder only under a mask that
+cancels in the sum of all holders' tables (``MaskedShare``), and that sum is private.
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
-from tacit.core.rational import Number, positive
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Pure, Spend
+from tacit.core import Integers, InvalidInput, Number, Pure, Randomness, Sensitivity, Spend, positive
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.description import (
@@ -46,35 +41,35 @@ from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 
 __all__ = ["DistributedLaplace", "MaskedShare"]
 
-# Each of the geometric parts of the noise is farther out than this many scales with probability e^-64.
+# Each geometric part of the noise exceeds this many scales with probability e^-64.
 _REACH = 64
 TWO_THIRDS = Fraction(2, 3)
 
 
 @dataclass(frozen=True)
 class DistributedLaplace(Described):
-    """Counts of ``holders`` parties, added up with noise that at least ``honest`` of them make together.
+    """Sums over ``holders`` holders with discrete Laplace noise that ``honest`` of them together add.
 
-    Sums are shown only when at least ``threshold`` holders are in them. Of those, at most ``threshold − honest`` may
-    work together with whoever sees the sum: they know their own noise and can take it out. Where ``colluding`` is
-    said, no more than that many of all holders do, and sums of many holders need fewer masks. A cell of one holder
-    counts at most ``most``. Sums are taken modulo 2^``bits``, wide enough that they never wrap.
+    Sums are shown only if at least ``threshold`` holders are in them. Of those, at most ``threshold − honest`` may
+    collude with whoever sees the sum: they know their own noise and can subtract it. If ``colluding`` is given, at most
+    that many of all holders collude, and sums over many holders need fewer masks. A cell of one holder is within
+    ±``most``. Sums are taken modulo 2^``bits``, large enough that they never overflow.
 
     **Law.** Each holder adds Z⁺ − Z⁻ to every cell, Z⁺ and Z⁻ ~ NB(1/honest, e^(−1/b)), where b is ``scale``. The sum
-    over ``honest`` holders is exactly discrete Laplace noise of scale b, because shapes of negative binomials add up
-    to 1 and the difference of two geometric variables is discrete Laplace. More holders add more.
+    over ``honest`` holders is exactly discrete Laplace noise of scale b, because the shapes of negative binomials add
+    up to 1 and the difference of two geometric variables is discrete Laplace. More holders add more noise.
 
-    **Spend.** ``Pure(l1 / scale)`` of every holder's own account, for a record (or person) that one holder has,
-    against whoever sees the sum, all that was sent, and what the dishonest holders know.
+    **Spend.** ``Pure(l1 / scale)`` of every holder's own account, for a record (or person) of one holder, against
+    whoever sees the sum, all messages, and what the dishonest holders know.
 
     **Proof.** Take all that dishonest holders know as given, and subtract it. What remains is the sum over the honest
-    holders, of whom there are at least ``honest`` in any sum that is shown. The noise of ``honest`` of them is
-    discrete Laplace and independent of everything else: with it alone the sum is (l1/b)-private by the proof of
-    ``DiscreteLaplaceNoise``; adding the others' tables and noise is post-processing. Clipping a cell to
-    [−most, most] moves neighboring tables no further apart. That nothing but the sum is seen is what masks are for.
+    holders, of whom at least ``honest`` are in any sum that is shown. The noise of ``honest`` of them is discrete
+    Laplace and independent of everything else: with it alone the sum is (l1/b)-DP by the proof of
+    ``DiscreteLaplaceNoise``; adding the others' tables and noise is post-processing. Clipping a cell to [−most, most]
+    increases no distance between neighboring tables. Masks ensure that nothing but the sum is seen.
 
-    **Source.** B. Ghazi et al., Private counting from anonymous messages, ICML 2020, has the shares; S. Goryczka and
-    L. Xiong, A comprehensive comparison of multiparty secure additions with differential privacy, 2017, compares.
+    **Source.** B. Ghazi et al., Private counting from anonymous messages, ICML 2020, for the shares; S. Goryczka and
+    L. Xiong, A comprehensive comparison of multiparty secure additions with differential privacy, 2017.
 
     >>> plan = DistributedLaplace.for_epsilon(1, l1=2, holders=9, most=1000)
     >>> plan.threshold, plan.honest, plan.scale, plan.bits, plan.spend
@@ -126,7 +121,7 @@ class DistributedLaplace(Described):
         object.__setattr__(self, "most", int(most))
         object.__setattr__(self, "bits", sum_width(self._largest, holders, most, bits))
         object.__setattr__(self, "colluding", colluding)
-        # A scale that shares cannot be drawn for is refused here and not at the first sum.
+        # A scale for which shares cannot be drawn is refused here and not at the first sum.
         _ = self.share_law
 
     @classmethod
@@ -140,26 +135,26 @@ class DistributedLaplace(Described):
         honest: Number = TWO_THIRDS,
         colluding: int | None = None,
     ) -> DistributedLaplace:
-        """The plan that spends ε if at least that fraction of holders survives and that fraction of those is honest."""
+        """The mechanism that spends ε if ``surviving`` of the holders stay and ``honest`` of those are honest."""
         threshold, enough = quorum_of(holders, surviving, honest)
         scale = l1 / positive(epsilon, "epsilon")
         return cls(scale, l1, holders, threshold, enough, most, colluding=colluding)
 
     @property
     def _largest(self) -> int:
-        """What no sum is beyond: all counts at their largest, and noise out of all reach."""
+        """The largest absolute sum: all counts at their largest, and noise beyond any that practically occurs."""
         return self.holders * self.most + math.ceil(
             _REACH * self.scale * math.ceil(Fraction(self.holders, self.honest))
         )
 
     @property
     def spend(self) -> Pure:
-        """What the sum costs one holder's records."""
+        """The cost of the sum for one holder's records."""
         return Pure(self.l1 / self.scale)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far the table of one holder may move."""
+        """The largest sensitivity of one holder's table."""
         return Sensitivity(l1=self.l1)
 
     @property
@@ -169,7 +164,7 @@ class DistributedLaplace(Described):
 
     @property
     def in_words(self) -> str:
-        """Who is trusted with what."""
+        """The trust assumption, in words."""
         return trusted_in_words(self.holders, self.threshold, self.honest, self.colluding)
 
     def variance(self, survivors: int) -> float:
@@ -182,17 +177,17 @@ class DistributedLaplace(Described):
 
     @property
     def noise_law(self) -> NoiseLaw:
-        """The law of the noise in the sum of all holders, which has the most; of many shares it is nearly Gaussian."""
+        """The law of the noise in the sum of all holders, which has the most; nearly Gaussian for many holders."""
         variance = self.variance(self.holders)
         return NoiseLaw("gaussian", math.sqrt(variance), variance)
 
     def noise_reach(self, cells: int, holders: int, failure: float) -> float:
-        """Shares of the noise at n holders, of whom h make a whole one, are n/h discrete Laplace variables per cell."""
+        """The shares of n holders, h of which add up to one, are n/h discrete Laplace variables per cell."""
         whole = DiscreteLaplaceNoise(self.scale, self.l1).noise_law
         return whole.reach(cells * holders / self.honest, failure)
 
-    def reliance(self, clients: int) -> Reliance:
-        """Noise in shares needs ``honest`` holders, of whom the node is one.
+    def reliance(self, participants: int) -> Reliance:
+        """Distributed noise needs ``honest`` honest holders, the node included.
 
         >>> DistributedLaplace(2, 2, holders=9, threshold=6, honest=4, most=100).reliance(1)
         Reliance(others=3, share=Fraction(1, 4))
@@ -204,7 +199,7 @@ class DistributedLaplace(Described):
         return _difference(self.share_law, cells, randomness)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """The sum of all holders' tables with the noise of all of them, for a run in one place.
+        """The sum of all holders' tables with the noise of all of them, for a run in one process.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> DistributedLaplace(2, 2, 3, 2, 2, 100).sample(np.array([[9, 0]]), SeededRandomness(1)).shape
@@ -215,7 +210,7 @@ class DistributedLaplace(Described):
         return table + _difference(law, table.size, randomness).reshape(table.shape)
 
     def opened(self, total: NDArray[Any]) -> Integers:
-        """The sum that is meant by a sum modulo 2^bits.
+        """The signed sum that a sum modulo 2^bits represents.
 
         >>> DistributedLaplace(2, 2, 3, 2, 2, 100).opened(np.array([65535, 7], dtype=np.uint64)).tolist()
         [-1, 7]
@@ -233,10 +228,10 @@ def _difference(law: NegativeBinomial, cells: int, randomness: Randomness) -> In
 
 @dataclass(frozen=True)
 class MaskedShare(Described):
-    """One holder's table with its share of the noise, under a mask: what leaves the holder is noise to all others.
+    """One holder's table with its noise share, under a mask: secure aggregation.
 
-    **Law.** (clipped table + share + ``mask``) modulo 2^bits, where ``mask`` is uniform to everybody but this holder
-    and vanishes in the sum over the holders of one ``session``.
+    **Law.** (clipped table + share + ``mask``) modulo 2^bits, where ``mask`` is uniform for everybody but this holder
+    and cancels in the sum over the holders of one ``session``.
 
     **Spend.** That of the plan.
 
@@ -244,8 +239,8 @@ class MaskedShare(Described):
 
     **Source.** K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
 
-    ``session`` names the run, the round, the holders and their keys, so that a request that was paid for one session
-    is never answered in another: a table under two masks, or with two draws of noise, could be distinguished.
+    ``session`` identifies the run, the round, the holders and their keys, so that a request that was paid for one
+    session is never answered in another: the same table under two masks, or with two draws of noise, would reveal more.
     """
 
     name = "masked-share"
@@ -258,19 +253,19 @@ class MaskedShare(Described):
 
     @property
     def spend(self) -> Spend:
-        """What the sum costs this holder's records."""
+        """The cost of the sum for this holder's records."""
         return self.plan.spend
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far this holder's table may move."""
+        """The largest sensitivity of this holder's table."""
         return self.plan.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
         """The masked table, of the same shape."""
         table = count_table(value)
         if table.size != self.mask.size:
-            raise InvalidInput(f"the mask is for {self.mask.size} cells, the table has another number")
+            raise InvalidInput(f"the mask is for {self.mask.size} cells, and the table has another number of cells")
         noisy = np.clip(table.ravel(), -self.plan.most, self.plan.most) + self.plan.share(table.size, randomness)
         masked: NDArray[Any] = (noisy.astype(np.uint64) + self.mask.ravel()).astype(WIDTHS[self.plan.bits])
         return masked.reshape(table.shape)

@@ -1,10 +1,10 @@
-"""With how many others a holder of a masked sum shares its secrets, from exact tails and not from a rule of thumb.
+"""The neighborhood of a holder in sparse secure aggregation: its size, from exact hypergeometric tails.
 
 Each holder draws ``degree`` others at random, masks its table with them, and gives each a share of its secrets, any
-``shares`` of which restore them. ``docs/decisions/0014-sparse-secure-aggregation.md`` proves that no sum of fewer than
-``honest`` honest tables is then uncovered, except with the probability that ``exposure`` bounds.
+``shares`` of which restore them (secret sharing). ``docs/decisions/0014-sparse-secure-aggregation.md`` proves that then
+no sum of fewer than ``honest`` honest tables is exposed, except with the probability that ``exposure`` bounds.
 
-Counts of draws are whole numbers, however large. Only their logarithms are floats, and they are rounded up.
+Counts are exact integers. Only their logarithms are floats, and they are rounded up.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 
 __all__ = ["CORRECTNESS", "SECURITY", "Neighborhood", "exposure", "failure", "neighborhood_of", "witnesses"]
 
-# Probabilities as powers of two: that too small a sum can be uncovered, and that an honest sum fails through dropouts.
-# The first is divided between the draw of neighbors and the draw of witnesses.
+# Exponents of two of the probability that too small a sum is exposed, and that dropouts make an honest sum fail. The
+# first is divided between the draw of neighbors and the draw of witnesses.
 SECURITY = -40.0
 CORRECTNESS = -20.0
-# math.log2 of a whole number is off by less than 1e-12 of itself, and no logarithm here is above 10^5.
+# math.log2 of an integer has a relative error below 1e-12, and no logarithm here is above 10^5.
 _ROUNDING = 1e-6
-# Below, a power of two is no float any more; so much is added for each of those that vanish.
+# Smaller powers of two would underflow; each of them counts as this one.
 _SMALLEST = -1000.0
 _UNEVEN = 8
 
 
 @dataclass(frozen=True)
 class Neighborhood:
-    """How many others a holder draws, and how many of their shares restore its secrets."""
+    """How many other holders a holder draws, and how many of their shares restore its secrets."""
 
     degree: int
     shares: int
 
     def require(self, holders: int, threshold: int, honest: int, colluding: int | None) -> None:
-        """Refuse a neighborhood in which a holder would not be safe, whoever proposes it.
+        """Refuse a neighborhood that is not safe for a holder.
 
         >>> Neighborhood(48, 32).require(holders=200, threshold=180, honest=100, colluding=20)
         """
         if colluding is None:
-            raise InvalidInput("a plan with neighbors must say how many holders may collude")
+            raise InvalidInput("sparse secure aggregation needs colluding, the number of holders that may collude")
         if not 1 <= self.shares <= self.degree < holders:
             raise InvalidInput(f"a neighborhood of {self.degree} with {self.shares} shares does not fit the session")
         if exposure(holders, honest, colluding, self) > SECURITY - 1:
@@ -53,11 +53,11 @@ class Neighborhood:
 
 
 def exposure(holders: int, honest: int, colluding: int, neighborhood: Neighborhood) -> float:
-    """The logarithm, to base 2, of a bound on the probability that fewer than ``honest`` tables are uncovered.
+    """The logarithm, to base 2, of a bound on the probability that a sum of fewer than ``honest`` tables is exposed.
 
-    A set of a honest holders is uncovered only if each of them drew at least ``shares`` of its neighbors from the set
-    itself and from those who collude. Draws are independent, so a given set fails with the power a of a
-    hypergeometric tail, and sets are added up: Σ over a < honest of C(holders, a) · tail(a)^a.
+    The sum of a set of a honest holders is exposed only if each of them drew at least ``shares`` of its neighbors from
+    the set itself and from the colluding holders. Draws are independent, so the probability for a given set is the a-th
+    power of a hypergeometric tail, and the union bound is Σ over a < honest of C(holders, a) · tail(a)^a.
 
     >>> exposure(200, 100, 20, Neighborhood(48, 32)) < SECURITY < exposure(200, 100, 20, Neighborhood(48, 27))
     True
@@ -74,10 +74,10 @@ def exposure(holders: int, honest: int, colluding: int, neighborhood: Neighborho
         if bad:
             term = math.log2(sets) + size * (math.log2(bad) - total + _ROUNDING)
             if term > SECURITY:
-                # Far too likely already, by one size of sets alone.
+                # Sets of this size alone are already far too likely.
                 return 0.0
             terms.append(2.0 ** max(term + _ROUNDING, _SMALLEST))
-        # One more holder of the set: draws in which it is the one that makes them enough.
+        # One more holder in the set: the draws in which it completes the ``shares``.
         within = size - 1 + colluding
         if within < others:
             bad += math.comb(within, shares - 1) * math.comb(others - 1 - within, degree - shares)
@@ -87,7 +87,7 @@ def exposure(holders: int, honest: int, colluding: int, neighborhood: Neighborho
 def failure(holders: int, threshold: int, neighborhood: Neighborhood) -> float:
     """The logarithm, to base 2, of a bound on the probability that some holder's secrets cannot be restored.
 
-    As many as may drop out do, whoever they are: drawn without regard to the neighborhoods.
+    Assumes that as many holders drop out as may, independently of the neighborhoods.
 
     >>> failure(200, 180, Neighborhood(48, 32)) < CORRECTNESS < failure(200, 180, Neighborhood(48, 36))
     True
@@ -104,9 +104,9 @@ def failure(holders: int, threshold: int, neighborhood: Neighborhood) -> float:
 
 @lru_cache(maxsize=64)
 def neighborhood_of(holders: int, threshold: int, honest: int, colluding: int | None) -> Neighborhood | None:
-    """A neighborhood that is safe and outlives dropouts, which may be all others; with one fewer it would not be.
+    """The smallest neighborhood that is safe and survives dropouts; it may contain all other holders.
 
-    None where the plan does not bound who colludes, or none is safe.
+    None if the number of colluding holders is not bounded, or if no neighborhood is safe.
 
     >>> neighborhood_of(holders=1000, threshold=900, honest=500, colluding=100)
     Neighborhood(degree=69, shares=45)
@@ -131,12 +131,12 @@ def neighborhood_of(holders: int, threshold: int, honest: int, colluding: int | 
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if safe(middle) is not None else (middle, high)
-    # Whole shares make it a little uneven: a few fewer may do.
+    # Rounding to integer shares makes safety slightly non-monotone: a few fewer may be enough.
     return next(filter(None, map(safe, range(max(min(2, high), high - _UNEVEN), high + 1))), None)
 
 
 def _most_shares(holders: int, threshold: int, degree: int) -> int:
-    """As many shares as can be asked for, so that dropouts rarely leave fewer; 0 where not one can."""
+    """The largest number of shares that dropouts rarely make unavailable; 0 if there is none."""
     others, lost = holders - 1, holders - threshold
     budget = math.comb(others, degree)
     tail, gone = 0, min(degree, lost)
@@ -150,18 +150,18 @@ def _most_shares(holders: int, threshold: int, degree: int) -> int:
 
 @lru_cache(maxsize=64)
 def witnesses(holders: int, threshold: int, colluding: int) -> int:
-    """How many of the signatures under a question a holder checks, drawn by itself.
+    """How many signatures of a question a holder checks, drawn at random by itself.
 
-    At least ``threshold`` holders are said to have signed. Two questions cannot both have more than half of holders
-    and colluding ones together; that the drawn ones are all right though fewer are has probability 2^-41 for all
-    holders together.
+    At least ``threshold`` holders are claimed to have signed. No two questions can both be signed by more than
+    (holders + colluding)/2 holders. The probability that all drawn signatures are valid although fewer holders signed
+    is below 2^-41 for all holders together.
 
     >>> witnesses(1000, 900, 100)
     69
     """
     few = (holders + colluding) // 2
     if few >= threshold:
-        raise InvalidInput(f"{threshold} of {holders} holders are no majority when {colluding} may collude")
+        raise InvalidInput(f"{threshold} of {holders} holders are not a majority if {colluding} may collude")
     limit = 2 ** int(1 - SECURITY)
     drawn = wrong = every = 1
     # C(few, drawn) / C(threshold, drawn) as two products.

@@ -1,1 +1,1 @@
-"""Mechanisms that trust a shuffler: one message per client, hidden among others, or many with shares of the noise."""
+"""Mechanisms that trust a shuffler: single-message (amplification by shuffling) and multi-message (noise messages)."""

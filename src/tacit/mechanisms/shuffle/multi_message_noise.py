@@ -1,11 +1,11 @@
-"""Votes as anonymous messages: shares of noise, and noise messages that hide single ones, through a shuffler.
+"""Multi-message shuffling: votes, noise shares and noise messages, sent anonymously through a shuffler.
 
-Each client turns its votes into +1 and −1 messages about cells. The shuffler forgets who sent what; the coordinator
-adds up. The noise of the sums is what a trusted curator would have added, but no curator saw a vote.
+Each participant turns its votes into +1 and −1 messages about cells. The shuffler removes who sent what; the
+coordinator adds. The noise of the sums is what a trusted curator would add, but no curator sees a vote.
 
-A fraction φ of ε pays for the noise messages, the rest for the noise of the sums, whose scale is 2c/((1−φ)ε). A small φ
-means counts nearly as good as a trusted curator's and many messages; a large one the reverse, until the noise itself
-takes over.
+A fraction φ of ε pays for the noise messages, the rest for the noise of the sums, whose scale is 2c/((1−φ)ε). With a
+small φ counts are nearly as accurate as a trusted curator's and messages are many; with a large φ the reverse, until
+the noise of the sums dominates.
 """
 
 from __future__ import annotations
@@ -19,27 +19,32 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
-from tacit.core.randomness import Randomness
+from tacit.core import ANYTHING, Approximate, Estimates, Integers, InvalidInput, Randomness, Sensitivity
 from tacit.core.rational import Number, exact, positive
-from tacit.core.sensitivity import ANYTHING, Sensitivity
-from tacit.core.spend import Approximate
 from tacit.mechanisms.auditing import Check, Estimator, Target
 from tacit.mechanisms.central.counts import count_table
-from tacit.mechanisms.description import CELLS, CLIENTS, EXACT, Checks, Described, Inner, Parameters, require_quorum
+from tacit.mechanisms.description import (
+    CELLS,
+    EXACT,
+    PARTICIPANTS,
+    Checks,
+    Described,
+    Inner,
+    Parameters,
+    require_quorum,
+)
 from tacit.mechanisms.forms import REACH, Messages
 from tacit.mechanisms.messages import SignedCode
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial, cell_delta, least_noise_messages
 
-__all__ = ["MultiMessageNoise", "flooded", "plan_noise_messages"]
+__all__ = ["MultiMessageNoise", "noise_message_target", "plan_noise_messages"]
 
-# The mean of a flood is a number of messages per cell; how long its law takes to add up grows with it.
+# The time to compute the law of noise messages grows with their mean per cell.
 LARGEST_FLOOD = 10**6
-# Standard deviations beyond which no honest holder's number of messages lies.
+# No honest holder's number of messages exceeds its mean by more standard deviations.
 _DEVIATIONS = 12
-# Few clients keep an audit fast, and the claims are as tight for few as for many.
-AUDITED_CLIENTS = 3
+# Few participants make an audit fast, and the claims are as tight for few as for many.
+AUDITED_PARTICIPANTS = 3
 # A scale 11 % above the trusted curator's, for about six times the fewest messages.
 LEAST_NOISE = Fraction(1, 10)
 
@@ -51,23 +56,24 @@ def _affordable(flood: NegativeBinomial) -> None:
 
 @dataclass(frozen=True)
 class MultiMessageNoise(Described):
-    """A client's half and a coordinator's half of counting votes from shuffled messages.
+    """Counts votes from shuffled messages, with distributed noise and noise messages.
 
-    **Law.** A client draws, for each of d ``cells``, Z⁺ and Z⁻ ~ NB(1/(τn), e^−ε₁) and W ~ NB(r_W/(τn), e^−ε₂), and
-    sends (cell, +1) as often as its vote + Z⁺ + W and (cell, −1) as often as Z⁻ + W. The n clients' sum of a cell
-    is then its count plus discrete Laplace noise of scale 1/ε₁ (for τ = 1), because NB shares add up and W cancels.
+    **Law.** A participant draws, for each of d ``cells``, Z⁺ and Z⁻ ~ NB(1/(τn), e^−ε₁) and W ~ NB(r_W/(τn), e^−ε₂),
+    and sends (cell, +1) as often as its vote + Z⁺ + W and (cell, −1) as often as Z⁻ + W. The n participants' sum of a
+    cell is then its count plus discrete Laplace noise of scale 1/ε₁ (for τ = 1), because NB shares add up and W
+    cancels.
 
-    **Spend.** ``Approximate(2cε₁ + cε₃, cδ)`` for the multiset of all messages when one client's at most c ``ones``
-    are replaced by others, with δ of ``cell_delta``. It holds against whoever sees the
-    messages after the shuffler, as long as at least τn honest clients add their shares (τ is ``share``).
+    **Spend.** ``Approximate(2cε₁ + cε₃, cδ)`` for the multiset of all messages when one participant's at most c
+    ``ones`` are replaced by others, with δ of ``cell_delta``. It holds against whoever sees the messages after the
+    shuffler, as long as at least τn honest participants add their shares (τ is ``share``).
 
     **Proof.** The multiset is a function of the number of +1 and of −1 messages of each cell, and cells are
     independent. Replacing c ones takes a vote from at most c cells, each of which loses at most ε₁, and adds one to at
-    most c others, each (ε₁ + ε₃, δ); composing them adds both up. If more than τn clients take part, their shares are
-    NB(1) and more, and what is more is independent of the votes: sending it as well is post-processing.
+    most c others, each (ε₁ + ε₃, δ); composing them adds both up. If more than τn participants take part, their shares
+    are NB(1) and more, and what is more is independent of the votes: sending it as well is post-processing.
 
-    **Source.** B. Ghazi, R. Kumar, P. Manurangsi and R. Pagh, Private counting from anonymous messages, ICML 2020,
-    has the idea; the bound is derived in ``tacit.mechanisms.shuffle.negative_binomial``.
+    **Source.** B. Ghazi, R. Kumar, P. Manurangsi and R. Pagh, Private counting from anonymous messages, ICML 2020; the
+    bound is derived in ``tacit.mechanisms.shuffle.negative_binomial``.
 
     >>> mechanism = MultiMessageNoise(cells=400, ones=1, participants=60_000, epsilon_noise="1/4", epsilon_margin="1/2",
     ...     flood=NegativeBinomial("32.92", "0.4181"))
@@ -83,7 +89,7 @@ class MultiMessageNoise(Described):
     parameters: ClassVar[Parameters] = {
         "cells": CELLS,
         "ones": CELLS,
-        "participants": CLIENTS,
+        "participants": PARTICIPANTS,
         "epsilon_noise": EXACT,
         "epsilon_margin": EXACT,
         "flood": Inner((NegativeBinomial,), check=_affordable),
@@ -125,54 +131,54 @@ class MultiMessageNoise(Described):
         object.__setattr__(self, "epsilon_margin", positive(epsilon_margin, "epsilon_margin"))
         object.__setattr__(self, "flood", flood)
         object.__setattr__(self, "share", exact(share, "share"))
-        # A δ of one or more, or a ratio the sampler cannot draw, is refused here and not at the first message.
+        # A δ of one or more, or a ratio that cannot be sampled, is refused here and not at the first message.
         _ = self.spend, self.noise_share
 
     @property
     def spend(self) -> Approximate:
-        """What all messages together cost one client, after shuffling."""
+        """The cost of all messages for one participant, after shuffling."""
         delta = cell_delta(self.epsilon_noise, self.epsilon_margin, self.flood.shape, self.flood.epsilon)
         return Approximate(self.ones * (2 * self.epsilon_noise + self.epsilon_margin), self.ones * delta)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """Any votes may become any others: a client's input is at most ``ones`` cells, and that is checked."""
+        """Any change: a participant's input is at most ``ones`` cells, which is checked."""
         return ANYTHING
 
     @property
     def quorum(self) -> int:
-        """How many clients must take part for the spend to be true: τn, rounded up."""
+        """How many participants the spend needs: τn, rounded up."""
         return math.ceil(self.share * self.participants)
 
     @property
     def in_words(self) -> str:
-        """Who is trusted with what."""
+        """The trust assumption, in words."""
         return (
-            f"A shuffler is trusted to mix the messages of at least {self.quorum} honest clients. If it fails, whoever "
-            "sees a client's messages sees its votes: only the others' messages hide them."
+            f"A shuffler is trusted to mix the messages of at least {self.quorum} honest participants. Without it, "
+            "whoever sees a participant's messages sees its votes: only the others' messages hide them."
         )
 
     @property
     def noise_share(self) -> NegativeBinomial:
-        """The law of one client's Z⁺ and Z⁻ in one cell."""
+        """The law of one participant's Z⁺ and Z⁻ in one cell."""
         return NegativeBinomial(1 / (self.share * self.participants), self.epsilon_noise)
 
     @property
     def flood_share(self) -> NegativeBinomial:
-        """The law of one client's W in one cell."""
+        """The law of one participant's W in one cell."""
         return NegativeBinomial(self.flood.shape / (self.share * self.participants), self.flood.epsilon)
 
     @property
     def messages(self) -> float:
-        """How many messages a client sends in the mean."""
+        """The expected number of messages per participant."""
         return self.ones + 2 * self.cells * (self.noise_share.mean + self.flood_share.mean)
 
     def variance(self, participants: int) -> float:
-        """The variance of a decoded count when this many clients took part."""
+        """The variance of a decoded count when this many participants took part."""
         return 2 * participants * self.noise_share.variance
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> Integers:
-        """Messages of one client's cells, or of one row of cells per client: one row (cell, sign) per message, sorted.
+        """Messages of one participant's cells, or of one row of cells per participant: rows (cell, sign), sorted.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> mechanism = MultiMessageNoise(2, 1, 1000, 1, 1, NegativeBinomial(20, "1/2"))
@@ -182,18 +188,22 @@ class MultiMessageNoise(Described):
         return _ordered(np.concatenate(self.encode(np.atleast_2d(value), randomness)))
 
     def encode(self, votes: NDArray[Any], randomness: Randomness) -> list[Integers]:
-        """The messages of many clients: one row of ``votes`` each, its cells, −1 where there are fewer.
+        """The messages of several participants, each with a row of ``votes``: its cells, filled up with −1.
 
-        A client's messages are sorted, so that their order tells nothing of what is vote and what is noise.
+        A participant's messages are sorted, so that their order does not distinguish votes from noise.
         """
-        rows = self._checked(votes)  # (clients, at most ones)
-        clients = len(rows)
-        noise = self.noise_share.scatter(clients, 2 * self.cells, randomness)
-        flood = self.flood_share.scatter(clients, self.cells, randomness)
+        rows = self._checked(votes)  # (participants, at most ones)
+        participants = len(rows)
+        noise = self.noise_share.scatter(participants, 2 * self.cells, randomness)
+        flood = self.flood_share.scatter(participants, self.cells, randomness)
         voter, column = np.nonzero(rows >= 0)
-        # A slot 2·cell + [sign is −1] names what a message says.
+        # A message as one number: 2·cell, plus 1 for a negative sign.
         sender = np.concatenate(
-            [voter, np.repeat(noise.client, noise.size), np.repeat(np.tile(flood.client, 2), np.tile(flood.size, 2))]
+            [
+                voter,
+                np.repeat(noise.participant, noise.size),
+                np.repeat(np.tile(flood.participant, 2), np.tile(flood.size, 2)),
+            ]
         )
         slot = np.concatenate(
             [
@@ -205,12 +215,12 @@ class MultiMessageNoise(Described):
         )
         order = np.lexsort((slot, sender))
         messages = np.stack([slot[order] // 2, 1 - 2 * (slot[order] % 2)], axis=1)
-        return np.split(messages, np.cumsum(np.bincount(sender, minlength=clients))[:-1])
+        return np.split(messages, np.cumsum(np.bincount(sender, minlength=participants))[:-1])
 
     def shuffle(self, answers: Sequence[NDArray[Any]], participants: int) -> Integers:
-        """What a shuffler lets through: all messages in sorted order, or nothing below the quorum.
+        """The shuffler's output: all messages in sorted order; refused below the quorum.
 
-        Sorting is a shuffle that needs no randomness: the order says no more than which messages there are.
+        Sorting is a shuffle that needs no randomness: the order reveals nothing but the multiset of messages.
 
         >>> mechanism = MultiMessageNoise(2, 1, 3, 1, 1, NegativeBinomial(20, "1/2"))
         >>> mechanism.shuffle([np.array([[1, 1]]), np.array([[0, -1], [0, 1]])], participants=3).tolist()
@@ -222,7 +232,7 @@ class MultiMessageNoise(Described):
         return _ordered(self._messages(np.concatenate(answers)))
 
     def decode(self, messages: NDArray[Any], participants: int) -> Estimates:
-        """The unbiased count of votes for each cell, when this many clients took part.
+        """The unbiased count of votes for each cell, from ``participants`` participants.
 
         >>> mechanism = MultiMessageNoise(2, 1, 1000, 1, 1, NegativeBinomial(20, "1/2"))
         >>> mechanism.decode(np.array([[1, 1], [1, 1], [0, -1]]), participants=1000).counts.tolist()
@@ -237,13 +247,15 @@ class MultiMessageNoise(Described):
     def _checked(self, votes: NDArray[Any]) -> Integers:
         rows = count_table(votes)
         if rows.ndim != 2 or not rows.size or rows.shape[1] > self.ones:
-            raise InvalidInput(f"votes must have one row per client of 1 to {self.ones} cells, got shape {rows.shape}")
+            raise InvalidInput(
+                f"votes must have one row per participant of 1 to {self.ones} cells, got shape {rows.shape}"
+            )
         if not (rows.min() >= -1 and rows.max() < self.cells):
             raise InvalidInput(f"votes must be cells in [0, {self.cells}), or -1 for none")
         ordered = np.sort(rows, axis=1)
         if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
             raise InvalidInput(
-                "votes must name a cell at most once per client: the spend is for cells that change by one"
+                "votes must name a cell at most once per participant: the spend is for cells that change by one"
             )
         return rows
 
@@ -262,47 +274,47 @@ class MultiMessageNoise(Described):
 
     @property
     def messages_each(self) -> int | None:
-        """How many messages a client has at most: any number, as noise will."""
+        """The most messages of one participant; None because noise has no bound."""
         return None
 
-    def most_messages(self, clients: int) -> int:
-        """How many messages that many clients make at most, with noise out of all reach."""
+    def most_messages(self, participants: int) -> int:
+        """A bound on the number of messages of ``participants``, beyond any that practically occurs."""
         noise, flood = self.noise_share, self.flood_share
-        variance = self.cells * clients * (2 * noise.variance + 4 * flood.variance)
+        variance = self.cells * participants * (2 * noise.variance + 4 * flood.variance)
         scales = float(1 / noise.epsilon + 2 / flood.epsilon)
-        return math.ceil(clients * self.messages + _DEVIATIONS * math.sqrt(variance) + REACH * scales)
+        return math.ceil(participants * self.messages + _DEVIATIONS * math.sqrt(variance) + REACH * scales)
 
     def mixed_form(self, limit: int) -> Messages:
-        """What a shuffler lets through: any number of messages."""
+        """The form of the shuffler's output: any number of messages."""
         return Messages(self.code, None)
 
     def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
-        """Any pairs will do, if there are as many."""
+        """Whether the numbers of cells and of ones agree."""
         return (self.cells, self.ones) == (queries * classes, neighbors * labels)
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """Two cells and few clients, of whom one votes for the one cell or for the other."""
+        """Two cells and few participants, one of whom votes for one cell or for the other."""
 
         def arrived(epsilon: Fraction, delta: Fraction) -> list[Check]:
 
-            mechanism = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_CLIENTS)
+            mechanism = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_PARTICIPANTS)
 
-            def deviations(clients: int, randomness: Randomness) -> NDArray[np.float64]:
-                rounds = max(1, clients // AUDITED_CLIENTS)
+            def deviations(participants: int, randomness: Randomness) -> NDArray[np.float64]:
+                rounds = max(1, participants // AUDITED_PARTICIPANTS)
                 seen = _arrived(mechanism, 1, rounds, randomness).sum(axis=0)
                 counts = np.array([seen[0] - seen[1], seen[2] - seen[3]])
-                spread = math.sqrt(rounds * mechanism.variance(AUDITED_CLIENTS))
+                spread = math.sqrt(rounds * mechanism.variance(AUDITED_PARTICIPANTS))
                 off: NDArray[np.float64] = (counts - np.array([0.0, rounds])) / spread
                 return off
 
-            return [flooded(cls.name, mechanism, mechanism), Estimator(cls.name, deviations, cost=10)]
+            return [noise_message_target(cls.name, mechanism, mechanism), Estimator(cls.name, deviations, cost=10)]
 
         return {cls.name: arrived}
 
 
-def flooded(name: str, claimed: MultiMessageNoise, mechanism: MultiMessageNoise) -> Target:
-    """The client's one vote is for one cell or for the other: both noisy counts, and how many +1 the first got."""
+def noise_message_target(name: str, claimed: MultiMessageNoise, mechanism: MultiMessageNoise) -> Target:
+    """One participant votes for one cell or for the other: both noisy counts, and the +1 messages of the first cell."""
 
     def draw(vote: int, count: int, randomness: Randomness) -> Integers:
         plus, minus, other_plus, other_minus = _arrived(mechanism, vote, count, randomness).T
@@ -312,14 +324,14 @@ def flooded(name: str, claimed: MultiMessageNoise, mechanism: MultiMessageNoise)
 
 
 def _arrived(mechanism: MultiMessageNoise, vote: int, count: int, randomness: Randomness) -> Integers:
-    """What the coordinator sees of that many rounds: the number of +1 and of −1 messages of each of two cells.
+    """What the coordinator sees in ``count`` rounds: the numbers of +1 and −1 messages of each of two cells.
 
-    One client has a vote and the others have none; messages in sorted order say no more than their numbers.
+    One participant has a vote and the others have none; sorted messages reveal their numbers only.
     """
-    votes = np.full((count * AUDITED_CLIENTS, 1), -1)
-    votes[::AUDITED_CLIENTS] = vote
+    votes = np.full((count * AUDITED_PARTICIPANTS, 1), -1)
+    votes[::AUDITED_PARTICIPANTS] = vote
     sent = mechanism.encode(votes, randomness)
-    rounds = np.repeat(np.arange(count * AUDITED_CLIENTS) // AUDITED_CLIENTS, [len(each) for each in sent])
+    rounds = np.repeat(np.arange(count * AUDITED_PARTICIPANTS) // AUDITED_PARTICIPANTS, [len(each) for each in sent])
     messages = np.concatenate(sent)
     slots = 2 * messages[:, 0] + (messages[:, 1] < 0)
     return np.bincount(4 * rounds + slots, minlength=4 * count).reshape(count, 4)
@@ -338,10 +350,10 @@ def plan_noise_messages(
     share: Number = 1,
     prefer: Literal["fewest_messages", "least_noise"] | Number = "least_noise",
 ) -> MultiMessageNoise:
-    """Shuffled messages that cost at most (ε, δ) when a client's at most ``ones`` votes are replaced.
+    """Shuffled messages that cost at most (ε, δ) when a participant's at most ``ones`` votes are replaced.
 
-    ``prefer`` is the fraction φ of ε that pays for the flood, or what matters: ``least_noise`` is φ = 1/10,
-    ``fewest_messages`` looks for the best φ in hundredths. For each φ the flood of the fewest messages is taken.
+    ``prefer`` is the fraction φ of ε that pays for the noise messages, or a goal: ``least_noise`` is φ = 1/10,
+    ``fewest_messages`` searches for the best φ in hundredths. For each φ the fewest noise messages are taken.
 
     >>> plan = plan_noise_messages(1, 1e-6, cells=400, participants=60_000, prefer="1/2")
     >>> float(plan.spend.epsilon), plan.spend.delta <= Fraction(1, 10**6), round(plan.messages, 2)
@@ -360,7 +372,7 @@ def plan_noise_messages(
         case "least_noise":
             return planned(LEAST_NOISE)
         case "fewest_messages":
-            from scipy.optimize import minimize_scalar  # slow to import, and a device that answers has none
+            from scipy.optimize import minimize_scalar  # slow to import, and not installed on devices
 
             found = minimize_scalar(
                 lambda fraction: planned(_hundredths(fraction)).messages,

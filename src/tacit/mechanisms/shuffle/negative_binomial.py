@@ -1,19 +1,19 @@
-"""Noise in shares, negative binomial of any positive shape and drawn exactly; and how much of it hides a vote.
+"""Negative binomial noise shares of any positive shape, drawn exactly; and the privacy of noise messages.
 
-Independent NB(ρ₁, p) and NB(ρ₂, p) add up to NB(ρ₁ + ρ₂, p), so n clients that each draw NB(1/n, p) make one
-geometric variable together, and the difference of two such sums is discrete Laplace. A share is almost always
-zero; what is drawn is therefore the few jumps of which all the shares of a client consist.
+Independent NB(ρ₁, p) and NB(ρ₂, p) add up to NB(ρ₁ + ρ₂, p), so the draws of NB(1/n, p) of n participants add up to one
+geometric variable, and the difference of two such sums is discrete Laplace. A share is almost always zero, so only the
+few jumps of a participant's shares are drawn.
 
-Noise messages hide one vote among anonymous messages. The coordinator sees, for one cell with x votes, how many
-(cell, +1) and (cell, −1) messages arrived: x + A + W and B + W, with A, B geometric of ratio p = e^−ε₁ (their
-difference is the noise of the count) and W
-negative binomial (the noise messages, which cancel in the difference). Write s(u) = Σ_{v≤u} P(W=v) p^{2(u−v)}. Then
-P(i, j) = (1−p)² p^{|i−x−j|} s(min(i−x, j)), and comparing x with x+1 term by term gives:
+Noise messages hide one vote among anonymous messages. For one cell with x votes the coordinator sees the numbers of
+(cell, +1) and (cell, −1) messages: x + A + W and B + W, with A, B geometric of ratio p = e^−ε₁ (their difference is the
+noise of the count) and W negative binomial (the noise messages, which cancel in the difference). Let
+s(u) = Σ_{v≤u} P(W=v) p^{2(u−v)}. Then P(i, j) = (1−p)² p^{|i−x−j|} s(min(i−x, j)), and comparing x with x+1 term by
+term gives:
 
 - x+1 against x: never more than a factor e^ε₁, because s(u) ≥ p² s(u−1);
 - x against x+1: a factor e^(ε₁+ε₃) except for a mass of δ = (1−p) Σ_u [s(u) − e^ε₃ s(u−1)]₊.
 
-Without noise messages W = 0 and δ = 1 − p whatever ε₃: a vote would show as one +1 message too many.
+Without noise messages W = 0 and δ = 1 − p for every ε₃: a vote would show as one additional +1 message.
 """
 
 from __future__ import annotations
@@ -29,21 +29,18 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.rational import Number, exact, positive, probability
+from tacit.core import Integers, InvalidInput, Number, Randomness, exact, positive, probability, uniform_below
 from tacit.mechanisms.description import EXACT, Parameters
 from tacit.mechanisms.exact import UnboundedTable, exp, precision
 
 __all__ = ["Jumps", "NegativeBinomial", "cell_delta", "least_noise_messages", "log_complement", "significant_up"]
 
-# Below, tables would grow past what fits in memory; above, a jump larger than one never happens.
-SMALLEST, _LARGEST = Fraction(1, 10**4), 100
+# Below, tables would not fit in memory; above, a jump larger than one never occurs.
+_SMALLEST, _LARGEST = Fraction(1, 10**4), 100
 _DIGITS = 50
-# What rounding in the sum below can amount to, with room for a thousand million terms; see ``cell_delta``.
+# A bound on the rounding error of the sum in ``cell_delta``, for up to 10^9 terms.
 _ROUNDING = Fraction(1, 10**38)
-# Far above what rounding can amount to, and far below any δ that is asked for.
+# Far above the rounding error, and far below any useful δ.
 _SMALLEST_DELTA = Fraction(1, 10**30)
 
 
@@ -99,7 +96,7 @@ def _logarithmic_tail(epsilon: Fraction, k: int, digits: int) -> Decimal:
 
 @lru_cache(maxsize=64)
 def _poisson(epsilon: Fraction, factor: Fraction) -> UnboundedTable:
-    """P(k) ∝ μ^k / k! on 0, 1, …, μ = −factor·ln(1 − e^−ε), which must be at most 2: how many jumps there are."""
+    """P(k) ∝ μ^k / k! on 0, 1, …, μ = −factor·ln(1 − e^−ε) ≤ 2: the number of jumps."""
 
     def ratios(digits: int) -> Callable[[int], Decimal]:
         context = precision(digits)
@@ -121,9 +118,9 @@ def _poisson(epsilon: Fraction, factor: Fraction) -> UnboundedTable:
 
 
 class Jumps(NamedTuple):
-    """Where the noise of many clients is not zero: ``size`` more in ``slot`` of ``client``, one row a jump."""
+    """The nonzero noise of several participants, one row per jump: add ``size`` in ``slot`` of ``participant``."""
 
-    client: Integers
+    participant: Integers
     slot: Integers
     size: Integers
 
@@ -155,8 +152,8 @@ class NegativeBinomial:
     def __init__(self, shape: Number, epsilon: Number) -> None:
         object.__setattr__(self, "shape", positive(shape, "shape"))
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
-        if not SMALLEST <= self.epsilon <= _LARGEST:
-            raise InvalidInput(f"epsilon must be in [{float(SMALLEST)}, {_LARGEST}], got {epsilon}")
+        if not _SMALLEST <= self.epsilon <= _LARGEST:
+            raise InvalidInput(f"epsilon must be in [{float(_SMALLEST)}, {_LARGEST}], got {epsilon}")
 
     @property
     def mean(self) -> float:
@@ -181,28 +178,28 @@ class NegativeBinomial:
         result: NDArray[np.float64] = np.exp(counting + shape * math.log(-math.expm1(-epsilon)) - epsilon * values)
         return result
 
-    def scatter(self, clients: int, slots: int, randomness: Randomness) -> Jumps:
-        """One independent draw for every slot of every client, in time and space of what is not zero.
+    def scatter(self, participants: int, slots: int, randomness: Randomness) -> Jumps:
+        """One independent draw for every slot of every participant; time and memory grow with the nonzero ones only.
 
         >>> from tacit.core.randomness import SeededRandomness
         >>> jumps = NegativeBinomial("1/100", 1).scatter(100, 5, SeededRandomness(1))
         >>> len(jumps.size), int(jumps.size.sum())
         (1, 1)
         """
-        # A Poisson number of a large mean is the sum of this many with a mean of at most one or so.
+        # A Poisson variable with a large mean is a sum of this many with a mean of about one.
         pieces = max(1, math.ceil(slots * self.shape * Fraction(float(log_complement(self.epsilon, 12)))))
         table = _poisson(self.epsilon, slots * self.shape / pieces)
-        counts = table.sample(clients * pieces, randomness).reshape(clients, pieces).sum(axis=1)
+        counts = table.sample(participants * pieces, randomness).reshape(participants, pieces).sum(axis=1)
         total = int(counts.sum())
         return Jumps(
-            client=np.repeat(np.arange(clients), counts),
+            participant=np.repeat(np.arange(participants), counts),
             slot=uniform_below(slots, total, randomness),
             size=_logarithmic(self.epsilon).sample(total, randomness),
         )
 
 
 def significant_up(value: Fraction, digits: int) -> Fraction:
-    """A positive value with that many significant digits, rounded up.
+    """A positive value rounded up to ``digits`` significant digits.
 
     >>> significant_up(Fraction(1, 3000), 3)
     Fraction(167, 500000)
@@ -212,11 +209,11 @@ def significant_up(value: Fraction, digits: int) -> Fraction:
 
 
 def cell_delta(epsilon_noise: Number, epsilon_margin: Number, shape: Number, epsilon_flood: Number) -> Fraction:
-    """δ of one cell at ε₁ + ε₃ when a vote is added, for a flood of NB(shape, e^−ε₂): never too small.
+    """δ of one cell at ε₁ + ε₃ when a vote is added, for noise messages W ~ NB(shape, e^−ε₂), rounded up.
 
-    A shape of 0 is no flood. Any other shape must be at least 1: then the probabilities of W are log-concave,
-    so are those of W plus a geometric, s(u)/s(u−1) falls, and the sum ends at its first term that is not
-    positive: nothing is cut off. What rounding can have hidden is added, and the result rounded up.
+    A shape of 0 means no noise messages. Any other shape must be at least 1: then the probabilities of W are
+    log-concave, so are those of W plus a geometric, s(u)/s(u−1) decreases, and the sum ends at its first term that is
+    not positive, without truncation. A bound on the rounding error is added.
 
     >>> float(cell_delta(0.5, 0.3, 20, 0.2))
     4.05724818061e-06
@@ -233,7 +230,7 @@ def cell_delta(epsilon_noise: Number, epsilon_margin: Number, shape: Number, eps
 @lru_cache(maxsize=256)
 def _cell_delta(noise: Fraction, margin: Fraction, shape: Fraction, flood: Fraction) -> Fraction:
     context = precision(_DIGITS)
-    # The powers of p² and q below are of an order up to the number of terms, which costs that many roundings.
+    # Powers of p² and q up to the number of terms: one rounding each.
     carried, ratio, factor = exp(-2 * noise, _DIGITS), exp(-flood, _DIGITS), exp(margin, _DIGITS)
     numerator, denominator = Decimal(shape.numerator), Decimal(shape.denominator)
     log_none = context.multiply(log_complement(flood, _DIGITS), context.divide(numerator, denominator))
@@ -256,11 +253,11 @@ def _cell_delta(noise: Fraction, margin: Fraction, shape: Fraction, flood: Fract
 
 
 def _approximate_delta(noise: float, margin: float, shape: float, flood: float) -> float:
-    """The same in floating point, for the search alone."""
+    """The same in floating point, for the search only."""
     from scipy.signal import lfilter  # slow to import, and only planning needs it
 
     law = NegativeBinomial(shape, flood)
-    # Terms are positive only where s still rises, which ends before its mean and a few deviations.
+    # Terms are positive only where s still increases, which ends within a few deviations of the mean.
     counts = np.arange(10 + math.ceil(law.mean + math.sqrt(law.variance) + 2 / math.expm1(2 * noise)))
     sums = lfilter([1.0], [1.0, -math.exp(-2 * noise)], law.pmf(counts))
     terms = sums - math.exp(margin) * np.concatenate([[0.0], sums[:-1]])
@@ -268,7 +265,7 @@ def _approximate_delta(noise: float, margin: float, shape: float, flood: float) 
 
 
 def _least_shape(noise: float, margin: float, flood: float, delta: float) -> float:
-    """The smallest shape ≥ 1 with which a flood of this ratio is enough; a larger one only adds free messages."""
+    """The smallest shape ≥ 1 with which noise messages of this ratio are enough."""
     from scipy.optimize import brentq
 
     def excess(log_shape: float) -> float:
@@ -281,7 +278,7 @@ def _least_shape(noise: float, margin: float, flood: float, delta: float) -> flo
 
 
 def least_noise_messages(epsilon_noise: Number, epsilon_margin: Number, delta: Number) -> NegativeBinomial:
-    """The flood of the fewest messages with which δ of one cell at ε₁ + ε₃ is within ``delta``, checked exactly.
+    """The fewest noise messages with which δ of one cell at ε₁ + ε₃ is at most ``delta``, checked exactly.
 
     >>> flood = least_noise_messages(0.25, 0.5, 1e-6)
     >>> round(float(flood.shape), 3), round(float(flood.epsilon), 4), round(flood.mean, 2)
@@ -293,16 +290,16 @@ def least_noise_messages(epsilon_noise: Number, epsilon_margin: Number, delta: N
     allowed = probability(delta, "delta")
     if allowed < _SMALLEST_DELTA:
         raise InvalidInput(f"delta must be in [{float(_SMALLEST_DELTA)}, 1), got {delta}")
-    # Beyond a ratio of e^−5 a flood is Poisson for every practical purpose, and its mean hardly moves.
-    lowest, highest = max(float(SMALLEST), float(margin) / 10), min(5.0, 3 * float(margin))
+    # Beyond a ratio of e^−5 the noise messages are practically Poisson, and their mean hardly changes.
+    lowest, highest = max(float(_SMALLEST), float(margin) / 10), min(5.0, 3 * float(margin))
     if lowest >= highest:
-        raise InvalidInput(f"epsilon_margin must be above {float(SMALLEST)}, got {epsilon_margin}")
+        raise InvalidInput(f"epsilon_margin must be above {float(_SMALLEST)}, got {epsilon_margin}")
 
     def messages(log_flood: float) -> float:
         flood = math.exp(log_flood)
         return _least_shape(float(noise), float(margin), flood, float(allowed)) / math.expm1(flood)
 
-    # The mean is one valley with small ripples, one for each place where the sum can end: look around, then descend.
+    # The mean has one minimum with small ripples, where the sum can end: first a grid, then a local search.
     points = np.linspace(math.log(lowest), math.log(highest), 12)
     best = int(np.argmin([messages(float(point)) for point in points]))
     around = points[[max(0, best - 1), min(len(points) - 1, best + 1)]]

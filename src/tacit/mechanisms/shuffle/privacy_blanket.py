@@ -1,24 +1,24 @@
-"""Amplification by shuffling for one given local mechanism: what it sends whatever the input is a blanket for all.
+"""The privacy blanket: amplification by shuffling for one given local mechanism.
 
-Let ω be a measure below the law of every input, of mass γ: with probability γ a client's message comes from ω/γ and
-says nothing about its input. Let the victim's input be x or x'. Messages fall into three kinds: on L the laws are
-(Eω, ω), on R (ω, Eω), E = e^ε₀, and everywhere else they are equal and at least ω. With a = ω(L) = ω(R), the
-hockey-stick divergence of order G = e^ε between the multisets of all n messages is
+Let ω be a measure below the law of every input, of mass γ: with probability γ a participant's message comes from ω/γ
+and is independent of its input. Let the victim's input be x or x'. There are three kinds of messages: on L the laws are
+(Eω, ω), on R (ω, Eω), E = e^ε₀, and on all others they are equal and at least ω. With a = ω(L) = ω(R), the hockey-stick
+divergence of order G = e^ε between the multisets of all n messages is
 
     δ(ε) ≤ (1/n) E[((E − G)U − (GE − 1)V − (G − 1)W)₊],   (U, V, W, rest) ~ Multinomial(n; a, a, γ − 2a, 1 − γ).
 
-**Proof.** Show the adversary which of the others do not use the blanket, and their messages. The others that do, and
-the victim, are then distinguished by the numbers of messages of each kind. If u, v, w fall on L, R and elsewhere, the
+**Proof.** Show the adversary which of the others do not use the blanket, and their messages. What remains, of the
+others and the victim, is determined by the numbers of messages of each kind. If u, v, w are on L, R and elsewhere, the
 probability of these numbers under x is 1/n times the multinomial one times Eu + v + r, and under x' times u + Ev + r,
-where r ≥ w is the sum of (law of x)/ω over the w messages. The hockey-stick divergence of order G is the expectation
-of 1/n times the positive part of their difference, in which r appears with the factor −(G − 1): w in its place makes
-it no smaller.
+where r ≥ w is the sum of (law of x)/ω over the w messages. The hockey-stick divergence of order G is the expectation of
+1/n times the positive part of their difference, in which r appears with the factor −(G − 1): w in its place makes it no
+smaller.
 
-Given T = U + V the rest is summed exactly: U is a fair binomial, and for every u the expectation over W, a binomial
-too, is a difference of two tails. Ranges are cut by Bernstein's inequality and what lies beyond is added.
+Given T = U + V the rest is summed exactly: U is a fair binomial, and for every u the expectation over W, also a
+binomial, is a difference of two tails. Ranges are truncated by Bernstein's inequality, and the mass outside is added.
 
-The published variation-ratio bound looks much the same, but lets the victim's message be of the third kind without
-saying where that message hides; ``tacit.accounting.amplify`` tells why it is not used.
+The published variation-ratio bound is similar, but does not say among which messages a victim's message of the third
+kind is hidden; ``tacit.accounting.amplify`` explains why it is not used.
 
 **Source.** B. Balle, J. Bell, A. Gascón and K. Nissim, The privacy blanket of the shuffle model, CRYPTO 2019.
 """
@@ -33,20 +33,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals
-from tacit.core.rational import bisect
+from tacit.core import Integers, InvalidInput, Reals, bisect
 
 __all__ = ["Blanket"]
 
-# The share of δ that may lie beyond the ranges, what rounding can amount to relative to δ, and how fine ε is sought.
+# The fraction of δ for truncation, the relative rounding error of δ, and the resolution of ε.
 BEYOND, _ROUNDING, _RESOLUTION = 1e-6, 1e-8, 1e-7
 # Pairs (t, u) that are summed at a time.
 ENTRIES = 2**20
 
 
 def _reach(variance: NDArray[np.floating[Any]] | float, mass: float) -> Reals:
-    """How far a binomial variable of that variance is from its mean, except for a probability of ``mass``."""
+    """Bernstein's bound on a binomial variable's distance from its mean, exceeded with probability ``mass``."""
     length = math.log(2 / mass)
     return np.asarray(length / 3 + np.sqrt(length**2 / 9 + 2 * np.asarray(variance) * length))
 
@@ -70,10 +68,10 @@ def _at_most(counts: Reals, trials: Integers, probability: float) -> Reals:
 
 @dataclass(frozen=True)
 class Blanket:
-    """A local mechanism as its shuffled messages see it, for the worst two inputs.
+    """The privacy blanket of a local mechanism, for a given overlap of two inputs.
 
-    ``likely`` is a, the blanket's mass on messages e^ε₀ times as likely under one of the inputs as under the other;
-    ``total`` is γ, its whole mass.
+    ``likely`` is a, the blanket's mass on messages that are e^ε₀ times as likely under one of the inputs as under the
+    other; ``total`` is γ, its total mass.
 
     >>> response = Blanket(local_epsilon=4.0, likely=1 / (math.exp(4) + 55), total=56 / (math.exp(4) + 55))
     >>> round(response.epsilon(10_000, 1e-6), 4)
@@ -87,7 +85,7 @@ class Blanket:
     def __post_init__(self) -> None:
         if not self.local_epsilon > 0:
             raise InvalidInput(f"local_epsilon must be above 0, got {self.local_epsilon}")
-        # Both inputs' laws have mass one, and e^ε₀ times ``likely`` is part of it.
+        # The law of an input has mass one, of which e^ε₀ times ``likely`` is a part.
         if not 0 < self.likely <= self.total / 2 * (1 + 1e-12):
             raise InvalidInput(f"likely must be above 0 and at most half of the total {self.total}, got {self.likely}")
         if not self.likely * (math.exp(self.local_epsilon) - 1) + self.total <= 1 + 1e-9:
@@ -100,14 +98,14 @@ class Blanket:
         )
 
     def delta(self, messages: int, epsilon: float, scale: float) -> float:
-        """An upper bound of δ at ε; at most a millionth of ``scale`` is added for what is not summed."""
+        """An upper bound of δ at ε; at most a millionth of ``scale`` is added for truncation."""
         if messages < 1:
             raise InvalidInput(f"messages must be at least 1, got {messages}")
         if epsilon >= self.local_epsilon:
             return 0.0
         factor, growth = math.exp(self.local_epsilon), math.exp(epsilon)
         step = (factor - 1) * (growth + 1)
-        # The three variables' ranges are cut at both ends, and no term is above ``step`` times the messages.
+        # The ranges of three variables are truncated at both ends; no term is above ``step`` times the messages.
         mass = min(0.1, BEYOND * scale / (4 * step))
         both = min(1.0, 2 * self.likely)
         reach = float(_reach(messages * both * (1 - both), mass))
@@ -125,7 +123,7 @@ class Blanket:
         elsewhere = min(1.0, max(0.0, self.total - both) / (1 - both)) if both < 1 else 0.0
         trials = messages - totals
         mean, reach = trials * elsewhere, _reach(trials * elsewhere * (1 - elsewhere), mass)
-        # Below the first u not even the smallest W leaves anything; beyond the last there is no mass.
+        # Below the first u the positive part is 0 for every W; above the last there is no mass.
         first = np.maximum(0, np.floor((rent * totals + toll * np.maximum(0, mean - reach)) / step)).astype(np.int64)
         last = np.minimum(totals, np.floor(totals / 2 + _reach(totals / 4, mass))).astype(np.int64)
         lefts = first[:, None] + np.arange(max(1, int((last - first).max()) + 1))  # (totals, u)
@@ -138,7 +136,7 @@ class Blanket:
             log_totals += trials * math.log1p(-both)
         weight = np.exp(log_totals[row] - log[left] - log[total - left])
         gain = step * left - rent * total
-        # Where W is surely too small to matter the positive part is the difference itself.
+        # If W is certainly small enough, the positive part is the difference itself.
         value = gain - toll * mean[row]
         near = gain < toll * (mean + reach)[row]
         most = np.floor(gain[near] / toll) if toll > 0 else gain[near]

@@ -1,8 +1,8 @@
-"""One locally private message per client, and messages on both sides of a trusted shuffler.
+"""Single-message shuffling: one local message per participant, amplified by a trusted shuffler; and encrypted messages.
 
-When a shuffler mixes the messages of n clients, whoever sees them afterwards learns much less about each: the same
-messages are worth a far smaller ε, or the same ε allows far more accurate messages. They protect nobody before they are
-mixed. So they leave a holder sealed, and reach who can open them only through the shuffler, mixed with everybody's.
+After a shuffler has permuted the messages of n participants, each of them costs a far smaller ε; or the same ε allows
+far more accurate messages. Before they are permuted they are less private. So they leave a holder encrypted, and reach
+the reader only through the shuffler.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.amplify import AmplificationBound, amplified_epsilon, largest_local_epsilon
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers, LocalMechanism
-from tacit.core.randomness import Randomness
+from tacit.core import Approximate, Estimates, Integers, InvalidInput, LocalMechanism, Randomness, Sensitivity
 from tacit.core.rational import Number, bisect, exact, positive, rounded_down, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Approximate
 from tacit.mechanisms.auditing import Check, Target
-from tacit.mechanisms.description import CLIENTS, EXACT, Checks, Described, Inner, Parameters, Reliance, require_quorum
+from tacit.mechanisms.description import (
+    EXACT,
+    PARTICIPANTS,
+    Checks,
+    Described,
+    Inner,
+    Parameters,
+    Reliance,
+    require_quorum,
+)
 from tacit.mechanisms.forms import MessageCode, Messages
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
@@ -44,14 +49,13 @@ __all__ = [
 ]
 
 BLANKET = "privacy blanket"
-# How fine ε₀ is sought and to how many digits everything is rounded to the safe side; beyond the largest ε₀ no
-# number of messages hides anything.
+# The resolution of ε₀, the digits to which results are rounded in the conservative direction, and the largest ε₀.
 _RESOLUTION, _DIGITS, LARGEST_LOCAL = 1e-7, 7, 50.0
 Seal = Callable[[Sequence[bytes]], NDArray[np.uint8]]
 
 
 class Shufflable(LocalMechanism, Protocol):
-    """A local mechanism whose messages can be packed one by one, and whose blankets, if there are any, are known."""
+    """A local mechanism whose messages can be packed one by one, with its privacy blankets if any are proven."""
 
     @property
     def code(self) -> MessageCode:
@@ -63,12 +67,12 @@ class Shufflable(LocalMechanism, Protocol):
         ...
 
     def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
-        """Whether clients have all pairs of some queries and some classes as cells."""
+        """Whether its cells are pairs of queries and classes in these numbers."""
         ...
 
 
 class ProvenEpsilon(NamedTuple):
-    """What shuffling makes of a message's ε₀, and the bound that proves it."""
+    """The amplified ε of a message, and the bound that proves it."""
 
     epsilon: Fraction
     bound: str
@@ -76,16 +80,16 @@ class ProvenEpsilon(NamedTuple):
 
 @dataclass(frozen=True)
 class SingleMessage(Described):
-    """A local mechanism whose messages are seen only after a shuffler has mixed those of ``participants`` clients.
+    """A local mechanism whose messages are seen only after a shuffler has permuted those of ``participants``.
 
-    **Law.** That of ``mechanism``, one message per client; the shuffler shows them sorted.
+    **Law.** That of ``mechanism``, one message per participant; the shuffler shows them sorted.
 
     **Spend.** ``Approximate(ε, δ)`` under replace-one, ε by the tightest bound proven for the mechanism; ``amplified``
     names it. Without the shuffler each message still costs no more than the mechanism's own ε₀.
 
-    **Proof.** ``tacit.accounting.amplify`` for any mechanism, ``privacy_blanket.py`` for those of
-    that state a blanket. More than ``participants`` messages hide a client no worse: show the adversary what
-    the additional clients sent, and the others are as many as planned. With fewer nothing is shown.
+    **Proof.** ``tacit.accounting.amplify`` for any mechanism, ``privacy_blanket.py`` for those that state a blanket.
+    More than ``participants`` messages are at least as private: show the adversary what the additional participants
+    sent, and the others are as many as planned. With fewer nothing is shown.
 
     **Source.** Feldman, McMillan and Talwar 2022 (SODA); Balle, Bell, Gascón and Nissim 2019 (CRYPTO).
 
@@ -100,7 +104,7 @@ class SingleMessage(Described):
     releases = "messages"
     parameters: ClassVar[Parameters] = {
         "mechanism": Inner(statistic="local"),
-        "participants": CLIENTS,
+        "participants": PARTICIPANTS,
         "delta": EXACT,
     }
 
@@ -143,7 +147,7 @@ class SingleMessage(Described):
         if allowed(float(general)):
             local = max(general, rounded_down(bisect(allowed, float(general), LARGEST_LOCAL, _RESOLUTION), _DIGITS))
         plan = cls(kind(local), participants, delta)
-        # A whole number of buckets may change with the last digit of ε₀; what is returned was checked as it is.
+        # The number of buckets may change with the last digit of ε₀, so the final mechanism is checked.
         while plan.spend.epsilon > goal:
             local = rounded_down(local * (1 - Fraction(1, 10**6)), _DIGITS)
             plan = cls(kind(local), participants, delta)
@@ -165,25 +169,25 @@ class SingleMessage(Described):
 
     @property
     def spend(self) -> Approximate:
-        """What a message costs its client once it is mixed with the others."""
+        """The cost of a message after shuffling."""
         return Approximate(self.amplified.epsilon, self.delta)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """As the local mechanism: any input may become any other."""
+        """That of the local mechanism: any change."""
         return self.mechanism.max_sensitivity
 
     @property
     def quorum(self) -> int:
-        """How many clients must take part for the spend to be true."""
+        """How many participants the spend needs."""
         return self.participants
 
     @property
     def in_words(self) -> str:
-        """Who is trusted with what."""
+        """The trust assumption, in words."""
         return (
-            f"A shuffler is trusted to mix the messages of at least {self.quorum} clients ({self.amplified.bound}). "
-            f"If it fails, each message alone is still differentially private with "
+            f"A shuffler is trusted to mix the messages of at least {self.quorum} participants "
+            f"({self.amplified.bound}). Without it, each message alone is still differentially private with "
             f"epsilon = {float(self.mechanism.epsilon):.6g}."
         )
 
@@ -192,13 +196,13 @@ class SingleMessage(Described):
         return self.mechanism.encode(cells, randomness)
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
-        """Messages of one client's cells, or of one row of cells per client."""
+        """Messages of one participant's cells, or of one row of cells per participant."""
         return self.mechanism.sample(value, randomness)
 
     def shuffle(self, answers: Sequence[NDArray[Any]], participants: int) -> NDArray[Any]:
-        """What a shuffler lets through: all messages in sorted order, or nothing below the quorum.
+        """The shuffler's output: all messages in sorted order; refused below the quorum.
 
-        Sorting is a shuffle that needs no randomness: the order says no more than which messages there are.
+        Sorting is a shuffle that needs no randomness: the order reveals nothing but the multiset of messages.
         """
         messages = np.ascontiguousarray(np.concatenate(answers))
         require_quorum(participants, self.quorum)
@@ -224,15 +228,15 @@ class SingleMessage(Described):
 
     @property
     def messages_each(self) -> int | None:
-        """How many messages a client has at most."""
+        """The most messages of one participant."""
         return 1
 
-    def most_messages(self, clients: int) -> int:
-        """How many messages that many clients make."""
-        return clients
+    def most_messages(self, participants: int) -> int:
+        """The number of messages of ``participants``."""
+        return participants
 
     def mixed_form(self, limit: int) -> Messages:
-        """What a shuffler lets through: at most one message per client."""
+        """The form of the shuffler's output: at most one message per participant."""
         return Messages(self.code, limit)
 
     def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
@@ -241,7 +245,7 @@ class SingleMessage(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One message per client: others who have neither of the client's two cells hide it worst."""
+        """One message per participant; the worst case is that the others have neither of the victim's two cells."""
 
         def mixed(epsilon: Fraction, delta: Fraction) -> list[Check]:
             mechanism = planned_response(epsilon, delta)
@@ -257,12 +261,12 @@ class SingleMessage(Described):
 
 
 def planned_response(epsilon: Fraction, delta: Fraction) -> SingleMessage:
-    """Randomized response of twenty clients over three cells that is (ε, δ) once it is shuffled."""
+    """Randomized response of twenty participants over three cells that is (ε, δ)-DP after shuffling."""
     return SingleMessage.for_budget(lambda local: GeneralizedRandomizedResponse(3, 1, local), 20, epsilon, delta)
 
 
 def sent_cells(mechanism: SingleMessage, cell: int, count: int, randomness: Randomness) -> Integers:
-    """The cells that clients name in that many rounds, one row each: the first has ``cell``, all others cell 2."""
+    """The cells named in ``count`` rounds, one row each: the first participant has ``cell``, all others cell 2."""
     cells = np.full((count, mechanism.participants), 2)
     cells[:, 0] = cell
     return mechanism.encode(cells.reshape(-1, 1), randomness).reshape(cells.shape)
@@ -270,13 +274,13 @@ def sent_cells(mechanism: SingleMessage, cell: int, count: int, randomness: Rand
 
 @dataclass(frozen=True)
 class Shuffled(Described):
-    """Every client's messages, mixed.
+    """The shuffled messages of all participants.
 
     **Law.** That of the inner mechanism's messages, in sorted order.
 
-    **Spend.** The inner mechanism's, which is already that of the mixed messages.
+    **Spend.** The inner mechanism's, which is already that of the shuffled messages.
 
-    **Proof.** Sorting shows which messages there are and nothing else; see the inner mechanism.
+    **Proof.** Sorting reveals nothing but the multiset of messages; see the inner mechanism.
 
     **Source.** As the inner mechanism.
 
@@ -291,41 +295,44 @@ class Shuffled(Described):
     name = "shuffled"
     statistic = "shuffle"
     releases = "messages"
-    parameters: ClassVar[Parameters] = {"inner": Inner((MultiMessageNoise, SingleMessage)), "participants": CLIENTS}
+    parameters: ClassVar[Parameters] = {
+        "inner": Inner((MultiMessageNoise, SingleMessage)),
+        "participants": PARTICIPANTS,
+    }
 
     inner: MultiMessageNoise | SingleMessage
     participants: int
 
     @property
     def spend(self) -> Approximate:
-        """What the mixed messages of all clients cost each of them."""
+        """The cost of all shuffled messages for one participant."""
         return self.inner.spend
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far a client's answer may move: any distance."""
+        """Any change of a participant's input."""
         return self.inner.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
-        """The mixed messages of clients with one row of cells each."""
+        """The shuffled messages of participants with one row of cells each."""
         return self.inner.shuffle([self.inner.sample(value, randomness)], len(value))
 
     def decode(self, messages: NDArray[Any]) -> Estimates:
-        """The count of every cell, estimated from the mixed messages."""
+        """The count of every cell, estimated from the shuffled messages."""
         return self.inner.decode(messages, self.participants)
 
     @property
     def quorum(self) -> int:
-        """How many clients must take part for the spend to be true."""
+        """How many participants the spend needs."""
         return self.inner.quorum
 
-    def reliance(self, clients: int) -> Reliance:
-        """Mixed messages need a quorum of honest clients, of whom the node's own are some."""
+    def reliance(self, participants: int) -> Reliance:
+        """Shuffled messages need a quorum of honest participants, the node's own included."""
         quorum = self.inner.quorum
-        return Reliance(max(0, quorum - clients), min(Fraction(1), Fraction(clients, quorum)))
+        return Reliance(max(0, quorum - participants), min(Fraction(1), Fraction(participants, quorum)))
 
     def answer_form(self, rows: int, columns: int, limit: int) -> Messages:
-        """The messages of at most that many clients."""
+        """The messages of at most ``limit`` participants."""
         return self.inner.mixed_form(limit)
 
     def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
@@ -335,19 +342,19 @@ class Shuffled(Described):
 
 @dataclass(frozen=True)
 class SealedMessages(Described):
-    """What one holder, with one client or many, sends to the shuffler.
+    """The encrypted messages that a holder with one participant or several sends to the shuffler.
 
-    **Law.** The messages of ``inner``, each put into a box by ``seal``; boxes say nothing to who has not the key.
+    **Law.** The messages of ``inner``, each encrypted by ``seal``.
 
-    **Spend.** That of ``inner``: of the mixed messages of all holders.
+    **Spend.** That of ``inner``: of the shuffled messages of all holders.
 
-    **Proof.** That of ``inner`` for the coordinator, who sees boxes only after they were mixed. The shuffler sees how
-    many boxes there are, which depends on how many clients the holder has and on noise, not on what they hold.
+    **Proof.** That of ``inner`` for the coordinator, who decrypts messages only after they were shuffled. The shuffler
+    sees the number of encrypted messages, which depends on the number of participants and on noise, not on their data.
 
     **Source.** As the inner mechanism.
 
-    ``session`` names the run, the round and whose key seals, so that a request that was paid for one is not
-    answered in another. ``price`` is what a holder pays that proves it by a simpler bound, as a device does.
+    ``session`` identifies the run, the round and the encryption key, so that a request that was paid for one session is
+    not answered in another. ``price`` is the spend of a holder that uses a simpler bound, as a device does.
     """
 
     name = "sealed-messages"
@@ -361,16 +368,16 @@ class SealedMessages(Described):
 
     @property
     def spend(self) -> Approximate:
-        """What the mixed messages of all holders cost a client."""
+        """The cost of the shuffled messages of all holders for one participant."""
         return self.price or self.inner.spend
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """How far a client's answer may move: any distance."""
+        """Any change of a participant's input."""
         return self.inner.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[np.uint8]:
-        """The boxes of clients with one row of cells each, one per row."""
+        """The encrypted messages of participants with one row of cells each, one per row."""
         return self.seal(to_pieces(self.inner, self.inner.sample(value, randomness)))
 
     def made_for(self, queries: int, classes: int, neighbors: int, labels: int) -> bool:
@@ -379,12 +386,12 @@ class SealedMessages(Described):
 
 
 def to_pieces(inner: MultiMessageNoise | SingleMessage, messages: NDArray[Any]) -> list[bytes]:
-    """Every message as bytes, all of them equally long."""
+    """Every message as bytes, all of the same length."""
     return [row.tobytes() for row in inner.code.pack(messages)]
 
 
 def from_pieces(inner: MultiMessageNoise | SingleMessage, pieces: Sequence[bytes]) -> NDArray[Any]:
-    """The messages again, one per row; what they say is still to be checked.
+    """The messages, one per row, not yet checked.
 
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> plan = SingleMessage(GeneralizedRandomizedResponse(100, 1, 1), 50, "1e-6")

@@ -1,1 +1,1 @@
-"""The default: a plan made from public data and releases, of votes, of sums, or of both in turn."""
+"""The default method: asks for votes, class sums or both, as public data and earlier releases suggest."""

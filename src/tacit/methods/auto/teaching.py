@@ -1,7 +1,6 @@
-"""What is made of releases between questions and at the end: labels, students, and the next question's features.
+"""What the coordinator computes from releases, between questions and at the end: the next question, labels, students.
 
-Where no network learns, the student is the regression itself: public features of all releases, and the odds that
-follow.
+Without a network the student is the regression itself, on the public features of all releases.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from tacit.core import InvalidInput, Representation, TacitWarning, Trust
 from tacit.core.codec import StrictReader, decode, encode
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Trust
-from tacit.core.protocols import Representation
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import (
+    MIXED_KINDS,
     Block,
     Features,
+    PublicMixture,
     Step,
     SumFeatures,
     VoteFeatures,
@@ -33,10 +32,10 @@ from tacit.methods.auto.coordinator import (
     joint_odds,
     joint_points,
     purity,
+    refined,
     sum_block,
 )
 from tacit.methods.auto.correction import corrected_block, correction_ask
-from tacit.methods.auto.mixture import MIXED_KINDS, PublicMixture, refined
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
 from tacit.methods.class_sums.options import ClassSums
@@ -52,17 +51,17 @@ from tacit.students.registry import STUDENTS
 
 __all__ = ["PER_CLASS", "AutoTeaching", "ReleasedFeatures", "mixture_student", "regression_student"]
 
-# Queries per class on which the first votes are cast at least, so that a class may have more than one cluster.
+# The least number of queries per class, so that a class may have more than one cluster.
 PER_CLASS, PER_CLASS_LATER = 2, 4
-# The part of the votes for leading classes from which on clusters are taken for classes: two clusters per class of
-# handwritten digits have .97, of clothes .75.
+# The purity from which on clusters count as classes: two clusters per class of handwritten digits have .97, of clothes
+# .75.
 _PURE = 0.9
-# More queries than that teach no more, and take longer.
+# More queries do not improve the student, and take longer.
 _MOST_QUERIES = 300
 
 
 class ReleasedFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Samples in the features that releases were about; ``written`` is them as bytes, so that saving runs no code.
+    """A transformer to the features of releases; ``written`` is these features as bytes, so that loading runs no code.
 
     >>> from tacit.representations.scaled import Identity
     >>> votes = VoteFeatures(Identity(2), np.array([[0.0, 0.0], [9.0, 9.0]], dtype=np.float32))
@@ -76,20 +75,20 @@ class ReleasedFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def of(cls, features: Sequence[Features], shape: Sequence[int]) -> ReleasedFeatures:
-        """Of these features, for samples of this shape."""
+        """The transformer to these features, for samples of this shape."""
         return cls(np.frombuffer(encode([_fields(each) for each in features]), dtype=np.uint8).copy(), list(shape))
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> ReleasedFeatures:
-        """Nothing is learned."""
+        """Does nothing."""
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """One row per sample, the features of all releases side by side."""
+        """One row per sample, the features of all releases concatenated."""
         samples = np.asarray(X).reshape(-1, *self.shape)
         return np.concatenate([each.points(samples) for each in self.features()], axis=1)
 
     def features(self) -> list[Features]:
-        """What ``written`` says."""
+        """The features in ``written``."""
         return [_read(each) for each in decode(np.asarray(self.written, dtype=np.uint8).tobytes())]
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -113,14 +112,14 @@ def _read(fields: dict[str, Any]) -> Features:
 def regression_student(
     features: Sequence[Features], odds: LinearOdds, classes: NDArray[Any], shape: Sequence[int]
 ) -> Any:  # noqa: ANN401
-    """The regression as a student with scikit-learn's interface, which is saved like any other."""
+    """The regression as a scikit-learn pipeline, which can be saved like any student."""
     from sklearn.pipeline import Pipeline
 
     return Pipeline([("features", ReleasedFeatures.of(features, shape)), ("odds", _regression(odds, classes))])
 
 
 def mixture_student(found: PublicMixture, classes: NDArray[Any]) -> Any:  # noqa: ANN401
-    """The mixture's odds as a student with scikit-learn's interface."""
+    """The mixture's odds as a scikit-learn pipeline."""
     from sklearn.pipeline import Pipeline
 
     return Pipeline([("features", found.components), ("odds", _regression(found.odds, classes))])
@@ -142,59 +141,59 @@ def _regression(odds: LinearOdds, classes: NDArray[Any]) -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True)
 class AutoTeaching:
-    """The coordinator's own work: it sees public samples and releases."""
+    """The coordinator's computations, from public samples and releases only."""
 
     task: Task
     plan: AutoPlan
 
     @property
     def classes(self) -> int:
-        """How many there are."""
+        """The number of classes."""
         return len(self.task.classes)
 
-    def choose(self, told: Sequence[Block]) -> Step:
-        """The next question: votes first, then by what they said."""
-        task = self.plan.tasks[len(told)]
-        if self.plan.corrects and told:
-            return self._correction(task, told[0])
-        if self.plan.kind != "images" or (self.plan.releases == "sums" and not told):
+    def choose(self, blocks: Sequence[Block]) -> Step:
+        """The next question: for images votes first, then by their purity."""
+        task = self.plan.tasks[len(blocks)]
+        if self.plan.corrects and blocks:
+            return self._correction(task, blocks[0])
+        if self.plan.kind != "images" or (self.plan.releases == "sums" and not blocks):
             return self._sums(task, self.plan.representation)
-        if not told:
+        if not blocks:
             queries = self._queries(task)
             return self._votes(task, fit_representation(self.plan.vote_space, task.public, queries)[1], queries)
-        if self.clustered(told):
-            space = self._view(self.probabilities(told))
+        if self.clustered(blocks):
+            space = self._view(self.probabilities(blocks))
             return self._votes(task, space, PER_CLASS_LATER * self.classes)
-        if len(told) == 1 and self.plan.releases != "sums":
+        if len(blocks) == 1 and self.plan.releases != "sums":
             return self._sums(task, self.plan.representation)
         try:
-            return self._sums(task, self._view(self.probabilities(told)))
+            return self._sums(task, self._view(self.probabilities(blocks)))
         except InvalidInput:
-            # A network that sees no difference between samples must not lose what was paid for.
+            # A network that gives all samples the same features must not waste what was paid.
             return self._sums(task, self.plan.representation)
 
-    def clustered(self, told: Sequence[Block]) -> bool:
-        """Whether clusters are nearly classes, by the first votes."""
+    def clustered(self, blocks: Sequence[Block]) -> bool:
+        """Whether clusters are nearly pure, by the first votes."""
         if self.plan.releases != "auto":
             return self.plan.releases == "votes"
-        return told[0].counts is not None and purity(told[0].counts) >= _PURE
+        return blocks[0].counts is not None and purity(blocks[0].counts) >= _PURE
 
-    def probabilities(self, told: Sequence[Block]) -> NDArray[np.float64]:
+    def probabilities(self, blocks: Sequence[Block]) -> NDArray[np.float64]:
         """The probability of each class for every public sample, from all releases."""
-        if self.plan.kind != "images" or not self.clustered(told):
-            return joint_odds(told).probabilities(joint_points(told))
-        chances: NDArray[np.float64] = self._shares(told[0])[told[0].public.argmax(axis=1)]
-        for each in told[1:]:
-            # Votes say how many of a cluster are of each class; what was known before says which.
+        if self.plan.kind != "images" or not self.clustered(blocks):
+            return joint_odds(blocks).probabilities(joint_points(blocks))
+        chances: NDArray[np.float64] = self._shares(blocks[0])[blocks[0].public.argmax(axis=1)]
+        for each in blocks[1:]:
+            # Votes give the class proportions of a cluster; earlier probabilities say which samples have which class.
             chances = iterative_proportional_fitting(self._shares(each), each.public.argmax(axis=1), chances)
         return chances
 
-    def finish(self, told: Sequence[Block], student: Any) -> Outcome:  # noqa: ANN401
-        """The last student: a network where clusters are classes, elsewhere the regression, a mixture or a mean."""
+    def finish(self, blocks: Sequence[Block], student: Any) -> Outcome:  # noqa: ANN401
+        """The final student: a network if clusters are classes, otherwise the regression, a mixture or an average."""
         task = self.task
-        odds = None if self.plan.kind == "images" and self.clustered(told) else joint_odds(told)
-        chances = self.probabilities(told) if odds is None else odds.probabilities(joint_points(told))
-        mixture = refined(current(told), task.public, chances) if self.plan.kind in MIXED_KINDS else None
+        odds = None if self.plan.kind == "images" and self.clustered(blocks) else joint_odds(blocks)
+        chances = self.probabilities(blocks) if odds is None else odds.probabilities(joint_points(blocks))
+        mixture = refined(current(blocks), task.public, chances) if self.plan.kind in MIXED_KINDS else None
         if mixture is not None:
             chances = mixture.probabilities
         labels = task.classes[chances.argmax(axis=1)]
@@ -206,31 +205,31 @@ class AutoTeaching:
         elif mixture is not None:
             trained = mixture_student(mixture, task.classes)
         else:
-            features = [each.features for each in current(told)]
+            features = [each.features for each in current(blocks)]
             trained = regression_student(features, odds, task.classes, task.public.shape[1:])
             if self.plan.network:
                 trained = self._with_network(trained, chances)
-        arrays = {f"release_{number}": each.told.means for number, each in enumerate(told, start=1)}
-        asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in told]
+        arrays = {f"release_{number}": each.moments.means for number, each in enumerate(blocks, start=1)}
+        asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in blocks]
         chosen = ", then ".join(dict.fromkeys([*asked, *(() if mixture is None else ("a mixture of public samples",))]))
         return Outcome(trained, labels, chances, arrays, recipe={"student": type(trained).__name__, "chosen": chosen})
 
     def _with_network(self, trained: Any, chances: NDArray[np.float64]) -> Any:  # noqa: ANN401
-        """The mean of the regression and a network that learned from it: their mistakes differ."""
+        """The average of the regression and a network trained on it, whose errors differ."""
         network = self._taught(chances, last=True)
         return AveragedStudent([trained, StoredNetwork.of(network)]) if hasattr(network, "save_tensors") else trained
 
     def _queries(self, task: Task) -> int:
-        """As many queries as have votes above the noise, and no fewer than the classes need."""
+        """As many queries as get votes above the noise, but at least PER_CLASS per class."""
         mechanism: Any = self.vote_mechanism(task, len(task.public))
         wanted = suggest_queries(task.units, len(task.public), self.classes, 1, mechanism.lead(self.classes, 0.01))
         return int(min(max(wanted, PER_CLASS * self.classes), len(task.public) // 2, _MOST_QUERIES))
 
     def vote_mechanism(self, task: Task, queries: int) -> Any:  # noqa: ANN401
         """The mechanism for votes at a question's part of the budget."""
-        moves = table_sensitivity(queries, self.classes, 1, task.unit, task.adjacency)
+        sensitivity = table_sensitivity(queries, self.classes, 1, task.unit, task.adjacency)
         kind = RoundedGaussianNoise if task.delta > 0 else DiscreteLaplaceNoise
-        return kind.calibrated(moves, task.budget, task.delta)
+        return kind.calibrated(sensitivity, task.budget, task.delta)
 
     def _votes(self, task: Task, space: Representation, queries: int) -> Step:
         encoded = space.encode(task.public)
@@ -252,24 +251,24 @@ class AutoTeaching:
         features = VoteFeatures(ask.representation, ask.queries)
         public, size = features.points(self.task.public), self._size(counts)
         mechanism: Any = ask.mechanism
-        # Noise may make more votes than there are records, or fewer than none.
+        # Noise may make the total of votes larger than the number of records, or negative.
         shares = np.maximum(counts.sum(axis=0) / size, 1e-3)
         shares /= shares.sum()
         means = counts.T / size
         means = means + (public.mean(axis=0) - means.sum(axis=0)) / self.classes
         drawn = np.outer(shares * (1 - shares), public.mean(axis=0)) / size
         noise = mechanism.noise_law.variance * (1 - 1 / self.classes) / size**2
-        told = Moments(means, shares, drawn + noise)
-        return Block(features, public, told, np.asarray(counts))
+        found = Moments(means, shares, drawn + noise)
+        return Block(features, public, found, np.asarray(counts))
 
     def _size(self, counts: NDArray[Any]) -> float:
         known = counted(self.task)
         return float(max(1.0, counts.sum())) if known is None else float(known)
 
     def _shares(self, block: Block) -> NDArray[np.float64]:
-        """The proportions of the classes in each query's votes, from noisy counts."""
+        """The class proportions of each query's votes, from noisy counts."""
         assert block.counts is not None
-        scale = float(np.sqrt(np.median(block.told.variances))) * self._size(block.counts)
+        scale = float(np.sqrt(np.median(block.moments.variances))) * self._size(block.counts)
         return expected_proportions(block.counts, Noise("gaussian", max(scale, 1e-3)))
 
     def _sums(self, task: Task, representation: str | Representation) -> Step:
@@ -284,7 +283,7 @@ class AutoTeaching:
         return Step(ask, lambda table: corrected_block(ask, table, sums))
 
     def _view(self, chances: NDArray[np.float64]) -> Representation:
-        """The features of a network trained on these probabilities; without networks the first votes' space again."""
+        """The feature space of a network trained on these probabilities; without networks that of the first votes."""
         if self.plan.network:
             trained = self._taught(chances)
             if hasattr(trained, "features"):
@@ -301,7 +300,7 @@ class AutoTeaching:
 
 
 def _network(last: bool) -> Any:  # noqa: ANN401
-    """Small convolutions with slight augmentation, for characters and objects; the last one is trained longer."""
+    """A small convolutional network with slight augmentation; the last one is trained longer."""
     return STUDENTS["network"](
         network="small-convolutions", epochs=8 if last else 6, batch=32 if last else 64, learning_rate=5e-3,
         label_smoothing=0.1 if last else 0.0, average=0.995 if last else 0.99, augmentation="handwriting",

@@ -1,1 +1,1 @@
-"""Class sums: each record adds its encoding to its class's row, and the rows are released once, with integer noise."""
+"""Class sums: the sum of encoded records per class is released once, with noise, and a classifier computed from it."""

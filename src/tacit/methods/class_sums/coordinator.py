@@ -1,8 +1,7 @@
-"""The side that sees releases only: ask once, add up what came, and go from noisy sums to odds.
+"""The coordinator, which sees releases only: ask once, add the answers, and fit odds to the noisy sums.
 
-What a regression needs of the labels is in the sums, the rest is in public samples: they approximate the distribution
-of the records, the sums locate the classes, and the known noise determines how much to regularize. All of it is
-post-processing.
+The sums are all that a regression needs of the labels; public samples approximate the distribution of the records, and
+the known noise determines the regularization. All of it is post-processing.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Reals, Release, gather
 from tacit.methods.class_sums.wire import SumAsk, on_grid
 
 __all__ = [
@@ -34,23 +31,23 @@ __all__ = [
     "read_squares",
 ]
 
-# Public samples that odds are fitted on: more change nothing but the time it takes.
+# The most public samples for a fit; more take longer without a gain.
 _MOST_ROWS = 20_000
-# How large the weights of a component may be, by their variance, before the sums are looked at.
+# Prior variances of the weights, from which the likeliest is chosen.
 SPREADS = np.geomspace(1e-3, 1e4, 57)
-# The curvature is taken at even odds of a class and is smaller where the fit is sure: believe the sums this much less.
+# The curvature is taken at even odds and is smaller where the fit is confident, so the ridge is this much larger.
 CAUTION = 3.0
-# Least squares have the same curvature everywhere, so less caution is due.
+# Least squares have the same curvature everywhere, so the ridge may be smaller.
 SQUARES_CAUTION = 2.0
 _STEPS = 500
-# The steepest that log-odds may follow least-squares scores, and how much offsets are held back.
-STEEPEST, RIDGE = 100.0, 1e-4
+# The largest factor between least-squares scores and log-odds, and the ridge of the offsets.
+STEEPEST, _RIDGE = 100.0, 1e-4
 _DEVIATIONS, SUREST = 2.0, 0.97
 
 
 @dataclass(frozen=True)
 class ReleasedSums:
-    """The noisy sums, a row per class, and of how many answers they are the sum: each brought a noise of its own."""
+    """The noisy sums, a row per class, and the number of answers in them, each with its own noise."""
 
     table: Integers  # (classes, components + 1)
     answers: int = 1
@@ -58,19 +55,19 @@ class ReleasedSums:
 
 @dataclass(frozen=True)
 class SumState:
-    """What a run remembers: the sums, once they are there."""
+    """The state of a run: the sums, once they are released."""
 
     sums: Release[ReleasedSums] | None = None
 
 
 @dataclass(frozen=True)
 class SumCoordinator:
-    """Asks for the sums once. Where several holders answer, each with its own noise, the tables are added up."""
+    """Asks for the sums once. If several holders answer, each with its own noise, their tables are added."""
 
     question: SumAsk
 
     def begin(self) -> SumState:
-        """Nothing was asked yet."""
+        """The state before the question."""
         return SumState()
 
     def ask(self, state: SumState) -> SumAsk | None:
@@ -78,7 +75,7 @@ class SumCoordinator:
         return self.question if state.sums is None else None
 
     def fold(self, state: SumState, answers: Sequence[Release[Any]]) -> SumState:
-        """Add up the answers."""
+        """Add the answers."""
         if not answers:
             raise InvalidInput("no holder answered, so no student can be trained")
         return SumState(gather(answers).map(self._added))
@@ -91,15 +88,15 @@ class SumCoordinator:
 
     def _added(self, tables: list[Any]) -> ReleasedSums:
         if any(np.shape(table) != self.question.table_shape for table in tables):
-            raise InvalidInput("the answers are tables of another shape than the question's")
+            raise InvalidInput("the answers are tables of a different shape than the question's")
         return ReleasedSums(np.sum(tables, axis=0, dtype=np.int64), len(tables))
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The moments that the sums estimate, per record: means of z·[class], shares of the classes, variance of the means.
+    """The moments that the sums estimate, per record: means of z·[class], class proportions, variances of the means.
 
-    Lengths are in radii, so that no z is longer than 1.
+    Lengths are relative to the radius, so that every z has a norm of at most 1.
     """
 
     means: Reals  # (classes, components)
@@ -117,10 +114,10 @@ def added_up(released: ReleasedSums, ask: SumAsk, records: int | None) -> float:
 def moments(released: ReleasedSums, ask: SumAsk, variance: float, public: Reals, records: int | None) -> Moments:
     """The moments in the sums; ``variance`` is that of one answer's noise in one cell.
 
-    ``records`` is how many there are where that is public, and elsewhere the noisy counts say it. The means of all
-    classes add up to the mean of all records, for which the public samples' is taken: what is over is noise, or a
-    difference between records and public samples that no odds depend on. So centered sums, in which there is nothing
-    but noise over, are read like others, after their scale; of how many records they are must be public.
+    ``records`` is their number if it is public; otherwise it is estimated from the noisy counts. The means of all
+    classes should add up to the mean of all records, which is approximated by that of the public samples; the rest is
+    noise, or a difference between records and public samples on which no odds depend. So centered sums are read like
+    others, after scaling; for them the number of records must be public.
     """
     classes = len(released.table)
     times = classes if ask.centered else 1
@@ -132,7 +129,7 @@ def moments(released: ReleasedSums, ask: SumAsk, variance: float, public: Reals,
     if ask.count:
         shares = counts / (ask.count * size)
         shares += (1 - shares.sum()) / classes
-        # As far as counts are noise, classes are taken for equally frequent: any shares were as likely before.
+        # Proportions are shrunk toward equal ones by the noise of the counts, with a uniform prior.
         before = (classes - 1) / (classes**2 * (classes + 1))
         shares = 1 / classes + (shares - 1 / classes) * before / (
             before + noise * (1 - 1 / classes) / (ask.count * size) ** 2
@@ -142,38 +139,38 @@ def moments(released: ReleasedSums, ask: SumAsk, variance: float, public: Reals,
         shares /= shares.sum()
     means = table[:, :-1] / (ask.radius * size)
     means += (public.mean(axis=0) - means.sum(axis=0)) / classes
-    # The noise that is left after that, and how far the means of this many records lie from those of all there are.
+    # The noise after that step, and the sampling variance of the means of this many records.
     drawn = np.outer(shares * (1 - shares), np.square(public).mean(axis=0)) / size
     return Moments(means, shares, drawn + noise * (1 - 1 / classes) / (ask.radius * size) ** 2)
 
 
 @dataclass(frozen=True)
 class LinearOdds:
-    """Scores of every class, linear in z: log-odds, or where ``squares`` is said the odds themselves."""
+    """Scores of every class, linear in z: log-odds, or with ``squares`` probabilities."""
 
     weights: Reals  # (components, classes)
     intercepts: Reals  # (classes,)
     squares: bool = False
 
     def probabilities(self, points: Reals) -> Reals:
-        """How likely each class is at each point, (points, classes).
+        """The probability of each class at each point, (points, classes).
 
         >>> LinearOdds(np.array([[1.0, -1.0]]), np.zeros(2)).probabilities(np.array([[0.0]])).tolist()
         [[0.5, 0.5]]
         """
         scores = points @ self.weights + self.intercepts
-        # Least squares may say a little less than nothing, or more than all.
+        # Least-squares scores may be below 0 or above 1.
         odds = np.maximum(scores, 1e-3) if self.squares else np.exp(scores - scores.max(axis=1, keepdims=True))
         likely: Reals = odds / odds.sum(axis=1, keepdims=True)
         return likely
 
 
 def _ridge(curvature: Reals, residual: Reals, variances: Reals, caution: float) -> Reals:
-    """The ridge of each weight, from how the residuals exceed their noise.
+    """The ridge of each weight, by empirical Bayes.
 
-    Weights are taken for draws of one normal law. A residual is the weight times the curvature, and noise; the spread
-    of the law is the one under which the residuals are likeliest. Of a component in which the public samples hardly
-    vary the sums say little, and its weight is shrunk most.
+    Weights are modeled as draws from one normal law. A residual is the weight times the curvature, plus noise; the
+    variance of the law is the one that makes the residuals likeliest. Components in which the public samples hardly
+    vary are shrunk most.
     """
     expected = np.square(curvature)[None] * SPREADS[:, None, None] + variances[None]
     likelihood = -(np.log(expected) + np.square(residual)[None] / expected).sum(axis=(1, 2))
@@ -184,9 +181,9 @@ def _ridge(curvature: Reals, residual: Reals, variances: Reals, caution: float) 
 def read_logistic(found: Moments, public: Reals) -> LinearOdds:
     """The logistic regression whose moments over the public samples are those of the records.
 
-    Its likelihood depends on labels by the sums alone: mean of log Σ exp(score) − ⟨weights, means⟩ − ⟨intercepts,
-    shares⟩, where the first mean is one over samples without labels. With the ridge it is convex and has one minimum,
-    whatever the noise is.
+    Its likelihood depends on the labels through the sums only: mean of log Σ exp(score) − ⟨weights, means⟩ −
+    ⟨intercepts, shares⟩, where the first mean needs no labels. With the ridge it is convex and has one minimum for any
+    noise.
     """
     from scipy.optimize import minimize
     from scipy.special import logsumexp
@@ -196,7 +193,7 @@ def read_logistic(found: Moments, public: Reals) -> LinearOdds:
     curvature = np.outer(found.shares * (1 - found.shares), spread)
     held = _ridge(curvature, found.means - found.shares[:, None] * rows.mean(axis=0), found.variances, CAUTION)
     classes, components = found.means.shape
-    # In these units the problem is about equally curved in every direction.
+    # Preconditioning: in these units the curvature is about equal in every direction.
     unit = 1 / np.sqrt(curvature + held)
     start = np.concatenate([np.zeros(components * classes), np.log(found.shares)])
 
@@ -222,7 +219,7 @@ def read_squares(found: Moments, public: Reals) -> LinearOdds:
 
 
 def _squares(found: Moments, public: Reals) -> tuple[LinearOdds, Reals]:
-    """The least-squares scores, and how far each weight follows its own mean, (classes, components)."""
+    """The least-squares scores, and the derivative of each weight by its own mean, (classes, components)."""
     rows = public - public.mean(axis=0)
     spread = np.maximum(np.square(rows).mean(axis=0), 1e-12)
     residual = found.means - found.shares[:, None] * public.mean(axis=0)
@@ -235,12 +232,12 @@ def _squares(found: Moments, public: Reals) -> tuple[LinearOdds, Reals]:
 
 
 def read_calibrated(found: Moments, public: Reals) -> LinearOdds:
-    """Least squares, whose scores become log-odds by one factor and one offset per class.
+    """Least squares whose scores become log-odds by one common factor and one offset per class.
 
-    Over the records a class's score has a known mean, because it is linear in z; less what fitting to the noise adds to
-    it, which is the sum of the variances times how far each weight follows its mean. The factor and the offsets are
-    those with which the odds of the public samples have that mean, and the shares of the classes: a logistic regression
-    of one feature, so it is calibrated as far as public samples are like the records.
+    The mean score of a class over the records is known, because the score is linear in z, up to what fitting to the
+    noise adds: the sum of the variances times the derivative of each weight by its mean. The factor and the offsets
+    give the public samples this mean score and the class proportions: a logistic regression on one feature. So the odds
+    are calibrated as far as public samples resemble the records.
     """
     from scipy.optimize import minimize
     from scipy.special import logsumexp, softmax
@@ -250,9 +247,9 @@ def read_calibrated(found: Moments, public: Reals) -> LinearOdds:
     residual = found.means - found.shares[:, None] * public.mean(axis=0)
     fitted = (residual * squares.weights.T).sum() - (found.variances * follows).sum()
     reached = float(fitted + found.shares @ found.shares)
-    # How far the mean over the public samples may be off by chance: log-odds are rather too flat than too steep.
+    # Minus the sampling error of the mean over the public samples: rather too flat log-odds than too steep ones.
     reached -= _DEVIATIONS * float(scores.max(axis=1).std()) / math.sqrt(len(public))
-    # No odds reach more than always being right, nor need less than the shares alone give.
+    # The mean score lies between that of the class proportions alone and that of always being right.
     low, high = float(found.shares @ found.shares), float(scores.max(axis=1).mean())
     reached = min(max(reached, low * (1 + 1e-6)), low + SUREST * max(0.0, high - low))
 
@@ -261,7 +258,7 @@ def read_calibrated(found: Moments, public: Reals) -> LinearOdds:
         likely = softmax(raw, axis=1)
         value = logsumexp(raw, axis=1).mean() - values[0] * reached - values[1:] @ found.shares
         slope = np.concatenate([[(likely * scores).sum(axis=1).mean() - reached], likely.mean(axis=0) - found.shares])
-        return float(value + RIDGE * (values[1:] ** 2).sum() / 2), slope + RIDGE * np.concatenate([[0.0], values[1:]])
+        return float(value + _RIDGE * (values[1:] ** 2).sum() / 2), slope + _RIDGE * np.concatenate([[0.0], values[1:]])
 
     start = np.concatenate([[1.0], np.zeros(len(found.shares))])
     bounds = [(0.1, STEEPEST), *[(-STEEPEST, STEEPEST)] * len(found.shares)]
@@ -279,7 +276,7 @@ def public_probabilities(
     records: int | None = None,
     fit: str = "logistic",
 ) -> Reals:
-    """The probability of each class for every public sample, (samples, classes): from the release alone.
+    """The probability of each class for every public sample, (samples, classes), computed from the release.
 
     >>> from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
     >>> from tacit.representations.scaled import Identity
@@ -296,5 +293,5 @@ def public_probabilities(
 
 
 def in_radii(ask: SumAsk, points: Integers) -> Reals:
-    """Points of the grid in lengths of the longest."""
+    """Points of the grid relative to the radius."""
     return points / ask.radius

@@ -1,8 +1,8 @@
-"""The side that sees records: add up encoded records per class, and release the sums through the gate only.
+"""The holder, which sees records: sum encoded records per class, and release the sums through the gate only.
 
-A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be added up. The gate
-pays, and only then are records read. From there nothing is refused: a record that cannot be encoded, is no number, or
-has no class that was asked about adds nothing.
+A holder checks the question alone, tries it on a made-up record, and gives the gate a deferred computation. The gate
+pays, and only then are records read. From then on nothing is refused: a record that cannot be encoded, is not finite,
+or has another class adds nothing.
 """
 
 from __future__ import annotations
@@ -15,29 +15,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Encodings, Floats, Integers
-from tacit.core.release import Release
+from tacit.core import Encodings, Floats, Integers, Release
 from tacit.engines.fragments import BLOCK
-from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, table_door
+from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, allowed_for_tables
 from tacit.methods.class_sums.wire import SumAsk, on_grid
 from tacit.methods.encoding import encoded_block, encoded_chunks
 from tacit.methods.held import held, release_table, require_single_labels
 from tacit.private.gate import Gate
-from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.node_side import NodeContext, NodeSide, allowed_by_step
 from tacit.private.partition import bounded, one_stream
 from tacit.private.records import Private, Records, combine, inspect
 
 __all__ = ["AT_NODE", "SUMS", "SumHolder", "class_sums"]
 
-SUMS = table_door("a holder of class sums", RECORD_SUMS, SUM_SHARES)
+SUMS = allowed_for_tables("a holder of class sums", RECORD_SUMS, SUM_SHARES)
 
 
 class SumHolder:
     """One account over one or more sets of records: a hospital, or a curator trusted with several.
 
-    The sums of all sets are added up before the gate, so the answer does not depend on how records are partitioned
-    among them. Of a person no more records are added than the account's unit has. Encodings of records are kept only
-    where the holder passes a ``cache`` of its own.
+    The sums of all sets are added before the gate, so the answer does not depend on how records are partitioned. At
+    most as many records per person are used as the account's unit allows. Encodings of records are cached only if the
+    holder passes its own ``cache``.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class SumHolder:
         self._streamed = one_stream(records)
 
     def answer(self, ask: SumAsk) -> Release[Any]:
-        """The mechanism's output for the sums, paid for."""
+        """Pay, and return the mechanism's output for the sums."""
         SUMS.require(ask.mechanism, self._gate.named)
         require_single_labels(self._records, ask.representation, ask.components, "class sums take")
         if self._streamed:
@@ -74,7 +73,7 @@ class SumHolder:
 
 @dataclass(frozen=True)
 class SumTable:
-    """The sums of one block of streamed records; it travels to an engine's workers and holds no record."""
+    """Computes the sums of one block of streamed records; it is sent to an engine's workers and contains no record."""
 
     ask: SumAsk
 
@@ -98,7 +97,7 @@ def class_sums(
 ) -> Integers:
     """The exact table of these records: a row per class, a column per component and one of counts.
 
-    Centered, each row is multiplied by the number of classes, and all rows' sum is taken off.
+    If ``ask.centered``, each row is multiplied by the number of classes, and the sum of all rows subtracted.
 
     >>> from tacit.representations.scaled import Identity
     >>> ask = SumAsk(Identity(2), 2, 1.0, 10, "l2", 5, ("a", "b"), "c0ffee", None, "sums", "r-1")
@@ -117,7 +116,7 @@ def class_sums(
 
 
 def _add(ask: SumAsk, encoded: Floats, labels: Integers, table: Integers) -> None:
-    """Add encoded records to the rows of their classes; one that is no number or of no class adds nothing."""
+    """Add encoded records to the rows of their classes; one that is not finite or has another class adds nothing."""
     whole, there = on_grid(encoded, ask.scale, ask.radius, ask.norm)
     there &= (labels >= 0) & (labels < ask.classes)
     added = np.column_stack([whole[there], np.full(int(there.sum()), ask.count)])
@@ -134,4 +133,4 @@ def answer_at_node(ask: SumAsk, context: NodeContext) -> Release[Any]:
     return SumHolder([context.records], context.gate, cache=context.encodings).answer(ask)
 
 
-AT_NODE = NodeSide(answer_at_node, {SumAsk: table_doors(RECORD_SUMS, "a curator of class sums", SUM_SHARES)})
+AT_NODE = NodeSide(answer_at_node, {SumAsk: allowed_by_step(RECORD_SUMS, "a curator of class sums", SUM_SHARES)})

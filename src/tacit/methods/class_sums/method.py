@@ -1,4 +1,4 @@
-"""Class sums as one job: planned from public knowledge, answered by holders here or by nodes."""
+"""Class sums as one job: planned from public information, answered by holders in this process or by nodes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["prepare"]
 
 
 def prepare(task: Task, options: ClassSums) -> Job:
-    """The job of labeling this task's public samples by the noisy sums of its records' classes."""
+    """The job that labels this task's public samples from the noisy class sums of its records."""
     task.single_labels("class_sums")
     trust = trusted_with_sums(task, "class sums have", "encoding", "class sums")
-    # Odds are linear in the features, and so is this student; what is better for images is the user's to say.
+    # The odds are linear in the features, so the default student is linear too.
     automatic = isinstance(options.student, str) and options.student == "auto"
     student = untrained("logistic" if automatic else options.student)
     task.observer.stage("choosing components and a mechanism")
@@ -61,7 +61,7 @@ def _answering(task: Task, options: ClassSums, gate: Gate) -> Answering:
 
 
 def _finished(task: Task, options: ClassSums, plan: SumPlan, student: Any, released: ReleasedSums) -> Outcome:  # noqa: ANN401
-    """Odds of the public samples, and a student of them."""
+    """The odds of the public samples, and a student trained on them."""
     task.observer.stage("fitting odds to the sums")
     chances = public_probabilities(released, plan.question, task.public, counted(task), options.fit)
     labels = task.classes[chances.argmax(axis=1)]

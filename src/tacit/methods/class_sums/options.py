@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tacit.core import Representation
 from tacit.core.options import check, option
-from tacit.core.protocols import Representation
 
 __all__ = ["ClassSums"]
 
@@ -17,10 +17,11 @@ __all__ = ["ClassSums"]
 class ClassSums:
     """Class sums: one noisy sum of encoded records per class, from which the odds of every class are computed.
 
-    A record is encoded by a public ``representation``, projected on the first ``components`` of the public samples,
-    clipped, and added to the row of its class. What is released are the rows, once. They are all that a logistic
-    regression needs of the labels, so the public samples' odds are computed from them (``fit``), and a ``student``
-    learns those. Best where classes are linearly separable in the representation: tables, texts, features of networks.
+    A record is encoded by a public ``representation``, projected on the first ``components`` principal components of
+    the public samples, clipped, and added to the row of its class. The rows are released once. They are all that a
+    logistic regression needs of the labels, so the odds of the public samples are computed from them (``fit``), and a
+    ``student`` is trained on those. Best if classes are linearly separable in the representation: tables, texts,
+    features of networks.
     """
 
     name: ClassVar[str] = "class_sums"
@@ -32,10 +33,12 @@ class ClassSums:
         "patches, imagenet. Fitted on public data only, and followed by components.",
     )
     components: int | None = option(
-        None, "How many principal components of the public samples are summed; fewer for a smaller epsilon.", least=1
+        None,
+        "Number of principal components of the public samples that are summed; fewer for a smaller epsilon.",
+        least=1,
     )
     whitening: float = option(
-        0.25, "How far the components are whitened: 0 not at all (best for tables), 0.5 fully.", most=0.5
+        0.25, "How much the components are whitened: from 0, not at all (best for tables), to 0.5, fully.", most=0.5
     )
     count_weight: float | None = option(
         None,

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, Mechanism, Representation, Sensitivity
 from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.protocols import Mechanism, Representation
 from tacit.core.samples import content_digest, row_digests
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
@@ -43,23 +41,23 @@ __all__ = [
     "trusted_with_sums",
 ]
 
-# From run to run, where the noise matters: about this part of what it takes away.
+# The standard deviation between runs, as a fraction of the accuracy lost to noise.
 _SHAKEN = 0.25
-# How far a regression by its moments is from one that sees every label, as a deviation.
+# The standard deviation between a regression by moments and one on all labels.
 _UNLIKE = 0.02
-# Grid units in the radius: a coordinate of a hundredth of it still has 40 steps, and 10^8 records fit in 40 bits.
+# Grid units in the radius: a hundredth of it still has 40 steps, and sums of 10^8 records fit in 40 bits.
 RADIUS = 2**12
-# A quarter of the public samples are no longer than the radius. The others are shortened to it and keep their
-# direction: little is lost, and the noise is that of the short radius.
+# The radius is the quantile of the public samples' norms. Longer samples are clipped to it and keep their direction,
+# which loses little, and the noise is that of the small radius.
 _WITHIN = 0.25
-# Components that are looked at; how much the log-odds of one class against another are expected to vary in all; and
-# which part of a component the noise must leave for it to be worth more than it adds. Half was chosen among five values
-# by labels of public samples of Adult, diabetes130 and AG News, at epsilon = 1 and .1; the radius and the ridge's
-# caution on Adult, test part included. Figures change little around them.
-_MOST, SPREAD, WORTH = 200, 2.0, 0.5
+# The most components considered; the expected total variance of the log-odds between two classes; and the part of a
+# component's signal that must remain under noise for it to be used. One half was chosen among five values with labels
+# of public samples of Adult, diabetes130 and AG News, at epsilon = 1 and .1; the radius and CAUTION on Adult, test part
+# included. Results change little around these values.
+_MOST, _SPREAD, WORTH = 200, 2.0, 0.5
 # Public samples from which the number of components is chosen.
 _LOOKED_AT = 5000
-# Of what could be learned, the part that must be left by the noise, or it is hardly worth asking.
+# Warn if noise leaves less than this part of the signal.
 _WORTHWHILE = 0.1
 SMALLEST_DELTA = Fraction(1, 10**30)
 SUM_PURPOSE = "class sums"
@@ -67,7 +65,7 @@ SUM_PURPOSE = "class sums"
 
 @dataclass(frozen=True)
 class SumPlan:
-    """The one question, and how it came about; ``kept`` is the part of what could be learned that noise leaves."""
+    """The one question and how it was chosen; ``kept`` is the part of the signal that noise leaves."""
 
     question: SumAsk
     representation: str
@@ -85,7 +83,7 @@ class SumPlan:
         return (
             ("mechanism", f"{type(ask.mechanism).__name__}: one noisy sum per class is released, once{pure}"),
             (
-                "asking",
+                "questions",
                 f"{ask.components} components of the public samples by {self.representation}, clipped in "
                 f"{ask.norm.upper()} to the length of the shortest quarter, on a grid of {ask.radius} steps",
             ),
@@ -93,13 +91,13 @@ class SumPlan:
 
 
 def trusted_with_sums(task: Task, has: str, hidden: str, tables: str) -> Trust:
-    """Who is trusted where records are added up: a curator here, or nodes with many records each."""
+    """The trust model if records are summed: a curator in this process, or nodes with many records each."""
     if task.nodes is None:
         if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
             raise InvalidInput(
-                f"{has} no {task.trust} mechanism: noise that hides one record's whole {hidden} is far larger than it. "
-                "Use method rknn for one-record holders, or trust central; over nodes masked sums need no trusted "
-                "curator"
+                f"{has} no {task.trust} mechanism: noise that hides the complete {hidden} of one record is far larger "
+                "than the {hidden}. Use method rknn for one-record holders, or trust central; over nodes secure "
+                "aggregation (trust masked) needs no trusted curator"
             )
         return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
     if task.nodes.holders != "nodes":
@@ -110,7 +108,7 @@ def trusted_with_sums(task: Task, has: str, hidden: str, tables: str) -> Trust:
 
 
 def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
-    """The question for a task, from public knowledge alone."""
+    """The question for a task, from public information only."""
     if 0 < task.delta < SMALLEST_DELTA:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
     replace = task.adjacency is Adjacency.REPLACE_ONE
@@ -127,7 +125,7 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     points = fitted.encode(encoded).astype(np.float64)
     kept = None
     if options.components is None:
-        # One record moves the sums by about as much whatever the components are, in radii.
+        # Relative to the radius, the sensitivity hardly depends on the number of components.
         mechanism = sum_mechanism(task, trust, norm, count, centered, most)
         deviation = math.sqrt(mechanism.noise_law.variance * _answers(task, trust)) / RADIUS
         deviation /= classes if centered else 1
@@ -135,7 +133,7 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     fitted = PrincipalComponents(fitted.mean, fitted.directions[:most])
     length = float(np.quantile(lengths(points[:, :most], norm), _WITHIN))
     if not length > 0:
-        raise InvalidInput("a quarter of the public samples is equal to their mean: they vary too little")
+        raise InvalidInput("a quarter of the public samples are equal to their mean: they vary too little")
     parts = (fitted,) if isinstance(base, Identity) else (base, fitted)
     ask = SumAsk(
         representation=Chained(parts, content_digest(row_digests(task.public))),
@@ -155,18 +153,18 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
 
 
 def counted(task: Task) -> int | None:
-    """How many records are added up, where that is public: one of each unit, and units are replaced, not removed."""
+    """The number of records in the sums if it is public (one record per unit, and replace-one adjacency), else None."""
     single = task.unit.column is None or (task.unit.records == 1 and task.nodes is None)
     return task.units if task.adjacency is Adjacency.REPLACE_ONE and single else None
 
 
 def added_as(task: Task, weight: float | None = None) -> tuple[Norm, int, bool]:
-    """In which norm records are clipped, what each adds to the count of its class, and whether sums are centered.
+    """The norm in which records are clipped, the weight of a record's count, and whether sums are centered.
 
-    Without δ noise is measured in L1. What the rows add up to is known where the number of records is, and then nothing
-    of the budget has to go into it. In L2 and under replace-one counts cost nothing up to the radius, or up to
-    √(1 − 2/classes) of it where sums are centered. Elsewhere they cost a little, and a little is enough: classes have
-    far more records than the noise hides.
+    With δ = 0 the norm is L1. If the number of records is public, the sum over all rows is known, and centering saves
+    the budget for it. In L2 under replace-one adjacency counts cost nothing up to the radius, or up to √(1 − 2/classes)
+    of it if sums are centered. Otherwise they cost a little, and a small weight is enough, since classes have far more
+    records than the noise hides.
     """
     norm: Norm = "l2" if task.delta > 0 else "l1"
     classes = len(task.classes)
@@ -181,16 +179,16 @@ def added_as(task: Task, weight: float | None = None) -> tuple[Norm, int, bool]:
 def sum_mechanism(task: Task, trust: Trust, norm: Norm, count: int, centered: bool, components: int) -> Any:  # noqa: ANN401
     """The noise that keeps the one release within (ε, δ)."""
     classes = len(task.classes) if centered else None
-    moves = sum_sensitivity(components, RADIUS, count, norm, task.unit, task.adjacency, classes)
+    sensitivity = sum_sensitivity(components, RADIUS, count, norm, task.unit, task.adjacency, classes)
     try:
-        return _calibrated(task, trust, moves, components)
+        return _calibrated(task, trust, sensitivity, components)
     except ArithmeticError:
         raise InvalidInput(
             f"no mechanism can be made for epsilon = {float(task.budget):g} and delta = {float(task.delta):g}"
         ) from None
 
 
-def _calibrated(task: Task, trust: Trust, moves: Sensitivity, components: int) -> Mechanism[Any, Any]:
+def _calibrated(task: Task, trust: Trust, sensitivity: Sensitivity, components: int) -> Mechanism[Any, Any]:
     if trust is Trust.MASKED and task.nodes is not None:
         nodes = task.nodes
         quorum: dict[str, Any] = {
@@ -198,28 +196,28 @@ def _calibrated(task: Task, trust: Trust, moves: Sensitivity, components: int) -
             "honest": nodes.honest, "colluding": nodes.colluders,
         }  # fmt: skip
         if task.delta == 0:
-            return DistributedLaplace.for_epsilon(task.budget, int(moves.l1), **quorum)
+            return DistributedLaplace.for_epsilon(task.budget, int(sensitivity.l1), **quorum)
         cells = len(task.classes) * (components + 1)
-        return DistributedGaussian.for_budget(task.budget, task.delta, int(moves.l2_squared), cells, **quorum)
+        return DistributedGaussian.for_budget(task.budget, task.delta, int(sensitivity.l2_squared), cells, **quorum)
     if task.delta > 0:
-        return RoundedGaussianNoise.calibrated(moves, task.budget, task.delta)
-    return DiscreteLaplaceNoise.calibrated(moves, task.budget, task.delta)
+        return RoundedGaussianNoise.calibrated(sensitivity, task.budget, task.delta)
+    return DiscreteLaplaceNoise.calibrated(sensitivity, task.budget, task.delta)
 
 
 def _answers(task: Task, trust: Trust) -> int:
-    """How many noises are in the sum: nodes that answer one by one add one each."""
+    """The number of noise terms in the sum: one per node if nodes answer separately."""
     return task.nodes.nodes if task.nodes is not None and trust is Trust.LOCAL else 1
 
 
 def suggest_components(
     points: NDArray[np.float64], noise: float, records: int, classes: int, norm: Norm
 ) -> tuple[int, float]:
-    """How many components to sum, and which part of what they could teach is left by the noise.
+    """How many components to sum, and the part of their signal that noise leaves.
 
-    ``noise`` is the deviation of a mean in radii. More components contain more information, and make vectors longer, so
-    that all of them get more noise. Weights are expected to be alike in half-whitened components, so that a component
-    tells as much as it varies; it is worth the part of that which noise leaves, less ``WORTH``. Nothing but public
-    samples, the number of records and the noise is looked at.
+    ``noise`` is the standard deviation of a mean relative to the radius. More components contain more information, but
+    make vectors longer, so that all of them get more noise. In half-whitened components weights are assumed to be
+    equal, so that the signal of a component is its variance; a component gains the part of its signal that noise
+    leaves, minus ``WORTH``. Only public samples, the number of records and the noise are used.
 
     >>> spread = np.random.default_rng(0).normal(size=(500, 20)) / np.arange(1, 21)
     >>> [suggest_components(spread, noise, 10**4, 2, "l2")[0] for noise in (1e-5, 1e-2)]
@@ -227,14 +225,14 @@ def suggest_components(
     """
     rows = points[:: -(-len(points) // _LOOKED_AT)]
     spread = np.square(rows).mean(axis=0)
-    weight = SPREAD * (classes - 1) / spread.sum()
+    weight = _SPREAD * (classes - 1) / spread.sum()
     curvature = spread * (1 - 1 / classes) / classes
     if norm == "l1":
         reach = np.median(np.cumsum(np.abs(rows), axis=1), axis=0)
     else:
         reach = np.sqrt(np.median(np.cumsum(np.square(rows), axis=1), axis=0))
     signal = curvature**2 * weight
-    # A row for each number of components: the part of each one that is left.
+    # A row for each number of components: the part of each component's signal that noise leaves.
     left = signal / (signal + np.square(noise * reach)[:, None] + curvature / records)
     gains = np.tril(spread * (left - WORTH)).sum(axis=1)
     best = int(gains.argmax())
@@ -244,10 +242,10 @@ def suggest_components(
 def sum_representation(
     representation: str | Representation, public: NDArray[Any], classes: int
 ) -> tuple[str, Representation]:
-    """The representation and its name, fitted on the public samples where it was given by name.
+    """The representation and its name, fitted on the public samples if it is given by name.
 
-    Sums need features in which classes are linearly separable: of a map, or of components, what it was
-    drawn from is taken.
+    Sums need features in which classes are linearly separable, so maps (``spectral``, ``umap``) and ``pca`` are
+    replaced by the features themselves.
 
     >>> ages = np.array([[30.0, 0.0], [50.0, 1.0], [70.0, 0.0]])
     >>> sum_representation("auto", ages, 2)[1].encode(ages)[:, 1].round(2).tolist()
@@ -273,10 +271,10 @@ def sum_representation(
 
 
 def _mixed(public: NDArray[Any]) -> Standardized:
-    """Features of different scales: each by its spread, and one of two values by their difference.
+    """Standardized features, where a feature of two values is divided by their difference.
 
-    A rare value of a category, divided by its small spread, would lie farther out than all else and decide how much
-    of a record is clipped.
+    A rare value of a category, divided by its small standard deviation, would be far larger than all others and would
+    decide how much of a record is clipped.
     """
     fitted = Standardized.fit(public)
     rows = flat(public).astype(np.float64)
@@ -289,7 +287,7 @@ def _doubts(task: Task, kept: float | None) -> tuple[str, ...]:
     doubts = [weakness(task.budget, task.unit)]
     if kept is not None and kept < _WORTHWHILE:
         doubts.append(
-            f"most of what is learned will be noise: {kept:.0%} of the components' signal is left. Use more records or "
+            f"the labels will be mostly noise, which leaves {kept:.0%} of the components' signal. Use more records or "
             "a larger epsilon"
         )
     if task.delta * task.units >= 1:
@@ -298,13 +296,13 @@ def _doubts(task: Task, kept: float | None) -> tuple[str, ...]:
 
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
-    """One question, answered by a curator."""
+    """The forecast for one question to a curator."""
     assert isinstance(options, ClassSums)
     return sums_forecast(task, options, evidence)
 
 
 def sums_forecast(task: Task, options: ClassSums, evidence: Evidence) -> Expected:
-    """What a linear model reaches in the summed components, less what this budget's noise hides."""
+    """The accuracy of a linear model on the summed components, reduced by the noise of this budget."""
     key = ("kept", task.budget, task.delta, task.units, options)
     if key not in evidence.found:
         ask = plan_sums(task, options, Trust.CENTRAL).question
@@ -323,7 +321,7 @@ def sums_forecast(task: Task, options: ClassSums, evidence: Evidence) -> Expecte
     if evidence.labeled:
         most = evidence.reachable(rows)
     else:
-        # How much a few components tell of what all do depends on the labels: nobody knows.
+        # How much of the information is in a few components depends on the labels, which are unknown.
         part = min(1.0, (components / evidence.classes) ** 0.5)
         most = evidence.common + (evidence.reachable() - evidence.common) * part ** (1 - evidence.level)
     accuracy = of_planes(most, evidence.common, kept, evidence.classes)

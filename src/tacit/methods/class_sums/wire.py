@@ -1,10 +1,9 @@
-"""What is sent in class sums: a public encoding one way, a noisy sum per class the other.
+"""The question of class sums: a public encoding is sent, and a noisy sum per class comes back.
 
-A sum's sensitivity rests on the length of the vectors in it, so features become whole numbers whose length is bounded:
-integers decide, not floating point. Scaling and clipping are done in floating point and may be off by a little;
-rounding to the nearest number can make a vector longer, by a fifth and more where there are many coordinates. So
-coordinates are rounded toward zero, which makes none longer, and then the length is computed in whole numbers. What is
-longer than it may be contributes nothing.
+The sensitivity of a sum depends on the norm of its vectors, so features become integers with a bounded norm: integers
+decide, not floating point. Scaling and clipping are done in floating point and may be slightly off; rounding to the
+nearest integer can increase a norm, by a fifth or more with many coordinates. So coordinates are rounded toward zero,
+which increases no norm, and then the norm is computed in integers. A vector above the bound contributes nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +16,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import Adjacency, Integers, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Integers, Mechanism, Representation
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 
@@ -40,16 +36,16 @@ __all__ = [
 ]
 
 Norm = Literal["l1", "l2"]
-# Squares of this many coordinates of this size add up to 2^62 at most, and sums of 10^12 records fit in 64 bits.
+# The sum of squares of this many coordinates of this size is at most 2^62, and sums of 10^12 records fit in 64 bits.
 LARGEST_RADIUS = 2**20
 MOST_COMPONENTS = 2**22
 NORMS: tuple[Norm, ...] = ("l1", "l2")
-# Grid units per unit of a feature: beyond, squares of what float32 holds are not finite any more.
+# Grid units per unit of a feature: beyond, squares of float32 values are no longer finite.
 _SMALLEST_SCALE, LARGEST_SCALE = 1e-30, 1e18
 
 
 def lengths(vectors: NDArray[Any], norm: Norm) -> NDArray[Any]:
-    """How long each row is.
+    """The norm of each row.
 
     >>> lengths(np.array([[3.0, -4.0]]), "l2"), lengths(np.array([[3.0, -4.0]]), "l1")
     (array([5.]), array([7.]))
@@ -60,7 +56,7 @@ def lengths(vectors: NDArray[Any], norm: Norm) -> NDArray[Any]:
 
 
 def require_grid(scale: float, norm: str) -> None:
-    """Refuse a grid that whole numbers cannot be on.
+    """Refuse a grid whose integers would overflow.
 
     >>> require_grid(1e3, "l2")
     """
@@ -85,9 +81,9 @@ def read_norm(fields: StrictReader) -> Norm:
 
 
 def longest_l1(radius: int, components: int, norm: Norm) -> int:
-    """The largest sum of absolute coordinates of whole numbers within the radius.
+    """The largest L1 norm of an integer vector within the radius.
 
-    In L2 it is at most √components · radius, by Cauchy and Schwarz, and a whole number.
+    In L2 it is at most √components · radius, by the Cauchy-Schwarz inequality, and an integer.
 
     >>> longest_l1(10, 2, "l2"), longest_l1(10, 2, "l1")
     (14, 10)
@@ -96,10 +92,10 @@ def longest_l1(radius: int, components: int, norm: Norm) -> int:
 
 
 def on_grid(features: NDArray[Any], scale: float, radius: int, norm: Norm = "l2") -> tuple[Integers, NDArray[np.bool_]]:
-    """Each row as whole numbers no longer than ``radius``, and whether it is there at all.
+    """Each row as integers with a norm of at most ``radius``, and whether it is valid.
 
-    A row that is no number anywhere, or is still too long, is zero and not there. Every row is made by itself, in the
-    same way whatever rows are around it.
+    A row with a value that is not finite, or that is still too long, is zero and not valid. Every row is computed
+    independently of the others.
 
     >>> on_grid(np.array([[0.29, 0.0], [30.0, 40.0], [np.nan, 0.0]]), scale=10, radius=100)
     (array([[ 2,  0],
@@ -109,10 +105,10 @@ def on_grid(features: NDArray[Any], scale: float, radius: int, norm: Norm = "l2"
     with np.errstate(all="ignore"):
         rows = np.ascontiguousarray(features, dtype=np.float64) * scale
         rows *= (radius / np.maximum(lengths(rows, norm), radius))[:, None]
-        # What was no number, or infinite, is no number now.
+        # NaN and infinite values are NaN now.
         there = np.isfinite(rows).all(axis=1)
         rows[~there] = 0.0
-        # What is far beyond the radius, whatever floating point made of it, must not wrap around in whole numbers.
+        # Clipped again, so that no rounding error of floating point can overflow the integers.
         whole: Integers = np.trunc(np.clip(rows, -radius, radius)).astype(np.int64)
     exact = np.abs(whole).sum(axis=1) if norm == "l1" else (whole * whole).sum(axis=1)
     there &= exact <= (radius if norm == "l1" else radius * radius)
@@ -129,30 +125,30 @@ def sum_sensitivity(
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
     centered: int | None = None,
 ) -> Sensitivity:
-    """How far the sums of all classes move when one privacy unit changes.
+    """The sensitivity of the sums of all classes to one privacy unit.
 
-    A record adds (z, c) to the row of its class: z are whole numbers no longer than R, ``radius``, in ``norm``, and c
-    is ``count``, at most R. A record that cannot be encoded, or has no such class, adds nothing: that is an input, too.
+    A record adds (z, c) to the row of its class: z is an integer vector of norm at most R = ``radius`` in ``norm``, and
+    c = ``count`` ≤ R. A record that cannot be encoded, or has another class, adds nothing; that is also a valid input.
 
-    **Replace-one.** With the same label the row moves by z − z′ and the count not at all: at most 2R in L2. With
-    another label two rows move, each by (z, c): √(2(R² + c²)) ≤ 2R, because c ≤ R. From or to nothing it is √(R² + c²),
-    which is less. So Δ2 = 2R, and counts cost nothing. In L1 the other label is the worst, 2(B + c), where B bounds
-    the sum of absolute coordinates: R itself where that is the norm, and ⌊√d · R⌋ for d ``components`` in L2.
+    **Replace-one.** With the same label the row changes by z − z′ and the count not at all: at most 2R in L2. With
+    another label two rows change, by (z, c) and (z′, c): √(2(R² + c²)) ≤ 2R, because c ≤ R. From or to an empty record
+    it is √(R² + c²), which is less. So Δ2 = 2R, and counts cost nothing. In L1 the worst case is another label,
+    2(B + c), where B bounds the L1 norm of z: R itself if ``norm`` is L1, and ⌊√d · R⌋ for d ``components`` in L2.
 
-    **Add/remove.** One (z, c) comes or goes: √(R² + c²) in L2, B + c in L1.
+    **Add-remove.** One (z, c) is added or removed: √(R² + c²) in L2, B + c in L1.
 
-    **Persons.** m records move each at most that far, and can all move in one direction: m times as far. A person with
-    fewer records than another leaves some to be compared with nothing.
+    **Persons.** Each of m records changes the sums at most that much, and all may add in one direction: m times as
+    much. If one person has fewer records than another, some are compared with empty ones.
 
-    A vector within R in L1 is within R in L2, so the bounds in L2 hold for both norms.
+    A vector within R in L1 is within R in L2, so the L2 bounds hold for both norms.
 
-    **Centered**, of that many classes K: a record adds (K − 1)·(z, c) to the row of its class and −(z, c) to each other
-    row, so that rows add up to nothing and none of the budget goes into what they add up to. Rows are multiples a of
-    (z, c), with |a|² = K(K − 1), and ⟨a, b⟩ = −K for two classes. Replace-one, same label: 4R²·K(K − 1). Other label:
-    K(K − 1)(|z|² + |z′|²) + 2K⟨z, z′⟩ and 2K²c² for the counts, at most 2K²(R² + c²). From or to nothing, and
-    add/remove: K(K − 1)(R² + c²), which is less. Divided by K², which is the scale of the rows, that is (1 − 1/K) of
-    what it is otherwise: half for two classes. In L1 a record adds 2(K − 1)(B + c), and another label moves z and z′ by
-    4(K − 1)B, counts by 2Kc.
+    **Centered**, with K = ``centered`` classes: a record adds (K − 1)·(z, c) to the row of its class and −(z, c) to
+    each other row, so that the rows sum to zero and none of the budget is spent on their sum. The multiples a of (z, c)
+    have |a|² = K(K − 1), and ⟨a, b⟩ = −K for two classes. Replace-one, same label: 4R²·K(K − 1). Another label: K(K −
+    1)(|z|² + |z′|²) + 2K⟨z, z′⟩, and 2K²c² for the counts, at most 2K²(R² + c²). From or to an empty record, and
+    add-remove: K(K − 1)(R² + c²), which is less. Divided by K², the scale of the rows, that is (1 − 1/K) of the value
+    without centering: half for two classes. In L1 a record adds 2(K − 1)(B + c), and another label changes the vectors
+    by 4(K − 1)B and the counts by 2Kc.
 
     >>> sum_sensitivity(components=2, radius=10, count=10)
     Sensitivity(l1=48, l2_squared=400, linf=20, row_range=inf)
@@ -164,7 +160,7 @@ def sum_sensitivity(
     200.0
     """
     if unit.holder:
-        raise InvalidInput("class sums protect records, or persons with a bounded number of them; not a whole holder")
+        raise InvalidInput("class sums protect records, or persons with a bounded number of records; not whole holders")
     if components < 1 or radius < 1 or not 0 <= count <= radius:
         raise InvalidInput("class sums need components and a radius of at least 1, and a count from 0 to the radius")
     absolute, times = longest_l1(radius, components, norm), unit.records
@@ -186,12 +182,12 @@ def sum_sensitivity(
 
 @dataclass(frozen=True)
 class SumAsk:
-    """Question for the sums of the encoded records of each class.
+    """The question for the sums of encoded records per class.
 
-    A record's features, as ``representation`` encodes it, are multiplied by ``scale``, clipped to ``radius`` in
-    ``norm`` and rounded toward zero; ``count`` stands behind them in one more column. ``class_names`` are in the order
-    of the labels' indices. The answer is what ``mechanism`` makes of the table, a row per class; where it is
-    ``centered``, of the number of classes times each row, less what all rows add up to.
+    A record is encoded by ``representation``, multiplied by ``scale``, clipped to ``radius`` in ``norm`` and rounded
+    toward zero; ``count`` is one more column. ``class_names`` are in the order of the labels' indices. The answer is
+    the output of ``mechanism`` for the table, a row per class. If ``centered``, each row is multiplied by the number of
+    classes, and the sum of all rows subtracted.
     """
 
     name: ClassVar[str] = "class_sums-sums"
@@ -224,14 +220,14 @@ class SumAsk:
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        """A digest of the question, so that a retried request cannot be used for a different one."""
         named = (self.components, self.scale, self.radius, self.norm, self.count, self.class_names, self.space)
         encoder = asked.representation_digest(self.representation)
         return hashlib.sha256(repr((*named, self.centered, encoder)).encode()).hexdigest()
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
@@ -240,11 +236,11 @@ class SumAsk:
         return self.classes, self.components + 1
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
-        """What the mechanism makes of the sums of that many records."""
+        """The form of the mechanism's output for the sums of that many records."""
         return asked.mechanism_form(self.mechanism, *self.table_shape, most_records * self.radius * self._times)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """How far the table moves when one privacy unit changes."""
+        """The sensitivity of the table to one privacy unit."""
         return sum_sensitivity(
             self.components,
             self.radius,
@@ -257,11 +253,11 @@ class SumAsk:
 
     @property
     def _times(self) -> int:
-        """How often a record is added to the row of its class; all other rows together lose as much."""
+        """The factor of a record in the row of its class."""
         return self.classes - 1 if self.centered else 1
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
-        """What a cell, and what all cells can come to, up or down.
+        """The largest absolute value of a cell, and of the sum over all cells.
 
         >>> from tacit.representations.scaled import Identity
         >>> ask = SumAsk(Identity(2), 2, 1.0, 10, "l2", 5, ("a", "b"), "c0ffee", None, "sums", "r-1")
@@ -272,7 +268,7 @@ class SumAsk:
         return records * self.radius * self._times, records * each * (2 * self._times if self.centered else 1)
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The question as values that can be encoded."""
         return {
             "representation": asked.representation_fields(self.representation),
             "components": self.components,
@@ -287,7 +283,7 @@ class SumAsk:
 
     @classmethod
     def read(cls, fields: StrictReader) -> SumAsk:
-        """The question that such values stand for, checked."""
+        """The question that ``fields`` wrote, checked."""
         names = fields.texts("names", asked.MOST_CLASSES)
         components = fields.integer("components", 1, MOST_COMPONENTS)
         asked.require_small_table(fields, len(names), components + 1)

@@ -1,8 +1,7 @@
-"""The side that sees releases only: pick public samples, ask, weight and average, send the consensus back.
+"""The coordinator, which sees releases only: choose public samples, ask, average, and send the consensus back.
 
-All of it is post-processing of releases. Weights come from public knowledge (numbers that the user gives) or from the
-answers themselves (agreement), never from a party's records: a party's size or its accuracy on its own data would be a
-second channel out.
+All of it is post-processing of releases. Weights come from the user (public numbers) or from the answers themselves
+(agreement), never from a party's records: a party's size, or its accuracy on its own data, would be another release.
 """
 
 from __future__ import annotations
@@ -14,11 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput, Release, SeededRandomness, Spend, gather, permutations
 from tacit.core.protocols import Floats, Integers, Mechanism, Representation
-from tacit.core.randomness import SeededRandomness, permutations
-from tacit.core.release import Release, gather
-from tacit.core.spend import Spend
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk, PredictionForm, array_digest, one_hot, softmax
 
 __all__ = [
@@ -39,7 +35,7 @@ __all__ = [
 ]
 
 Weights = str | tuple[float, ...]
-# Of labels that were randomized, those are taught that are more likely right than not.
+# Of randomized labels, only those that are more likely right than wrong are used for training.
 _SURE = 0.5
 
 
@@ -47,7 +43,7 @@ WEIGHTINGS = ("equal", "agreement")
 
 
 def read_answer(answer: NDArray[Any], form: PredictionForm, mechanism: Any) -> NDArray[np.float64]:  # noqa: ANN401
-    """An answer as probabilities or logits (q, classes), without bias where the mechanism randomized it.
+    """An answer as probabilities or logits (q, classes), unbiased if a mechanism randomized it.
 
     >>> read_answer(np.array([2, 0]), PredictionForm("argmax", 3), None).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
@@ -61,16 +57,16 @@ def read_answer(answer: NDArray[Any], form: PredictionForm, mechanism: Any) -> N
 
 
 def evidence(answer: NDArray[Any], mechanism: Any) -> NDArray[np.float64]:  # noqa: ANN401
-    """How much randomized labels (or noisy tables of them) speak for each class: log-likelihoods up to a constant.
+    """The log-likelihood of each class given randomized labels, or noisy tables of them, up to a constant.
 
-    A noisy average that is cut to probabilities is sure of something even where noise decided. Evidence adds up over
-    parties that see the same thing, and what it comes to says how sure one may be.
+    A noisy average clipped to probabilities looks confident even if noise decided it. Log-likelihoods add over parties,
+    and their sum has the right confidence.
 
     >>> from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
     >>> evidence(np.array([[3, 0]]), DiscreteGaussianNoise(2, 2, unit_steps=True)).tolist()
     [[0.75, 0.0]]
     """
-    # Responses to each label speak for themselves, counts by the law of their noise.
+    # Responses have their own likelihood; that of counts follows from their noise.
     speaks = mechanism if mechanism.statistic == "labels" else mechanism.noise_law
     if speaks is None:
         raise InvalidInput(f"{type(mechanism).__name__} does not describe how it randomizes labels")
@@ -99,7 +95,7 @@ def require_weights(weights: Weights, holders: int) -> None:
     """
     if isinstance(weights, str):
         if weights not in WEIGHTINGS:
-            raise InvalidInput(f"weights must be one of {', '.join(WEIGHTINGS)} or numbers, got {weights!r}")
+            raise InvalidInput(f"weights must be {', '.join(WEIGHTINGS)} or numbers, got {weights!r}")
         return
     shares = np.asarray(weights, dtype=np.float64)
     if shares.shape != (holders,) or not np.isfinite(shares).all() or (shares < 0).any():
@@ -141,9 +137,9 @@ def as_probabilities(mean: NDArray[np.float64]) -> Floats:
 
 
 def agreed(history: Sequence[Feedback], samples: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """For every public sample the class index last agreed on, −1 where it was never asked about, and its probability.
+    """For every public sample the class of the last consensus, −1 if it was never asked about, and its probability.
 
-    What was agreed on later comes from models that have learned more.
+    A later consensus comes from better trained models.
 
     >>> last = Feedback(0, np.array([2]), np.array([[0.25, 0.75]], dtype=np.float32))
     >>> agreed((last,), 3)[0].tolist()
@@ -171,7 +167,7 @@ def round_rows(samples: int, queries: int, seed: int, number: int) -> Integers:
 
 @dataclass(frozen=True)
 class RoundState:
-    """All that a run remembers between questions: the consensus of every round so far."""
+    """The state of a run: the consensus of every round so far."""
 
     rounds: int = 0
     history: Release[tuple[Feedback, ...]] | None = None
@@ -179,7 +175,7 @@ class RoundState:
 
 @dataclass(frozen=True)
 class Consensus:
-    """What was agreed on in every round, and which part of it the parties have yet to learn."""
+    """The consensus of every round, and the part on which the parties have not trained yet."""
 
     history: tuple[Feedback, ...]
     remaining: tuple[Feedback, ...]
@@ -237,7 +233,7 @@ class PredictCoordinator:
         )
 
     def fold(self, state: RoundState, answers: Sequence[Release[Any]]) -> RoundState:
-        """Average the answers of all parties that gave one."""
+        """Average the answers."""
         if not answers:
             raise InvalidInput("no party answered, so there is no consensus")
         agreed = gather(answers).map(lambda values: (self._agree(state.rounds, values),))
@@ -246,13 +242,13 @@ class PredictCoordinator:
         return replace(state, rounds=state.rounds + 1, history=history)
 
     def result(self, state: RoundState) -> Release[Consensus]:
-        """Every round's consensus, of which the parties have not seen the last."""
+        """The consensus of every round; the parties have not seen the last one yet."""
         if state.history is None:
             raise InvalidInput("the run has no answer yet")
         return state.history.map(lambda history: Consensus(history, history[-1:]))
 
     def prices(self) -> dict[str, Spend]:
-        """What each party will be asked to pay, request by request; nothing where answers follow from a release."""
+        """The cost of each request for a party; empty if answers are post-processing of an earlier release."""
         if self._mechanism is None:
             return {}
         return {self._name(number): self._mechanism.spend for number in range(self._rounds)}
@@ -267,7 +263,7 @@ class PredictCoordinator:
         if self._mechanism is not None and self._form.kind == "argmax":
             said = [evidence(answer, self._mechanism) for answer in answers]
             posterior = softmax(len(said) * average(said, self._weights)).astype(np.float32)
-            # Labels that noise decided must not be taught, not even as doubt: that would flatten every model.
+            # Uncertain labels are left out; as soft labels they would make every model less confident.
             sure = posterior.max(axis=1) >= _SURE
             return Feedback(number, self._rows(number)[sure], posterior[sure])
         tables = [read_answer(answer, self._form, self._mechanism) for answer in answers]
@@ -277,10 +273,10 @@ class PredictCoordinator:
 
 
 class ConsensusVoteCoordinator:
-    """Asks once for reverse k-NN votes, and lets the parties learn from them for several rounds at no further cost.
+    """Asks once for reverse k-NN votes, on which the parties train for several rounds at no further cost.
 
-    ``queries`` are points in the representation's space and ``membership`` says which of them stands for each public
-    sample. Votes of all parties are added up; where parties release labels only, each label is one vote.
+    ``queries`` are points in the representation's space, and ``membership`` is the query of each public sample. The
+    votes of all parties are added; if parties release labels only, each label is one vote.
     """
 
     def __init__(
@@ -333,7 +329,7 @@ class ConsensusVoteCoordinator:
         )
 
     def fold(self, state: RoundState, answers: Sequence[Release[Any]]) -> RoundState:
-        """Add up the votes of all parties."""
+        """Add the votes of all parties."""
         if not answers:
             raise InvalidInput("no party answered, so there is no consensus")
         return replace(state, rounds=1, history=gather(answers).map(self._agree))
@@ -345,7 +341,7 @@ class ConsensusVoteCoordinator:
         return state.history.map(lambda history: Consensus(history, history))
 
     def prices(self) -> dict[str, Spend]:
-        """What each party will be asked to pay: once."""
+        """The cost of the one request for a party."""
         return {f"{self._request} votes": self._mechanism.spend}
 
     def _agree(self, answers: list[Any]) -> tuple[Feedback, ...]:
@@ -354,7 +350,7 @@ class ConsensusVoteCoordinator:
         tables = [one_hot(answer, self._classes) if labels_only else answer for answer in answers]
         votes = np.sum(tables, axis=0)
         if not labels_only:
-            # Counts add up over parties, so the label with most votes is far surer than its share of them.
+            # Counts add over parties, so the leading label is far more certain than its fraction of the votes.
             votes = one_hot(votes.argmax(axis=1), self._classes)
         targets = as_probabilities(votes.astype(np.float64))[self._membership]
         rows = [round_rows(len(self._public), self._learned, self._seed, number) for number in range(self._rounds)]

@@ -1,6 +1,6 @@
-"""Statements for parties whose records are sampled, or not protected at all: no (ε, δ), and they say so.
+"""Statements for FedMD-NFDP and FedMD-NP, which are not (ε, δ)-differential privacy, and say so.
 
-A module of its own: who shows a saved run reads this claim without loading what plans and trains.
+A separate module, so that showing a saved run does not import planning and training.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from tacit.core.errors import TacitWarning
-from tacit.core.guarantee import PUBLIC_DATA, decimal
+from tacit.core import PUBLIC_DATA, TacitWarning, decimal
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 
 __all__ = ["Exposure", "WeakPrivacyWarning"]
@@ -19,7 +18,7 @@ ABOUT_PUBLIC_DATA = f"Public data: {PUBLIC_DATA}."
 
 
 class WeakPrivacyWarning(TacitWarning):
-    """A run that protects nothing, or not in the sense of differential privacy as it is usually meant."""
+    """The run gives no privacy, or none in the usual sense of differential privacy."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Exposure:
         size, records = sum(each.size for each in strata), sum(each.population for each in strata)
         worst = max(strata, key=lambda each: each.delta)
         compared = "is not below" if delta * records >= 1 else "is below"
-        where = "" if len(strata) == 1 else " in the class that is drawn from most (class sizes are taken to be public)"
+        where = "" if len(strata) == 1 else " in the class with the largest delta (class sizes are assumed public)"
         return cls(
             delta,
             (
@@ -84,7 +83,7 @@ class Exposure:
 
     @property
     def delta(self) -> Fraction:
-        """With this probability a record is used without noise."""
+        """The probability that a record is used without noise."""
         return self.probability
 
     @classmethod

@@ -1,11 +1,11 @@
-"""The side that sees records: three kinds of parties, by what leaves them and what it costs.
+"""The holder, which sees records: three kinds of parties, by what they release.
 
-``SubsetParty`` buys the release of some of its records once (FedMD-NFDP; all of them: FedMD-NP), and everything it
-says afterwards follows from those. ``RandomizedParty`` trains on all its records and randomizes every prediction.
-``VotingParty`` trains on all its records, but what it releases are noisy reverse k-NN votes.
+``SubsetParty`` pays once for the release of some of its records (FedMD-NFDP; all of them: FedMD-NP), and all its
+answers are post-processing of those. ``RandomizedParty`` trains on all its records and randomizes every prediction.
+``VotingParty`` trains on all its records, but releases noisy reverse k-NN votes.
 
-Each looks at the question alone and pays before a record is touched. A model that cannot be trained or asked predicts
-at random, or nothing at all; both are within what the noise was made for.
+Each checks the question alone and pays before a record is read. A model that cannot be trained or evaluated gives
+random predictions or an empty table; the sensitivity covers both.
 """
 
 from __future__ import annotations
@@ -16,21 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Integers
-from tacit.core.randomness import uniform_below
-from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING
+from tacit.core import ANYTHING, Adjacency, Integers, InvalidInput, Release, Unit, uniform_below
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
-from tacit.mechanisms.choices import PARTY_VOTES, prediction_door, table_door
+from tacit.mechanisms.choices import PARTY_VOTES, allowed_for_predictions, allowed_for_tables
 from tacit.methods.encoding import encoded_chunks, require_encodable
 from tacit.methods.fedmd.models import ConsensusStore, Study
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk
 from tacit.methods.held import release_table
 from tacit.neighbors import vote_counts
 from tacit.private.gate import Gate
-from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.node_side import NodeContext, NodeSide, allowed_by_step
 from tacit.private.records import Private, Records, inspect, schema_of
 
 __all__ = [
@@ -45,17 +40,17 @@ __all__ = [
 ]
 
 PARTY_TABLES = PARTY_VOTES
-VOTING = table_door("a voting party", PARTY_VOTES)
-PREDICTING = prediction_door("a party")
-# One name for all runs: whoever asks again, the account gives the subset that it bought first.
+VOTING = allowed_for_tables("a voting party", PARTY_VOTES)
+PREDICTING = allowed_for_predictions("a party")
+# One request id for all runs, so that an account always replays its first subset.
 SUBSET_REQUEST = "the records of this party that train its models"
 
 
 class SubsetParty:
-    """Learns from a fixed subset of its records, drawn once through the gate.
+    """Trains on a fixed subset of its records, drawn once through the gate.
 
-    The ledger keeps the subset: a party that is started again with the same ledger gets the records it drew first
-    and pays nothing. A subset of another size is another question under the same name, and is refused.
+    The ledger stores the subset: a party that is restarted with the same ledger gets the same records and pays nothing.
+    A subset of a different size is a different question under the same request id, and is refused.
     """
 
     def __init__(
@@ -63,9 +58,9 @@ class SubsetParty:
     ) -> None:
         if gate.unit != Unit() or gate.adjacency is not Adjacency.REPLACE_ONE:
             raise InvalidInput(
-                "sampling records is stable for one record under replace-one; the account protects a different unit"
+                "sampling records protects one record under replace-one adjacency, and the account another unit"
             )
-        # The owner chose the sample for these records; a mistake is the owner's to read, before anything is paid.
+        # The owner chose the sample for these records, and sees an error before anything is paid.
         inspect([records], lambda own: _columns(own[0], sample))
         schema = schema_of(records)
         classes = np.repeat(np.arange(len(sample.strata)), [each.population for each in sample.strata])
@@ -84,14 +79,14 @@ class SubsetParty:
         self._study = study
 
     def answer(self, ask: PredictAsk) -> Release[NDArray[Any]]:
-        """Predictions that follow from the released subset and public knowledge: nothing more is paid."""
+        """Predictions from the released subset and public data, at no further cost."""
         self._study.check(ask)
         if ask.mechanism is not None:
-            raise InvalidInput(f"this party does not answer through {type(ask.mechanism).__name__}; it needs none")
+            raise InvalidInput(f"this party uses no mechanism, and the question has {type(ask.mechanism).__name__}")
         return self._subset.map(lambda own: self._said(ask, own))
 
     def learn(self, feedback: Feedback) -> None:
-        """Digest a consensus and revisit the subset."""
+        """Train on a consensus, then on the subset again."""
         self._subset.map(lambda own: self._study.train_on_consensus(feedback, own[0], own[1]))
 
     def _said(self, ask: PredictAsk, own: list[NDArray[Any]]) -> NDArray[Any]:
@@ -100,9 +95,9 @@ class SubsetParty:
 
 
 class RandomizedParty:
-    """Learns from all its records; every prediction is randomized before it leaves, and paid for in every round.
+    """Trains on all its records; every prediction is randomized before it leaves, and paid for in every round.
 
-    The model itself is as private as the records. It stays with the party.
+    The model itself is as private as the records and stays with the party.
     """
 
     def __init__(self, records: Private[Records], gate: Gate, study: Study) -> None:
@@ -111,14 +106,14 @@ class RandomizedParty:
         self._study = study
 
     def answer(self, ask: PredictAsk, before: Sequence[Feedback] = ()) -> Release[Any]:
-        """What the mechanism makes of the predictions, after the model has learned what was agreed on ``before``."""
+        """The randomized predictions, after training on the consensus of the rounds ``before``."""
         self._study.check(ask)
         for feedback in before:
             self._study.check_feedback(feedback, ask.form.classes)
         mechanism: Any = ask.mechanism
         PREDICTING.require(mechanism, self._gate.named)
         rows, form = len(ask.rows), ask.form
-        # Labels are randomized one by one, and a table of predictions as a whole.
+        # Labels are randomized one by one, a table of predictions by one mechanism.
         one_by_one = mechanism.statistic == "labels"
         if one_by_one and (form.kind != "argmax" or (mechanism.count, mechanism.local.cells) != (rows, form.classes)):
             raise InvalidInput("randomized responses need argmax, and one response for each prediction")
@@ -140,20 +135,20 @@ class RandomizedParty:
         )
 
     def learn(self, feedback: Feedback) -> None:
-        """Digest a consensus and revisit the records; nothing leaves."""
+        """Train on a consensus, then on the records again; nothing is released."""
         inspect([self._records], lambda own: self._study.train_on_consensus(feedback, own[0].samples, own[0].labels))
 
 
 class VotingParty:
-    """Learns from all its records; what it releases are noisy reverse k-NN votes of its records, once.
+    """Trains on all its records, and releases noisy reverse k-NN votes of its records once.
 
-    A record's vote depends on that record and on public points alone, so one record moves two votes at most,
-    where it may move every prediction of a model.
+    A record's vote depends on that record and on public points alone, so replacing one record changes at most two
+    votes, while it may change every prediction of a model.
     """
 
     def __init__(self, records: Private[Records], gate: Gate, study: Study) -> None:
         if gate.unit != Unit():
-            raise InvalidInput("a voting party protects one record; the account protects persons, or a whole holder")
+            raise InvalidInput("a voting party protects one record; the account protects persons or a whole holder")
         self._records = records
         self._gate = gate
         self._study = study
@@ -170,49 +165,49 @@ class VotingParty:
         return release_table(self._gate, ask, self._records.map(counted))
 
     def begin(self) -> None:
-        """Train on the records; nothing leaves. Voting itself needs no model."""
+        """Train on the records; nothing is released. Voting itself needs no model."""
         inspect([self._records], lambda own: self._study.begin(own[0].samples, own[0].labels))
 
     def learn(self, feedback: Feedback) -> None:
-        """Digest a consensus and revisit the records; nothing leaves."""
+        """Train on a consensus, then on the records again; nothing is released."""
         inspect([self._records], lambda own: self._study.train_on_consensus(feedback, own[0].samples, own[0].labels))
 
 
 def answer_at_node(ask: PredictAsk | PartyVoteAsk, context: NodeContext) -> Release[Any]:
-    """The answer of a node's own party."""
-    room: ConsensusStore | None = context.store
+    """The answer of a node."""
+    store: ConsensusStore | None = context.store
     if ask.classes != len(context.classes):
         raise InvalidInput(f"the question is about {ask.classes} classes, this node knows {len(context.classes)}")
-    if room is None:
+    if store is None:
         raise InvalidInput("this node has no public samples, which FedMD needs")
     if isinstance(ask, PartyVoteAsk):
-        return VotingParty(context.records, context.gate, room.study()).answer(ask)
-    return room.answer(ask, RandomizedParty(context.records, context.gate, room.study()).answer)
+        return VotingParty(context.records, context.gate, store.study()).answer(ask)
+    return store.answer(ask, RandomizedParty(context.records, context.gate, store.study()).answer)
 
 
-def _learn_at_node(feedback: Feedback, request: str, room: ConsensusStore) -> None:
-    room.conclude(request, feedback)
+def _learn_at_node(feedback: Feedback, request: str, store: ConsensusStore) -> None:
+    store.conclude(request, feedback)
 
 
 AT_NODE = NodeSide(
     answer_at_node,
     {
         PredictAsk: {"answer": PREDICTING},
-        PartyVoteAsk: table_doors(PARTY_TABLES, "a curator of parties' votes"),
+        PartyVoteAsk: allowed_by_step(PARTY_TABLES, "a curator of parties' votes"),
     },
     _learn_at_node,
 )
 
 
 def _columns(own: Records, sample: SubsetSample | StratifiedSample) -> list[NDArray[Any]]:
-    """Records as the sampler takes them, if they are those it was made for."""
+    """Records as columns for the sampler; refused if their numbers are not those of the sample."""
     expected = [each.population for each in sample.strata]
     if sample.stratified:
-        # Only classes that the party has are drawn from; they are counted from 0 without gaps.
+        # Only the classes that the party has are drawn from, renumbered from 0 without gaps.
         compact = np.unique(own.labels, return_inverse=True)[1]
         sizes, columns = np.bincount(compact).tolist(), [own.samples, own.labels, compact.astype(np.int64)]
     else:
         sizes, columns = [len(own.labels)], [own.samples, own.labels]
     if sizes != expected:
-        raise InvalidInput("the sample was made for another number of records")
+        raise InvalidInput("the sample was made for a different number of records")
     return columns

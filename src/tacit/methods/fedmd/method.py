@@ -1,4 +1,4 @@
-"""FedMD as one job: holders with different models learn from each other, and a student from their consensus."""
+"""FedMD as one job: holders with different models train on their consensus, and so does a student."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.account import Ceiling
+from tacit.core import Adjacency, Ceiling, Exchange, Ledger, Mechanism, Spend, Trust, Unit
 from tacit.core.errors import InvalidInput, TacitWarning, warn_user
-from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.options import to_recipe
-from tacit.core.protocols import Exchange, Ledger, Mechanism
 from tacit.core.randomness import SeededRandomness, SystemRandomness
-from tacit.core.spend import Spend
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.methods.fedmd.coordinator import Consensus as Agreement
 from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator, PredictCoordinator, agreed, require_weights
@@ -49,12 +46,12 @@ Side = SubsetParty | RandomizedParty | VotingParty
 
 
 def prepare(task: Task, options: FedMD) -> Job:
-    """The job of letting holders learn from each other through the public samples."""
+    """The job of FedMD: holders learn from each other through public samples."""
     task.single_labels("fedmd").trusting(Trust.LOCAL, default=Trust.LOCAL)
     check_options(options, task.epsilon, task.delta)
     variant = options.variant
     if task.unit.column is not None or task.adjacency is not Adjacency.REPLACE_ONE:
-        raise InvalidInput("fedmd protects records or whole holders, under replace-one adjacency; leave out the unit")
+        raise InvalidInput("fedmd protects records or whole holders under replace-one adjacency; leave out the unit")
     queries = options.queries_of(len(task.public))
     if queries > len(task.public):
         raise InvalidInput(f"queries must be at most the {len(task.public)} public samples, got {queries}")
@@ -63,7 +60,7 @@ def prepare(task: Task, options: FedMD) -> Job:
     samples: list[Sample] = []
     if variant in ("np", "nfdp"):
         if task.nodes is not None:
-            raise InvalidInput(f"nodes do not answer without noise: variant {variant} runs in one process only")
+            raise InvalidInput(f"variant {variant} has no noise and runs in one process only, not over nodes")
         samples = [_sample(part, options) for part in task.parts]
     coordinator = _coordinator(task, options, holders, queries)
     made = [] if task.nodes is not None else _models(task, options)
@@ -82,7 +79,7 @@ def _coordinator(
         return vote_coordinator(task, options, holders)
     if variant == "response":
         if options.kind != "argmax":
-            raise InvalidInput(f"randomized responses are about labels: kind must be argmax, got {options.kind!r}")
+            raise InvalidInput(f"randomized response is for labels: kind must be argmax, got {options.kind!r}")
         noise = response_mechanism(
             len(task.classes), queries, options.rounds, task.budget, task.delta, options.mechanism
         )
@@ -94,7 +91,7 @@ def _coordinator(
 
 
 def _models(task: Task, options: FedMD) -> list[StartingModel]:
-    """The holders' models, pretrained on labeled public samples where there are any."""
+    """The holders' models, pretrained on the labeled public samples if there are any."""
     marks, kinds = None, len(task.classes)
     if options.public_labels is not None:
         given = np.asarray(options.public_labels)
@@ -117,17 +114,17 @@ def _models(task: Task, options: FedMD) -> list[StartingModel]:
 
 
 def _kinds(task: Task, options: FedMD) -> Sequence[Any]:
-    """The kinds of the holders' models in turn, or each holder's own by its name."""
+    """The kinds of models, assigned to the holders in turn, or each holder's own by its name."""
     models = options.models
     if models is None:
-        # What is chosen without being asked must be at hand.
+        # The default must not need an extra that is not installed.
         return (MIXED if task.public.ndim > 2 else FOR_TABLES) if find_spec("torch") else ("forest", "logistic")
     if not isinstance(models, Mapping):
         return models
     if strange := sorted(set(models) - set(task.holders)):
-        raise InvalidInput(f"models: {strange[0]!r} is none of the {len(task.holders)} holders")
+        raise InvalidInput(f"models: {strange[0]!r} is not one of the {len(task.holders)} holders")
     if missing := [each for each in task.holders if each not in models]:
-        raise InvalidInput(f"models names no model for {len(missing)} of the {len(task.holders)} holders")
+        raise InvalidInput(f"models has no model for {len(missing)} of the {len(task.holders)} holders")
     return [models[each] for each in task.holders]
 
 
@@ -178,7 +175,7 @@ class PartyJob:
 
     @property
     def unit(self) -> Unit:
-        """Predictions may move in any way, so they protect a holder with all its records; votes protect one record."""
+        """Any record may change all predictions, so these protect a holder with all its records; votes one record."""
         return Unit() if self.samples else unit_of(self.options.variant)
 
     @property
@@ -188,7 +185,7 @@ class PartyJob:
 
     @property
     def _division(self) -> tuple[str, ...]:
-        """Where one record is protected: that made-up holders got theirs by looking at all labels."""
+        """The caveat that simulated holders got their records by label, if one record is protected."""
         by_label = self.task.division not in (None, "even") and not self.unit.holder
         return (DIVIDED_BY_LABEL,) if by_label else ()
 
@@ -223,7 +220,7 @@ class PartyJob:
         ]
 
     def _prices(self, holder: int) -> Mapping[str, Spend]:
-        """What a holder pays: for every question, or once for the records that it trains on."""
+        """The costs of a holder: for every question, or once for the records that it trains on."""
         return {SUBSET_REQUEST: self.samples[holder].spend} if self.samples else self.coordinator.prices()
 
     def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
@@ -246,41 +243,41 @@ class PartyJob:
         return put
 
     def _measure(self) -> None:
-        """One more step is done; where the labels of a test set are known, how right the holders' models are by now."""
+        """Report one more step and, if there is a test set, the accuracy of the holders' models."""
         observer, rates = self.task.observer, []
         if self.task.test is not None:
             samples, labels = self.task.test
             rates = [float((model.predict(samples) == labels).mean()) for model in self.models]
-            observer.stage(f"the holders' models are right on {np.mean(rates):.1%} of the test")
+            observer.stage(f"the holders' models have a test accuracy of {np.mean(rates):.1%}")
         if not self.accuracies:
             observer.stage("trained on own records")
         observer.progress(len(self.accuracies))
         self.accuracies.append(rates)
 
     def over(self, nodes: Nodes) -> Exchange[Any, Any]:
-        """The nodes' own answers; they learn at home what was agreed on."""
+        """The exchange with nodes, which train on the consensus themselves."""
         return nodes.exchange
 
     def exposures(self) -> Sequence[Any]:
-        """Where records leave without noise: how likely each of a holder's records is exposed."""
+        """For variants without noise: the probability that a record is exposed, per holder."""
         found = [Exposure.of(sample, _simulated(self.task, self.options.variant)) for sample in self.samples]
         return [each.with_caveat(caveat) for caveat in self._division for each in found] or found
 
     def finish(self, released: Agreement) -> Outcome:
         """The consensus, a student trained on it, and the holders' models after the last round."""
-        told: tuple[str, ...] = ()
+        delivered: tuple[str, ...] = ()
         if self.task.nodes is None:
             self._learn(released)
         elif self.task.nodes.deliver is not None:
             for each in released.remaining:
-                told = tuple(self.task.nodes.deliver(each, self.task.request))
+                delivered = tuple(self.task.nodes.deliver(each, self.task.request))
         samples = self.task.public.reshape(len(self.task.public), -1)
         known, sure = agreed(released.history, len(samples))
         places = np.flatnonzero(known >= 0)
         if not len(places):
             warn_user(
-                "the holders have no consensus: ask about fewer samples in fewer rounds, or use a larger epsilon. The "
-                "student always predicts the first class"
+                "the holders have no consensus: use fewer queries and rounds, or a larger epsilon. The student always "
+                "predicts the first class"
             )
         rows = samples[places] if len(places) else samples[:1]
         names = self.task.classes[known[places]] if len(places) else self.task.classes[:1]
@@ -297,13 +294,13 @@ class PartyJob:
         if self.models:
             measured = np.array(self.accuracies) if self.task.test is not None else None
             holders = HolderModels(self.task.holders, self._model_names(), tuple(self.models), measured)
-        recipe = {"student": type(trained).__name__, "agreed": len(places), "told": list(told)}
+        recipe = {"student": type(trained).__name__, "agreed": len(places), "delivered_to": list(delivered)}
         return Outcome(trained, labels, None, arrays, {"rounds": len(released.history)}, recipe, holders)
 
     def _learn(self, released: Agreement) -> None:
-        """What the holders have yet to learn: the last consensus, or with votes all of them."""
+        """Train the holders on the last consensus, or with votes on all of them."""
         if isinstance(self.coordinator, ConsensusVoteCoordinator):
-            # Voting needs no model, so the first training on own records is yet to be done.
+            # Voting needs no model, so the models have not been trained on their own records yet.
             for side in self.sides:
                 assert isinstance(side, VotingParty)
                 side.begin()

@@ -1,8 +1,7 @@
-"""The parties' models by name, and how one learns: its own records first, then per round the consensus and its own.
+"""The parties' models by name, and their training: first on own records, then per round on the consensus and on own.
 
-Models are networks of several depths and widths, and scikit-learn classifiers beside them. A study knows nothing of
-where the records come from or what may leave; the holder that owns it does. At a node every message may be a new
-process: what was agreed on is public and kept on its disk, and the model is made anew from it.
+Models are networks of several depths and widths, and scikit-learn classifiers. At a node every message may start a new
+process: the consensus is public and stored on its disk, and the model is trained again from it.
 """
 
 from __future__ import annotations
@@ -16,36 +15,34 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+from tacit.core import Floats, Integers, InvalidInput, Release
 from tacit.core.codec import decode_strict, encode
-from tacit.core.errors import InvalidInput
 from tacit.core.options import check, option
-from tacit.core.protocols import Floats, Integers
-from tacit.core.release import Release
 from tacit.methods.fedmd.wire import Feedback, PredictAsk, PredictionForm, array_digest
 from tacit.methods.question import QUESTION_BYTES
 from tacit.students.weighted import takes_weights
 
 __all__ = ["MODELS", "ConsensusStore", "PartyModel", "Schedule", "StartingModel", "Study", "model_name", "party_models"]
 
-# In place of a round's number: up to which one the node has answered in a run, and was paid for.
+# In place of a round's number: the last round that the node has answered and paid in a run.
 _ANSWERED = "answered"
 _COMPONENTS = 50
 
 
 class PartyModel(Protocol):
-    """A model of any kind that can go on learning. Labels are class indices."""
+    """A model of any kind that can continue training. Labels are class indices."""
 
     @property
     def gives_scores(self) -> bool:
-        """Whether it says how likely each class is, and not only which one it is."""
+        """Whether it gives probabilities of classes, and not only a label."""
         ...
 
     def learn(self, samples: NDArray[Any], labels: Integers, epochs: int) -> None:
-        """Learn from labeled samples of the party's own."""
+        """Train on the party's own labeled samples."""
         ...
 
-    def digest(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
-        """Move toward the consensus on public samples: probabilities or logits (n, classes)."""
+    def fit_consensus(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
+        """Train on the consensus for public samples: probabilities or logits (n, classes)."""
         ...
 
     def logits(self, samples: NDArray[Any]) -> Floats:
@@ -59,7 +56,7 @@ class PartyModel(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Epochs of the first training on own records, and of each round's digest and revisit.
+    """Epochs of the first training on own records, and of FedMD's digest and revisit in each round.
 
     >>> Schedule()
     Schedule(own=20, digest=2, revisit=1)
@@ -76,10 +73,9 @@ class Schedule:
 
 
 class Study:
-    """A model, the public samples, and how far they have come together.
+    """A model, the public samples, and the state of its training.
 
-    Every step is taken once: a question that comes again, because its answer was lost on the way, finds the model
-    where the first one left it.
+    Every step is done once: a question that is repeated, because its answer was lost, finds the model as it was.
     """
 
     def __init__(self, model: PartyModel, public: NDArray[Any], schedule: Schedule) -> None:
@@ -91,19 +87,19 @@ class Study:
         self._absorbed = -1
 
     def check(self, ask: PredictAsk) -> None:
-        """Refuse a question that this model or these public samples cannot answer, before anything is done."""
+        """Refuse a question that this model or these public samples cannot answer."""
         if ask.public != self._digest:
-            raise InvalidInput("the question is about other public samples than this party has")
+            raise InvalidInput("the question is about public samples that this party does not have")
         if ask.form.kind != "argmax" and not self.model.gives_scores:
             raise InvalidInput(
-                f"{ask.form.kind} was asked for, and this party's model has no predict_proba; ask for argmax"
+                f"the question is for {ask.form.kind}, and this party's model has no predict_proba; ask for argmax"
             )
         self._require_rows(ask.rows)
         if ask.feedback is not None:
             self.check_feedback(ask.feedback, ask.form.classes)
 
     def check_feedback(self, feedback: Feedback, classes: int) -> None:
-        """Refuse an agreement on samples or classes that there are not."""
+        """Refuse a consensus on unknown samples or classes."""
         self._require_rows(feedback.rows)
         if feedback.targets.shape != (len(feedback.rows), classes):
             raise InvalidInput(
@@ -115,47 +111,47 @@ class Study:
             raise InvalidInput(f"samples must be among the {len(self._public)} public ones")
 
     def begin(self, samples: NDArray[Any], labels: Integers) -> None:
-        """Train on the party's own records, the first time only."""
+        """Train on the party's own records, once."""
         if not self._begun:
             self.model.learn(samples, labels, self._schedule.own)
             self._begun = True
 
     def train_on_consensus(self, feedback: Feedback, samples: NDArray[Any], labels: Integers) -> None:
-        """Digest a round's consensus, then revisit the party's own records; each round once."""
+        """Train on a round's consensus, then on the party's own records again; each round once."""
         self.begin(samples, labels)
         if feedback.round > self._absorbed:
             if len(feedback.rows):
                 shown = self._public[feedback.rows]
-                self.model.digest(shown, feedback.targets, feedback.logits, self._schedule.digest)
+                self.model.fit_consensus(shown, feedback.targets, feedback.logits, self._schedule.digest)
             self.model.learn(samples, labels, self._schedule.revisit)
             self._absorbed = feedback.round
 
     def predictions(self, ask: PredictAsk, samples: NDArray[Any], labels: Integers) -> NDArray[Any]:
-        """Labels (q,), or logits (q, classes), of the samples that are asked about, after learning what came along."""
+        """Labels (q,), or logits (q, classes), of the queries, after training on the question's feedback."""
         self.begin(samples, labels)
         if ask.feedback is not None:
             self.train_on_consensus(ask.feedback, samples, labels)
         return self.shown(ask.form, ask.rows)
 
     def shown(self, form: PredictionForm, rows: Integers) -> NDArray[Any]:
-        """What the model says of public samples: labels, or logits where the form needs them."""
+        """The model's predictions for public samples: labels, or logits if the form needs them."""
         samples = self._public[rows]
         return self.model.predict(samples) if form.kind == "argmax" else self.model.logits(samples)
 
 
 class Storage(Protocol):
-    """Bytes under names that a node keeps between messages."""
+    """Named bytes that a node stores between messages."""
 
     def held(self, name: str) -> AbstractContextManager[None]:
-        """Nobody else reads or writes what has this name meanwhile."""
+        """A lock on this name."""
         ...
 
     def read(self, name: str) -> bytes | None:
-        """What was written under a name."""
+        """The bytes under a name, or None."""
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a value."""
+        """Store bytes under a name."""
         ...
 
 
@@ -169,16 +165,16 @@ class ConsensusStore:
     schedule: Schedule = Schedule()
 
     def study(self) -> Study:
-        """A study that has learned nothing yet."""
+        """A study with an untrained model."""
         return Study(self.model(), self.public, self.schedule)
 
     def answer(self, ask: PredictAsk, party: Callable[[PredictAsk, Sequence[Feedback]], Release[Any]]) -> Release[Any]:
-        """The party's answer, after it has learned again what was agreed on before."""
-        # Only of rounds up to the last that was paid for can there be anything: who asks names any round.
+        """The party's answer, after training again on the earlier rounds' consensus."""
+        # The coordinator may name any round; only rounds up to the last paid one can be stored.
         most = min(ask.round - 1, self._answered(ask.request) + 1)
         found = [self.memory.read(_name(ask.request, number)) for number in range(most)]
         release = party(ask, [_read(kept) for kept in found if kept is not None])
-        # Kept once it is paid for: nobody fills this node's disk for nothing.
+        # Stored only after payment, so that nobody can fill this node's disk at no cost.
         self.keep(ask.request, ask.feedback)
         name = _name(ask.request, _ANSWERED)
         with self.memory.held(name):
@@ -197,10 +193,10 @@ class ConsensusStore:
     def conclude(self, request: str, feedback: Feedback) -> None:
         """Store the consensus of a run's last round, if this node answered in that round.
 
-        Nothing is asked and nothing paid for it, so nobody may fill this node's disk with rounds that there were not.
+        This message is not paid for, so rounds in which this node did not answer are refused: they could fill its disk.
         """
         if feedback.round > self._answered(request):
-            raise InvalidInput("the consensus is of a round in which this node took no part")
+            raise InvalidInput("the consensus is of a round in which this node did not answer")
         self.keep(request, feedback)
 
 
@@ -213,17 +209,17 @@ def _read(kept: bytes) -> Feedback:
 
 
 def _name(request: str, number: int | str) -> str:
-    # A coordinator names its requests "<run> round <number>"; what belongs to one run lies together.
+    # A coordinator names its requests "<run> round <number>".
     run = request.rsplit(" round ", 1)[0]
     return f"{hashlib.sha256(run.encode()).hexdigest()[:32]}-{number}.feedback"
 
 
 @runtime_checkable
 class StartingModel(PartyModel, Protocol):
-    """A party's model before it has seen a record."""
+    """A party's model before training on records."""
 
     def pretrain(self, samples: NDArray[Any], labels: Integers, classes: int, epochs: int) -> None:
-        """Learn from labeled public samples, whose classes may be others."""
+        """Train on labeled public samples, whose classes may be different ones."""
         ...
 
 
@@ -240,7 +236,7 @@ def _logistic(public: NDArray[Any]) -> Any:  # noqa: ANN401
 
     from tacit.students.wrapped import Projected
 
-    # A party may have fewer records than components, so they are found on the public samples and kept.
+    # A party may have fewer records than components, so these are fitted on the public samples.
     seen = Projected.components(public, _COMPONENTS)
     return make_pipeline(seen, StandardScaler(), LogisticRegression(max_iter=500))
 
@@ -274,14 +270,14 @@ MODELS: Mapping[str, Callable[[NDArray[Any], int, int], StartingModel]] = {
 
 
 def _refitted(model: Any, classes: int) -> StartingModel:  # noqa: ANN401
-    # Imported here: options name these models, and help on options must not wait for scikit-learn.
+    # Imported here, so that showing the options does not import scikit-learn.
     from tacit.students.wrapped import Refitted
 
     return Refitted(model, classes)
 
 
 def model_name(model: Any) -> str:  # noqa: ANN401
-    """What a model is called in a table.
+    """The name of a model in a table.
 
     >>> model_name("perceptron")
     'perceptron'
@@ -301,8 +297,8 @@ def party_models(
 ) -> list[StartingModel]:
     """A model for every party: the given kinds in turn, each pretrained on the labeled public samples.
 
-    Labels of ``label_classes`` other classes teach features only. A kind is a name of ``MODELS``, a scikit-learn
-    classifier, or a ``StartingModel`` that was made before. Parties of one kind start from the same pretrained model.
+    Labels of ``label_classes`` different classes train the features only. A kind is a name in ``MODELS``, a
+    scikit-learn classifier, or a ``StartingModel``. Parties of one kind start from the same pretrained model.
 
     >>> import numpy as np
     >>> made = party_models(["perceptron", "forest"], 3, np.zeros((4, 8, 8)), classes=2)

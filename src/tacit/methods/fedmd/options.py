@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
+from tacit.core import Representation
 from tacit.core.options import check, option
-from tacit.core.protocols import Representation
 from tacit.methods.fedmd.coordinator import Weights
 from tacit.methods.fedmd.models import Schedule
 
@@ -22,7 +22,7 @@ VARIANTS = {
     "nfdp": "FedMD-NFDP: a fixed subset of records, no noise",
     "np": "FedMD-NP: no privacy, all records",
 }
-# How labels may be randomized, the usual one first.
+# Mechanisms for labels, the default first.
 RESPONSES = ("subset-selection", "generalized-response")
 USUAL_QUERIES = 5000
 # The default model kinds of a federation, assigned to the holders in turn.
@@ -37,12 +37,12 @@ class FedMD:
 
     Each holder trains on its own records; then in each of ``rounds`` rounds the holders predict ``queries`` public
     samples, a coordinator averages, and each holder trains on the consensus and then on its own records again. ``kind``
-    says which part of a prediction is sent: ``argmax``, ``softmax`` or ``logits``.
+    is the form in which predictions are sent: ``argmax``, ``softmax`` or ``logits``.
 
     Variants: ``rknn``, the default, releases reverse k-NN votes instead of predictions, ``response`` randomizes
     labels, ``ldp`` adds noise to predictions; these three keep every holder within a total of (ε, δ). ``nfdp`` trains
-    on ``subset`` records per holder, drawn once (with or without ``replacement``, or ``per_class``); this is stability
-    and no ordinary differential privacy, and a warning says so. ``np`` protects nothing.
+    on ``subset`` records per holder, drawn once (with or without ``replacement``, or ``per_class``); this is not
+    ordinary differential privacy, and a warning says so. ``np`` protects nothing.
     """
 
     name: ClassVar[str] = "fedmd"
@@ -53,13 +53,13 @@ class FedMD:
     models: Sequence[Any] | Mapping[str, Any] | None = option(
         None,
         "Kinds of models, assigned to the holders in turn: perceptron,forest; or one per holder by its name: "
-        "north=forest,south=perceptron. Chosen by the kind of samples if left out.",
+        "north=forest,south=perceptron. By default chosen by the kind of samples.",
     )
     rounds: int = option(20, "Number of rounds in which the holders learn from each other.", least=1)
     queries: int | None = option(
-        None, "Public samples predicted per round; 5,000, or all if there are fewer, if left out.", least=1
+        None, "Public samples predicted per round; by default 5,000, or all if there are fewer.", least=1
     )
-    kind: str = option("argmax", "Which form of a prediction is sent: argmax, softmax or logits.")
+    kind: str = option("argmax", "The form in which predictions are sent: argmax, softmax or logits.")
     weights: Weights = option(
         "equal", "How the coordinator weights the holders: equal, agreement, or one number per holder: 1,2,1."
     )
@@ -67,17 +67,15 @@ class FedMD:
     replacement: bool = option(True, "nfdp: draw the subset with replacement.")
     per_class: bool = option(False, "nfdp: draw the subset per class.")
     mechanism: str = option("subset-selection", "response: how labels are randomized.", choices=("auto", *RESPONSES))
-    vote_queries: int | None = option(
-        None, "rknn: number of queries that are voted on; chosen from public figures if left out."
-    )
+    vote_queries: int | None = option(None, "rknn: number of queries; by default chosen from public numbers.")
     representation: str | Representation = option("auto", "rknn: as for the method rknn.")
     schedule: Schedule = option(Schedule(), "Epochs of training.", typed=False)
-    pretrain: int = option(5, "Epochs of pretraining on labeled public samples, where there are any.", least=0)
+    pretrain: int = option(5, "Epochs of pretraining on labeled public samples, if there are any.", least=0)
     public_labels: ArrayLike | None = option(None, "Labels of the public samples, of any classes.", typed=False)
     student: Any = option("logistic", "The coordinator's own student, which is trained on the consensus.")
 
     def queries_of(self, public: int) -> int:
-        """How many of the public samples are predicted in one round.
+        """The number of public samples predicted per round.
 
         >>> FedMD().queries_of(700), FedMD(queries=40).queries_of(700)
         (700, 40)

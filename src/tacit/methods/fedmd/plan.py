@@ -1,9 +1,8 @@
-"""FedMD's public choices: what each variant may send, how much noise that needs, and what may be claimed.
+"""FedMD's public choices: what each variant sends, the noise it needs, and its guarantee.
 
-The noise of predictions is for a stated total, over every query of every round. The influence of one record on a
-trained model is not bounded, so each prediction may change over its whole public range, and all predictions of all
-rounds change together. That makes predictions expensive. Of parties whose records are sampled, or not protected at all,
-no (ε, δ) is claimed, and a warning says so.
+Noise is calibrated for the total over all queries of all rounds. The influence of one record on a trained model is not
+bounded, so every prediction may change over its complete range, in all rounds. That makes predictions expensive. For
+the variants without noise no (ε, δ) is claimed, and a warning says so.
 """
 
 from __future__ import annotations
@@ -18,13 +17,9 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import gaussian_sigma, largest_pure_epsilon
 from tacit.accounting.compose import total
-from tacit.core.account import Ceiling, Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Unit
+from tacit.core import Ceiling, Integers, InvalidInput, Repeated, Representation, Rule, Unit
 from tacit.core.options import Options
-from tacit.core.protocols import Integers, Representation
 from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, whole
-from tacit.core.spend import Repeated
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
@@ -116,13 +111,13 @@ def response_mechanism(
 
     if limit == 0 or fits(float(goal)):
         return made(share if limit == 0 else goal)
-    # What is known of a response beyond its ε may allow more than any pure mechanism would get.
+    # The exact privacy loss of a response may allow a larger ε than that of a general pure mechanism.
     found = bisect(fits, float(share), float(goal), tolerance=1e-6 * float(share))
     return made(max(share, rounded_down(found, 9)))
 
 
 def laplace_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Number) -> float:
-    """The Laplace scale, in units of the prediction itself, that all queries of all rounds need for ε together.
+    """The Laplace scale, in units of the prediction, with which all queries of all rounds together cost ε.
 
     >>> laplace_needed(PredictionForm("softmax", classes=10), queries=5000, rounds=20, epsilon=1)
     200000.0
@@ -133,9 +128,9 @@ def laplace_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Num
 
 
 def gaussian_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Number, delta: Number) -> float:
-    """The Gaussian standard deviation, in units of the prediction, that all queries of all rounds need for (ε, δ).
+    """The Gaussian standard deviation, in units of the prediction, for (ε, δ) over all queries of all rounds.
 
-    All releases together are one Gaussian mechanism whose L2 sensitivity grows with the root of their number.
+    All releases together are one Gaussian mechanism whose L2 sensitivity grows with the square root of their number.
 
     >>> round(gaussian_needed(PredictionForm("softmax", classes=10), queries=5000, rounds=20, epsilon=1, delta=1e-5))
     1668
@@ -146,7 +141,7 @@ def gaussian_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Nu
     return distance * gaussian_sigma(epsilon, exact(delta, "delta"))
 
 
-# Which variants an option means something to, and what it is where nobody gave it.
+# The default of each option, and the variants that use it.
 _PREDICTING = ("np", "nfdp", "ldp", "response")
 OPTIONS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "epsilon": (None, ("ldp", "response", "rknn")),
@@ -162,18 +157,18 @@ OPTIONS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
 }
 MODEL_STAYS = (
     "the holders' own models were trained on their records without noise and are not covered, nor are measurements of "
-    "them, such as accuracies; they stay with the holders, and what is covered is everything a holder sent"
+    "them, such as accuracies; they stay with the holders, and everything that a holder sent is covered"
 )
 DIVIDED_BY_LABEL = (
     "it holds for the records that each simulated holder was given: they were partitioned by their labels, so that one "
-    "changed label would have moved the records of others from holder to holder"
+    "changed label would have moved other records between holders"
 )
-# A subset costs δ alone, but a ceiling has an ε; this one buys nothing else.
+# A subset costs δ only, but a ceiling needs an ε; this one is too small for anything else.
 NO_EPSILON = Fraction(1, 10**6)
 
 
 def check_options(options: FedMD, epsilon: Fraction | None, delta: Fraction) -> None:
-    """Refuse an option that does nothing in this variant: who gives it believes that it does something.
+    """Refuse an option that has no effect in this variant.
 
     >>> check_options(FedMD(variant="nfdp", subset=60), Fraction(1), Fraction(0))
     Traceback (most recent call last):
@@ -194,7 +189,7 @@ def check_options(options: FedMD, epsilon: Fraction | None, delta: Fraction) -> 
 def subset_sample(
     labels: Integers, size: int | None, replacement: bool, per_class: bool
 ) -> SubsetSample | StratifiedSample:
-    """The sample that a party with these labels draws: ``size`` records, or of every class its share of them.
+    """The sample of a party with these labels: ``size`` records, in total or divided among the classes.
 
     >>> subset_sample(np.array([0, 0, 0, 1]), 2, replacement=False, per_class=True).strata[1]
     SubsetSample(size=1, population=1, replacement=False)
@@ -212,43 +207,43 @@ def subset_sample(
 
 
 def unit_of(variant: str) -> Unit:
-    """Predictions may move in any way, so they protect a holder with all its records; votes protect one record."""
+    """Any record may change all predictions, so these protect a holder with all its records; votes one record."""
     return Unit() if variant == "rknn" else Unit.whole_holder()
 
 
 def ceiling_of(variant: str, epsilon: Number, delta: Number) -> Ceiling:
-    """What a party of a noisy variant may spend in total."""
+    """The ceiling of a party in a variant with noise."""
     return Ceiling(positive(epsilon, "epsilon"), probability(delta, "delta"), Rule.PLANNED, unit_of(variant))
 
 
 def subset_ceiling(delta: Fraction) -> Ceiling:
-    """Just enough for one subset, ever."""
+    """The ceiling for exactly one subset."""
     return Ceiling(NO_EPSILON, delta, Rule.PLANNED)
 
 
 def party_sample(
     variant: str, labels: Integers, size: int | None, replacement: bool, per_class: bool
 ) -> SubsetSample | StratifiedSample:
-    """The records that a party of ``np`` or ``nfdp`` trains on: all of them, or a subset that is none of all."""
+    """The sample of a party in ``np`` (all records) or ``nfdp`` (a proper subset)."""
     if variant == "np":
         return SubsetSample(len(labels), len(labels), replacement=False)
     sample = subset_sample(labels, size, replacement, per_class)
     if sample.spend.delta == 1:
         raise InvalidInput(
-            "a party would train on every one of its records (or of a class), which protects nothing: "
-            "choose a smaller subset, or variant np"
+            "a party would train on all of its records (or all of a class), which protects nothing: choose a smaller "
+            "subset, or variant np"
         )
     return sample
 
 
-# Noise of this many standard deviations in all leads is what a vote should stand out of.
+# A lead should be this many standard deviations of the summed noise.
 CLEAR_LEAD = 4.25
-# Images below this side have no edges to speak of; the edges of larger ones are cut down to this many components.
+# Smaller images are not encoded by gradients; the gradients of larger ones are reduced to this many components.
 SMALLEST_IMAGE, _COMPONENTS = 16, 64
 
 
 def vote_coordinator(task: Task, options: FedMD, holders: int) -> ConsensusVoteCoordinator:
-    """Queries and noise for reverse k-NN votes that are added up over the holders."""
+    """Queries and noise for reverse k-NN votes that are added over the holders."""
     count, seed = len(task.classes), task.seed or 0
 
     def noise(asked: int) -> DiscreteLaplaceNoise:
@@ -256,7 +251,7 @@ def vote_coordinator(task: Task, options: FedMD, holders: int) -> ConsensusVoteC
 
     queries = options.vote_queries
     if queries is None:
-        # How many records holders have is public under replace-one adjacency.
+        # The number of records is public under replace-one adjacency.
         gap = CLEAR_LEAD * math.sqrt(holders * noise(2).variance)
         queries = suggest_queries(task.units, len(task.public), count, 1, gap)
     queries, given = whole(queries, "vote_queries"), options.representation
@@ -270,7 +265,7 @@ def vote_coordinator(task: Task, options: FedMD, holders: int) -> ConsensusVoteC
 
 
 def _fitted(name: str, public: NDArray[Any], queries: int) -> Representation:
-    """The representation of that name; ``auto`` looks at edges where samples are images, and else at all features."""
+    """The representation of that name; ``auto`` is gradients for images, otherwise all features."""
     if name == "auto" and public.ndim > 2 and min(public.shape[1:3]) >= SMALLEST_IMAGE and len(public) > _COMPONENTS:
         return Chained.fit(
             public,
@@ -282,10 +277,10 @@ def _fitted(name: str, public: NDArray[Any], queries: int) -> Representation:
 
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
-    """The consensus of the variant rknn; the other variants are not forecast."""
+    """The forecast of the variant rknn; the other variants have none."""
     assert isinstance(options, FedMD)
     if options.variant != "rknn":
         raise InvalidInput(f"variant {options.variant} has no forecast; rknn, the default, has one")
     holders = max(len(task.holders), 1)
     votes = ReverseKNN(mechanism="laplace", labels="soft", queries=options.vote_queries)
-    return votes_forecast(task, votes, evidence, louder=math.sqrt(holders))
+    return votes_forecast(task, votes, evidence, noise_factor=math.sqrt(holders))

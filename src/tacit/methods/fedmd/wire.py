@@ -1,8 +1,8 @@
-"""What is sent in FedMD: questions about public samples one way, predictions and consensus the other.
+"""The messages of FedMD: questions about public samples, predictions, and the consensus.
 
-Predictions are labels, probabilities or logits, always written as whole numbers. Whole numbers in a public range are
-what exact noise can be added to, and what a bound on the change of an answer can be proven for. The influence of one
-record on a trained model is not bounded, so the bound is the whole range.
+Predictions are labels, probabilities or logits, always as integers in a public range, to which exact noise can be added
+and for which a sensitivity can be proven. The influence of one record on a trained model is not bounded, so the
+sensitivity is the complete range.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import ANYTHING, Adjacency, Floats, Integers, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Floats, Integers, Mechanism, Representation
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.mechanisms.forms import AnswerForm as AnswerForm
 from tacit.mechanisms.forms import Numbers
 from tacit.methods import question as asked
@@ -35,17 +32,17 @@ __all__ = [
     "softmax",
 ]
 
-# Beyond this a logit says nothing more, and differences of smaller ones do not overflow.
+# Larger logits are clipped; differences of smaller ones do not overflow.
 LARGEST_LOGIT = 1e6
 
 
 PREDICTION_KINDS = ("argmax", "softmax", "logits")
-# A node learns again what every round before came to, so nobody may name a round far away.
+# A node trains again on every earlier round, so the number of rounds is limited.
 MOST_ROUNDS = 10_000
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """The probabilities that logits stand for, row by row.
+    """The probabilities of logits, row by row.
 
     >>> softmax(np.array([[0.0, 0.0]])).tolist()
     [[0.5, 0.5]]
@@ -95,9 +92,9 @@ class PredictionForm:
             raise InvalidInput(f"bound must be between 1 and 1000, got {self.bound}")
 
     def table(self, scores: NDArray[Any]) -> Integers:
-        """Whole numbers (n, classes) for labels (n,) or, for the other two kinds, logits (n, classes).
+        """Integers (n, classes) from labels (n,) or, for the other two kinds, from logits (n, classes).
 
-        A model may have diverged on its records. What it says then is in the range too: no number counts as 0.
+        A model may have diverged on its records. Its output stays in the range: NaN counts as 0.
         """
         if self.kind == "argmax":
             return one_hot(np.asarray(scores, dtype=np.int64), self.classes)
@@ -110,15 +107,15 @@ class PredictionForm:
         return _shares(softmax(scores), self.grid)
 
     def values(self, table: NDArray[Any]) -> NDArray[np.float64]:
-        """Probabilities or logits from whole numbers, noisy or not."""
+        """Probabilities or logits from integers, noisy or not."""
         unit = 1 if self.kind == "argmax" else self.grid
         return np.asarray(table, dtype=np.float64) / unit
 
     def sensitivity(self, queries: int) -> Sensitivity:
-        """How far the table of that many predictions moves when the model becomes any other model.
+        """The sensitivity of the table of ``queries`` predictions to replacing the model by any other.
 
-        Rows of labels or probabilities are points of a simplex of size u: two of them are at most 2u apart in L1
-        and √2·u in L2. A cell of logits moves by at most 2·bound.
+        Rows of labels or probabilities are points of a simplex of size u: two of them are at most 2u apart in L1 and
+        √2·u in L2. A cell of logits changes by at most 2·bound.
         """
         if queries < 1:
             raise InvalidInput(f"queries must be at least 1, got {queries}")
@@ -133,7 +130,7 @@ class PredictionForm:
 
 
 def _shares(probabilities: NDArray[np.float64], grid: int) -> Integers:
-    """Probabilities as shares of ``grid`` that add up to it: rounded down, and the rest to the largest remainders."""
+    """Probabilities as integers that add up to ``grid``, by the largest remainder method."""
     scaled = probabilities * grid
     shares = np.floor(scaled).astype(np.int64)
     missing = grid - shares.sum(axis=1)
@@ -145,7 +142,7 @@ def _shares(probabilities: NDArray[np.float64], grid: int) -> Integers:
 
 
 def array_digest(array: NDArray[Any]) -> str:
-    """A name for an array: both sides compare it, so that row 7 means the same sample to them.
+    """A digest of an array, by which both sides check that they have the same samples.
 
     >>> len({array_digest(np.zeros(2)), array_digest(np.zeros(2)), array_digest(np.zeros((2, 1)))})
     2
@@ -156,7 +153,7 @@ def array_digest(array: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Feedback:
-    """The consensus: a row of probabilities, or of logits, for some public samples."""
+    """The consensus: a row of probabilities or logits for each of some public samples."""
 
     name: ClassVar[str] = "fedmd-feedback"
     method: ClassVar[str] = "fedmd"
@@ -168,27 +165,27 @@ class Feedback:
 
     @property
     def digest(self) -> str:
-        """A name for the whole feedback."""
+        """A digest of the feedback."""
         return array_digest(self.targets) + array_digest(self.rows) + str((self.round, self.logits))
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The feedback as values that can be encoded."""
         return {"round": self.round, "rows": self.rows, "targets": self.targets, "logits": self.logits}
 
     @classmethod
     def read(cls, fields: StrictReader) -> Feedback:
-        """The feedback that such values stand for, checked."""
+        """The feedback that ``fields`` wrote, checked."""
         rows, most = asked.read_rows(fields), asked.LARGEST_VALUE
-        targets = fields.array("targets", asked.NARROW, (len(rows), None), -most, most)
+        targets = fields.array("targets", asked.FLOAT32, (len(rows), None), -most, most)
         return cls(fields.integer("round", 0, MOST_ROUNDS), rows, targets, fields.flag("logits"))
 
 
 @dataclass(frozen=True)
 class PredictAsk:
-    """Learn from ``feedback``, if there is any, and then predict these public samples.
+    """The question for predictions of public samples, after training on ``feedback`` if there is any.
 
-    ``mechanism`` is what an answer must go through; there is none where the party answers from records that it
-    has released already. ``public`` is a digest of the public samples.
+    ``mechanism`` randomizes the answer; it is None if the party answers from records that it has already released.
+    ``public`` is a digest of the public samples.
     """
 
     name: ClassVar[str] = "fedmd-predictions"
@@ -208,19 +205,19 @@ class PredictAsk:
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        """A digest of the question, so that a retried request cannot be used for a different one."""
         before = None if self.feedback is None else self.feedback.digest
         asked_for = repr((self.round, self.form, self.public, array_digest(self.rows), before))
-        # The digest is in ledgers: it calls the form what the form was called when the first of them were written.
+        # The digest is stored in ledgers, so it keeps the class name of the first version.
         return hashlib.sha256(asked_for.replace("PredictionForm(", "Form(", 1).encode()).hexdigest()
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return self.form.classes
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
-        """What the mechanism makes of the predictions, or the predictions themselves where there is none."""
+        """The form of the mechanism's output, or of the predictions themselves without a mechanism."""
         rows, form = len(self.rows), self.form
         limit = {"argmax": 1, "softmax": form.grid}.get(form.kind, form.bound * form.grid)
         if self.mechanism is not None:
@@ -230,12 +227,12 @@ class PredictAsk:
         return Numbers((rows, form.classes), -limit if form.kind == "logits" else 0, limit)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """One record may make any other model, and all predictions change; responses are randomized one by one."""
+        """That of replacing the model by any other; randomized responses allow any change."""
         one_by_one = getattr(self.mechanism, "statistic", None) == "labels"
         return ANYTHING if one_by_one else self.form.sensitivity(len(self.rows))
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The question as values that can be encoded."""
         form = self.form
         return {
             "round": self.round,
@@ -249,7 +246,7 @@ class PredictAsk:
 
     @classmethod
     def read(cls, fields: StrictReader) -> PredictAsk:
-        """The question that such values stand for, checked."""
+        """The question that ``fields`` wrote, checked."""
         inner = fields.nested("form")
         form = PredictionForm(
             inner.one_of("kind", PREDICTION_KINDS),
@@ -278,10 +275,10 @@ class PredictAsk:
 
 @dataclass(frozen=True)
 class PartyVoteAsk:
-    """Question for the reverse k-NN votes of a party's records.
+    """The question for the reverse k-NN votes of a party's records.
 
-    The answer is what ``mechanism`` makes of the table of votes (queries, classes). A party knows how many classes
-    there are and the public samples, so that this says less than the question of reverse k-NN labeling does.
+    The answer is the output of ``mechanism`` for the table of votes (queries, classes). A party knows the classes and
+    the public samples, so this question has fewer fields than that of the method rknn.
     """
 
     name: ClassVar[str] = "fedmd-votes"
@@ -299,7 +296,7 @@ class PartyVoteAsk:
 
     @property
     def question(self) -> str:
-        """A digest of what is asked."""
+        """A digest of the question."""
         encoder = asked.representation_digest(self.representation)
         named = (self.classes, self.public, array_digest(self.queries), encoder)
         return hashlib.sha256(repr(named).encode()).hexdigest()
@@ -310,19 +307,19 @@ class PartyVoteAsk:
         return len(self.queries), self.classes
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
-        """What the mechanism makes of the votes of that many records."""
+        """The form of the mechanism's output for the votes of that many records."""
         return asked.mechanism_form(self.mechanism, *self.table_shape, most_records)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """That of reverse k-NN votes, each for the nearest query."""
+        """That of reverse k-NN votes for the nearest query."""
         return table_sensitivity(*self.table_shape, unit=unit, adjacency=adjacency)
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
-        """A record votes once."""
+        """The largest cell and the largest total: a record votes once."""
         return records, records
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The question as values that can be encoded."""
         return {
             "queries": self.queries,
             "representation": asked.representation_fields(self.representation),
@@ -334,7 +331,7 @@ class PartyVoteAsk:
 
     @classmethod
     def read(cls, fields: StrictReader) -> PartyVoteAsk:
-        """The question that such values stand for, checked."""
+        """The question that ``fields`` wrote, checked."""
         queries = asked.read_points(fields, "queries")
         classes = fields.integer("classes", 2, asked.MOST_CLASSES)
         asked.require_small_table(fields, len(queries), classes)

@@ -1,8 +1,8 @@
-"""The side that sees releases only: ask for a gradient, update the weights, and ask again.
+"""The coordinator, which sees releases only: ask for a gradient, update the weights, and ask again.
 
-Steps are those of a regression without noise on the public samples' spread (the bound of Böhning on its curvature), so
-that a few are enough; along components that hardly vary, whose gradients are mostly noise, they are shorter.
-What is learned is the mean of the weights after the second half of the steps, in which noise evens out.
+Steps are preconditioned by the variances of the public samples (Böhning's bound on the curvature), so that a few are
+enough; along components of small variance, whose gradients are mostly noise, they are damped. The result is the mean of
+the weights over the second half of the steps, which averages the noise.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals, Representation
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Reals, Release, Representation, gather
 from tacit.methods.noisy_sgd.gradient import ERRORS, LARGEST_WEIGHT, RESOLUTION
 from tacit.methods.noisy_sgd.wire import GradientAsk
 
@@ -33,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Descent:
-    """How weights move: ``variances`` are those of the features over public samples, the offset's square last."""
+    """The update of the weights; ``variances`` are those of the public features, then the square of the offset."""
 
     variances: Reals  # (features + 1,)
     rate: float
@@ -45,10 +43,10 @@ class Descent:
         >>> Descent(np.array([1.0, 0.25]), 1.0, 1.0).stepped(np.zeros((2, 2)), np.ones((2, 2)))[:, 0].round(2).tolist()
         [-0.5, -0.8]
         """
-        # The offset varies as the features do, all together.
+        # The damping is relative to the mean variance of the features.
         damped = self.variances + self.damping * self.variances[:-1].mean()
-        moved: Reals = weights - self.rate * gradient / damped[:, None]
-        return moved
+        updated: Reals = weights - self.rate * gradient / damped[:, None]
+        return updated
 
     @staticmethod
     def learned(path: Sequence[Reals]) -> Reals:
@@ -62,7 +60,7 @@ class Descent:
 
 
 def whole_weights(weights: Reals) -> Integers:
-    """Weights as questions carry them.
+    """Weights as the integers in a question.
 
     >>> whole_weights(np.array([[0.5, 1e9]])).tolist()
     [[128, 1048576]]
@@ -72,7 +70,7 @@ def whole_weights(weights: Reals) -> Integers:
 
 
 def mean_gradient(table: Integers, records: float, length: int) -> Reals:
-    """What a table says of the mean record, (features + 1, classes), in features of length 1.
+    """The mean gradient of a record, (features + 1, classes), for features of length 1, from a table.
 
     >>> mean_gradient(np.array([[256, 0], [-256, 0]]), 2, 10).tolist()
     [[0.05, -0.05], [0.0, 0.0]]
@@ -82,7 +80,7 @@ def mean_gradient(table: Integers, records: float, length: int) -> Reals:
 
 
 def step_requests(request: str, steps: int) -> list[str]:
-    """The name of each step's request: each is paid for, and replayed, on its own.
+    """The request id of each step; each is paid, and replayed, separately.
 
     >>> step_requests("r", 1), step_requests("r", 2)
     (['r'], ['r-1', 'r-2'])
@@ -92,7 +90,7 @@ def step_requests(request: str, steps: int) -> list[str]:
 
 @dataclass(frozen=True)
 class TrainingAsk:
-    """Train a model on your records, and release it through ``mechanism``. It is asked in one process and not sent."""
+    """The question for a trained model, released through ``mechanism``; used in one process and never sent."""
 
     representation: Representation
     features: int
@@ -109,7 +107,7 @@ class TrainingCoordinator:
     question: TrainingAsk
 
     def begin(self) -> Release[Any] | None:
-        """Nothing was asked yet."""
+        """The state before the question."""
         return None
 
     def ask(self, state: Release[Any] | None) -> TrainingAsk | None:
@@ -121,7 +119,7 @@ class TrainingCoordinator:
         return answers[0]
 
     def result(self, state: Release[Any] | None) -> Release[Any]:
-        """The weights that were released."""
+        """The released weights."""
         if state is None:
             raise InvalidInput("the run has no answer yet")
         return state
@@ -129,7 +127,7 @@ class TrainingCoordinator:
 
 @dataclass(frozen=True)
 class DescentState:
-    """What a run remembers: the weights after each step, and the releases that they follow from."""
+    """The state of a run: the weights after each step, and the releases from which they were computed."""
 
     path: tuple[Reals, ...] = ()
     answers: tuple[Release[Integers], ...] = ()
@@ -137,10 +135,10 @@ class DescentState:
 
 @dataclass(frozen=True)
 class GradientCoordinator:
-    """Asks for the gradient at the weights so far, as often as there are steps.
+    """Asks for the gradient at the current weights in each of ``steps`` steps.
 
-    ``question`` is the first one, with weights of 0. Where several holders answer, each with its own noise, their
-    tables are added up. ``records`` is how many records gradients are taken for.
+    ``question`` is the first one, with weights of 0. If several holders answer, each with its own noise, their tables
+    are added. ``records`` is the number of records by which sums are divided.
     """
 
     question: GradientAsk
@@ -149,7 +147,7 @@ class GradientCoordinator:
     records: float
 
     def begin(self) -> DescentState:
-        """Nothing was asked yet."""
+        """The state before the first question."""
         return DescentState()
 
     def ask(self, state: DescentState) -> GradientAsk | None:
@@ -166,16 +164,16 @@ class GradientCoordinator:
         )
 
     def fold(self, state: DescentState, answers: Sequence[Release[Any]]) -> DescentState:
-        """Add up the answers, and move."""
+        """Add the answers, and update the weights."""
         if not answers:
             raise InvalidInput("no holder answered, so no student can be trained")
         table = gather(answers).map(self._added)
         gradient = mean_gradient(table.value, self.records, self.question.length)
-        moved = self.descent.stepped(self._weights(state), gradient)
-        return DescentState((*state.path, moved), (*state.answers, table))
+        updated = self.descent.stepped(self._weights(state), gradient)
+        return DescentState((*state.path, updated), (*state.answers, table))
 
     def result(self, state: DescentState) -> Release[Reals]:
-        """The weights that were learned, (features + 1, classes)."""
+        """The final weights, (features + 1, classes)."""
         if len(state.path) < self.steps:
             raise InvalidInput("the run has steps that were not answered yet")
         return gather(state.answers).map(lambda _: Descent.learned(state.path))
@@ -185,6 +183,6 @@ class GradientCoordinator:
 
     def _added(self, tables: list[Any]) -> Integers:
         if any(np.shape(table) != self.question.table_shape for table in tables):
-            raise InvalidInput("the answers are tables of another shape than the question's")
+            raise InvalidInput("the answers are tables of a different shape than the question's")
         added: Integers = np.sum(tables, axis=0, dtype=np.int64)
         return added

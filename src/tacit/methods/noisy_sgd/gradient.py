@@ -1,10 +1,10 @@
-"""A record's gradient in whole numbers: where integers decide how long it is, not floating point.
+"""A record's gradient in integers, so that its norm is bounded exactly and not by floating point.
 
 The gradient of a softmax regression is the outer product of errors e = p − y, one per class, and features x. Both are
-whole numbers here, so the outer product is, and its length is that of e times that of x, exactly. The scores x·w are
-sums of whole numbers that doubles hold exactly in whatever order they are added, so that no record's errors depend on
-the records around it; from there on all is done in whole numbers: e^−s is taken from a table, and chances are
-rounded quotients. What is longer than the radius is shortened, rounded toward zero, and checked in whole numbers.
+integers here, so the norm of the outer product is exactly that of e times that of x. The scores x·w are sums of
+integers that doubles represent exactly in any order of addition, so that no record's errors depend on the other
+records; the rest is integer arithmetic: e^−s comes from a table, and probabilities are rounded quotients. A gradient
+above the radius is scaled down, rounded toward zero, and checked in integers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.protocols import Integers
+from tacit.core import Integers
 from tacit.methods.class_sums.wire import Norm, on_grid
 
 __all__ = ["ERRORS", "LARGEST_WEIGHT", "RESOLUTION", "errors_of", "gradient_sum", "with_offset"]
@@ -25,7 +25,7 @@ __all__ = ["ERRORS", "LARGEST_WEIGHT", "RESOLUTION", "errors_of", "gradient_sum"
 # 2^52: 2^22 features that are together no longer than 2^20.5, times 2^20. Products of squared lengths stay below 2^63:
 # errors of 10^5 classes are no longer than 2^11, features than 2^20.5. Sums over 2^13 records stay below 2^(9+21+13).
 ERRORS, RESOLUTION, LARGEST_WEIGHT = 2**8, 2**8, 2**20
-# e^−s falls below the last digit of the table here.
+# Beyond this s, e^−s is below the last digit of the table.
 LOWEST, ONE = 21 * RESOLUTION, 2**30
 
 
@@ -37,7 +37,7 @@ def _exponentials() -> Integers:
 
 
 def with_offset(whole: Integers, offset: int) -> Integers:
-    """Features with the constant one behind them.
+    """Features with the constant feature appended.
 
     >>> with_offset(np.array([[3, 4]]), 7).tolist()
     [[3, 4, 7]]
@@ -46,7 +46,7 @@ def with_offset(whole: Integers, offset: int) -> Integers:
 
 
 def errors_of(features: Integers, labels: NDArray[Any], weights: Integers, length: int) -> Integers:
-    """What each record's chances p of the classes are too large by, (records, classes), in steps of 1/256.
+    """The errors p − y of each record's class probabilities, (records, classes), in steps of 1/256.
 
     ``weights`` (features, classes) are in steps of 1/256 nat per ``length`` of a feature.
 
@@ -55,7 +55,7 @@ def errors_of(features: Integers, labels: NDArray[Any], weights: Integers, lengt
     >>> errors_of(np.array([[8, 0]]), np.array([1]), np.array([[512, 0], [0, 0]]), 8).tolist()
     [[225, -225]]
     """
-    # Whole numbers below 2^53 all the way: the product is exact, whatever order it is added up in.
+    # Integers below 2^53: the product is exact in any order of addition.
     scores = (features.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)
     behind = np.minimum((scores.max(axis=1, keepdims=True) - scores) // length, LOWEST)
     likely = _exponentials()[behind]
@@ -66,7 +66,7 @@ def errors_of(features: Integers, labels: NDArray[Any], weights: Integers, lengt
 
 
 def _clipped(errors: Integers, features: Integers, radius: int, norm: Norm) -> Integers:
-    """The errors, shortened until each record's gradient is no longer than the radius; none where they still are."""
+    """The errors, scaled so that each record's gradient has a norm of at most the radius; 0 if it still exceeds it."""
 
     def longer(found: Integers) -> tuple[Integers, int]:
         if norm == "l1":
@@ -94,7 +94,7 @@ def gradient_sum(
 ) -> Integers:
     """The sum of these records' clipped gradients, (classes, features + 1).
 
-    A record that is no number, or has no such class, adds nothing.
+    A record that is not finite, or has another class, adds nothing.
 
     >>> rows, none = np.array([[1.0], [np.nan], [1.0]]), np.zeros((2, 2), dtype=np.int64)
     >>> settings = {"scale": 8.0, "length": 8, "offset": 4, "radius": 10**4}
@@ -105,6 +105,6 @@ def gradient_sum(
     there &= (labels >= 0) & (labels < weights.shape[1])
     features, known = with_offset(whole[there], offset), labels[there]
     errors = _clipped(errors_of(features, known, weights, length), features, radius, norm)
-    # As above: whole numbers below 2^53.
+    # As above: integers below 2^53.
     total: Integers = (errors.T.astype(np.float64) @ features.astype(np.float64)).astype(np.int64)
     return total

@@ -1,8 +1,8 @@
-"""The side that sees records: add up clipped gradients, and release their sum through the gate only.
+"""The holder, which sees records: sum clipped gradients, and release the sum through the gate only.
 
-A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be added up. The gate
-pays, and only then are records read. From there nothing is refused: a record that cannot be encoded, is no number, or
-has no class that was asked about adds nothing.
+A holder checks the question alone, tries it on a made-up record, and gives the gate a deferred computation. The gate
+pays, and only then are records read. From then on nothing is refused: a record that cannot be encoded, is not finite,
+or has another class adds nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Encodings, Floats, Integers
-from tacit.core.release import Release
-from tacit.core.sensitivity import Sensitivity
+from tacit.core import Adjacency, Encodings, Floats, Integers, InvalidInput, Release, Sensitivity
 from tacit.engines.fragments import BLOCK
-from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, Door, table_door
+from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, AllowedMechanisms, allowed_for_tables
 from tacit.methods.encoding import encoded_block, encoded_chunks, require_encodable
 from tacit.methods.held import held, release_table, require_single_labels
 from tacit.methods.noisy_sgd.coordinator import TrainingAsk
@@ -29,26 +25,26 @@ from tacit.methods.noisy_sgd.gradient import gradient_sum
 from tacit.methods.noisy_sgd.torch_hidden import HiddenTraining
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.private.gate import Gate
-from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.node_side import NodeContext, NodeSide, allowed_by_step
 from tacit.private.partition import bounded, one_stream, require_owned
 from tacit.private.records import Private, Records, combine, inspect, schema_of
 
 __all__ = ["AT_NODE", "GRADIENTS", "Encoded", "GradientHolder", "TrainingHolder", "record_gradients"]
 
-TRAINING = Door("a holder of a trained model", (HiddenTraining,))
-GRADIENTS = table_door("a holder of gradients", RECORD_SUMS, SUM_SHARES)
-# Records whose gradients are added up at a time: sums of this many stay exact in doubles (see ``gradient``).
+TRAINING = AllowedMechanisms("a holder of a trained model", (HiddenTraining,))
+GRADIENTS = allowed_for_tables("a holder of gradients", RECORD_SUMS, SUM_SHARES)
+# Records per sum: sums of this many gradients are exact in doubles (see ``gradient``).
 AT_ONCE = 2**13
-# The records of one step: their encodings and labels, of each part.
+# The encodings and labels of each set of records.
 Encoded = list[tuple[Floats, Integers]]
 
 
 class GradientHolder:
     """One account over one or more sets of records: a hospital, or a curator trusted with several.
 
-    The gradients of all sets are added up before the gate, so the answer does not depend on how records are partitioned
-    among them. Of a person no more records take part than the account's unit has, the same ones in each step that goes
-    by the same representation: records are encoded once for it, when its first question is paid for.
+    The gradients of all sets are added before the gate, so the answer does not depend on how records are partitioned.
+    At most as many records per person are used as the account's unit allows, the same ones in every step with the same
+    representation: records are encoded once, after its first question is paid.
     """
 
     def __init__(
@@ -67,7 +63,7 @@ class GradientHolder:
         self._encoded: Private[Encoded] | None = None
 
     def answer(self, ask: GradientAsk) -> Release[Any]:
-        """The mechanism's output for the sum of gradients, paid for."""
+        """Pay, and return the mechanism's output for the sum of gradients."""
         GRADIENTS.require(ask.mechanism, self._gate.named)
         require_single_labels(self._records, ask.representation, ask.components, "noisy SGD takes")
         if self._streamed:
@@ -117,19 +113,19 @@ class GradientTable:
 
 
 class TrainingHolder:
-    """One account over sets of records that a model is trained on by a mechanism, which releases it."""
+    """One account over sets of records, for a mechanism that trains a model and releases it."""
 
     def __init__(self, records: Sequence[Private[Records]], gate: Gate) -> None:
         if gate.adjacency is not Adjacency.ADD_REMOVE or gate.unit.holder or gate.unit.records != 1:
             raise InvalidInput(
-                "Poisson samples are accounted for one record that is added or removed; nothing was charged"
+                "training on Poisson samples protects one record under add-remove adjacency; nothing was charged"
             )
         require_owned(records, gate.unit)
         self._records = list(records)
         self._gate = gate
 
     def answer(self, ask: TrainingAsk) -> Release[Any]:
-        """What the mechanism trains, paid for."""
+        """Pay, and return the trained weights."""
         TRAINING.require(ask.mechanism, self._gate.named)
         for part in self._records:
             require_encodable(ask.representation, schema_of(part).blank, ask.features)
@@ -150,7 +146,7 @@ class TrainingHolder:
             labels.append(part.labels)
         together, known = np.concatenate(rows), np.concatenate(labels)
         there = np.isfinite(together).all(axis=1) & (known >= 0) & (known < ask.mechanism.classes)
-        # Longer ones would saturate every unit; a record's own length is all that this depends on.
+        # Clipped to norm 1, since longer rows would saturate every unit; each row depends on its own record only.
         far = np.sqrt((together * together).sum(axis=1, keepdims=True))
         short: Floats = (together / np.maximum(far, 1.0))[there].astype(np.float32)
         return short, known[there]
@@ -180,4 +176,4 @@ def answer_at_node(ask: GradientAsk, context: NodeContext) -> Release[Any]:
     return GradientHolder([context.records], context.gate, cache=context.encodings).answer(ask)
 
 
-AT_NODE = NodeSide(answer_at_node, {GradientAsk: table_doors(RECORD_SUMS, "a curator of gradients", SUM_SHARES)})
+AT_NODE = NodeSide(answer_at_node, {GradientAsk: allowed_by_step(RECORD_SUMS, "a curator of gradients", SUM_SHARES)})

@@ -1,4 +1,4 @@
-"""Noisy SGD as one job: planned from public knowledge, answered by holders here or by nodes."""
+"""Noisy SGD as one job: planned from public information, answered by holders in this process or by nodes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust
+from tacit.core import Adjacency, InvalidInput, Trust
 from tacit.core.samples import content_digest, row_digests
 from tacit.methods.auto.coordinator import SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures, regression_student
@@ -30,7 +29,7 @@ __all__ = ["prepare"]
 
 
 def prepare(task: Task, options: NoisySGD) -> Job:
-    """The job of training a model on this task's records, by noisy gradients."""
+    """The job that trains a model on this task's records by noisy gradients."""
     task.single_labels("noisy_sgd")
     if options.model == "hidden":
         return prepare_hidden(task, options)
@@ -68,7 +67,7 @@ def prepare(task: Task, options: NoisySGD) -> Job:
 
 
 def _finished(task: Task, ask: GradientAsk, released: NDArray[np.float64]) -> Outcome:
-    """The trained model as a student, and what it says of the public samples."""
+    """The trained model as a student, and its labels of the public samples."""
     features = SumFeatures(ask.representation, ask.scale, ask.length, ask.norm)
     odds = LinearOdds(released[:-1], OFFSET * released[-1])
     chances = odds.probabilities(features.points(task.public))
@@ -83,14 +82,14 @@ def _finished(task: Task, ask: GradientAsk, released: NDArray[np.float64]) -> Ou
 
 
 def prepare_hidden(task: Task, options: NoisySGD) -> Job:
-    """The job of training two layers by Opacus: one release, in one process."""
+    """The job that trains two layers by Opacus: one release, in one process."""
     if task.nodes is not None:
-        raise InvalidInput("model hidden is trained in one process: a node must not answer with its noise")
+        raise InvalidInput("model hidden runs in one process only: nodes do not accept the noise of Opacus")
     task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
     if task.adjacency is not Adjacency.ADD_REMOVE or options.records is None:
         raise InvalidInput(
-            "model hidden is trained on Poisson samples, which are accounted for add-remove: give adjacency add-remove "
-            "and the approximate number of records (records); under add-remove it is private"
+            "model hidden is trained on Poisson samples, which protect records under add-remove adjacency: give "
+            "adjacency add-remove and records, the approximate number of records, which is private then"
         )
     if task.delta == 0 or task.unit.records != 1:
         raise InvalidInput("model hidden needs a delta above 0, for example 1e-6, and one record per person")
@@ -136,14 +135,14 @@ def _announced(ask: TrainingAsk, representation: str) -> Announcement:
     made = ask.mechanism
     return Announcement((
         ("mechanism", f"Opacus: {made.steps} steps, each with {float(made.rate):.0%} of the records and noise "
-         f"{float(made.noise_multiplier):.2f} times the longest gradient"),
-        ("asking", f"two layers on {made.features} components of the public samples by {representation}"),
-        ("mind", OPACUS_NOISE),
+         f"{float(made.noise_multiplier):.2f} times the clipping norm"),
+        ("questions", f"two layers on {made.features} components of the public samples by {representation}"),
+        ("caveat", OPACUS_NOISE),
     ))  # fmt: skip
 
 
 def _trained(task: Task, ask: TrainingAsk, released: NDArray[np.float32]) -> Outcome:
-    """The trained layers as a student, and what they say of the public samples."""
+    """The trained layers as a student, and its labels of the public samples."""
     features = SumFeatures(ask.representation, 1.0, 1, "l2")
     model = hidden_student(released, ask.mechanism, task.classes)
     encoder = ReleasedFeatures.of([features], task.public.shape[1:])

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tacit.core import Representation
 from tacit.core.options import check, option
-from tacit.core.protocols import Representation
 
 __all__ = ["_MODELS", "NoisySGD"]
 
@@ -16,13 +16,13 @@ _MODELS = ("linear", "hidden")
 
 @dataclass(frozen=True)
 class NoisySGD:
-    """Noisy SGD: a model trained on the records themselves, by gradients that are clipped and get noise.
+    """Noisy SGD (DP-SGD): a model trained on the records themselves, by clipped gradients with noise.
 
-    ``linear`` is a softmax regression on the public ``representation``. All records take part in each of a few steps;
-    a step asks for the sum of their clipped gradients, in whole numbers with exact integer noise. Settings that are
-    left out are tuned on public samples with made-up labels. ``hidden`` has two layers on the representation and is
-    trained by Opacus on Poisson samples, in one process, with a delta and under add-remove: its noise is floating-point
-    and from no cryptographic generator, and the guarantee says so.
+    ``linear`` is a softmax regression on the public ``representation``. All records take part in each of a few steps; a
+    step asks for the sum of their clipped gradients, in integers with exact noise. Settings that are not given are
+    tuned on public samples with made-up labels. ``hidden`` has two layers on the representation and is trained by
+    Opacus on Poisson samples, in one process, with a delta and under add-remove adjacency: its noise is floating-point
+    and not from a cryptographic generator, and the guarantee says so.
     """
 
     name: ClassVar[str] = "noisy_sgd"
@@ -39,17 +39,17 @@ class NoisySGD:
         "only, and followed by components.",
     )
     components: int | None = option(
-        None, "Principal components of the public samples that the model sees; fewer for a smaller epsilon.", least=1
+        None, "Number of principal components that the model uses; fewer for a smaller epsilon.", least=1
     )
-    whitening: float = option(0.25, "How far the components are whitened: 0 not at all, 0.5 fully.", most=0.5)
+    whitening: float = option(
+        0.25, "How much the components are whitened: from 0, not at all, to 0.5, fully.", most=0.5
+    )
     steps: int = option(
         8, "Gradient steps of the linear model; each is one question to all records.", least=1, most=10_000
     )
-    rate: float | None = option(
-        None, "Learning rate, as a multiple of the step of a regression without noise.", least=0.001
-    )
+    rate: float | None = option(None, "Learning rate, relative to the step without noise.", least=0.001)
     clip: float | None = option(
-        None, "Clipping norm of a record's gradient; 1 is an error of 1 at the longest features.", least=0.001, most=2
+        None, "Clipping norm of a record's gradient; 1 is an error of 1 times features of norm 1.", least=0.001, most=2
     )
     damping: float | None = option(
         None,
@@ -60,9 +60,9 @@ class NoisySGD:
         None, "Approximate number of records; needed under add-remove, where the number is private.", least=1
     )
 
-    width: int = option(32, "Units between the layers of hidden.", least=1, most=4096)
+    width: int = option(32, "Units of the hidden layer of model hidden.", least=1, most=4096)
     epochs: int = option(
-        10, "Epochs of hidden: the expected number of times each record is used.", least=1, most=10_000
+        10, "Epochs of model hidden: the expected number of times that each record is used.", least=1, most=10_000
     )
 
     def __post_init__(self) -> None:

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Rule, Trust, Unit, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.protocols import Mechanism, Representation
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
@@ -33,22 +30,22 @@ from tacit.representations.scaled import Identity, PrincipalComponents
 
 __all__ = ["GRADIENT_PURPOSE", "GradientPlan", "forecast", "plan_gradients", "public_points", "step_mechanism"]
 
-# From run to run, where the noise matters: about this part of what it takes away; and how far the rehearsal is off.
+# The standard deviation between runs, as a fraction of the accuracy lost to noise; and that of the rehearsal.
 _SHAKEN, _UNLIKE = 0.25, 0.02
 GRADIENT_PURPOSE = "noisy SGD"
-# Grid steps in the longest features of a record, and components that are looked at.
-LENGTH, MOST = 2**9, 200
-# A table may move this far in L2 for mechanisms to take it.
+# Grid steps in features of norm 1, and the most components.
+_LENGTH, _MOST = 2**9, 200
+# The largest L2 sensitivity that mechanisms accept.
 _LONGEST_GRID = 2**20
-# Shares of Laplace noise are drawn by counts, so that wide ones take long.
+# The time to draw shares of Laplace noise grows with their scale.
 _COARSE_LENGTH = 2**14
-# How much more often than a guess the rehearsal must be right for it to be worth asking.
+# Warn if the rehearsal's accuracy is below this multiple of a random guess.
 _WORTHWHILE = 1.25
 
 
 @dataclass(frozen=True)
 class GradientPlan:
-    """The first question, how weights move, and why; ``expected`` is how often the rehearsal was right."""
+    """The first question, the updates, and how they were chosen; ``expected`` is the accuracy of the rehearsal."""
 
     question: GradientAsk
     descent: Descent
@@ -70,27 +67,27 @@ class GradientPlan:
         return (
             ("mechanism", f"{type(ask.mechanism).__name__}: the sum of gradients is released {self.steps} times{pure}"),
             (
-                "asking",
+                "questions",
                 f"gradients of a linear model on {ask.components} components of the public samples by "
                 f"{self.representation}, clipped in {ask.norm.upper()} to {ask.radius} grid steps",
             ),
             (
                 "settings",
-                f"rate {chosen.rate:g}, clip {chosen.clip:g}, damping {chosen.damping:g}: right on {self.expected:.0%} "
-                "of the public samples with made-up labels",
+                f"rate {chosen.rate:g}, clip {chosen.clip:g}, damping {chosen.damping:g}: accuracy {self.expected:.0%} "
+                "on public samples with made-up labels",
             ),
         )
 
 
 def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
-    """The first question for a task, from public knowledge alone."""
+    """The first question for a task, from public information only."""
     if 0 < task.delta < SMALLEST_DELTA:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
     if options.records is None and task.adjacency is not Adjacency.REPLACE_ONE:
         raise InvalidInput(
             "give the approximate number of records (records): under add-remove the number of records is private"
         )
-    # Of persons it is public how many there are, and each has no more records than the unit.
+    # The number of persons is public, and each has at most as many records as the unit.
     records = options.records or task.units * (task.unit.records if task.unit.column is not None else 1)
     norm: Norm = "l2" if task.delta > 0 else "l1"
     name, base, fitted, points = public_points(task, options)
@@ -98,7 +95,7 @@ def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
     length = grid_length(
         task.unit, 2.0 if options.clip is None else options.clip, _COARSE_LENGTH if coarse else _LONGEST_GRID
     )
-    # Noise grows with the clip, so that of the longest gradient says it for all.
+    # Noise is proportional to the clip, so that one mechanism gives it for all candidates.
     tried = candidates(points.shape[1], options.components, options.rate, options.clip, options.damping)
     widest = max(each.components for each in tried)
     mechanism: Any = step_mechanism(task, trust, norm, ERRORS * length, widest, options.steps)
@@ -142,18 +139,18 @@ def public_points(
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
         raise InvalidInput("the public samples are all equal")
-    most = min(options.components or MOST, *encoded.shape)
+    most = min(options.components or _MOST, *encoded.shape)
     fitted = PrincipalComponents.fit(encoded, most, whitening=options.whitening)
     return name, base, fitted, fitted.encode(encoded).astype(np.float64)
 
 
 def grid_length(unit: Unit, clip: float, farthest: int = _LONGEST_GRID) -> int:
-    """Grid steps in the longest features: fewer where a person has many records, so that mechanisms take the table.
+    """Grid steps in features of norm 1: fewer if a person has many records, to limit the sensitivity.
 
     >>> grid_length(Unit(), 1.0), grid_length(Unit.person("patient", 50), 1.0)
     (512, 32)
     """
-    length = LENGTH
+    length = _LENGTH
     while length > 1 and 2 * unit.records * clip * ERRORS * length > farthest:
         length //= 2
     return length
@@ -164,8 +161,8 @@ def step_mechanism(
 ) -> Mechanism[Any, Any]:
     """The noise with which all steps together stay within (ε, δ)."""
     cells = len(task.classes) * (components + 1)
-    moves = gradient_sensitivity(cells, radius, norm, task.unit, task.adjacency)
-    # A run's own budget was planned to its end before the first release. Of other accounts we do not know.
+    sensitivity = gradient_sensitivity(cells, radius, norm, task.unit, task.adjacency)
+    # A run's own account is planned before the first release; other accounts may have adaptive charges.
     rule = Rule.PLANNED if task.own_budget and task.nodes is None else Rule.ADAPTIVE
     try:
         if trust is Trust.MASKED and task.nodes is not None:
@@ -175,13 +172,13 @@ def step_mechanism(
                 "honest": nodes.honest, "colluding": nodes.colluders,
             }  # fmt: skip
             if task.delta == 0:
-                return DistributedLaplace.for_epsilon(task.budget / steps, int(moves.l1), **quorum)
+                return DistributedLaplace.for_epsilon(task.budget / steps, int(sensitivity.l1), **quorum)
             return DistributedGaussian.for_budget(
-                task.budget, task.delta, int(moves.l2_squared), cells, **quorum, repetitions=steps, rule=rule
+                task.budget, task.delta, int(sensitivity.l2_squared), cells, **quorum, repetitions=steps, rule=rule
             )
         if task.delta == 0:
-            return DiscreteLaplaceNoise.calibrated(moves, task.budget / steps, task.delta)
-        return RoundedGaussianNoise.for_budget(task.budget, task.delta, int(moves.l2_squared), steps, rule)
+            return DiscreteLaplaceNoise.calibrated(sensitivity, task.budget / steps, task.delta)
+        return RoundedGaussianNoise.for_budget(task.budget, task.delta, int(sensitivity.l2_squared), steps, rule)
     except ArithmeticError:
         raise InvalidInput(
             f"no mechanism can be made for epsilon = {float(task.budget):g} and delta = {float(task.delta):g}"
@@ -192,7 +189,7 @@ def _doubts(task: Task, expected: float) -> tuple[str, ...]:
     doubts = [weakness(task.budget, task.unit)]
     if expected * len(task.classes) < _WORTHWHILE:
         doubts.append(
-            f"most of what is learned will be noise: with made-up labels {expected:.0%} were right. Use more records "
+            f"the labels will be mostly noise: with made-up labels the accuracy was {expected:.0%}. Use more records "
             "or a larger epsilon"
         )
     if task.delta * task.units >= 1:
@@ -201,7 +198,7 @@ def _doubts(task: Task, expected: float) -> tuple[str, ...]:
 
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
-    """All steps by a curator, with the settings that the run would choose; two layers are taken for one."""
+    """The forecast for a curator with the settings that the run would choose; ``hidden`` is treated as ``linear``."""
     assert isinstance(options, NoisySGD)
     key = ("gradients", task.budget, task.delta, task.units, options)
     if key not in evidence.found:
@@ -211,9 +208,9 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
         evidence.found[key] = plan.question.representation.encode(evidence.points), kept
     rows, kept = evidence.found[key]
     most = evidence.reachable(rows) if evidence.labeled else evidence.reachable()
-    # Made-up labels have no margins between classes; real ones do, and are learned sooner.
+    # Made-up labels have no margins between classes; real ones have, and are easier to learn.
     accuracy = evidence.common + (most - evidence.common) * math.sqrt(kept)
     seconds = 2.0 + 4e-9 * options.steps * task.units * rows.shape[1] * evidence.classes
     deviation = _UNLIKE + _SHAKEN * (1 - kept) * (most - 1 / evidence.classes)
-    said = f"{options.steps} steps in {rows.shape[1]} components; {kept:.0%} right on made-up labels"
+    said = f"{options.steps} steps in {rows.shape[1]} components; accuracy {kept:.0%} on made-up labels"
     return Expected(accuracy, deviation, options.steps, None, options.steps, seconds, said)

@@ -1,8 +1,8 @@
-"""Settings without looking at a record: training is tried on public samples with made-up labels, and the best is kept.
+"""Settings chosen without reading a record: by training on public samples with made-up labels.
 
-Labels are drawn from random softmax regressions on the public samples, in which components count for as much as they
-vary. Each is trained on as it would be on that many records with the real noise; what counts is how often the outcome
-agrees with the regression that the labels came from.
+Labels are drawn from random softmax regressions on the public samples, whose weights are proportional to the standard
+deviations of the components. Training uses the real noise for the number of records; the setting is chosen whose result
+agrees best with the regressions that made the labels.
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
+from tacit.core import InvalidInput, Reals
 from tacit.methods.class_sums.wire import Norm, lengths
 from tacit.methods.noisy_sgd.coordinator import Descent
 
 __all__ = ["OFFSET", "Setting", "candidates", "rehearsed", "trained_on", "with_constant", "within_one"]
 
-# What is tried, chosen once on digits and Adult so that the best lies within; and the constant feature's length beside
-# features of length 1.
+# The candidates, chosen once on digits and Adult so that the best ones are inside; and the constant feature, relative
+# to features of norm 1.
 COMPONENTS, RATES, CLIPS, DAMPINGS = (5, 10, 20, 40, 80, 160), (1.0, 4.0), (0.3, 1.0), (0.1, 1.0)
 OFFSET = 0.5
-# A quarter of the public samples are no longer than 1. The others are shortened to it and keep their direction.
+# The quantile of the public samples' norms that becomes 1; longer samples are clipped to it and keep their direction.
 _WITHIN = 0.25
-# Random regressions, public samples that are looked at, records that are made up, and how much log-odds vary.
-TEACHERS, LOOKED_AT, MADE_UP, SPREAD = 4, 2000, 1000, 3.0
+# Random regressions, the most public samples, the most made-up records, and the standard deviation of log-odds.
+_TEACHERS, LOOKED_AT, MADE_UP, _SPREAD = 4, 2000, 1000, 3.0
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a linear model is trained: on how many components, how fast, and where gradients are clipped."""
+    """How a linear model is trained: components, learning rate, clipping norm and damping."""
 
     components: int
     rate: float
@@ -44,7 +43,7 @@ class Setting:
 def candidates(
     most: int, components: int | None, rate: float | None, clip: float | None, damping: float | None
 ) -> list[Setting]:
-    """The settings to choose from: what was said, and for what was not what is usual.
+    """The settings to choose from: given values, and the usual candidates for the others.
 
     >>> len(candidates(64, None, None, 1.0, None)), candidates(64, 100, 1.0, 1.0, 0.1)
     (20, [Setting(components=64, rate=1.0, clip=1.0, damping=0.1)])
@@ -62,7 +61,7 @@ def candidates(
 
 
 def within_one(points: Reals, norm: Norm) -> tuple[Reals, float]:
-    """Public samples of which none is longer than 1, and by what they were multiplied before.
+    """Public samples scaled and clipped to a norm of at most 1, and the scale.
 
     >>> within_one(np.array([[3.0, 4.0], [6.0, 8.0]]), "l2")[0].round(2).tolist()
     [[0.48, 0.64], [0.6, 0.8]]
@@ -70,12 +69,12 @@ def within_one(points: Reals, norm: Norm) -> tuple[Reals, float]:
     far = lengths(points, norm)
     longest = float(np.quantile(far, _WITHIN))
     if not longest > 0:
-        raise InvalidInput("a quarter of the public samples is equal to their mean: they vary too little")
+        raise InvalidInput("a quarter of the public samples are equal to their mean: they vary too little")
     return points / np.maximum(far, longest)[:, None], 1 / longest
 
 
 def with_constant(points: Reals) -> Reals:
-    """Features with the constant one behind them.
+    """Features with the constant feature appended.
 
     >>> with_constant(np.array([[1.0]])).tolist()
     [[1.0, 0.5]]
@@ -93,7 +92,7 @@ def trained_on(
     random: np.random.Generator,
     norm: Norm = "l2",
 ) -> Reals:
-    """The weights that these labels teach, with noise of this ``deviation`` on the mean gradient at a clip of 1."""
+    """The weights trained on these labels, with noise of this ``deviation`` on the mean gradient at a clip of 1."""
     features = with_constant(points)
     order = 1 if norm == "l1" else 2
     far, truth = np.linalg.norm(features, order, axis=1), np.eye(classes)[labels]
@@ -117,10 +116,10 @@ def rehearsed(
     records: int,
     norm: Norm = "l2",
 ) -> tuple[Setting, float]:
-    """The setting that is right most often on made-up labels, and how often it is.
+    """The setting with the best accuracy on made-up labels, and that accuracy.
 
-    ``points`` are public samples in as many components as any setting has. ``deviation`` is the
-    noise on the mean gradient of the records at a clip of 1.
+    ``points`` are public samples in as many components as any setting has. ``deviation`` is that of the noise on the
+    mean gradient of the records at a clip of 1.
 
     >>> spread = np.random.default_rng(0).normal(size=(500, 20)) / np.arange(4, 24)
     >>> some = candidates(20, None, 1.0, 1.0, 0.1)
@@ -130,10 +129,10 @@ def rehearsed(
     looked_at = points[:: -(-len(points) // LOOKED_AT)]
     deviations = looked_at.std(axis=0)
     right = np.zeros(len(settings))
-    for teacher in range(TEACHERS):
+    for teacher in range(_TEACHERS):
         random = np.random.default_rng((20, teacher))
         scores = looked_at @ (random.normal(size=(points.shape[1], classes)) * deviations[:, None])
-        scores *= SPREAD / max(float(scores.std()), 1e-12)
+        scores *= _SPREAD / max(float(scores.std()), 1e-12)
         chosen = random.integers(len(looked_at), size=min(max(records, 2), MADE_UP))
         reached = _softmax(scores[chosen]).cumsum(axis=1) > random.random((len(chosen), 1))
         labels, truth = reached.argmax(axis=1), scores.argmax(axis=1)
@@ -142,7 +141,7 @@ def rehearsed(
             weights = trained_on(
                 seen[chosen], labels, classes, each, steps, deviation, np.random.default_rng((21, teacher)), norm
             )
-            right[place] += ((with_constant(seen) @ weights).argmax(axis=1) == truth).mean() / TEACHERS
+            right[place] += ((with_constant(seen) @ weights).argmax(axis=1) == truth).mean() / _TEACHERS
     best = int(right.argmax())
     return settings[best], float(right[best])
 

@@ -1,7 +1,7 @@
 """Two layers on the public representation, trained by Opacus: one release, of the trained weights.
 
-The accounting is ours: Poisson samples, a Gaussian per step, the privacy-loss distribution of all of them. The noise is
-not: it is floating-point, and from torch's generator, which is seeded from the run's randomness but is not itself
+The accounting is Tacit's: Poisson samples, a Gaussian per step, the privacy-loss distribution (PLD) of all of them. The
+noise is not: it is floating-point, and from torch's generator, which is seeded from the run's randomness but is not
 cryptographic. The guarantee says so.
 """
 
@@ -17,13 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats
-from tacit.core.randomness import Randomness
-from tacit.core.rational import rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Gaussian, Repeated, Subsampled
+from tacit.core import Floats, Gaussian, InvalidInput, Randomness, Repeated, Rule, Sensitivity, Subsampled, rounded_up
 
 __all__ = ["OPACUS_NOISE", "HiddenTraining", "calibrated_training", "hidden_student", "require_opacus"]
 
@@ -31,26 +25,26 @@ OPACUS_NOISE = (
     "the noise was drawn by Opacus in floating point, from a generator that is not cryptographic: the claim holds for "
     "ideal Gaussian noise, and for this noise only as far as it approximates that"
 )
-# Records that a step calls in the mean, at most half of them; the longest gradient; and how far a step goes.
+# The expected number of records per step, at most half of them; the clipping norm; and the learning rate.
 CALLED, CLIP, LEARNING_RATE = 500, 0.5, 2.0
-# How close to the budget the noise is solved: a percent more noise than the least costs nothing that can be measured.
+# The relative precision of the calibrated noise.
 _CLOSE = 1e-2
 
 
 @dataclass(frozen=True)
 class HiddenTraining:
-    """Noisy SGD on Poisson samples: releases the weights of two layers.
+    """DP-SGD on Poisson samples: releases the weights of two layers.
 
     **Law.** In each of ``steps`` steps every record is sampled with probability ``rate`` independently. The gradients
-    of the sample are clipped to ``CLIP``, added up, and Gaussian noise of ``noise_multiplier`` times that is added;
-    weights move against the sum, divided by what ``records`` lets expect.
+    of the sample are clipped to ``CLIP`` and summed, and Gaussian noise of ``noise_multiplier`` times ``CLIP`` is
+    added; the update is the sum divided by the expected sample size, ``rate`` · ``records``.
 
     **Spend.** ``steps`` times a Gaussian of that multiplier on a Poisson sample of that rate.
 
-    **Proof.** A record that is added or removed changes the sum of a step by at most ``CLIP``, if it is sampled. What
-    is done with the noisy sums is post-processing. It holds under add/remove: sampling by itself is accounted for that.
+    **Proof.** A record that is added or removed changes the sum of a step by at most ``CLIP``, if it is sampled. The
+    rest is post-processing of noisy sums. It holds under add-remove adjacency, for which Poisson sampling is accounted.
 
-    **Source.** M. Abadi et al., Deep learning with differential privacy, CCS 2016; the trainer is Opacus'.
+    **Source.** M. Abadi et al., Deep learning with differential privacy, CCS 2016; the trainer is that of Opacus.
 
     >>> HiddenTraining(10, 3, 8, Fraction(1, 4), 40, Fraction(2), 100).spend.count
     40
@@ -66,16 +60,16 @@ class HiddenTraining:
 
     @property
     def spend(self) -> Repeated:
-        """What the weights cost."""
+        """The cost of the weights."""
         return Repeated(Subsampled(self.rate, Gaussian(self.noise_multiplier)), self.steps)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
-        """One record that comes or goes."""
+        """One record added or removed."""
         return Sensitivity(l1=1)
 
     def sample(self, value: tuple[Floats, NDArray[np.int64]], randomness: Randomness) -> Floats:
-        """The weights of both layers, one after the other."""
+        """The weights of both layers, concatenated."""
         import torch
         from opacus import GradSampleModule
         from opacus.optimizers import DPOptimizer
@@ -99,7 +93,7 @@ class HiddenTraining:
             for _ in range(self.steps):
                 called = torch.rand(len(rows), generator=generator, dtype=torch.float64) < float(self.rate)
                 optimizer.zero_grad()
-                # The sum of no gradients is noise alone; a mean of nothing would be no number.
+                # A sum, because the mean over an empty sample would be NaN.
                 nn.functional.cross_entropy(network(rows[called]), labels[called], reduction="sum").backward()
                 optimizer.step()
         learned = [each.detach().numpy().ravel() for layer in layers for each in (layer.weight, layer.bias)]
@@ -108,7 +102,7 @@ class HiddenTraining:
 
 
 def require_opacus() -> None:
-    """Refuse what Opacus is needed for, where it is not."""
+    """Refuse if Opacus is not installed."""
     try:
         import opacus  # noqa: F401
         import torch  # noqa: F401
@@ -119,7 +113,7 @@ def require_opacus() -> None:
 def calibrated_training(
     epsilon: Fraction, delta: Fraction, features: int, classes: int, hidden: int, records: int, epochs: int
 ) -> HiddenTraining:
-    """The training with about the least noise whose steps together stay within (ε, δ), by the loss distribution.
+    """The training with nearly the least noise whose steps together stay within (ε, δ), by the PLD.
 
     >>> made = calibrated_training(Fraction(1), Fraction(1, 10**5), 10, 3, 8, 10**4, 1)
     >>> made.rate, made.steps, 0.9 < total([made.spend], Fraction(1, 10**5), Rule.PLANNED).epsilon <= 1
@@ -145,7 +139,7 @@ def calibrated_training(
 
 
 def hidden_student(weights: Floats, training: HiddenTraining, classes: NDArray[Any]) -> Any:  # noqa: ANN401
-    """The trained layers as scikit-learn's own classifier, which is read without running code.
+    """The trained layers as a scikit-learn classifier, which can be loaded without running code.
 
     >>> made = HiddenTraining(2, 2, 3, Fraction(1, 4), 1, Fraction(1), 9)
     >>> hidden_student(np.ones(17, dtype=np.float32), made, np.array(["a", "b"])).predict_proba([[1.0, 0.0]]).tolist()

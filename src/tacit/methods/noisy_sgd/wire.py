@@ -1,4 +1,4 @@
-"""What is sent in noisy SGD: weights one way, the noisy sum of all records' gradients the other."""
+"""The question of noisy SGD: weights are sent, and the noisy sum of all records' gradients comes back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.core import Adjacency, Integers, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Integers, Mechanism, Representation
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 from tacit.methods.class_sums.wire import (
@@ -28,7 +25,7 @@ from tacit.methods.noisy_sgd.gradient import LARGEST_WEIGHT
 
 __all__ = ["LARGEST_GRADIENT", "GradientAsk", "gradient_sensitivity"]
 
-# Squares of gradients of this length still fit in 64 bits.
+# Squares of gradients of this norm fit in 64 bits.
 LARGEST_GRADIENT = 2**31
 
 
@@ -39,15 +36,15 @@ def gradient_sensitivity(
     unit: Unit = Unit(),  # noqa: B008
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
 ) -> Sensitivity:
-    """How far the sum of gradients moves when one privacy unit changes.
+    """The sensitivity of the sum of gradients to one privacy unit.
 
-    A record adds whole numbers in ``cells`` cells, no longer than R, ``radius``, in ``norm``, whatever the weights are;
-    or nothing, where it cannot be encoded or has no such class.
+    A record adds an integer vector of ``cells`` cells with a norm of at most R = ``radius`` in ``norm``, for any
+    weights; or nothing, if it cannot be encoded or has another class.
 
-    **Replace-one.** g − g′ is no longer than 2R, which two opposite gradients reach. From or to nothing it is R.
-    **Add/remove.** One g comes or goes: R. **Persons.** m records move each at most that far, and can all move in one
-    direction: m times as far. A vector within R in L1 is within R in L2; one within R in L2 is within ⌊√cells · R⌋ in
-    L1, and no cell is larger than R in either.
+    **Replace-one.** g − g′ has a norm of at most 2R, which two opposite gradients reach. From or to an empty record it
+    is R. **Add-remove.** One g is added or removed: R. **Persons.** Each of m records changes the sum at most that
+    much, and all may add in one direction: m times as much. A vector within R in L1 is within R in L2; one within R in
+    L2 is within ⌊√cells · R⌋ in L1, and no cell is larger than R in either.
 
     >>> gradient_sensitivity(cells=6, radius=10)
     Sensitivity(l1=48, l2_squared=400, linf=20, row_range=inf)
@@ -55,7 +52,7 @@ def gradient_sensitivity(
     900
     """
     if unit.holder:
-        raise InvalidInput("noisy SGD protects records, or persons with a bounded number of them; not a whole holder")
+        raise InvalidInput("noisy SGD protects records, or persons with a bounded number of records; not whole holders")
     if cells < 1 or radius < 1:
         raise InvalidInput("a gradient needs at least one cell and a radius of at least 1")
     times = unit.records * (2 if adjacency is Adjacency.REPLACE_ONE else 1)
@@ -66,12 +63,12 @@ def gradient_sensitivity(
 
 @dataclass(frozen=True)
 class GradientAsk:
-    """Question for the sum of the records' gradients at these weights.
+    """The question for the sum of the records' gradients at these weights.
 
-    A record's features, as ``representation`` encodes it, are multiplied by ``scale``, clipped to ``length`` and
-    rounded toward zero; ``offset`` stands behind them in one more column. ``weights`` (features + 1, classes) are
-    whole, as ``gradient.errors_of`` reads them. A record's gradient is no longer than ``radius`` in ``norm``. The
-    answer is what ``mechanism`` makes of the sum, a row per class.
+    A record is encoded by ``representation``, multiplied by ``scale``, clipped to ``length`` and rounded toward zero;
+    ``offset`` is one more column. ``weights`` (features + 1, classes) are integers, as for ``gradient.errors_of``. A
+    record's gradient is clipped to ``radius`` in ``norm``. The answer is the output of ``mechanism`` for the sum, a row
+    per class.
     """
 
     name: ClassVar[str] = "noisy_sgd-gradient"
@@ -107,7 +104,7 @@ class GradientAsk:
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        """A digest of the question, so that a retried request cannot be used for a different one."""
         encoder = asked.representation_digest(self.representation)
         named = (self.scale, self.length, self.offset, self.radius, self.norm, self.class_names, self.space, encoder)
         content = hashlib.sha256(repr((named, self.weights.shape)).encode())
@@ -116,12 +113,12 @@ class GradientAsk:
 
     @property
     def components(self) -> int:
-        """How many features the representation gives."""
+        """The number of features of the representation."""
         return int(self.weights.shape[0]) - 1
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
@@ -130,15 +127,15 @@ class GradientAsk:
         return self.classes, self.components + 1
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
-        """What the mechanism makes of the gradients of that many records."""
+        """The form of the mechanism's output for the gradients of that many records."""
         return asked.mechanism_form(self.mechanism, *self.table_shape, most_records * self.radius)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """How far the table moves when one privacy unit changes."""
+        """The sensitivity of the table to one privacy unit."""
         return gradient_sensitivity(self.classes * (self.components + 1), self.radius, self.norm, unit, adjacency)
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
-        """What a cell, and what all cells can come to, up or down.
+        """The largest absolute value of a cell, and of the sum over all cells.
 
         >>> from tacit.representations.scaled import Identity
         >>> none = np.zeros((3, 2), dtype=np.int64)
@@ -150,7 +147,7 @@ class GradientAsk:
         return records * self.radius, records * longest_l1(self.radius, cells, self.norm)
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The question as values that can be encoded."""
         return {
             "representation": asked.representation_fields(self.representation),
             "scale": self.scale,
@@ -165,7 +162,7 @@ class GradientAsk:
 
     @classmethod
     def read(cls, fields: StrictReader) -> GradientAsk:
-        """The question that such values stand for, checked."""
+        """The question that ``fields`` wrote, checked."""
         names = fields.texts("names", asked.MOST_CLASSES)
         weights = fields.array("weights", ("<i8",), (None, len(names)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
         asked.require_small_table(fields, *weights.shape)

@@ -1,1 +1,1 @@
-"""PATE: teachers trained on disjoint records vote on public samples, and only noisy votes are seen."""
+"""PATE: teachers trained on disjoint records vote on public samples, and only noisy votes are released."""

@@ -1,4 +1,4 @@
-"""The side that sees releases only: ask, add up what came, and label the public samples."""
+"""The coordinator, which sees releases only: ask, add the votes, and label the public samples."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Release, gather
 from tacit.mechanisms.central.pate import ConfidentScreen, winners
 from tacit.methods.pate.wire import TeacherAsk
 
@@ -20,9 +18,9 @@ __all__ = ["TeacherCoordinator", "TeacherLabels", "TeacherState", "teacher_reque
 
 @dataclass(frozen=True)
 class TeacherLabels:
-    """The teachers' label of the samples that were answered, and the noisy votes where votes were released.
+    """The teachers' labels of the answered samples, and their noisy votes if votes were released.
 
-    ``rows`` are the answered among the public samples, ``passed`` says which of them a screen let through.
+    ``rows`` are the answered ones among the public samples; ``passed`` says which of them passed the screen.
     """
 
     labels: Integers  # (answered,)
@@ -33,7 +31,7 @@ class TeacherLabels:
 
 @dataclass(frozen=True)
 class TeacherState:
-    """What a run remembers: which samples passed, what was asked in every round, and what was answered."""
+    """The state of a run: which samples passed, and the queries and answers of every round."""
 
     passed: Release[NDArray[np.bool_]] | None = None
     rows: tuple[Integers, ...] = ()
@@ -44,11 +42,10 @@ class TeacherCoordinator:
     """Asks the teachers about public samples: once, after a ``screen``, or in ``rounds``.
 
     With a screen the first question is on which samples teachers agree; then as many are answered as ``mechanism`` is
-    made for: those that passed, and where these are too few the first of the others, so that no price depends on what
-    passes. With rounds ``choose`` says what is asked next, from the rows and labels that were released so far.
+    made for: those that passed and, if these are too few, the first of the others, so that no cost depends on what
+    passes. With several rounds ``choose`` selects the next queries from the rows and labels released so far.
 
-    Where several holders answer with votes of their own, each with its own noise, votes are added up; where they
-    answer with labels, each label is a vote.
+    If several holders answer with votes, each with its own noise, these are added; if with labels, each is one vote.
     """
 
     def __init__(
@@ -65,7 +62,7 @@ class TeacherCoordinator:
         choose: Callable[[Integers, Integers, int], Integers] | None = None,
     ) -> None:
         if mechanism.releases == "flags":
-            raise InvalidInput("a confidence screen says which samples to ask about; it gives no labels")
+            raise InvalidInput("a confidence screen gives no labels; it only selects the samples to ask about")
         if rounds > 1 and choose is None:
             raise InvalidInput("several rounds need a rule that chooses the next samples")
         self._ask = TeacherAsk(public, tuple(map(str, names)), mechanism, purpose, request)
@@ -76,7 +73,7 @@ class TeacherCoordinator:
         self._labels_only = mechanism.releases == "labels"
 
     def begin(self) -> TeacherState:
-        """Nothing was asked yet."""
+        """The state before the first question."""
         return TeacherState()
 
     def ask(self, state: TeacherState) -> TeacherAsk | None:
@@ -89,24 +86,24 @@ class TeacherCoordinator:
         return replace(self._ask, samples=self._ask.samples[rows], request=request)
 
     def fold(self, state: TeacherState, answers: Sequence[Release[Any]]) -> TeacherState:
-        """Which samples passed, or what the teachers say."""
+        """The state with the screened samples, or with the teachers' labels."""
         if not answers:
             raise InvalidInput("no teacher answered, so no student can be trained")
         if self._screen is not None and state.passed is None:
             if len(answers) != 1:
-                raise InvalidInput(f"a screen takes one answer, the curator's; got {len(answers)}")
+                raise InvalidInput(f"a screen expects one answer, from a curator; got {len(answers)}")
             return replace(state, passed=answers[0])
         rows = self._rows(state)
         passed = np.ones(len(rows), dtype=np.bool_) if state.passed is None else state.passed.value[rows]
-        told = gather(answers).map(lambda given: self._read(given, rows, passed))
-        return replace(state, rows=(*state.rows, rows), answers=(*state.answers, told))
+        labels = gather(answers).map(lambda given: self._read(given, rows, passed))
+        return replace(state, rows=(*state.rows, rows), answers=(*state.answers, labels))
 
     def result(self, state: TeacherState) -> Release[TeacherLabels]:
-        """Labels of the samples that were answered, paid for with the screen."""
+        """The labels of the answered samples, with the receipts of the screen."""
         if len(state.answers) < len(self._requests):
             raise InvalidInput("the run has no answer yet")
         everything: list[Release[Any]] = [*state.answers, *([] if state.passed is None else [state.passed])]
-        return gather(everything).map(lambda told: _together(told[: len(state.answers)]))
+        return gather(everything).map(lambda values: _together(values[: len(state.answers)]))
 
     def _rows(self, state: TeacherState) -> Integers:
         """Which samples are asked about now."""
@@ -114,8 +111,8 @@ class TeacherCoordinator:
         if state.passed is not None:
             every = np.argsort(~state.passed.value, kind="stable")
         if state.answers and self._choose is not None:
-            told = _together([each.value for each in state.answers])
-            every = self._choose(told.rows, told.labels, self._answers)
+            known = _together([each.value for each in state.answers])
+            every = self._choose(known.rows, known.labels, self._answers)
         rows: Integers = np.sort(every[: self._answers]).astype(np.int64)
         return rows
 
@@ -128,7 +125,7 @@ class TeacherCoordinator:
 
 
 def teacher_requests(request: str, rounds: int) -> list[str]:
-    """The name of each round's request: each is paid for, and replayed, on its own.
+    """The request id of each round; each is paid, and replayed, separately.
 
     >>> teacher_requests("r", 1), teacher_requests("r", 2)
     (['r'], ['r-1', 'r-2'])
@@ -136,12 +133,12 @@ def teacher_requests(request: str, rounds: int) -> list[str]:
     return [request] if rounds == 1 else [f"{request}-{number}" for number in range(1, rounds + 1)]
 
 
-def _together(told: Sequence[TeacherLabels]) -> TeacherLabels:
-    """What was told in all rounds."""
-    votes = [each.votes for each in told if each.votes is not None]
+def _together(rounds: Sequence[TeacherLabels]) -> TeacherLabels:
+    """The labels of all rounds."""
+    votes = [each.votes for each in rounds if each.votes is not None]
     return TeacherLabels(
-        np.concatenate([each.labels for each in told]),
+        np.concatenate([each.labels for each in rounds]),
         np.concatenate(votes) if votes else None,
-        np.concatenate([each.rows for each in told]),
-        np.concatenate([each.passed for each in told]),
+        np.concatenate([each.rows for each in rounds]),
+        np.concatenate([each.passed for each in rounds]),
     )

@@ -1,7 +1,7 @@
-"""The side that sees records: train teachers on disjoint records, count their votes, and answer through the gate.
+"""The holder, which sees records: train teachers on disjoint records, count their votes, and answer through the gate.
 
-Teachers are trained once the first question is paid for. One that cannot be trained or asked does not vote, and one
-whose records are all of one class votes for it.
+Teachers are trained after the first question is paid. A teacher that cannot be trained or evaluated does not vote; one
+whose records are all of one class votes for that class.
 """
 
 from __future__ import annotations
@@ -13,51 +13,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Integers, Student
-from tacit.core.randomness import Randomness, permutations, uniform_below
-from tacit.core.release import Release
-from tacit.mechanisms.choices import TEACHER_VOTES, table_door
+from tacit.core import Adjacency, Integers, InvalidInput, Randomness, Release, Student, permutations, uniform_below
+from tacit.mechanisms.choices import TEACHER_VOTES, allowed_for_tables
 from tacit.methods.held import held, release_table
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.private.gate import Gate
-from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.node_side import NodeContext, NodeSide, allowed_by_step
 from tacit.private.records import Private, Records, combine, inspect, redact_errors, schema_of
 from tacit.students.weighted import ESTIMATORS
 
 __all__ = ["AT_NODE", "TEACHERS", "TeacherHolder", "rows_per_teacher"]
 
 _TABLE_MECHANISMS = TEACHER_VOTES
-TEACHERS = table_door("a holder of teachers", TEACHER_VOTES)
+TEACHERS = allowed_for_tables("a holder of teachers", TEACHER_VOTES)
 
 
 class TeacherHolder:
-    """One account over one or more teachers, each with records of its own: a hospital is one, a curator has many.
+    """One account over one or more teachers, each with its own records: a hospital is one, a curator has many.
 
-    ``teacher`` makes an untrained model with scikit-learn's manners. Teachers are trained at the first question that
-    is paid for and never leave; the votes of all are added up before the gate.
+    ``teacher`` makes an untrained model with scikit-learn's interface. Teachers are trained at the first question that
+    is paid, and stay private; the votes of all are added before the gate.
     """
 
     def __init__(self, records: Sequence[Private[Records]], gate: Gate, teacher: Callable[[], Student]) -> None:
         self._records = held(records, gate, "a holder needs at least one teacher's records")
         if gate.unit.column is not None and len(records) > 1:
-            # Only who trusts one curator with several teachers gets here, with records that were just loaded.
+            # Only a curator with several teachers gets here, when the records are loaded and before any question.
             inspect(records, require_whole_persons)
         self._gate = gate
         self._taught = [each.map(partial(_learned, teacher)) for each in records]
 
     def exact_votes(self, ask: TeacherAsk) -> Integers:
-        """The votes without noise, for the operator's own screen once the question was answered; never for who asks."""
+        """The votes without noise, for the operator's screen only, after the question was answered."""
         return inspect([each.map(partial(vote, ask)) for each in self._taught], add_up)
 
     def answer(self, ask: TeacherAsk) -> Release[Any]:
-        """The mechanism's view of the votes, paid for."""
+        """Pay, and return the mechanism's output for the votes."""
         TEACHERS.require(ask.mechanism, self._gate.named)
         for part in self._records:
             if schema_of(part).shape != ask.samples.shape[1:]:
                 raise InvalidInput(
-                    "the question is about samples of another shape than the records; nothing was charged"
+                    "the question is about samples of a different shape than the records; nothing was charged"
                 )
         votes = combine([each.map(partial(vote, ask)) for each in self._taught], add_up)
         return release_table(self._gate, ask, votes)
@@ -65,7 +61,7 @@ class TeacherHolder:
 
 @redact_errors
 def _learned(teacher: Callable[[], Student], records: Records) -> Student:
-    """A teacher that has learned from these records; None where it cannot."""
+    """A teacher trained on these records; None if it cannot be trained."""
     from sklearn.dummy import DummyClassifier
 
     single = len(np.unique(records.labels)) == 1
@@ -83,7 +79,7 @@ def _predicted(teacher: Student, samples: NDArray[Any]) -> NDArray[Any]:
 
 
 def vote(ask: TeacherAsk, teacher: Student | None) -> Integers:
-    """One teacher's votes, (samples, classes); none of one that cannot say, and a label not asked about is no vote."""
+    """One teacher's votes, (samples, classes); zeros if it cannot predict, or for a label outside of the classes."""
     labels = None if teacher is None else _predicted(teacher, ask.samples)
     if labels is None:
         labels = np.full(len(ask.samples), -1)
@@ -92,7 +88,7 @@ def vote(ask: TeacherAsk, teacher: Student | None) -> Integers:
 
 
 def add_up(tables: list[Integers]) -> Integers:
-    """Votes of all teachers together.
+    """The sum of all teachers' votes.
 
     >>> add_up([np.array([[1, 0]]), np.array([[0, 1]])]).tolist()
     [[1, 1]]
@@ -102,15 +98,15 @@ def add_up(tables: list[Integers]) -> Integers:
 
 
 def rows_per_teacher(records: Records, teachers: int, adjacency: Adjacency, randomness: Randomness) -> list[Integers]:
-    """The rows of each teacher: every record, or person with all its records, goes to a teacher drawn at random.
+    """The rows of each teacher: every record, or person with all its records, is assigned to a random teacher.
 
-    **One changed record or person changes one teacher**, as ``teacher_sensitivity`` says. Of two data sets that differ
-    in one, give the others the same teachers in both, and a replaced one its successor's. Whatever the records' order
-    and the persons' names, that is the right law for both: under replace-one a uniform permutation, so that teachers
-    get equally many; under add/remove, where nothing may depend on how many there are, a draw for each by itself. For
-    every draw the data sets then differ in one teacher, so their answers are as close as the noise makes them, and so
-    are the answers over all draws. A division that everybody can repeat has no such draw: where it goes by the
-    number of records, or by the order of names, one record more or one other name changes every teacher.
+    **One changed record or person changes one teacher**, as ``teacher_sensitivity`` assumes. Proof by coupling: for two
+    neighboring data sets assign the common units to the same teachers in both, and a replaced unit to the teacher of
+    the one that replaces it. For any order of records and any names of persons this is the right law for both: under
+    replace-one adjacency a uniform permutation, so that teachers get equally many; under add-remove, where nothing may
+    depend on the number of units, an independent draw for each. For every draw the data sets then differ in one
+    teacher, so the guarantee holds for every draw and for their mixture. A deterministic partition would not do: if it
+    depends on the number of records, or on the order of names, one more record or another name changes every teacher.
 
     >>> from tacit.core.randomness import SystemRandomness
     >>> own = Records(np.zeros((3, 1)), np.arange(3), np.array(["ada", "ada", "bob"]))
@@ -127,22 +123,25 @@ def rows_per_teacher(records: Records, teachers: int, adjacency: Adjacency, rand
         raise InvalidInput(f"there are more teachers, {teachers}, than records or persons to train them")
     else:
         taught_by = permutations(1, units, randomness)[0] % teachers
-    return [np.flatnonzero(taught_by[whose] == teacher) for teacher in range(teachers)]
+    assigned = taught_by[whose]
+    # One sort, since a comparison per teacher would take time quadratic in the number of records.
+    sizes = np.bincount(assigned, minlength=teachers)
+    return np.split(np.argsort(assigned, kind="stable"), np.cumsum(sizes)[:-1])
 
 
 def require_whole_persons(parts: list[Records]) -> None:
-    """Refuse a person whose records are spread over teachers: changing that person would change several."""
+    """Refuse persons whose records are at several teachers: changing such a person would change several of them."""
     owners = [np.unique(each.persons) for each in parts if each.persons is not None]
     together = np.concatenate(owners)
     if len(np.unique(together)) != len(together):
-        raise InvalidInput("the account protects persons, and the records of one are at several teachers")
+        raise InvalidInput("the account protects persons, and the records of one person are at several teachers")
 
 
 def answer_at_node(ask: TeacherAsk, context: NodeContext) -> Release[Any]:
-    """The answer of a node as one teacher."""
+    """The answer of a node, which is one teacher."""
     if context.model not in ESTIMATORS:
-        raise InvalidInput(f"a teacher is one of {', '.join(ESTIMATORS)}; this node is set to {context.model!r}")
+        raise InvalidInput(f"a teacher must be one of {', '.join(ESTIMATORS)}; this node has model {context.model!r}")
     return TeacherHolder([context.records], context.gate, ESTIMATORS[context.model]).answer(ask)
 
 
-AT_NODE = NodeSide(answer_at_node, {TeacherAsk: table_doors(_TABLE_MECHANISMS, "a curator of teachers' votes")})
+AT_NODE = NodeSide(answer_at_node, {TeacherAsk: allowed_by_step(_TABLE_MECHANISMS, "a curator of teachers' votes")})

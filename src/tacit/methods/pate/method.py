@@ -1,4 +1,4 @@
-"""PATE as one job: teachers on disjoint records vote through one gate here, or each node is a teacher."""
+"""PATE as one job: teachers on disjoint records vote through one gate in this process, or each node is a teacher."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import screened_sigma
 from tacit.accounting.pate import diagnosed_epsilon
-from tacit.core.account import Rule
+from tacit.core import Adjacency, Exchange, Integers, Mechanism, Release, Rule, Trust, Unit
 from tacit.core.errors import InvalidInput, TacitWarning, warn_user
-from tacit.core.guarantee import Adjacency, Trust, Unit
 from tacit.core.options import Options
-from tacit.core.protocols import Exchange, Integers, Mechanism
-from tacit.core.release import Release
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
+from tacit.mechanisms.central.tested_votes import TestedGNMax, contested_sigma
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.curated import Answering, CuratedJob
 from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
@@ -39,14 +37,16 @@ __all__ = ["forecast", "prepare", "vote_noise"]
 
 _FEW = (50, 100, 200, 400)
 RECORDS_PER_TEACHER = 20
-# The screen's noise in units of the answers', as published for handwritten digits: 150 and 40.
+# The noise of the screen relative to that of the answers, as published for handwritten digits: 150 and 40.
 SCREEN = Fraction(15, 4)
-SEVERAL_MODELS = "teachers were trained on records without noise; they stay with their holders and are not covered"
-HOLDERS_KNOWN = "which holder has a record or a person is public: one is replaced by another of the same holder"
+# The part of ε that the test of contested votes costs: less, and its margin takes more teachers than there are.
+TEST = Fraction(1, 4)
+SEVERAL_MODELS = "the teachers were trained on records without noise; they stay with their holders and are not covered"
+HOLDERS_KNOWN = "which holder has a record or person is public: one is replaced by another of the same holder"
 
 
 def prepare(task: Task, options: PATE) -> Job:
-    """The job of labeling public samples by the noisy votes of teachers."""
+    """The job that labels public samples by the noisy votes of teachers."""
     task.single_labels("pate")
     nodes = task.nodes
     trust = task.trusting(
@@ -65,11 +65,13 @@ def prepare(task: Task, options: PATE) -> Job:
     if options.rounds > 1:
         if not answers:
             raise InvalidInput(f"rounds must be at most the {len(asked)} queries, got {options.rounds}")
-        # All public samples may be chosen from; as many are asked about as was said.
+        # Queries are chosen among all public samples; their number is as given.
         asked = task.public
     if options.threshold is not None:
         screen, votes = _confident(task, options, len(asked))
         mechanism, answers = votes, votes.queries
+    elif options.contested is not None:
+        mechanism = _tested(task, options, len(asked))
     else:
         mechanism = vote_noise(task, options, trust, answers * options.rounds, answers)
     if options.diagnostic:
@@ -91,7 +93,7 @@ def prepare(task: Task, options: PATE) -> Job:
         "teachers": teachers_of(task, options),
     }
     lines = [
-        ("asking", f"{chosen['teachers']} teachers vote on {chosen['queries']} public samples"),
+        ("questions", f"{chosen['teachers']} teachers vote on {chosen['queries']} public samples"),
         ("mechanism", type(mechanism).__name__),
     ]
     if screen is not None:
@@ -115,21 +117,21 @@ def prepare(task: Task, options: PATE) -> Job:
 
 
 def _require_teachers(task: Task, options: PATE) -> None:
-    """Refuse teachers of whom one changed record would change several, or whose number would tell that of records."""
+    """Refuse if one record could change several teachers, or if the number of teachers would reveal that of records."""
     if task.division not in (None, "even"):
         raise InvalidInput(
-            f"records partitioned among teachers by {task.division}: one changed label would move records of others "
-            "from teacher to teacher. Partition them evenly, or give the records of each holder"
+            f"records are partitioned among teachers by {task.division}: one changed label would move other records "
+            "between teachers. Partition them evenly, or give the records of each holder"
         )
     alone = len(task.parts) == 1
     if task.unit.holder and (task.division is not None or alone):
         raise InvalidInput(
-            "a whole holder is protected where each holder is one teacher: give the records of each holder. If the "
-            "records of one holder are partitioned among teachers, a changed holder changes several"
+            "a whole holder is protected only if each holder is one teacher: give the records of each holder. If the "
+            "records of one holder are partitioned among teachers, a changed holder changes several of them"
         )
     if task.unit.holder and task.adjacency is not Adjacency.REPLACE_ONE:
         raise InvalidInput(
-            "under add-remove the number of holders is private, and it is the number of teachers: use replace-one"
+            "under add-remove the number of holders is private, but it is the number of teachers: use replace-one"
         )
     if options.teachers is not None and not alone:
         raise InvalidInput(f"each of the {len(task.parts)} holders is one teacher: leave out teachers, or holders")
@@ -140,7 +142,7 @@ def _require_teachers(task: Task, options: PATE) -> None:
 def _confident(task: Task, options: PATE, queries: int) -> tuple[ConfidentScreen, GNMax]:
     """Confident-GNMax: the screen and the answers, which together stay within (ε, δ)."""
     if task.nodes is not None:
-        raise InvalidInput("there is no screen over nodes, where each node is one teacher: leave out threshold")
+        raise InvalidInput("over nodes, where each node is one teacher, there is no screen: leave out threshold")
     if task.delta == 0:
         raise InvalidInput("gaussian noise needs delta above 0, for example 1e-6; got 0")
     answers = max(1, queries // 2) if options.answers is None else min(options.answers, queries)
@@ -149,8 +151,27 @@ def _confident(task: Task, options: PATE, queries: int) -> tuple[ConfidentScreen
     return ConfidentScreen(SCREEN * sigma, threshold, queries), GNMax(sigma, answers)
 
 
+def _tested(task: Task, options: PATE, queries: int) -> TestedGNMax:
+    """GNMax with less noise where a test finds few queries contested, all of it within (ε, δ)."""
+    if task.nodes is not None:
+        raise InvalidInput("there is no test over nodes, where each node is one teacher: leave out contested")
+    if task.delta == 0:
+        raise InvalidInput("a test of the votes needs delta above 0, for example 1e-6; got 0")
+    epsilon, delta = (1 - TEST) * task.budget, task.delta / 2
+    doubted = max(1, math.ceil((options.contested or 0) * queries))
+    made = TestedGNMax(contested_sigma(epsilon, delta, doubted), queries, epsilon, delta, TEST * task.budget)
+    teachers = teachers_of(task, options)
+    if 2 * made.margin >= teachers or made.sigma >= made.safe.sigma:
+        raise InvalidInput(
+            f"a test gains nothing here: it takes more than {2 * made.margin} teachers and a noise of "
+            f"{float(made.sigma):.3g} below {float(made.safe.sigma):.3g}; there are {teachers} teachers. Leave out "
+            "contested"
+        )
+    return made
+
+
 def _require_diagnosed(task: Task, mechanism: Any) -> None:  # noqa: ANN401
-    """A data-dependent ε is known for votes with Laplace or Gaussian noise, at a δ, and shown where they are."""
+    """Refuse the diagnostic if the data-dependent ε is not known, or the votes are not in this process."""
     if task.nodes is not None:
         raise InvalidInput("the diagnostic needs the votes, which the coordinator of nodes does not have; leave it out")
     if task.delta == 0 or mechanism.noise_law is None:
@@ -158,12 +179,12 @@ def _require_diagnosed(task: Task, mechanism: Any) -> None:  # noqa: ANN401
 
 
 def _least_sure(task: Task, student: Any, rows: Integers, labels: Integers, count: int) -> Integers:  # noqa: ANN401
-    """The samples that a student of the labels so far is least sure of: public samples and releases, so it is free."""
+    """The samples about which a student trained on the labels so far is least certain; post-processing."""
     from sklearn.base import clone
 
     samples = task.public.reshape(len(task.public), -1)
     with warnings.catch_warnings():
-        # What this student could not learn is no fault yet: the last one is the user's, and says so itself.
+        # Warnings about this temporary student are not for the user; the final one warns itself.
         warnings.simplefilter("ignore", TacitWarning)
         trained = taught(clone(student), samples[rows], task.classes[labels], np.ones(len(rows)))
     left = np.setdiff1d(np.arange(len(samples)), rows)
@@ -175,7 +196,7 @@ def _least_sure(task: Task, student: Any, rows: Integers, labels: Integers, coun
 
 
 def teachers_of(task: Task, options: PATE) -> int:
-    """How many teachers there are: holders that came with their records, or as many as records are divided among."""
+    """The number of teachers: that of the holders, or that among which one holder's records are partitioned."""
     if task.nodes is not None:
         return task.nodes.nodes
     if len(task.parts) > 1:
@@ -184,11 +205,11 @@ def teachers_of(task: Task, options: PATE) -> int:
 
 
 def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int) -> Mechanism[Any, Any]:
-    """The noise that keeps all queries within (ε, δ), made for ``each`` round; a teacher moves two votes per query."""
+    """The mechanism of one round of ``each`` queries, within (ε, δ) for all ``queries``; a teacher changes 2 votes."""
     moved, now, budget = 2 * queries, 2 * each, task.budget
     if trust is Trust.MASKED and task.nodes is not None:
         if options.mechanism not in ("auto", "laplace"):
-            raise InvalidInput(f"masked sums have shares of laplace noise, not {options.mechanism}")
+            raise InvalidInput(f"secure aggregation (trust masked) has laplace noise only, not {options.mechanism}")
         part = budget * Fraction(now, moved)
         return DistributedLaplace.for_epsilon(
             part,
@@ -229,17 +250,17 @@ def _answering(task: Task, options: PATE, mechanism: Mechanism[Any, Any], gate: 
 
 
 def _diagnose(mechanism: Any, delta: Fraction, votes: NDArray[Any]) -> None:  # noqa: ANN401
-    """Say on the operator's own screen what the answers cost if the votes themselves were not private."""
+    """Show the data-dependent ε on the operator's screen."""
     law = mechanism.noise_law
     found = diagnosed_epsilon(votes, law.kind, law.scale, float(delta))
     warn_user(
-        f"diagnostic, private and not written: by these votes {len(votes)} answers cost about epsilon = "
-        f"{found:.3g} at delta = {float(delta):g}. What is charged and stated does not depend on votes"
+        f"diagnostic, private and not stored: the data-dependent epsilon of {len(votes)} answers is about {found:.3g} "
+        f"at delta = {float(delta):g}. The charge and the guarantee do not depend on votes"
     )
 
 
 def _shards(task: Task, options: PATE) -> list[Private[Records]]:
-    """Disjoint records for each teacher: those of each holder, or where all are in one place drawn from them."""
+    """Disjoint records for each teacher: those of each holder, or a random partition of one holder's."""
     if task.division is None:
         return list(task.parts)
     whole, count = combine(task.parts, joined), teachers_of(task, options)
@@ -248,16 +269,16 @@ def _shards(task: Task, options: PATE) -> list[Private[Records]]:
 
 
 def _pooled(robust: str | None, nodes: Nodes) -> Exchange[Any, Any]:
-    """The nodes' votes, added up by the coordinator or by a robust rule."""
+    """The nodes' votes, added by the coordinator or combined by a robust rule."""
     if robust is None:
         return nodes.exchange
     return pooling(nodes.exchange, lambda tables: robustly_added(robust, tables).counts)
 
 
 def _finished(task: Task, student: Any, released: TeacherLabels) -> Outcome:  # noqa: ANN401
-    """A student of the labeled samples, which labels the others."""
+    """A student trained on the labeled samples, which labels the others."""
     samples = task.public.reshape(len(task.public), -1)
-    # A sample that did not pass the screen teaches nothing, unless none did.
+    # Samples that did not pass the screen are not used for training, unless none passed.
     kept = released.passed if released.passed.any() else ~released.passed
     known, rows = task.classes[released.labels], released.rows
     trained = taught(student, samples[rows[kept]], known[kept], np.ones(int(kept.sum())))
@@ -275,7 +296,7 @@ def _finished(task: Task, student: Any, released: TeacherLabels) -> Outcome:  # 
 
 
 def copied_estimator(teacher: Any) -> Any:  # noqa: ANN401
-    """An untrained model of its own for every teacher: in a shared one each would say what the last has learned.
+    """A separate untrained model for every teacher; a shared one would be trained again by each.
 
     >>> from sklearn.naive_bayes import GaussianNB
     >>> model = GaussianNB()
@@ -292,7 +313,7 @@ def _taken(rows: Integers, records: Records) -> Records:
 
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
-    """The best of a few numbers of queries, or the number that was given; the student labels the rest."""
+    """The forecast for the best of a few numbers of queries, or for the given one."""
     assert isinstance(options, PATE)
     classes, records = evidence.classes, task.units * task.unit.records
     teachers = options.teachers or max(2, records // RECORDS_PER_TEACHER)
@@ -305,7 +326,7 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
             evidence.found[key] = noise_unit(lead, classes)
         noise = evidence.found[key]
         right, deviation = voted(np.ones(1), taught, teachers, noise, classes)
-        # Teachers err together on hard samples, so labels are no better than what can be learned.
+        # Teachers make the same errors on hard samples, so labels are at most as accurate as a good model.
         right = min(right, evidence.reachable())
         certain = max(0.0, (right - 1 / classes) / (1 - 1 / classes))
         student = evidence.learned(queries * certain)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tacit.core.errors import InvalidInput
+from tacit.core import InvalidInput
 from tacit.core.options import check, option
 
 __all__ = ["PATE"]
@@ -18,30 +18,36 @@ _MECHANISMS = ("auto", "permute-and-flip", "laplace", "gaussian", "lnmax", "gnma
 class PATE:
     """PATE: teachers trained on disjoint records vote on public samples, and a student learns from noisy votes.
 
-    In one process the records of each holder make one teacher, or the records of one holder ``teachers`` of them.
-    Over nodes each node is one teacher. A changed record changes one teacher, which changes two counts per query, so
-    that ``queries`` samples cost as much as 2 · queries cells: ask about few.
+    In one process each holder is one teacher, or the records of one holder are partitioned among ``teachers``. Over
+    nodes each node is one teacher. One record changes one teacher and so two counts per query; the cost grows with the
+    number of ``queries``, so use few.
     """
 
     name: ClassVar[str] = "pate"
     renamed: ClassVar[Mapping[str, str]] = {}
 
     teachers: int | None = option(
-        None, "Number of teachers, where one holder has all records; one per 20 records if left out.", least=1
+        None, "Number of teachers if one holder has all records; by default one per 20 records.", least=1
     )
-    queries: int | None = option(None, "Number of public samples that are asked about; all if left out.", least=1)
+    queries: int | None = option(None, "Number of public samples to ask about; by default all.", least=1)
     mechanism: str = option(
         "auto",
         "auto; permute-and-flip (a report noisy max), laplace (LNMax), gaussian (GNMax, with delta above 0).",
         choices=_MECHANISMS,
     )
     threshold: float | None = option(
-        None, "Confident-GNMax: screen first where this fraction of the teachers agrees, by a noisy count.",
+        None, "Confident-GNMax: first select samples on which this fraction of teachers agrees, by a noisy count.",
         least=0.0, most=1,
     )  # fmt: skip
     answers: int | None = option(
-        None, "With threshold: how many queries are answered, those that pass first; half if left out.", least=1
+        None, "With threshold: number of queries that are answered, those that pass first; by default half.", least=1
     )
+    contested: float | None = option(
+        None,
+        "GNMax with a private test: noise for this fraction of the queries being contested, where the votes bear it "
+        "out; labels only, with delta above 0.",
+        least=0.0, most=1,
+    )  # fmt: skip
     teacher: Any = option("logistic", "The teachers' model: logistic, forest, or any classifier with fit and predict.")
     student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")
     robust: str | None = option(
@@ -49,18 +55,23 @@ class PATE:
     )
 
     rounds: int = option(
-        1, "Number of rounds: each asks about the samples that a student of the earlier answers is least sure of.",
+        1, "Number of rounds; each asks about the samples of which a student of earlier answers is least certain.",
         least=1,
     )  # fmt: skip
     diagnostic: bool = option(
-        False, "Show the operator the data-dependent epsilon; it is private, and neither written nor sent."
+        False, "Show the data-dependent epsilon to the operator; it is private, and neither stored nor sent."
     )
 
     def __post_init__(self) -> None:
         check(self)
         if self.answers is not None and self.threshold is None:
-            raise InvalidInput("answers limits what passes the screen: give a threshold with it, or leave it out")
+            raise InvalidInput("answers is for a screen: give threshold too, or leave it out")
         if self.threshold is not None and self.rounds > 1:
-            raise InvalidInput("a screen goes with one round: leave out threshold, or rounds")
+            raise InvalidInput("a screen needs a single round: leave out threshold, or rounds")
         if self.threshold is not None and self.mechanism not in ("auto", "gaussian", "gnmax"):
-            raise InvalidInput(f"the screen of Confident-GNMax goes with gaussian noise, not {self.mechanism}")
+            raise InvalidInput(f"the screen of Confident-GNMax needs gaussian noise, not {self.mechanism}")
+        if self.contested is not None:
+            if self.mechanism not in ("auto", "gnmax"):
+                raise InvalidInput(f"contested goes with gnmax, whose winners are released, not {self.mechanism}")
+            if self.threshold is not None or self.rounds > 1 or self.diagnostic:
+                raise InvalidInput("contested goes with one round and without threshold and diagnostic: leave them out")

@@ -1,4 +1,4 @@
-"""What is sent in PATE: public samples one way, noisy votes of teachers on them the other."""
+"""The question of PATE: public samples are sent, and noisy votes of teachers come back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from tacit.core import Adjacency, InvalidInput, Mechanism, Sensitivity, Unit
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Mechanism
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 
@@ -20,10 +17,10 @@ __all__ = ["TeacherAsk", "teacher_sensitivity"]
 
 
 def teacher_sensitivity(queries: int) -> Sensitivity:
-    """How far votes on that many samples move when one teacher becomes any other teacher.
+    """The sensitivity of votes on that many samples to replacing one teacher by any other.
 
-    Each row loses one vote and gains another; a teacher that does not vote moves less. Whatever changes one record,
-    one person or one whole holder changes one teacher at most, as long as none of them is part of two.
+    Each row loses one vote and gains another; a teacher that does not vote changes less. A changed record, person or
+    holder changes at most one teacher, as long as none of them belongs to two.
 
     >>> teacher_sensitivity(5)
     Sensitivity(l1=10, l2_squared=10, linf=1, row_range=10)
@@ -35,9 +32,9 @@ def teacher_sensitivity(queries: int) -> Sensitivity:
 
 @dataclass(frozen=True)
 class TeacherAsk:
-    """Which label do your teachers give each of these public samples?
+    """The question for the teachers' labels of public samples.
 
-    Every teacher has one vote per sample; the answer is what ``mechanism`` makes of the table of votes
+    Every teacher has one vote per sample; the answer is the output of ``mechanism`` for the table of votes
     (samples, classes). ``class_names`` are in the order of the labels' indices.
     """
 
@@ -58,12 +55,12 @@ class TeacherAsk:
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        """A digest of the question, so that a retried request cannot be used for a different one."""
         content = hashlib.sha256(repr((self.samples.shape, str(self.samples.dtype), self.class_names)).encode())
         content.update(self.samples.tobytes())
         return content.hexdigest()
@@ -74,15 +71,15 @@ class TeacherAsk:
         return len(self.samples), self.classes
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
-        """What the mechanism makes of the votes of that many teachers."""
+        """The form of the mechanism's output for the votes of that many teachers."""
         return asked.mechanism_form(self.mechanism, *self.table_shape, most_records)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """That of one teacher, whatever changes it."""
+        """That of one teacher, for any unit."""
         return teacher_sensitivity(len(self.samples))
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
-        """A teacher has one vote per sample, however many records it learned from.
+        """The largest cell and the largest total: a teacher has one vote per sample, for any number of records.
 
         >>> import numpy as np
         >>> TeacherAsk(np.zeros((3, 2)), ("a", "b"), None, "votes", "r-1").most_votes(1000, holders=4)
@@ -91,7 +88,7 @@ class TeacherAsk:
         return holders, holders * len(self.samples)
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The question as values that can be encoded."""
         return {
             "samples": self.samples,
             "names": list(self.class_names),
@@ -101,7 +98,7 @@ class TeacherAsk:
 
     @classmethod
     def read(cls, fields: StrictReader) -> TeacherAsk:
-        """The question that such values stand for, checked."""
+        """The question that ``fields`` wrote, checked."""
         samples, names = asked.read_samples(fields), fields.texts("names", asked.MOST_CLASSES)
         asked.require_small_table(fields, len(samples), len(names))
         return cls(

@@ -1,1 +1,1 @@
-"""Private k-NN: a fresh sample of the records votes on every public sample, and only noisy votes are seen."""
+"""Private k-NN: for every query a fresh sample of the records votes, and only noisy votes are released."""

@@ -1,4 +1,4 @@
-"""The side that sees releases only: screen the queries where that is wanted, and ask about those that passed."""
+"""The coordinator, which sees releases only: screen the queries if that is wanted, and ask about those that passed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.release import Release, gather
+from tacit.core import Integers, InvalidInput, Release, gather
 from tacit.mechanisms.central.private_knn import SubsampledGNMax
 from tacit.methods.private_knn.wire import NeighborAsk
 
@@ -20,7 +18,7 @@ __all__ = ["NeighborCoordinator", "NeighborState", "NeighborVotes"]
 
 @dataclass(frozen=True)
 class NeighborVotes:
-    """The noisy votes on the queries that were answered, which those are among all, and which of them passed."""
+    """The noisy votes on the answered queries, their rows among all queries, and which of them passed."""
 
     rows: Integers  # (answered,)
     votes: Integers  # (answered, classes)
@@ -29,7 +27,7 @@ class NeighborVotes:
 
 @dataclass(frozen=True)
 class NeighborState:
-    """What a run remembers: which queries passed, and the votes."""
+    """The state of a run: which queries passed, and the votes."""
 
     passed: Release[NDArray[np.bool_]] | None = None
     votes: Release[NeighborVotes] | None = None
@@ -37,22 +35,22 @@ class NeighborState:
 
 @dataclass(frozen=True)
 class NeighborCoordinator:
-    """Asks once; with a ``screen`` first on which queries neighbors agree, and then about as many as are planned.
+    """Asks once; with a ``screen`` first on which queries neighbors agree, and then about the planned number of them.
 
-    ``question`` is about all queries, and its ``mechanism`` is made for as many as are answered: those that passed, and
-    where these are too few the first of the others. So what is paid does not depend on what passes, and what a run
-    costs is known before it begins. Where several holders answer, each with its own noise, the votes are added up.
+    ``question`` is about all queries, and its ``mechanism`` is made for the number that is answered: those that passed
+    and, if these are too few, the first of the others. So the cost does not depend on what passes and is known before
+    the run begins. If several holders answer, each with its own noise, the votes are added.
     """
 
     question: NeighborAsk
     screen: NeighborAsk | None = None
 
     def begin(self) -> NeighborState:
-        """Nothing was asked yet."""
+        """The state before the first question."""
         return NeighborState()
 
     def ask(self, state: NeighborState) -> NeighborAsk | None:
-        """The screen, if there is one, and then the question about what is answered."""
+        """The screen, if there is one, and then the question about the selected queries."""
         if state.votes is not None:
             return None
         if self.screen is not None and state.passed is None:
@@ -61,34 +59,34 @@ class NeighborCoordinator:
         return replace(self.question, queries=self.question.queries[rows], reach=None if reach is None else reach[rows])
 
     def fold(self, state: NeighborState, answers: Sequence[Release[Any]]) -> NeighborState:
-        """Which queries passed, or the votes of all who answered."""
+        """The state with the screened queries, or with the votes."""
         if not answers:
             raise InvalidInput("no holder answered, so no student can be trained")
         if self.screen is not None and state.passed is None:
             if len(answers) != 1:
-                raise InvalidInput(f"a screen takes one answer, the curator's; got {len(answers)}")
+                raise InvalidInput(f"a screen expects one answer, from a curator; got {len(answers)}")
             return NeighborState(passed=answers[0])
         rows = self._rows(state)
         passed = np.ones(len(rows), dtype=np.bool_) if state.passed is None else state.passed.value[rows]
 
         def added(tables: list[Any]) -> NeighborVotes:
             if any(np.shape(table) != (len(rows), self.question.classes) for table in tables):
-                raise InvalidInput("the answers are tables of another shape than the question's")
+                raise InvalidInput("the answers are tables of a different shape than the question's")
             return NeighborVotes(rows, np.sum(tables, axis=0, dtype=np.int64), passed)
 
         return replace(state, votes=gather(answers).map(added))
 
     def result(self, state: NeighborState) -> Release[NeighborVotes]:
-        """The votes, paid for with the screen."""
+        """The votes, with the receipts of the screen."""
         if state.votes is None:
             raise InvalidInput("the run has questions that were not answered yet")
         if state.passed is None:
             return state.votes
         both: list[Release[Any]] = [state.passed, state.votes]
-        return gather(both).map(lambda told: told[1])
+        return gather(both).map(lambda values: values[1])
 
     def _rows(self, state: NeighborState) -> Integers:
-        """Which queries are answered: those that passed, then the others, as many as the mechanism is made for."""
+        """The queries that are answered: those that passed, then others, as many as the mechanism is made for."""
         mechanism = cast(SubsampledGNMax, self.question.mechanism)
         every = np.arange(len(self.question.queries))
         if state.passed is not None:

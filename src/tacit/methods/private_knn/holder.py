@@ -1,9 +1,8 @@
-"""The side that sees records: call a sample of them to every query, and let the noisy votes out through the gate only.
+"""The holder, which sees records: sample them for every query, and release the noisy votes through the gate only.
 
-A holder looks at the question alone, tries it on a made-up record, and hands the gate an electorate: what the records
-would vote, whoever is called. The gate pays; only then are records read, called by the mechanism, and compared. From
-there nothing is refused: a record that cannot be encoded or compared, or has no class that was asked about, never
-votes.
+A holder checks the question alone, tries it on a made-up record, and gives the gate an electorate: how given records
+would vote. The gate pays; only then are records read, sampled by the mechanism, and compared. From then on nothing is
+refused: a record that cannot be encoded or compared, or has another class, never votes.
 """
 
 from __future__ import annotations
@@ -16,12 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import ToleranceExceeded
-from tacit.core.guarantee import Adjacency
-from tacit.core.protocols import Encodings, Floats, Integers
-from tacit.core.release import Release
+from tacit.core import Adjacency, Encodings, Floats, Integers, Release, ToleranceExceeded
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
-from tacit.mechanisms.choices import Door
+from tacit.mechanisms.choices import AllowedMechanisms
 from tacit.methods.encoding import encoded_chunks
 from tacit.methods.held import held, require_single_labels
 from tacit.methods.private_knn.wire import NeighborAsk
@@ -33,19 +29,19 @@ from tacit.private.records import Private, Records, combine, joined
 __all__ = ["AT_NODE", "NEIGHBORS", "NearestVoters", "NeighborHolder", "first_smallest", "gathered"]
 
 _MECHANISMS = (SubsampledGNMax, SubsampledScreen)
-NEIGHBORS = Door("a holder of neighbors", _MECHANISMS)
+NEIGHBORS = AllowedMechanisms("a holder of neighbors", _MECHANISMS)
 
 
 @dataclass(frozen=True)
 class NearestVoters:
-    """Records as an electorate: each votes where it is among the nearest of those called.
+    """Records as an electorate: a sampled record votes on a query if it is among the nearest sampled ones.
 
-    ``columns`` are the features of records that can be compared, one row per feature; ``voter`` says whose each of them
-    is, of ``voters`` in all: its own, or a person's.
+    ``columns`` are the features of records that can be compared, one row per feature; ``voter`` is the voter of each
+    record, among ``voters``: the record itself, or its person.
 
-    **Nearness is a number of the record and the query alone.** Squared differences are added one feature after the
-    other, each step on all records at once but on each by itself, so that no record's distance depends on how many
-    others there are, as it would in a matrix product. Ties go to the record that stands first.
+    **A distance depends on the record and the query alone.** Squared differences are added feature by feature, for all
+    records at once but independently, so that no record's distance depends on the number of others, as it would in a
+    matrix product. Ties go to the first record.
     """
 
     ask: NeighborAsk
@@ -72,7 +68,7 @@ class NearestVoters:
         return found
 
     def votes(self, query: int, members: Integers) -> Integers:
-        """How many of the nearest records of these voters have each label."""
+        """The number of the nearest records of these voters with each label."""
         called = np.zeros(self.voters, dtype=np.bool_)
         called[members] = True
         rows = np.flatnonzero(called[self.voter])
@@ -90,7 +86,7 @@ class NearestVoters:
 
 
 def first_smallest(values: NDArray[np.float64], count: int) -> Integers:
-    """The places of the smallest values, of equal ones the first; all where there are no more.
+    """The indices of the ``count`` smallest values, of equal ones the first; all if there are no more.
 
     >>> first_smallest(np.array([3.0, 1.0, 2.0, 1.0, 2.0]), 3).tolist()
     [1, 2, 3]
@@ -104,7 +100,7 @@ def first_smallest(values: NDArray[np.float64], count: int) -> Integers:
 
 
 def gathered(ask: NeighborAsk, records: Records, persons: bool, cache: Encodings | None = None) -> NearestVoters:
-    """The electorate of these records; where ``persons`` are protected, a person's records are called together.
+    """The electorate of these records; with ``persons`` the records of a person are sampled together.
 
     >>> from tacit.representations.scaled import Identity
     >>> ask = NeighborAsk(np.array([[0.0]]), Identity(1), 2, ("a", "b"), "c0ffee", None, "votes", "r-1")
@@ -127,8 +123,8 @@ def gathered(ask: NeighborAsk, records: Records, persons: bool, cache: Encodings
 class NeighborHolder:
     """One account over one or more sets of records: a hospital, or a curator trusted with several.
 
-    All sets are one electorate. Of a person no more records are counted than the account's unit has. Encodings of
-    records are kept only where the holder passes a ``cache`` of its own.
+    All sets are one electorate. At most as many records per person are used as the account's unit allows. Encodings of
+    records are cached only if the holder passes its own ``cache``.
     """
 
     def __init__(
@@ -142,7 +138,7 @@ class NeighborHolder:
         self._cache = cache
 
     def answer(self, ask: NeighborAsk) -> Release[Any]:
-        """The mechanism's view of the votes, paid for."""
+        """Pay, and return the mechanism's output for the votes."""
         NEIGHBORS.require(ask.mechanism, self._gate.named)
         require_priced(ask, self._gate.adjacency)
         require_single_labels(self._records, ask.representation, ask.queries.shape[1], "Private k-NN takes")
@@ -165,24 +161,24 @@ class NeighborHolder:
 
 
 def nobody(ask: NeighborAsk) -> NearestVoters:
-    """The electorate without voters."""
+    """An electorate without voters."""
     empty: Integers = np.zeros(0, dtype=np.int64)
     return NearestVoters(ask, np.zeros((ask.queries.shape[1], 0), dtype=np.float32), empty, empty, 0)
 
 
 def require_priced(ask: NeighborAsk, adjacency: Adjacency) -> None:
-    """Refuse a mechanism that is made for other queries, or whose price does not count for the account's neighbors."""
+    """Refuse a mechanism for another number of queries, or for an adjacency that the account does not have."""
     mechanism: Any = ask.mechanism
     if mechanism.queries != len(ask.queries):
         raise ToleranceExceeded(
-            f"{type(mechanism).__name__} answers {mechanism.queries} of the queries, and {len(ask.queries)} are asked; "
-            "nothing was charged"
+            f"{type(mechanism).__name__} is made for {mechanism.queries} queries, and {len(ask.queries)} are asked "
+            "about; nothing was charged"
         )
-    # What holds where a record is replaced holds where one is added or removed as well.
+    # A guarantee under replace-one adjacency holds under add-remove too.
     if adjacency is Adjacency.REPLACE_ONE and not mechanism.replace_one:
         raise ToleranceExceeded(
-            f"{type(mechanism).__name__} is accounted for a record that is added or removed, and the account protects "
-            "one that is replaced; nothing was charged"
+            f"{type(mechanism).__name__} is accounted under add-remove adjacency, and the account has replace-one; "
+            "nothing was charged"
         )
 
 
@@ -191,4 +187,4 @@ def answer_at_node(ask: NeighborAsk, context: NodeContext) -> Release[Any]:
     return NeighborHolder([context.records], context.gate, context.encodings).answer(ask)
 
 
-AT_NODE = NodeSide(answer_at_node, {NeighborAsk: {"answer": Door("a plain answer", _MECHANISMS)}})
+AT_NODE = NodeSide(answer_at_node, {NeighborAsk: {"answer": AllowedMechanisms("a plain answer", _MECHANISMS)}})

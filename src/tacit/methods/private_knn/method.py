@@ -1,4 +1,4 @@
-"""Private k-NN as one job: planned from public knowledge, answered by holders here or by each node for itself."""
+"""Private k-NN as one job: planned from public information, answered by holders in this process or by each node."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Trust
+from tacit.core import InvalidInput, Trust
 from tacit.mechanisms.central.pate import winners
 from tacit.methods.curated import Answering, CuratedJob, private_cache
 from tacit.methods.private_knn.coordinator import NeighborVotes
@@ -22,7 +21,7 @@ __all__ = ["prepare"]
 
 
 def prepare(task: Task, options: PrivateKNN) -> Job:
-    """The job of labeling this task's public samples by the noisy votes of called neighbors."""
+    """The job that labels this task's public samples by the noisy votes of their nearest sampled records."""
     task.single_labels("private_knn")
     trust = _trust(task, options)
     student = untrained(options.student)
@@ -57,18 +56,18 @@ def _trust(task: Task, options: PrivateKNN) -> Trust:
     if task.nodes is None:
         if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
             raise InvalidInput(
-                f"Private k-NN has no {task.trust} mechanism: the nearest records are found where all sampled records "
-                "are. Use method rknn for one-record holders, or trust central"
+                f"Private k-NN has no {task.trust} mechanism: the nearest records are found among all sampled records. "
+                "Use method rknn for one-record holders, or trust central"
             )
         return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
     if task.nodes.holders != "nodes":
         raise InvalidInput("Private k-NN compares many records in one place: for one-record holders use method rknn")
     if options.threshold is not None:
-        raise InvalidInput("there is no screen over nodes, since each node would screen differently: leave it out")
+        raise InvalidInput("over nodes there is no screen, since each would select other queries: leave out threshold")
     if task.trust is Trust.MASKED:
         raise InvalidInput(
-            "Private k-NN draws a sample of the records for every query, and shares of noise are not accounted for "
-            "that. Use trust local, where each node adds its own noise, or method rknn"
+            "Private k-NN samples records for every query, for which distributed noise is not accounted. Use trust "
+            "local, where each node adds its own noise, or method rknn"
         )
     return task.trusting(Trust.LOCAL, default=Trust.LOCAL)
 
@@ -78,17 +77,17 @@ def _answering(task: Task, options: PrivateKNN, gate: Gate) -> Answering:
 
 
 def _finished(task: Task, chosen: NeighborPlan, student: Any, released: NeighborVotes) -> Outcome:  # noqa: ANN401
-    """A student of the answered queries, which labels what was not answered."""
+    """A student trained on the answered queries, which labels the other samples."""
     samples, known = task.public.reshape(len(task.public), -1), task.classes[winners(released.votes)]
-    # A query stands for the samples around it. One that did not pass teaches nothing, unless none did.
+    # A query's label is that of its cluster. Queries that did not pass are not used, unless none passed.
     kept = np.flatnonzero(released.passed if released.passed.any() else ~released.passed)
     answer = np.full(len(chosen.rows), -1)
     answer[released.rows[kept]] = kept
-    told = answer[chosen.membership]
-    rows = np.flatnonzero(told >= 0)
-    trained = taught(student, samples[rows], known[told[rows]], np.ones(len(rows)))
+    nearest = answer[chosen.membership]
+    rows = np.flatnonzero(nearest >= 0)
+    trained = taught(student, samples[rows], known[nearest[rows]], np.ones(len(rows)))
     labels = np.asarray(trained.predict(samples), dtype=task.classes.dtype)
-    labels[rows] = known[told[rows]]
+    labels[rows] = known[nearest[rows]]
     arrays = {
         "queries": chosen.coordinator.question.queries[released.rows],
         "query_labels": known,

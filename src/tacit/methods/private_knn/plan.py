@@ -10,13 +10,10 @@ from typing import cast
 import numpy as np
 
 from tacit.accounting.calibrate import sampled_sigma
-from tacit.core.errors import InvalidInput
+from tacit.core import Floats, Integers, InvalidInput, Representation, Spend, exact
 from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
 from tacit.core.options import Options
-from tacit.core.protocols import Floats, Integers, Representation
-from tacit.core.rational import exact
 from tacit.core.samples import content_digest, row_digests
-from tacit.core.spend import Spend
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.methods.forecast import Evidence, Expected, voted
 from tacit.methods.private_knn.coordinator import NeighborCoordinator
@@ -28,29 +25,29 @@ from tacit.methods.task import Task
 
 __all__ = ["NEIGHBOR_PURPOSE", "NeighborPlan", "forecast", "plan_neighbors", "radii", "spread_rows"]
 
-# Seconds per comparison of a record with a query in one feature, and to begin with.
+# Seconds per comparison of a record with a query in one feature, and of the start.
 _COMPARING, _STARTING = 2e-9, 1.0
 NEIGHBOR_PURPOSE = "Private k-NN votes"
-# Below this the accountants' arithmetic runs out of range.
+# Below this the accountants are not precise enough.
 _SMALLEST_DELTA = Fraction(1, 10**30)
-# Of the records of one class that are expected among those called, the part that votes.
+# The default k, relative to the expected number of sampled records per class.
 _SHARE = 1.0
-# Deviations of the noise that the votes of all neighbors are worth, where we choose how many queries are asked.
+# The default number of queries leaves the votes of all neighbors this many standard deviations of the noise.
 _CLEAR = 5.0
 _MOST_QUERIES = 1000
-# Queries for which the noise is found first; it grows about as the root of their number.
+# Queries for the first estimate of the noise, which grows about with the square root of their number.
 _FIRST = 50
-# The screen's noise in units of the answers': it tells agreement from disagreement, not one class from another.
+# The noise of the screen relative to that of the answers.
 _SCREEN = 3.0
 
 
 @dataclass(frozen=True)
 class NeighborPlan:
-    """The questions, and how they came about. ``rows`` are the public samples that are asked about."""
+    """The questions and how they were chosen. ``rows`` are the public samples that are queries."""
 
     coordinator: NeighborCoordinator
     rows: Integers
-    membership: Integers  # the query that each public sample is nearest to, among those asked about
+    membership: Integers  # the nearest query of each public sample
     representation: str
     fitted: Representation
     trust: Trust
@@ -58,12 +55,12 @@ class NeighborPlan:
 
     @property
     def answers(self) -> SubsampledGNMax:
-        """What the votes go through."""
+        """The mechanism for the votes."""
         return cast(SubsampledGNMax, self.coordinator.question.mechanism)
 
     @property
     def spends(self) -> dict[str, Spend]:
-        """What every request costs."""
+        """The cost of every request."""
         asks = (self.coordinator.screen, self.coordinator.question)
         return {ask.request: ask.mechanism.spend for ask in asks if ask is not None}
 
@@ -74,7 +71,7 @@ class NeighborPlan:
         said = [
             ("mechanism", f"SubsampledGNMax: votes with Gaussian noise of {float(mechanism.sigma):.3g} each"),
             (
-                "asking",
+                "questions",
                 f"{len(self.rows)} public samples; each record is sampled with probability {float(mechanism.rate):g}, "
                 f"the {ask.neighbors} nearest sampled records vote, distances by {self.representation}",
             ),
@@ -93,14 +90,14 @@ class NeighborPlan:
 
 
 def plan_neighbors(task: Task, options: PrivateKNN, trust: Trust) -> NeighborPlan:
-    """The questions for a task, from public knowledge alone."""
+    """The questions for a task, from public information only."""
     if not task.delta >= _SMALLEST_DELTA:
         raise InvalidInput(
             f"private_knn adds Gaussian noise, which needs a delta above 0, for example 1e-6; got {float(task.delta):g}"
         )
     replace_one = task.adjacency is Adjacency.REPLACE_ONE
     if options.participations is not None and replace_one:
-        raise InvalidInput("participations are for add-remove adjacency: give adjacency add-remove, or leave them out")
+        raise InvalidInput("participations needs add-remove adjacency: give adjacency add-remove, or leave it out")
     if not replace_one and (options.queries is None or options.neighbors is None):
         raise InvalidInput("give queries and neighbors: under add-remove the number of records is private")
     rate, expected = exact(options.rate, "rate"), _called(task, options)
@@ -137,20 +134,20 @@ def plan_neighbors(task: Task, options: PrivateKNN, trust: Trust) -> NeighborPla
 
 
 def _called(task: Task, options: PrivateKNN) -> float:
-    """How many records are expected to be called, of those of one holder."""
+    """The expected number of sampled records of one holder."""
     holders = 1 if task.nodes is None else task.nodes.nodes
     return options.rate * task.units / holders
 
 
 def _too_many(neighbors: int, expected: float) -> str:
     return (
-        f"neighbors must be below the {expected:.3g} records that are expected to be sampled, or all of them vote on "
-        f"every query; got {neighbors}. Choose fewer neighbors or a larger rate"
+        f"neighbors must be below the expected number of sampled records, {expected:.3g}, or all of them vote on every "
+        f"query; got {neighbors}. Choose fewer neighbors or a larger rate"
     )
 
 
 def _affordable(task: Task, options: PrivateKNN, rate: Fraction, neighbors: int) -> int:
-    """As many queries as leave the neighbors' votes well above the noise; every figure here is public."""
+    """As many queries as leave the neighbors' votes well above the noise; all numbers here are public."""
     least = min(len(task.classes), len(task.public))
     sigma = _sigma(task, options, rate, neighbors, _FIRST)
     queries = int(_FIRST * (neighbors / (_CLEAR * float(sigma))) ** 2)
@@ -158,14 +155,14 @@ def _affordable(task: Task, options: PrivateKNN, rate: Fraction, neighbors: int)
 
 
 def _answers(options: PrivateKNN, queries: int) -> int:
-    """How many queries are answered: all, or with a screen those that are wanted."""
+    """The number of answered queries: all, or with a screen the number wanted."""
     if options.threshold is None:
         return queries
     return max(1, queries // 2) if options.answers is None else min(options.answers, queries)
 
 
 def _sigma(task: Task, options: PrivateKNN, rate: Fraction, neighbors: int, queries: int) -> Fraction:
-    """The noise of the answers; that of the screen is ``_SCREEN`` times as much."""
+    """The noise of the answers; that of the screen is ``_SCREEN`` times as large."""
     shift = math.sqrt(neighbor_sensitivity(neighbors, task.unit).l2_squared)
     answers = _answers(options, queries)
     parts = [(1 / shift, min(options.participations or answers, answers))]
@@ -183,24 +180,24 @@ def _sigma(task: Task, options: PrivateKNN, rate: Fraction, neighbors: int, quer
 def _mechanisms(
     task: Task, options: PrivateKNN, rate: Fraction, neighbors: int, queries: int
 ) -> tuple[SubsampledScreen | None, SubsampledGNMax]:
-    """The screen, where there is one, and the answers, which together stay within (ε, δ)."""
-    moves, replace_one = neighbor_sensitivity(neighbors, task.unit), task.adjacency is Adjacency.REPLACE_ONE
+    """The screen, if there is one, and the answers, which together stay within (ε, δ)."""
+    sensitivity, replace_one = neighbor_sensitivity(neighbors, task.unit), task.adjacency is Adjacency.REPLACE_ONE
     sigma, answers = _sigma(task, options, rate, neighbors, queries), _answers(options, queries)
     votes = SubsampledGNMax(
-        rate, sigma, answers, int(moves.l2_squared), replace_one, min(options.participations or answers, answers)
+        rate, sigma, answers, int(sensitivity.l2_squared), replace_one, min(options.participations or answers, answers)
     )
     if options.threshold is None:
         return None, votes
     threshold = math.ceil(options.threshold * neighbors)
     limit = min(options.participations or queries, queries)
     screened = SubsampledScreen(
-        rate, exact(_SCREEN) * sigma, threshold, queries, int(moves.linf) ** 2, replace_one, limit
+        rate, exact(_SCREEN) * sigma, threshold, queries, int(sensitivity.linf) ** 2, replace_one, limit
     )
     return screened, votes
 
 
 def spread_rows(encoded: Floats, queries: int) -> tuple[Integers, Integers]:
-    """Public samples in the middle of that many groups of them, and the group of every sample.
+    """The central public sample of each of ``queries`` clusters, and the cluster of every sample.
 
     >>> rows, group = spread_rows(np.array([[0.0], [0.1], [0.2], [9.0]], dtype=np.float32), 2)
     >>> sorted(rows.tolist()), group[0] == group[2] != group[3]
@@ -214,7 +211,7 @@ def spread_rows(encoded: Floats, queries: int) -> tuple[Integers, Integers]:
 
 
 def radii(encoded: Floats, points: Floats, reach: float) -> Floats:
-    """How far from each point that fraction of the public samples lies.
+    """The distance from each point within which that fraction of the public samples lies.
 
     >>> radii(np.array([[0.0], [1.0], [2.0], [8.0]], dtype=np.float32), np.array([[0.0]]), 0.5).tolist()
     [1.0]
@@ -226,7 +223,7 @@ def radii(encoded: Floats, points: Floats, reach: float) -> Floats:
 
 
 def _doubts(task: Task, neighbors: int, expected: float) -> tuple[str, ...]:
-    """What speaks against the plan, for the operator's own screen: it may depend on how many records there are."""
+    """Warnings for the operator's screen only; they may depend on the number of records."""
     doubts = [weakness(task.budget, task.unit)]
     if neighbors >= expected:
         doubts.append(_too_many(neighbors, expected))
@@ -236,7 +233,7 @@ def _doubts(task: Task, neighbors: int, expected: float) -> tuple[str, ...]:
 
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
-    """The queries and neighbors that the run would choose, answered by a curator."""
+    """The forecast for a curator, with the queries and neighbors that the run would choose."""
     assert isinstance(options, PrivateKNN)
     key = ("neighbors", task.budget, task.delta, task.units, options)
     if key not in evidence.found:
@@ -245,7 +242,7 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
         evidence.found[key] = plan.fitted.encode(evidence.points), ask.neighbors, float(answers.sigma), answers.queries
     encoded, neighbors, sigma, queries = evidence.found[key]
     _, purity = evidence.purity(encoded, min(queries, max(1, len(encoded) // 3)))
-    # As many vote on each query, whatever part of the samples is near it.
+    # The same number of records votes on each query.
     accuracy, deviation = voted(np.full(queries, 1 / queries), purity, neighbors * queries, sigma, evidence.classes)
     seconds = _STARTING + _COMPARING * task.units * queries * task.public[0].size
     said = f"{neighbors} votes per query, noise of {sigma:.3g}"

@@ -1,4 +1,4 @@
-"""What is sent in Private k-NN: public points one way, noisy votes of called neighbors the other."""
+"""The question of Private k-NN: public points are sent, and noisy votes of the nearest sampled records come back."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tacit.core import Adjacency, Floats, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Floats, Mechanism, Representation
-from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 
@@ -18,20 +15,20 @@ __all__ = ["NeighborAsk", "neighbor_sensitivity"]
 
 
 def neighbor_sensitivity(neighbors: int, unit: Unit = Unit()) -> Sensitivity:  # noqa: B008
-    """How far the votes of the k nearest on one query move when a voter joins, leaves, or is another.
+    """The sensitivity of the k nearest votes on one query to a voter that is added, removed or replaced.
 
-    A voter is a record, or a person with at most m records; s = min(m, k). Nearness of a record depends on the record
-    and the query alone, and ties go to the record that stands first, so the order of all others never changes. A voter
-    that joins brings a ≤ s votes and drives out the last a, at most: a cells up, a down. Of two voters in place of
-    each other let one bring a and the other b ≤ a: a votes come, b and a − b others go. Either way no cell moves by
-    more than s, and squares sum to at most 2s². A record that cannot be encoded or compared never votes, which is as if
-    it were not there.
+    A voter is a record, or a person with at most m records; s = min(m, k). The distance of a record depends on the
+    record and the query alone, and ties go to the first record, so the order of all other records never changes. An
+    added voter brings a ≤ s votes and displaces at most the last a: a votes are added and at most a removed. If one
+    voter replaces another, let one have a votes and the other b ≤ a: a votes are added, and b and a − b others removed.
+    Either way no cell changes by more than s, and squares sum to at most 2s². A record that cannot be encoded or
+    compared never votes, as if it were removed.
 
     >>> neighbor_sensitivity(5).l2_squared, neighbor_sensitivity(5, Unit.person("patient", 3)).l2_squared
     (2, 18)
     """
     if unit.holder:
-        raise InvalidInput("Private k-NN protects records, or persons with a bounded number of them; not whole holders")
+        raise InvalidInput("Private k-NN protects records or persons with a bounded number of them, not whole holders")
     if neighbors < 1:
         raise InvalidInput(f"neighbors must be at least 1, got {neighbors}")
     most = min(unit.records, neighbors)
@@ -40,12 +37,11 @@ def neighbor_sensitivity(neighbors: int, unit: Unit = Unit()) -> Sensitivity:  #
 
 @dataclass(frozen=True)
 class NeighborAsk:
-    """Which label do the nearest of your records give each of these points, if only a random sample of them exists?
+    """The question for the labels of the nearest records of a random sample, for each of these points.
 
-    ``mechanism`` says with which probability a record is called to a query, and what is made of the votes of the
-    ``neighbors`` nearest that were called. Where ``reach`` is given, one distance per query, a record farther away does
-    not vote. ``class_names`` are in the order of the labels' indices; ``space`` is a digest of the public samples as
-    the representation encodes them.
+    ``mechanism`` samples records for every query and randomizes the votes of the ``neighbors`` nearest sampled ones.
+    With ``reach``, one distance per query, a record farther away does not vote. ``class_names`` are in the order of the
+    labels' indices; ``space`` is a digest of the encoded public samples.
     """
 
     name: ClassVar[str] = "private_knn-votes"
@@ -69,7 +65,7 @@ class NeighborAsk:
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        """A digest of the question, so that a retried request cannot be used for a different one."""
         encoder = asked.representation_digest(self.representation)
         named = (self.queries.shape, self.neighbors, self.class_names, self.space, self.reach is not None, encoder)
         content = hashlib.sha256(repr(named).encode() + self.queries.tobytes())
@@ -79,7 +75,7 @@ class NeighborAsk:
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
@@ -88,7 +84,7 @@ class NeighborAsk:
         return len(self.queries), self.classes
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
-        """What the mechanism makes of the votes, however many records there are.
+        """The form of the mechanism's output, for any number of records.
 
         >>> import numpy as np
         >>> from tacit.mechanisms.central.private_knn import SubsampledScreen
@@ -100,11 +96,11 @@ class NeighborAsk:
         return asked.mechanism_form(self.mechanism, *self.table_shape, self.neighbors)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """How far the votes on one query move: the mechanism composes over queries."""
+        """The sensitivity of the votes on one query; the mechanism composes over queries."""
         return neighbor_sensitivity(self.neighbors, unit)
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
-        """No more than the nearest vote on a query, however many records a holder has.
+        """The largest cell and the largest total: k records vote on a query, for any number of records.
 
         >>> import numpy as np
         >>> from tacit.representations.scaled import Identity
@@ -115,7 +111,7 @@ class NeighborAsk:
         return holders * self.neighbors, holders * self.neighbors * len(self.queries)
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The question as values that can be encoded."""
         return {
             "queries": self.queries,
             "representation": asked.representation_fields(self.representation),
@@ -127,7 +123,7 @@ class NeighborAsk:
 
     @classmethod
     def read(cls, fields: StrictReader) -> NeighborAsk:
-        """The question that such values stand for, checked."""
+        """The question that ``fields`` wrote, checked."""
         queries, names = asked.read_points(fields, "queries"), fields.texts("names", asked.MOST_CLASSES)
         asked.require_small_table(fields, len(queries), len(names))
         return cls(

@@ -1,1 +1,1 @@
-"""PrivateKT: holders answer a few questions per round with their local models, and the answers teach a global one."""
+"""PrivateKT: in each round holders label a few queries with local models, and a global model learns from the labels."""

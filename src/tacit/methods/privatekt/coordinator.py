@@ -1,6 +1,6 @@
-"""The side that sees releases only: pick samples to ask about, read the answers without bias, teach the model.
+"""The coordinator, which sees releases only: choose queries, estimate labels without bias, train the global model.
 
-Everything here works on public samples and on releases, and costs nothing.
+Everything here is post-processing of releases and public samples.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import BudgetExceeded, InvalidInput
-from tacit.core.protocols import Integers, Reals
+from tacit.core import BudgetExceeded, Integers, InvalidInput, NoResponse, Reals, Release, Spend, gather
 from tacit.core.randomness import SeededRandomness, permutations
-from tacit.core.release import Release, Silence, gather
-from tacit.core.spend import Spend
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.options import TARGETS, Teaching
 from tacit.methods.privatekt.wire import LabelAsk
@@ -38,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Answered:
-    """One round's answers: the public rows, the unbiased shares of every label and their variances."""
+    """One round's answers: the public rows, unbiased fractions of every label, and their variances."""
 
     rows: Integers  # (answers,)
     shares: Reals  # (answers, classes)
@@ -47,7 +44,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Lesson:
-    """Samples, a probability of every class for each, and how much each counts."""
+    """Training data: samples, the class probabilities of each, and their weights."""
 
     samples: NDArray[Any]  # (n, *shape)
     targets: Reals  # (n, classes)
@@ -62,7 +59,7 @@ class Lesson:
 
 
 class GlobalTrainer(Protocol):
-    """The coordinator's side of a model. A model is bytes, so that a run can stop, go on, and send it."""
+    """The coordinator's side of a model. A model is bytes, so that a run can be resumed, and the model sent."""
 
     @property
     def travels(self) -> bool:
@@ -74,30 +71,30 @@ class GlobalTrainer(Protocol):
         ...
 
     def learn(self, model: bytes, lesson: Lesson, seed: int) -> bytes:
-        """The model after a lesson."""
+        """The model after training on a lesson."""
         ...
 
     def probabilities(self, model: bytes, samples: NDArray[Any]) -> Reals:
-        """One row of class probabilities a sample."""
+        """One row of class probabilities per sample."""
         ...
 
     def finished(self, model: bytes) -> Any:  # noqa: ANN401
-        """The model as a classifier with scikit-learn manners."""
+        """The model as a classifier with scikit-learn's interface."""
         ...
 
 
-def public_draw(seed: int, turn: int, purpose: str) -> SeededRandomness:
-    """Randomness for a public choice of one round: the same whenever the run is repeated or goes on.
+def public_draw(seed: int, round_number: int, purpose: str) -> SeededRandomness:
+    """Randomness for a public choice of one round: the same if the run is repeated or resumed.
 
     >>> int(public_draw(0, 3, "rows").words(1)[0]) == int(public_draw(0, 3, "rows").words(1)[0])
     True
     """
-    digest = hashlib.sha256(f"{seed} {turn} {purpose}".encode()).digest()
+    digest = hashlib.sha256(f"{seed} {round_number} {purpose}".encode()).digest()
     return SeededRandomness(int.from_bytes(digest[:16], "little"))
 
 
 def entropies(probabilities: Reals) -> Reals:
-    """How unsure a model is of each sample, in nats.
+    """The entropy of each sample's predicted classes, in nats.
 
     >>> entropies(np.array([[1.0, 0.0], [0.5, 0.5]])).round(6).tolist()
     [0.0, 0.693147]
@@ -111,8 +108,8 @@ def entropies(probabilities: Reals) -> Reals:
 def choose_uncertain(entropy: Reals, count: int, randomness: SeededRandomness) -> Integers:
     """``count`` different samples, drawn one after another with probabilities proportional to e^entropy.
 
-    Adding independent Gumbel noise to the exponents and taking the largest is that very draw. With equal
-    entropies it is a uniform one.
+    Adding independent Gumbel noise to the exponents and taking the largest is the same draw (Gumbel-top-k). With equal
+    entropies it is uniform.
 
     >>> len(set(choose_uncertain(np.zeros(5), 5, SeededRandomness(1)).tolist()))
     5
@@ -120,17 +117,17 @@ def choose_uncertain(entropy: Reals, count: int, randomness: SeededRandomness) -
     if not 1 <= count <= len(entropy):
         raise InvalidInput(f"answers must be between 1 and the {len(entropy)} public samples, got {count}")
     uniform = (randomness.words(len(entropy)).astype(np.float64) + 0.5) / 2.0**64
-    # The largest words round up to 1 in float64; e^-53 less keeps the logarithm finite and changes no order.
+    # The largest words round up to 1 in float64; 2^-53 less keeps the logarithm finite and changes no order.
     gumbel = -np.log(-np.log(np.minimum(uniform, 1 - 2.0**-53)))
     return np.argsort(-(entropy + gumbel), kind="stable")[:count].astype(np.int64)
 
 
 def targets_of(shares: Reals, variances: Reals, kind: str) -> tuple[Reals, Reals]:
-    """Targets to learn from unbiased shares, and weights: shares themselves may be negative, targets may not.
+    """Training targets and weights from unbiased label fractions, which may be negative.
 
-    ``hard`` is the label with the largest share; ``soft`` the nearest probabilities to the shares; ``weighted`` the
-    hard label with the weight 2Φ(lead/σ) − 1, where σ is the deviation of its lead over the second label: 0 where
-    the noise alone could have made the lead, 1 where it could not.
+    ``hard`` is the label with the largest fraction; ``soft`` the nearest probabilities; ``weighted`` the hard label
+    with the weight 2Φ(lead/σ) − 1, where σ is the standard deviation of its lead over the second label: about 0 if
+    noise explains the lead, about 1 if not.
 
     >>> targets_of(np.array([[1.2, -0.2, 0.0]]), np.full((1, 3), 0.01), "soft")[0].tolist()
     [[1.0, 0.0, 0.0]]
@@ -154,7 +151,7 @@ def targets_of(shares: Reals, variances: Reals, kind: str) -> tuple[Reals, Reals
 
 
 def _nearest_probabilities(shares: Reals) -> Reals:
-    """The Euclidean projection of every row onto the probabilities: the same amount off each, nothing below 0."""
+    """The Euclidean projection of every row onto the probability simplex."""
     ordered = -np.sort(-shares, axis=1)
     excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, shares.shape[1] + 1)
     kept = (ordered > excess).sum(axis=1)
@@ -164,20 +161,20 @@ def _nearest_probabilities(shares: Reals) -> Reals:
 
 @dataclass(frozen=True)
 class TransferState:
-    """All that a run remembers between rounds."""
+    """The state of a run between rounds."""
 
     model: bytes
-    answered: tuple[Release[Answered], ...]  # one for every round in which somebody answered
-    turn: int  # rounds that are over
-    participations: Integers  # (holders,), how often each has answered, or may have paid for an answer that was lost
-    refused: NDArray[np.bool_]  # (holders,), whose accounts are spent
+    answered: tuple[Release[Answered], ...]  # one for every round with an answer
+    round: int  # the number of rounds that are over
+    participations: Integers  # (holders,), how often each has answered, or may have paid for a lost answer
+    refused: NDArray[np.bool_]  # (holders,), whose accounts cannot pay
 
 
 @dataclass(frozen=True)
 class TaughtModel:
-    """What a run produced: the global model, how many rounds were asked, and how often each holder was and paid.
+    """The result of a run: the global model, the number of rounds, and the participations of each holder.
 
-    Where no answer stood out of the noise the model says the commonest label, and is not ``learned``.
+    If no answer exceeds the noise, the model predicts the most frequent label, and ``learned`` is False.
     """
 
     model: bytes
@@ -188,18 +185,18 @@ class TaughtModel:
 
 
 class LabelCoordinator:
-    """Asks ``rounds`` times, each time ``invited`` of the holders, nobody more than ``most`` times.
+    """Asks ``invited`` of the holders in each of ``rounds`` rounds, no holder more than ``most`` times.
 
-    Those asked least often so far come first, in random order. A holder that refuses is not asked again, and the run
-    goes on with the others until none is left. One that is lost is asked again, and what it may have paid counts.
-    ``sheet`` alone says how many samples a round asks about.
+    Holders asked least often come first, in random order. A holder that refuses is not asked again, and the run
+    continues with the others. A holder whose answer was lost is asked again, and its possible payment counts.
+    ``mechanism`` determines the number of queries per round.
     """
 
     def __init__(
         self,
         public: NDArray[Any],
         trainer: GlobalTrainer,
-        sheet: RandomizedLabels,
+        mechanism: RandomizedLabels,
         holders: int,
         invited: int,
         rounds: int,
@@ -209,9 +206,9 @@ class LabelCoordinator:
         purpose: str = "PrivateKT labels",
         seed: int = 0,
     ) -> None:
-        if sheet.answers > len(public):
+        if mechanism.answers > len(public):
             raise InvalidInput(
-                f"queries_per_round must be at most the {len(public)} public samples, got {sheet.answers}"
+                f"queries_per_round must be at most the {len(public)} public samples, got {mechanism.answers}"
             )
         if not 1 <= invited <= holders:
             raise InvalidInput(f"invited must be between 1 and the {holders} holders, got {invited}")
@@ -219,7 +216,7 @@ class LabelCoordinator:
             raise InvalidInput(f"rounds must be at least 1, got {rounds}")
         self._public = public
         self._trainer = trainer
-        self._sheet = sheet
+        self._mechanism = mechanism
         self._holders = holders
         self._invited = invited
         self._rounds = rounds
@@ -228,66 +225,66 @@ class LabelCoordinator:
         self._teaching = teaching or Teaching()
         self._purpose = purpose
         self._seed = seed
-        # The rows of the round that is being asked, kept because picking them looks at every public sample.
+        # The rows of the current round, cached because choosing them evaluates every public sample.
         self._picked: tuple[TransferState, Integers] | None = None
 
     def begin(self) -> TransferState:
-        """An untrained model, and nothing asked."""
+        """An untrained model, before the first round."""
         return self._state(self._trainer.begin())
 
     def prices(self) -> list[dict[str, Spend]]:
-        """What each holder will be asked to pay, request by request, if everybody answers."""
+        """The cost of each request for every holder, if all holders answer."""
         state, asked = self._state(b""), [dict[str, Spend]() for _ in range(self._holders)]
-        while state.turn < self._rounds and len(invited := self._sampled_holders(state)):
+        while state.round < self._rounds and len(invited := self._sampled_holders(state)):
             participations = state.participations.copy()
             participations[invited] += 1
             for holder in invited.tolist():
-                asked[holder][self._name(state.turn)] = self._sheet.spend
-            state = replace(state, participations=participations, turn=state.turn + 1)
+                asked[holder][self._name(state.round)] = self._mechanism.spend
+            state = replace(state, participations=participations, round=state.round + 1)
         return asked
 
     def ask(self, state: TransferState) -> LabelAsk | None:
-        """The next round's question, until the rounds are over or nobody is left to answer."""
+        """The next round's question; None if the rounds are over or no holder is left."""
         invited = self._sampled_holders(state)
-        if state.turn >= self._rounds or not len(invited):
+        if state.round >= self._rounds or not len(invited):
             return None
         return LabelAsk(
             samples=self._public[self._rows(state)],
             weights=state.model if self._trainer.travels else None,
-            mechanism=self._sheet,
+            mechanism=self._mechanism,
             invited=tuple(invited.tolist()),
             purpose=self._purpose,
-            request=self._name(state.turn),
+            request=self._name(state.round),
         )
 
-    def fold(self, state: TransferState, answers: Sequence[Release[Integers | Silence | None]]) -> TransferState:
-        """The state after a round: who answered, and a model that has learned from it."""
+    def fold(self, state: TransferState, answers: Sequence[Release[Integers | NoResponse | None]]) -> TransferState:
+        """The state after a round: who answered, and the model trained on the answers."""
         invited = self._sampled_holders(state)
         if len(answers) != len(invited):
-            raise InvalidInput(f"{len(invited)} holders were asked and {len(answers)} answers came")
+            raise InvalidInput(f"{len(invited)} holders were asked, and there are {len(answers)} answers")
         unable = np.array([answer.value is None for answer in answers])
-        given = np.array([answer.value is not None and answer.value is not Silence.LOST for answer in answers])
+        given = np.array([answer.value is not None and answer.value is not NoResponse.LOST for answer in answers])
         participations, refused = state.participations.copy(), state.refused.copy()
         participations[invited[~unable]] += 1
         refused[invited[unable]] = True
         rows = self._rows(state)
-        after = replace(state, participations=participations, refused=refused, turn=state.turn + 1)
+        after = replace(state, participations=participations, refused=refused, round=state.round + 1)
         if not given.any():
             return after
         round_answers = gather([answer for answer, kept in zip(answers, given, strict=True) if kept])
-        answered = round_answers.map(lambda sheets: Answered(rows, *self._sheet.shares(np.array(sheets))))
+        answered = round_answers.map(lambda labels: Answered(rows, *self._mechanism.shares(np.array(labels))))
         after = replace(after, answered=(*after.answered, answered))
         return after if self._waiting(after) else replace(after, model=self._taught(after))
 
     def _waiting(self, state: TransferState) -> bool:
-        """Whether there are too few answers for a first lesson."""
+        """Whether there are too few rounds of answers for the first training."""
         return len(state.answered) < min(self._teaching.warmup_rounds, self._rounds)
 
     def result(self, state: TransferState) -> Release[TaughtModel]:
-        """The global model, with every receipt that paid for it: what was paid for is taught, however little it is."""
+        """The global model with all receipts; a run that ends during warm-up trains on what it has."""
         if not state.answered and state.refused.any():
             raise BudgetExceeded(
-                f"{state.refused.sum()} of {self._holders} holders cannot pay for a round, and nobody answered"
+                f"{state.refused.sum()} of {self._holders} holders cannot pay for a round, and no other answered"
             )
 
         def finished(answered: list[Answered]) -> TaughtModel:
@@ -297,12 +294,12 @@ class LabelCoordinator:
                 model = self._commonest(state, answered)
             elif self._waiting(state):
                 model = self._taught(state)
-            return TaughtModel(model, state.turn, state.participations, state.refused, learned)
+            return TaughtModel(model, state.round, state.participations, state.refused, learned)
 
         return gather(state.answered).map(finished)
 
     def _commonest(self, state: TransferState, answered: list[Answered]) -> bytes:
-        """A model that says the label of the largest share over all answers."""
+        """A model that predicts the most frequent label of all answers."""
         if not answered:
             return state.model
         rows = np.concatenate([each.rows for each in answered])
@@ -319,44 +316,44 @@ class LabelCoordinator:
 
     def _sampled_holders(self, state: TransferState) -> Integers:
         """The holders of this round: those asked least often, in random order."""
-        order = permutations(1, self._holders, public_draw(self._seed, state.turn, "guests"))[0]
+        order = permutations(1, self._holders, public_draw(self._seed, state.round, "guests"))[0]
         able = order[~state.refused[order] & (state.participations[order] < self._most)]
-        guests: Integers = np.sort(able[np.argsort(state.participations[able], kind="stable")][: self._invited])
-        return guests
+        sampled: Integers = np.sort(able[np.argsort(state.participations[able], kind="stable")][: self._invited])
+        return sampled
 
-    def _pool(self, turn: int, purpose: str) -> Integers:
+    def _pool(self, round_number: int, purpose: str) -> Integers:
         count = len(self._public)
         if self._teaching.pool is None or self._teaching.pool >= count:
             return np.arange(count)
-        order = permutations(1, count, public_draw(self._seed, turn, purpose))[0]
-        drawn: Integers = order[: max(self._teaching.pool, self._sheet.answers)]
+        order = permutations(1, count, public_draw(self._seed, round_number, purpose))[0]
+        drawn: Integers = order[: max(self._teaching.pool, self._mechanism.answers)]
         return drawn
 
     def _rows(self, state: TransferState) -> Integers:
         """The public samples of this round."""
         if self._picked is None or self._picked[0] is not state:
-            pool = self._pool(state.turn, "pool")
+            pool = self._pool(state.round, "pool")
             unsure = np.zeros(len(pool))
-            # Before the first lesson the model knows nothing, and neither does its entropy.
+            # The entropy of an untrained model means nothing.
             if self._teaching.importance and len(state.answered) >= self._teaching.warmup_rounds:
                 unsure = entropies(self._trainer.probabilities(state.model, self._public[pool]))
-            draw = public_draw(self._seed, state.turn, "rows")
-            self._picked = state, pool[choose_uncertain(unsure, self._sheet.answers, draw)]
+            draw = public_draw(self._seed, state.round, "rows")
+            self._picked = state, pool[choose_uncertain(unsure, self._mechanism.answers, draw)]
         return self._picked[1]
 
     def _taught(self, state: TransferState) -> bytes:
-        """The model after distilling the buffer and, if asked for, training itself on what it is sure of."""
+        """The model after training on the buffered answers and, with self-training, on its confident predictions."""
         plan = self._teaching
         kept = state.answered if plan.buffer is None else state.answered[-plan.buffer :]
         rows = np.concatenate([each.value.rows for each in kept])
         shares = np.concatenate([each.value.shares for each in kept])
         variances = np.concatenate([each.value.variances for each in kept])
         lesson = Lesson(self._public[rows], *targets_of(shares, variances, plan.targets))
-        seed = int(public_draw(self._seed, state.turn, "learning").words(1)[0] >> np.uint64(16))
+        seed = int(public_draw(self._seed, state.round, "learning").words(1)[0] >> np.uint64(16))
         model = self._trainer.learn(state.model, lesson, seed)
         if not plan.self_training:
             return model
-        pool = self._pool(state.turn, "own guesses")
+        pool = self._pool(state.round, "own guesses")
         guesses = self._trainer.probabilities(model, self._public[pool])
         sure = np.flatnonzero(guesses.max(axis=1) >= plan.confidence)
         if not len(sure):

@@ -1,9 +1,8 @@
-"""The side that sees records: train a local model, label what is asked, and answer through the gate only.
+"""The holder, which sees records: train a local model, label the queries, and answer through the gate only.
 
-Models are trained once their answers are paid for. A holder whose model cannot be trained or asked answers at random:
-its answers are randomized as a whole, so that is as close to any other answer as answers are to each other. The models
-of either side, the holders' and the global one, are networks by name or scikit-learn classifiers; of a holder's only
-labels leave.
+Models are trained after their answers are paid. A holder whose model cannot be trained or evaluated answers at random,
+which the sensitivity covers, since any answers may be replaced by any others. Local and global models are networks by
+name or scikit-learn classifiers; of a local model only randomized labels are released.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import BudgetExceeded, InvalidInput
-from tacit.core.protocols import Integers, Reals
-from tacit.core.randomness import Randomness, uniform_below
-from tacit.core.release import Release, refusal
+from tacit.core import BudgetExceeded, Integers, InvalidInput, Randomness, Reals, Release, refusal, uniform_below
 from tacit.datasets.table import class_indices
-from tacit.mechanisms.choices import label_door
+from tacit.mechanisms.choices import allowed_for_labels
 from tacit.methods.privatekt.coordinator import GlobalTrainer, Lesson
 from tacit.methods.privatekt.options import Learning
 from tacit.methods.privatekt.wire import LabelAsk
@@ -34,7 +30,7 @@ from tacit.students.weighted import ESTIMATORS, fit_hard, fit_soft
 
 __all__ = [
     "AT_NODE",
-    "LABEL_DOOR",
+    "LABELS",
     "ClassifierLocal",
     "ClassifierTrainer",
     "LabelCohort",
@@ -43,7 +39,7 @@ __all__ = [
     "models",
 ]
 
-LABEL_DOOR = label_door("a holder of labels")
+LABELS = allowed_for_labels("a holder of labels")
 
 
 class LocalTrainer(Protocol):
@@ -51,38 +47,38 @@ class LocalTrainer(Protocol):
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         ...
 
     def prepare(self, samples: NDArray[Any], labels: Integers) -> Any:  # noqa: ANN401
-        """What is kept of a holder's records between rounds: the records ready for training, or a trained model."""
+        """What is stored between rounds: the holder's records ready for training, or a trained model."""
         ...
 
     def labels(self, prepared: Sequence[Any], weights: bytes | None, asked: NDArray[Any], seed: int) -> list[Integers]:
-        """The labels that the local models of these holders give the samples asked about."""
+        """The labels of the queries by the local models of these holders."""
         ...
 
 
 class LabelHolder:
-    """One holder with its records, its account and its way to learn.
+    """One holder with its records, its account and its trainer.
 
-    Its answers are randomized as a whole, so the account is protected against any change of the holder's records,
-    not only of one of them. What it trains never leaves it.
+    All its answers are randomized together, so a change of any number of its records is protected. Its model stays
+    private.
     """
 
     def __init__(self, records: Private[Records], gate: Gate, trainer: LocalTrainer) -> None:
         self.shape = schema_of(records).shape
         self.trainer = trainer
-        # What the trainer keeps of the records between rounds, made when the first question is paid for.
+        # Computed when the first question is paid, and stored between rounds.
         self.prepared = records.map(partial(_prepared, trainer))
         self._gate = gate
 
     def answer(self, ask: LabelAsk) -> Release[Integers | None]:
-        """Randomized labels, paid for; a refusal when the account cannot pay."""
+        """Pay, and return randomized labels; a refusal if the account cannot pay."""
         return answer_together([self], ask)[0]
 
     def release(self, labels: Private[Integers | None], ask: LabelAsk) -> Release[Integers | None]:
-        """What the sheet makes of the labels, or a refusal: nothing was charged then, and nothing sampled."""
+        """The randomized labels, or a refusal, in which case nothing was charged or sampled."""
 
         def empty() -> Integers:
             return made_up_labels(ask, self._gate.randomness)
@@ -96,9 +92,9 @@ class LabelHolder:
 
 
 class LabelCohort:
-    """Many holders in one process, each with records and an account of its own, whose models train together.
+    """Many holders in one process, each with its own records and account, whose models train together.
 
-    Only the arithmetic is shared: every holder's model sees that holder's records alone.
+    Only the computation is batched: every model is trained on its own holder's records alone.
     """
 
     def __init__(self, holders: Sequence[LabelHolder]) -> None:
@@ -109,30 +105,30 @@ class LabelCohort:
         self._holders = list(holders)
 
     def answer(self, ask: LabelAsk) -> list[Release[Integers | None]]:
-        """The answers of those who are invited, in that order."""
+        """The answers of the invited holders, in their order."""
         return answer_together([self._holders[place] for place in ask.invited], ask)
 
 
 def answer_together(holders: Sequence[LabelHolder], ask: LabelAsk) -> list[Release[Integers | None]]:
-    """Each holder pays for and randomizes its own answers; when the first has paid, all local models train at once."""
+    """Each holder pays and randomizes its own answers; all local models train together when the first has paid."""
     trainer = holders[0].trainer
-    require_sheet(ask, trainer.classes)
+    require_mechanism(ask, trainer.classes)
     if any(holder.shape != ask.samples.shape[1:] for holder in holders):
-        raise InvalidInput("the question is about samples of another shape than the records; nothing was charged")
+        raise InvalidInput("the question is about samples of a different shape than the records; nothing was charged")
     labels = combine([holder.prepared for holder in holders], partial(_labels, trainer, ask))
     return [holder.release(labels.map(partial(_one, place)), ask) for place, holder in enumerate(holders)]
 
 
 @redact_errors
 def _prepared(trainer: LocalTrainer, records: Records) -> Any:  # noqa: ANN401
-    """The records in the form that the trainer keeps them; None where it cannot."""
+    """The records as the trainer stores them; None if that fails."""
     return trainer.prepare(records.samples, records.labels)
 
 
 def _labels(trainer: LocalTrainer, ask: LabelAsk, prepared: list[Any]) -> list[Integers | None]:
-    """The labels that each local model gives; None where it cannot, whatever becomes of the others.
+    """The labels of each local model; None for one that fails, without an effect on the others.
 
-    Whoever cannot is replaced by a made-up holder while the models train, so that the others compute the same numbers
+    A holder that fails is replaced by a made-up one while the models train, so that the others compute the same numbers
     with and without it.
     """
     said = _trained_together(trainer, ask, prepared)
@@ -155,27 +151,27 @@ def _one(place: int, labels: list[Integers | None]) -> Integers | None:
 
 
 def made_up_labels(ask: LabelAsk, randomness: Randomness) -> Integers:
-    """Labels drawn uniformly, as the answers of who has none."""
+    """Uniformly drawn labels, for a holder that has none."""
     return uniform_below(ask.mechanism.classes, ask.mechanism.answers, randomness)
 
 
-def require_sheet(ask: LabelAsk, classes: int) -> None:
-    """Refuse a question whose noise was not made for it: another number of answers, of classes, or another mechanism.
+def require_mechanism(ask: LabelAsk, classes: int) -> None:
+    """Refuse a mechanism that is not allowed, or is for another number of answers or classes.
 
-    Whoever asks could bring a mechanism that claims to cost nothing.
+    The coordinator could otherwise choose a mechanism that claims to cost nothing.
     """
-    LABEL_DOOR.require(ask.mechanism)
+    LABELS.require(ask.mechanism)
     if len(ask.samples) != ask.mechanism.answers:
         raise InvalidInput(
             f"the mechanism is for {ask.mechanism.answers} answers, and {len(ask.samples)} samples are asked about; "
             "nothing was charged"
         )
     if ask.mechanism.classes != classes:
-        raise InvalidInput(f"the mechanism has {ask.mechanism.classes} classes, this holder's records {classes}")
+        raise InvalidInput(f"the mechanism has {ask.mechanism.classes} classes, and this holder has {classes}")
 
 
 def answer_at_node(ask: LabelAsk, context: NodeContext) -> Release[Integers | None]:
-    """The answer of a node with its local model: a classifier by its name, or the network whose weights came along."""
+    """The answer of a node with its local model: a classifier by name, or the network whose weights were sent."""
     from tacit.methods.privatekt.options import Learning
 
     model = ESTIMATORS[context.model]() if context.model in ESTIMATORS else context.model
@@ -183,7 +179,7 @@ def answer_at_node(ask: LabelAsk, context: NodeContext) -> Release[Integers | No
     return LabelHolder(context.records, context.gate, trainer).answer(ask)
 
 
-AT_NODE = NodeSide(answer_at_node, {LabelAsk: {"answer": LABEL_DOOR}})
+AT_NODE = NodeSide(answer_at_node, {LabelAsk: {"answer": LABELS}})
 
 
 def _flat(samples: NDArray[Any]) -> NDArray[Any]:
@@ -191,7 +187,7 @@ def _flat(samples: NDArray[Any]) -> NDArray[Any]:
 
 
 class ClassifierLocal:
-    """Any scikit-learn classifier as the local model: trained once on the holder's records, then asked.
+    """Any scikit-learn classifier as the local model, trained once on the holder's records.
 
     A holder whose records are all of one class answers with that class.
 
@@ -218,12 +214,12 @@ class ClassifierLocal:
         return clone(self.estimator).fit(_flat(samples), labels)
 
     def labels(self, prepared: Sequence[Any], weights: bytes | None, asked: NDArray[Any], seed: int) -> list[Integers]:
-        """What each classifier says of the samples."""
+        """The labels of the samples by each classifier."""
         return [np.asarray(model.predict(_flat(asked)), dtype=np.int64) for model in prepared]
 
 
 class ClassifierTrainer:
-    """Any scikit-learn classifier as the global model, trained afresh on every lesson. It stays where it is.
+    """Any scikit-learn classifier as the global model, trained again on every lesson. It is not sent to holders.
 
     >>> from tacit.students.weighted import logistic
     >>> trainer = ClassifierTrainer(logistic(), np.array(["no", "yes"]))
@@ -242,11 +238,11 @@ class ClassifierTrainer:
         self.names = names
 
     def begin(self) -> bytes:
-        """Nothing learned: every class is as likely as any other."""
+        """An untrained model: all classes are equally likely."""
         return b""
 
     def learn(self, model: bytes, lesson: Lesson, seed: int) -> bytes:
-        """A classifier trained on the lesson; what an earlier one knew is in the lesson too, or is forgotten."""
+        """A classifier trained on the lesson alone."""
         rows = _flat(lesson.samples)
         wanted = lesson.targets * lesson.weights[:, None]
         counted = np.flatnonzero(wanted.max(axis=1) > 0)
@@ -258,7 +254,7 @@ class ClassifierTrainer:
         return _written(fit_soft(self.estimator, rows[counted], self.names, wanted[counted]))
 
     def probabilities(self, model: bytes, samples: NDArray[Any]) -> Reals:
-        """One row of class probabilities a sample; classes that were never seen have none."""
+        """One row of class probabilities per sample; 0 for classes that were never seen."""
         if not model:
             return np.full((len(samples), len(self.names)), 1 / len(self.names))
         classifier = _read(model)
@@ -292,7 +288,7 @@ def models(
     learning: Learning,
     seed: int = 0,
 ) -> tuple[GlobalTrainer, LocalTrainer]:
-    """The global model and the holders' own. Weights travel only where both are the same network.
+    """The global model and the holders' local model. Weights are sent only if both are the same network.
 
     >>> import numpy as np
     >>> from tacit.students.weighted import logistic
@@ -305,7 +301,7 @@ def models(
             raise InvalidInput("local networks start from a global network: name one as the model")
         return ClassifierTrainer(model, names), ClassifierLocal(model if local is None else local, len(names))
     if isinstance(local, str) and local != model:
-        raise InvalidInput(f"local networks start from the global one, so local must be {model!r} too, got {local!r}")
+        raise InvalidInput(f"local networks start from the global one: local must be {model!r} too, got {local!r}")
     try:
         from tacit.methods.privatekt.torch_local import NetworkLocal
         from tacit.methods.privatekt.torch_models import NetworkTrainer, Pretext, Training, architecture_for

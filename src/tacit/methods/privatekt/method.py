@@ -1,4 +1,4 @@
-"""PrivateKT as one job: many holders answer a few queries per round, and a global model learns from the answers."""
+"""PrivateKT as one job: holders answer a few queries per round, and a global model learns from the answers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput, warn_user
-from tacit.core.guarantee import Adjacency, Trust, Unit
+from tacit.core import Adjacency, Exchange, InvalidInput, Ledger, Trust, Unit, no_response, refusal, warn_user
 from tacit.core.options import to_recipe
-from tacit.core.protocols import Exchange, Ledger
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
-from tacit.core.release import refusal, silence
 from tacit.methods.privatekt.coordinator import GlobalTrainer, LabelCoordinator, TaughtModel, TransferState, public_draw
 from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalTrainer, models
 from tacit.methods.privatekt.options import PrivateKT
@@ -24,12 +21,12 @@ from tacit.private.records import require_usable
 
 __all__ = ["LabelJob", "in_places", "prepare"]
 
-# Classifiers that people name; other names are networks.
+# Names of classifiers; all others are networks.
 CLASSIFIERS = ("logistic", "forest")
 
 
 def prepare(task: Task, options: PrivateKT) -> Job:
-    """The job of teaching a global model by the holders' randomized answers."""
+    """The job that trains a global model on the holders' randomized answers."""
     task.single_labels("privatekt").trusting(Trust.LOCAL, default=Trust.LOCAL)
     if not (task.unit.holder or task.unit == Unit()):
         raise InvalidInput("privatekt protects one holder with all its records; leave out the unit")
@@ -40,17 +37,17 @@ def prepare(task: Task, options: PrivateKT) -> Job:
     model = untrained(options.model) if options.model in CLASSIFIERS else options.model
     trainer, local = models(model, options.local, task.public, task.classes, options.learning, task.seed or 0)
     coordinator = LabelCoordinator(
-        task.public, trainer, plan.sheet, plan.holders, plan.invited, plan.rounds, task.request, plan.most,
+        task.public, trainer, plan.mechanism, plan.holders, plan.invited, plan.rounds, task.request, plan.most,
         options.teaching, seed=task.seed or 0,
     )  # fmt: skip
     for part in task.parts:
         require_usable(part, len(task.classes))
-    watched = Watched(coordinator, trainer, task, options)
-    return LabelJob(task, options, plan, watched, trainer, local)
+    measured = MeasuredCoordinator(coordinator, trainer, task, options)
+    return LabelJob(task, options, plan, measured, trainer, local)
 
 
-class Watched:
-    """The coordinator, with the global model measured on a test set every few rounds and after the last."""
+class MeasuredCoordinator:
+    """The coordinator, which also measures the global model on a test set every few rounds and after the last."""
 
     def __init__(self, inner: LabelCoordinator, trainer: GlobalTrainer, task: Task, options: PrivateKT) -> None:
         self._inner, self._trainer, self._task, self._options = inner, trainer, task, options
@@ -60,12 +57,12 @@ class Watched:
     def fold(self, state: TransferState, answers: Sequence[Any]) -> TransferState:
         """The state after a round, measured if it is time."""
         after, test = self._inner.fold(state, answers), self._task.test
-        due = after.turn % self._options.eval_every == 0 or after.turn == self._options.rounds
+        due = after.round % self._options.eval_every == 0 or after.round == self._options.rounds
         if test is not None and due:
             guessed = self._trainer.probabilities(after.model, test[0]).argmax(axis=1)
-            self.curve.append((after.turn, float(np.mean(guessed == test[1]))))
-        if after.turn > self._task.resumed:
-            self._task.observer.progress(after.turn)
+            self.curve.append((after.round, float(np.mean(guessed == test[1]))))
+        if after.round > self._task.resumed:
+            self._task.observer.progress(after.round)
         return after
 
 
@@ -76,7 +73,7 @@ class LabelJob:
     task: Task
     options: PrivateKT
     plan: TransferPlan
-    coordinator: Watched
+    coordinator: MeasuredCoordinator
     trainer: GlobalTrainer
     local: LocalTrainer
     unit: Unit = field(default_factory=Unit.whole_holder)
@@ -91,11 +88,11 @@ class LabelJob:
         return {
             "options": to_recipe(self.options),
             "rounds": self.plan.rounds,
-            "queries_per_round": self.plan.sheet.answers,
+            "queries_per_round": self.plan.mechanism.answers,
             "holders": self.plan.holders,
             "invited": self.plan.invited,
             "max_participations": self.plan.most,
-            "round_epsilon": str(self.plan.sheet.epsilon),
+            "round_epsilon": str(self.plan.mechanism.epsilon),
             "model": type(self.trainer).__name__,
             "local": type(self.local).__name__,
         }
@@ -109,7 +106,7 @@ class LabelJob:
         ]
 
     def exchange(self, payers: Sequence[tuple[Ledger, str]]) -> Exchange[Any, Any]:
-        """All holders in one place, each behind its own gate."""
+        """All holders in one process, each behind its own gate."""
         randomness = _randomness(self.task.seed, self.task.resumed)
         return LabelCohort([
             LabelHolder(part, Gate(ledger, account, randomness), self.local)
@@ -121,15 +118,15 @@ class LabelJob:
         return in_places(nodes.exchange) if hasattr(nodes.exchange, "places") else nodes.exchange
 
     def exposures(self) -> Sequence[Any]:
-        """None: the receipts say what holds."""
+        """Empty: the guarantee follows from the receipts."""
         return ()
 
     def finish(self, released: TaughtModel) -> Outcome:
-        """The global model, and what it says of the public samples."""
+        """The global model, and its labels of the public samples."""
         if not released.learned:
             warn_user(
-                "the answers are too noisy to learn from: the student always predicts the most frequent label. Ask "
-                "more holders, or use a larger epsilon in fewer rounds"
+                "the answers are too noisy to learn from: the student always predicts the most frequent label. Use "
+                "more holders, a larger epsilon or fewer rounds"
             )
         chances = self.trainer.probabilities(released.model, self.task.public)
         student = self.trainer.finished(released.model)
@@ -147,23 +144,23 @@ class LabelJob:
 
 
 def in_places(exchange: Any) -> Exchange[Any, Any]:  # noqa: ANN401
-    """An exchange that answers in the order of the invited places: who refuses says so, who is lost is silent.
+    """An exchange whose answers are in the order of the invited places, with refusals and lost answers marked.
 
-    The exchange has ``places``, the names of all nodes that were there so far, in order, ``refused``, who refused the
-    last question, and ``answers(ask, invited)`` by name. A place is empty as long as its node has never been there.
+    The given exchange has ``places``, the names of all nodes so far, in order; ``refused``, the nodes that refused the
+    last question; and ``answers(ask, invited)`` by name. A place is empty until its node first connects.
     """
 
     def put(ask: Any) -> list[Any]:  # noqa: ANN401
         found = exchange.answers(ask, ask.invited)
         refused = dict.fromkeys(exchange.refused, refusal())
         names = dict(enumerate(exchange.places))
-        return [(found | refused).get(names.get(place, ""), silence()) for place in ask.invited]
+        return [(found | refused).get(names.get(place, ""), no_response()) for place in ask.invited]
 
     return put
 
 
 def _randomness(seed: int | None, resumed: int) -> Randomness:
-    """System randomness; in a simulation, draws that a run which goes on does not make a second time."""
+    """System randomness; in a simulation, seeded draws that a resumed run does not repeat."""
     if seed is None:
         return SystemRandomness()
     return SeededRandomness(seed) if resumed == 0 else public_draw(seed, resumed, "simulated noise")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tacit.core import Number
 from tacit.core.options import check, option
-from tacit.core.rational import Number
 
 __all__ = ["TARGETS", "Learning", "PrivateKT", "Teaching"]
 
@@ -19,27 +19,27 @@ TARGETS = ("hard", "soft", "weighted")
 class Teaching:
     """How the global model learns from answers; each of three techniques can be switched off.
 
-    ``importance`` picks uncertain samples instead of random ones. ``buffer`` is for how many rounds answers are kept
-    for training (1 switches it off, None keeps all). ``self_training`` adds public samples of which the model is at
-    least ``confidence`` sure, its own guess as the label; together they count ``self_weight`` times as much as the
-    answers. ``pool`` limits how many public samples the model scores per round, drawn anew each time.
-    ``warmup_rounds`` is how many rounds of answers are collected before the first training: a network trained on two
-    labels predicts only these from then on, and so do the local ones that start from it.
+    ``importance`` chooses uncertain samples instead of random ones. ``buffer`` is the number of rounds whose answers
+    are used for training (1 switches it off, None uses all). ``self_training`` adds public samples that the model
+    predicts with at least ``confidence``, with its prediction as the label; together they have ``self_weight`` times
+    the weight of the answers. ``pool`` limits how many random public samples the model scores per round.
+    ``warmup_rounds`` is the number of rounds before the first training: a network trained on two labels would predict
+    only these, and so would the local ones that start from it.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {"waiting": "warmup_rounds", "trust": "self_weight"}
 
-    importance: bool = option(True, "Ask about samples that the global model is unsure of, instead of random ones.")
+    importance: bool = option(True, "Ask about samples of which the global model is uncertain, not random ones.")
     buffer: int | None = option(25, "Rounds of answers kept for training; 0 keeps all.", least=1)
-    self_training: bool = option(True, "Self-training: the global model also learns its own confident predictions.")
+    self_training: bool = option(True, "Self-training: also train on the global model's own confident predictions.")
     confidence: float = option(
-        0.9, "Self-training: the least confidence of a prediction that is learned.", least=0.0, most=1
+        0.9, "Self-training: the least confidence of a prediction that is used.", least=0.0, most=1
     )
     self_weight: float = option(
         1.0, "Self-training: total weight of the model's own predictions relative to the answers.", least=0.0
     )
     targets: str = option("weighted", "How answers become targets: hard, soft or weighted.", choices=TARGETS)
-    pool: int | None = option(None, "Public samples scored per round; all if left out.", least=1)
+    pool: int | None = option(None, "Public samples scored per round; by default all.", least=1)
     warmup_rounds: int = option(5, "Rounds of answers collected before the first training.", least=1)
 
     def __post_init__(self) -> None:
@@ -50,9 +50,9 @@ class Teaching:
 class Learning:
     """How networks are trained: steps, batch size and learning rate, of the global and of the local training per round.
 
-    ``local_layers`` says which layers local training changes: "dense", those after the convolutions, or "all".
-    ``moved`` is how far images are shifted, zoomed and rotated (augmentation). ``pretext`` is for how many steps the
-    global network learns to classify clusters of public samples before the first round. ``shape`` is that of flat
+    ``local_layers`` are the layers that local training changes: "dense", those after the convolutions, or "all".
+    ``moved`` is how much images are shifted, zoomed and rotated (augmentation). ``pretext`` is the number of steps of
+    pretraining, in which the global network learns to classify clusters of public samples. ``shape`` is that of flat
     images, (height, width) or (height, width, channels).
     """
 
@@ -72,9 +72,9 @@ class Learning:
 class PrivateKT:
     """PrivateKT: each holder answers a few queries per round by randomized response; a global model learns from them.
 
-    ``epsilon`` of a run is the total of one holder over all rounds it takes part in; ``round_epsilon`` fixes the cost
-    of one round instead. ``model`` is a network by name (``auto`` suits the samples) or any scikit-learn classifier,
-    ``local`` the holders' own where it is another.
+    ``epsilon`` of a run is the total of one holder over all its rounds; ``round_epsilon`` sets the cost of one round
+    instead. ``model`` is a network by name (``auto`` chooses by the samples) or any scikit-learn classifier; ``local``
+    is the holders' model if it is a different one.
     """
 
     name: ClassVar[str] = "privatekt"
@@ -87,18 +87,18 @@ class PrivateKT:
 
     rounds: int = option(100, "Number of rounds.", least=1)
     queries_per_round: int = option(2, "Public samples that a holder labels in one round.", least=1)
-    round_epsilon: Number | None = option(None, "What one round costs a holder, instead of a total epsilon.")
+    round_epsilon: Number | None = option(None, "The epsilon of one round for a holder, instead of a total epsilon.")
     participation: float = option(0.5, "The fraction of the holders asked in each round.", least=0.0, most=1)
     max_participations: int | None = option(
-        None, "The most rounds that one holder takes part in; its equal share of the rounds if left out."
+        None, "The most rounds that one holder takes part in; by default its equal share."
     )
     model: Any = option(
         "auto", "The global model: auto, two-convolutions, three-convolutions, perceptron; logistic, forest."
     )
-    local: Any = option(None, "The holders' local model, where it differs from the global one.", typed=False)
+    local: Any = option(None, "The holders' local model, if it differs from the global one.", typed=False)
     teaching: Teaching = option(Teaching(), "How the global model learns from answers.", typed=False)
     learning: Learning = option(Learning(), "How networks are trained.", typed=False)
-    eval_every: int = option(10, "Rounds between two measurements on the test set, where there is one.", least=1)
+    eval_every: int = option(10, "Rounds between two measurements on the test set, if there is one.", least=1)
 
     def __post_init__(self) -> None:
         check(self)

@@ -1,14 +1,12 @@
-"""Local networks, which start from the global one and train at once.
+"""Local networks, which start from the global one and are trained in one batch.
 
-Local models of one round all have the same shape, so their weights are stacked and trained by the same calls. Each
-still sees its own holder's records alone: the stacking is arithmetic, nothing is averaged, and each draws its batches
-by a generator of its own, so that how many records one holder has decides nothing about another's. Every holder takes
-the same number of steps on batches of the same size; only how many different records these draw depends on how many it
-has.
+Local models of one round have the same shape, so their weights are stacked and trained by the same calls. Each is still
+trained on its own holder's records alone: nothing is averaged, and each has its own generator for its batches, so that
+the number of one holder's records has no effect on another. Every holder has the same number of steps and batch size.
 
-Convolutions of all networks are one grouped convolution and dense layers one batched product. A gradient of the sum
-of their losses is the gradient of each network's own loss, so nothing is shared but the call. Where the convolutions
-stay as they came, they are the same in all networks, and their output is computed once for all the steps.
+Convolutions of all networks are one grouped convolution, and dense layers one batched product. The gradient of the sum
+of losses is the gradient of each network's own loss. If the convolutions are not trained, they are the same in all
+networks, and their output is computed once for all steps.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
+from tacit.core import Integers, InvalidInput
 from tacit.methods.privatekt.torch_models import (
     Architecture,
     Training,
@@ -40,14 +37,14 @@ Tensors = dict[str, torch.Tensor]
 Layers = Sequence[tuple[str, nn.Module]]
 _KNOWN = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Flatten)
 TRAINED = ("dense", "all")
-# Samples whose features are computed in one go.
+# Samples per batch of features.
 FEATURE_BATCH = 500
 
 
 class Stack:
-    """The layers of one architecture: those that stay as they came, and those that every network trains.
+    """The layers of one architecture: those that stay fixed, and those that every network trains.
 
-    ``trained`` is "all", or "dense": what comes after the convolutions.
+    ``trained`` is "all", or "dense" for the layers after the convolutions.
 
     >>> from tacit.students.torch_networks import build_network
     >>> sorted(Stack(build_network("strided-convolutions", (1, 8, 8), 2), "dense").names)
@@ -68,11 +65,11 @@ class Stack:
         self.names = {name for name, _ in network.named_parameters() if name.rpartition(".")[0] in inside}
 
     def expanded(self, start: Tensors, count: int) -> Tensors:
-        """The weights that are trained, once for every network."""
+        """The trained weights, one copy per network."""
         return {name: start[name].expand(count, *start[name].shape).clone() for name in sorted(self.names)}
 
     def features(self, start: Tensors, samples: torch.Tensor) -> torch.Tensor:
-        """What the layers that stay make of samples: (n, *shape) -> (n, *inner shape)."""
+        """The output of the fixed layers for samples: (n, *shape) -> (n, *inner shape)."""
         with torch.no_grad():
             parts = [self._features(start, part) for part in samples.split(FEATURE_BATCH)]
         return torch.cat(parts)
@@ -86,7 +83,7 @@ class Stack:
     def logits(self, own: Tensors, values: torch.Tensor) -> torch.Tensor:
         """Logits of every network for its own samples: (batch, networks, *inner shape) -> (networks, batch, classes).
 
-        Images travel through the layers as (batch, networks * channels, height, width), rows as (networks, batch,
+        Images have the shape (batch, networks * channels, height, width) in the layers, rows (networks, batch,
         features).
         """
         batch, count = values.shape[:2]
@@ -105,7 +102,7 @@ class Stack:
 
 
 def _layers(network: Network) -> Layers:
-    """The layers in the order in which they are applied, with the names their weights go by."""
+    """The layers in order, with the names of their weights."""
     found = []
     for name, part in (("body", network.body), ("head", network.head)):
         inside = part.named_children() if isinstance(part, nn.Sequential) else [("", part)]
@@ -116,15 +113,15 @@ def _layers(network: Network) -> Layers:
 def _applied(
     layer: nn.Module, values: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, groups: int
 ) -> torch.Tensor:
-    """A convolution with these weights; any other layer that comes before the dense ones bends its input."""
+    """A convolution with these weights; any other layer before the dense ones is a ReLU."""
     if isinstance(layer, nn.Conv2d):
         return functional.conv2d(values, weight, bias, layer.stride, layer.padding, groups=groups)
     return functional.relu(values)
 
 
-# Networks trained in one go: bounds the memory that their stacked weights and gradients take.
+# The most networks per stack, to limit the memory of weights and gradients.
 STACKED = 20
-# What counts as the share of a class that a holder has no record of: its logit is left as it came.
+# The assumed fraction of a class of which a holder has no record: its logit is not trained.
 ABSENT = 1e-9
 
 
@@ -133,15 +130,15 @@ class Prepared(NamedTuple):
 
     samples: torch.Tensor  # (records, *shape)
     labels: torch.Tensor  # (records,)
-    usual: torch.Tensor  # (classes,), logarithms of how common each class is
+    usual: torch.Tensor  # (classes,), log frequencies of the classes
 
 
 class NetworkLocal:
-    """Local networks: each starts from the weights that came, and takes some steps on its holder's own records.
+    """Local networks: each starts from the global weights and is trained for some steps on its holder's records.
 
-    ``trained`` says which layers the steps change, all or those after the convolutions. The loss adds how common a
-    class is among the records to its logit, so a network learns what tells classes apart and not which one its holder
-    has most of; of a class that the holder never saw it keeps the global network's opinion.
+    ``trained`` are the layers that change: all, or those after the convolutions. The loss adds the log frequency of a
+    class among the records to its logit (logit adjustment), so that a network learns to separate classes and not their
+    frequencies; for a class that the holder does not have it keeps the global network's logit.
     """
 
     def __init__(self, architecture: Architecture, classes: int, training: Training, trained: str = "dense") -> None:
@@ -154,7 +151,7 @@ class NetworkLocal:
         self._stack = Stack(network, trained)
 
     def prepare(self, samples: NDArray[Any], labels: Integers) -> Prepared:
-        """The records as tensors, and how common each class is among them."""
+        """The records as tensors, and the log frequencies of their classes."""
         counts = np.bincount(labels, minlength=self.classes)
         usual = np.log(np.maximum(counts / len(labels), ABSENT))
         return Prepared(
@@ -164,7 +161,7 @@ class NetworkLocal:
     def labels(
         self, prepared: Sequence[Prepared], weights: bytes | None, asked: NDArray[Any], seed: int
     ) -> list[Integers]:
-        """What each trained network says of the samples."""
+        """The labels of the samples by each trained network."""
         start = self._start(weights)
         shown = self._stack.features(start, self.architecture.tensor(asked)).unsqueeze(1)
         found: list[Integers] = []
@@ -177,7 +174,7 @@ class NetworkLocal:
         return found
 
     def averaged(self, prepared: Sequence[Prepared], weights: bytes, seed: int) -> bytes:
-        """The mean of the trained networks: what federated averaging sends without noise. For comparison only."""
+        """The mean of the trained networks, as in federated averaging without noise; for comparison only."""
         start = self._start(weights)
         sums: Tensors = {}
         for place in range(0, len(prepared), STACKED):
@@ -213,5 +210,5 @@ class NetworkLocal:
 
 
 def _batches(records: int, plan: Training, seed: int) -> torch.Tensor:
-    """Which of a holder's records each step sees; the same seed serves all holders, as if each were alone."""
+    """The records of each step; all holders use the same seed, as if each were alone."""
     return torch.randint(records, (plan.steps, plan.batch), generator=torch.Generator().manual_seed(seed))

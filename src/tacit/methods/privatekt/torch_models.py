@@ -1,11 +1,11 @@
-"""The global network, which is taught on what comes back, and the shapes and steps that all networks of a run share.
+"""The global network, its training on the answers, and the architecture that all networks of a run share.
 
-Weights are sent as safetensors, plain numbers with names, read without running code. Images are seen a little
-differently each time, so that a few labels teach more.
+Weights are sent as safetensors, which are read without running code. Images are augmented, so that a few labels go
+farther.
 
-A network may start from public samples alone: first it learns to tell apart groups of samples that look alike. Groups
-are not classes, and nothing of them is kept but the features. Holders whose networks start from such features give
-right labels after a few steps on a few hundred records, where a random start would need many more.
+A network may be pretrained on public samples alone, to classify clusters of them; only its features are used
+afterwards. Local networks that start from such features give right labels after a few steps on a few hundred records,
+while a random start would need many more.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from safetensors.torch import load, save
 from torch import nn
 from torch.nn import functional
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Reals
+from tacit.core import InvalidInput, Reals
 from tacit.core.samples import as_images, image_shape
 from tacit.methods.privatekt.coordinator import Lesson
 from tacit.students.torch_classifier import TorchClassifier
@@ -58,15 +57,17 @@ def weights_to_bytes(tensors: dict[str, torch.Tensor]) -> bytes:
 
 
 def read_weights(weights: bytes, shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
-    """The tensors in these bytes, if they have just the names and shapes expected and are finite."""
+    """The tensors in these bytes; refused unless they have exactly these names and shapes and are finite."""
     try:
         tensors: dict[str, torch.Tensor] = load(weights)
     except (SafetensorError, ValueError, TypeError) as error:
-        raise InvalidInput(f"not weights that can be read ({type(error).__name__}: {error})") from None
+        raise InvalidInput(f"the weights cannot be read ({type(error).__name__}: {error})") from None
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if found != shapes:
         wrong = sorted(set(found.items()) ^ set(shapes.items()))
-        raise InvalidInput(f"weights of another network: {', '.join(f'{name} {shape}' for name, shape in wrong[:4])}")
+        raise InvalidInput(
+            f"weights of a different network: {', '.join(f'{name} {shape}' for name, shape in wrong[:4])}"
+        )
     if not all(tensor.dtype == torch.float32 and bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise InvalidInput("weights must be finite 32-bit numbers")
     return tensors
@@ -78,7 +79,7 @@ def shapes_of(network: Network) -> dict[str, tuple[int, ...]]:
 
 
 def moved(images: torch.Tensor, by: float, generator: torch.Generator) -> torch.Tensor:
-    """Each image shifted, zoomed and turned at random by up to ``by``; rows of features stay as they are.
+    """Each image shifted, zoomed and rotated at random by up to ``by``; rows of features are unchanged.
 
     >>> moved(torch.ones(2, 1, 8, 8), 0.1, torch.Generator().manual_seed(0)).shape
     torch.Size([2, 1, 8, 8])
@@ -87,20 +88,20 @@ def moved(images: torch.Tensor, by: float, generator: torch.Generator) -> torch.
         return images
     down, right, zoom, angle = (2 * torch.rand(4, len(images), generator=generator) - 1) * by
     across, along = (1 + zoom) * torch.cos(angle), (1 + zoom) * torch.sin(angle)
-    # Coordinates go from -1 to 1, so that a shift by a share of the side is twice that share.
+    # Coordinates go from -1 to 1, so that a shift by a fraction of the side is twice that fraction.
     maps = torch.stack([torch.stack([across, -along, 2 * right], 1), torch.stack([along, across, 2 * down], 1)], 1)
     grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
-    # What comes into view is as what was at the edge.
+    # Pixels from outside repeat the edge.
     return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
-# Groups are found among this many samples at most, in this many principal directions.
+# The most samples for clustering, and the number of principal components.
 _LOOKED_AT, DIRECTIONS = 20_000, 40
 
 
 @dataclass(frozen=True)
 class Pretext:
-    """Clusters to classify, in this many steps of this many samples; no steps leave a network unchanged."""
+    """Pretraining: clusters to classify, steps and batch size; with 0 steps a network stays unchanged."""
 
     groups: int = 100
     steps: int = 1500
@@ -115,7 +116,7 @@ class Pretext:
 
 
 def learn_groups(network: Network, samples: torch.Tensor, plan: Pretext, seed: int) -> None:
-    """Train the network's body to tell groups of the samples apart; its head stays as it was."""
+    """Train the network's body to classify clusters of the samples; its head stays unchanged."""
     groups = min(plan.groups, len(samples) // 10)
     if plan.steps == 0 or groups < 2 or not any(True for _ in network.body.parameters()):
         return
@@ -137,7 +138,7 @@ def learn_groups(network: Network, samples: torch.Tensor, plan: Pretext, seed: i
 
 
 def _groups(rows: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Which of ``count`` groups each row belongs to, by k-means in the main directions."""
+    """The cluster of each row among ``count``, by k-means in the principal components."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.decomposition import PCA
 
@@ -147,21 +148,21 @@ def _groups(rows: np.ndarray, count: int, seed: int) -> np.ndarray:
     return found
 
 
-# Samples that a trained network looks at in one go.
+# Samples per batch of predictions.
 _INFERENCE_BATCH = 1000
-# Starts that were learned in this process, by what they were learned from.
+# Pretrained weights of this process, by a digest of their inputs.
 _STARTS: dict[bytes, bytes] = {}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network by name and what it takes in: (features,), or (channels, height, width)."""
+    """A network by name and its input shape: (features,), or (channels, height, width)."""
 
     network: str
     shape: tuple[int, ...]
 
     def tensor(self, samples: NDArray[Any]) -> torch.Tensor:
-        """Samples as the network takes them in."""
+        """Samples as input of the network."""
         if len(self.shape) == 1:
             flat = as_images(np.asarray(samples), (1, 1, *self.shape)).reshape(len(samples), -1)
             return torch.as_tensor(np.ascontiguousarray(flat, dtype=np.float32))
@@ -173,7 +174,7 @@ class Architecture:
 def architecture_for(
     samples: NDArray[Any], network: str = "auto", shape: tuple[int, ...] | None = None
 ) -> Architecture:
-    """A small convolutional network for images, a perceptron for rows of features; or the one that is named.
+    """A small convolutional network for images, a perceptron for rows of features; or the named one.
 
     >>> architecture_for(np.zeros((3, 28, 28)))
     Architecture(network='strided-convolutions', shape=(1, 28, 28))
@@ -190,10 +191,10 @@ def architecture_for(
 
 @dataclass(frozen=True)
 class Training:
-    """How a network takes a lesson: plain gradient descent with momentum on this many batches.
+    """How a network is trained on a lesson: gradient descent with momentum on ``steps`` batches.
 
-    Images are ``moved`` a little each time they are seen: shifted and zoomed by up to this share of their side, and
-    turned by up to this angle.
+    Images are augmented by ``moved``: shifted and zoomed by up to this fraction of their side, and rotated by up to
+    this angle.
     """
 
     steps: int
@@ -218,7 +219,7 @@ class Training:
 
 
 class NetworkTrainer:
-    """The global network: weights that travel to the holders and are taught on what comes back.
+    """The global network: its weights are sent to the holders, and it is trained on their answers.
 
     Its input is scaled by the public samples, once.
     """
@@ -245,7 +246,7 @@ class NetworkTrainer:
         self._network.spread.copy_(spread)
         if any(isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in self._network.modules()):
             raise InvalidInput(
-                f"{architecture.network} normalizes over batches, which networks that train together cannot share; "
+                f"{architecture.network} has batch normalization, with which networks cannot be trained together; "
                 "choose strided-convolutions, perceptron or linear"
             )
         self._shapes = shapes_of(self._network)
@@ -253,10 +254,7 @@ class NetworkTrainer:
         self._public, self._pretext = public, pretext
 
     def begin(self) -> bytes:
-        """The network as it was initialized, or after it learned to tell groups of public samples apart.
-
-        The latter takes as long as many rounds, so that the same start is not learned twice in a process.
-        """
+        """The initial network, or the pretrained one, which is cached because pretraining is slow."""
         if self._pretext is None or self._pretext.steps == 0:
             return self._initial
         named = hashlib.sha256(self._initial + np.ascontiguousarray(self._public).tobytes())
@@ -269,7 +267,7 @@ class NetworkTrainer:
         return _STARTS[named.digest()]
 
     def learn(self, model: bytes, lesson: Lesson, seed: int) -> bytes:
-        """The network after some batches of the lesson, each sample as likely as its weight."""
+        """The network after training on the lesson, whose samples are drawn in proportion to their weights."""
         self._network.load_state_dict(read_weights(model, self._shapes))
         if not (lesson.weights > 0).any():
             return model
@@ -288,11 +286,11 @@ class NetworkTrainer:
             loss.backward()
             optimizer.step()
         learned = self._network.state_dict()
-        # A lesson that went astray is forgotten: what was paid for in all the rounds before is not lost to it.
+        # Training that diverged is discarded, so that what was paid in earlier rounds is not lost.
         return weights_to_bytes(learned) if all(bool(each.isfinite().all()) for each in learned.values()) else model
 
     def probabilities(self, model: bytes, samples: NDArray[Any]) -> Reals:
-        """One row of class probabilities a sample."""
+        """One row of class probabilities per sample."""
         self._network.load_state_dict(read_weights(model, self._shapes))
         results = []
         with torch.no_grad():
@@ -314,9 +312,9 @@ class NetworkTrainer:
 
 
 def _scaling(samples: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and spread of every feature, or every channel.
+    """Mean and standard deviation of every feature or channel.
 
-    A feature that is the same in all public samples may yet vary in private ones, so it is scaled like the others.
+    A feature that is constant in the public samples may vary in private ones, so it is scaled like the others.
     """
     over = (0,) if samples.ndim == 2 else (0, 2, 3)
     spread = samples.std(dim=over, keepdim=True, correction=0)[0]
@@ -327,7 +325,7 @@ def _scaling(samples: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 @contextmanager
 def seeded_torch(seed: int) -> Iterator[None]:
-    """Torch's generator from a seed, and afterwards as it was."""
+    """Torch's generator seeded, and restored afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

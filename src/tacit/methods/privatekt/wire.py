@@ -1,4 +1,4 @@
-"""What is sent in PrivateKT: a few public samples and perhaps weights one way, noisy labels the other."""
+"""The question of PrivateKT: a few public samples and possibly weights are sent, and randomized labels come back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from tacit.core import ANYTHING, Adjacency, Sensitivity, Unit
 from tacit.core.codec import StrictReader, bytes_to_array
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.sensitivity import ANYTHING, Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods import question as asked
@@ -20,11 +19,11 @@ __all__ = ["LabelAsk"]
 
 @dataclass(frozen=True)
 class LabelAsk:
-    """How do your records label these public samples?
+    """The question for labels of public samples by a local model.
 
-    ``weights`` are those of the global model, as safetensors, where local models start from them. ``invited`` says
-    which holders are asked in this round, by their place; the answer of each is what ``mechanism`` makes of its
-    labels, or a refusal where its account cannot pay.
+    ``weights`` are those of the global model, as safetensors, if local models start from them. ``invited`` are the
+    places of the holders that are asked in this round; the answer of each is its randomized labels, or a refusal if its
+    account cannot pay.
     """
 
     name: ClassVar[str] = "privatekt-labels"
@@ -42,7 +41,7 @@ class LabelAsk:
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        """A digest of the question, so that a retried request cannot be used for a different one."""
         content = hashlib.sha256(repr((self.samples.shape, str(self.samples.dtype))).encode())
         content.update(self.samples.tobytes())
         content.update(self.weights or b"")
@@ -50,7 +49,7 @@ class LabelAsk:
 
     @property
     def seed(self) -> int:
-        """What local training shuffles by: the same for a request that is made again, and in a run that is repeated."""
+        """The seed of local training: the same for a retried request and for a repeated run."""
         return int(self.question[:12], 16)
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
@@ -58,11 +57,11 @@ class LabelAsk:
         return asked.mechanism_form(self.mechanism, len(self.samples), self.mechanism.classes, most_records)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """All labels of a holder may change: they are randomized as a whole."""
+        """Any change: all labels of a holder are randomized."""
         return ANYTHING
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The question as values that can be encoded."""
         return {
             "samples": self.samples,
             "weights": None if self.weights is None else bytes_to_array(self.weights),
@@ -73,12 +72,12 @@ class LabelAsk:
 
     @classmethod
     def read(cls, fields: StrictReader) -> LabelAsk:
-        """The question that such values stand for, checked."""
-        sheet = asked.read_mechanism(fields.nested("sheet"), (RandomizedLabels,))
+        """The question that ``fields`` wrote, checked."""
+        mechanism = asked.read_mechanism(fields.nested("sheet"), (RandomizedLabels,))
         return cls(
             samples=asked.read_samples(fields),
             weights=None if fields.missing("weights") else fields.content("weights", asked.QUESTION_BYTES),
-            mechanism=sheet,
+            mechanism=mechanism,
             invited=fields.integers("invited", asked.MOST_HOLDERS, 0, asked.MOST_HOLDERS),
             **asked.read_request(fields),
         )

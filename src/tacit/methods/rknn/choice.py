@@ -1,6 +1,6 @@
-"""Which mechanism answers a question best at the same price, and why, in words for the user.
+"""The choice of the mechanism with the smallest error at the same cost, with the reason in words.
 
-Where a curator counts, labels or counts are released; holders of one record each send local or shuffled messages.
+With a curator, labels or counts are released; one-record holders send local or shuffled messages.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import LocalMechanism, Mechanism
-from tacit.core.sensitivity import Sensitivity
+from tacit.core import InvalidInput, LocalMechanism, Mechanism, Sensitivity
 from tacit.mechanisms.accuracy import gap_needed
-from tacit.mechanisms.choices import RECORD_VOTES
-from tacit.mechanisms.local.choice import choose
+from tacit.mechanisms.choices import RECORD_VOTES, choose, require_current_name
 from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise, plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
@@ -23,15 +20,15 @@ from tacit.methods.rknn.reading import CountReader, LabelReader, MessageReader, 
 
 __all__ = ["ERROR", "Choice", "choose_local", "choose_mechanism", "choose_shuffled", "said"]
 
-# How unsure a label may be at the lead that is quoted.
+# The error probability of a label at the stated lead.
 ERROR = 0.01
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A mechanism, why it was chosen, and the lead in votes that makes a label 99 % certain under it.
+    """A mechanism, the reason for it, and the lead in votes that makes a label 99 % certain under it.
 
-    ``reader`` says what the mechanism's answers mean.
+    ``reader`` turns the mechanism's answers into labels.
     """
 
     name: str
@@ -64,7 +61,7 @@ def choose_mechanism(
             noisy = " or ".join(kind.option for kind in RECORD_VOTES if kind.releases == "counts")
             raise InvalidInput(f"{name} releases labels only; soft labels need {noisy} counts")
         return _choice(offered[name], sensitivity, classes, epsilon, delta)
-    # A pure mechanism that releases no more than is needed, and whatever a delta allows beside it.
+    # The pure mechanism that releases no more than is needed, and those that a delta allows.
     allowed = [
         kind for kind in RECORD_VOTES if (delta > 0 if kind.needs_delta else (kind.releases == "counts") == counts)
     ]
@@ -75,7 +72,7 @@ def choose_mechanism(
 
 
 def said(what: str, gap: float) -> str:
-    """A reason with the lead that it leads to.
+    """A reason, and the lead that a label needs.
 
     >>> said("labels only", 12.21)
     'labels only; a label is 99 % certain if it leads by 12.2 votes'
@@ -91,7 +88,7 @@ def _choice(kind: type[Any], sensitivity: Sensitivity, classes: int, epsilon: Fr
 
 
 def _gap(variance: float, classes: int) -> float:
-    """The lead that makes a label 99 % certain when each count has this variance; sums of many errors are Gaussian."""
+    """The lead that makes a label 99 % certain if counts have Gaussian errors of this variance."""
     return float(gap_needed("gaussian", classes, ERROR) * variance**0.5)
 
 
@@ -105,21 +102,20 @@ def choose_local(
     """
     options = choose(queries * classes, neighbors, epsilon)
     names = {each.name: each for each in options.alternatives}
+    require_current_name(name)
     chosen = options.alternatives[0] if name == "auto" else names.get(name)
     if chosen is None:
-        # In quotes: some names have a comma in them.
-        known = ", ".join(map(repr, ["auto", *sorted(names)]))
-        raise InvalidInput(f"unknown local mechanism {name!r}: choose one of {known}")
+        raise InvalidInput(f"unknown local mechanism {name!r}: choose one of {', '.join(['auto', *sorted(names)])}")
     mechanism: LocalMechanism = chosen.mechanism
     gap = _gap(records * mechanism.variance_zero, classes)
-    reason = options.reason if name == "auto" else f"{name} was asked for"
+    reason = options.reason if name == "auto" else f"{name} was requested"
     return Choice(chosen.name, mechanism, said(reason, gap), gap, MessageReader(mechanism.decode, classes))
 
 
 def choose_shuffled(
     records: int, queries: int, classes: int, neighbors: int, epsilon: Fraction, delta: Fraction, name: str = "auto"
 ) -> Choice:
-    """One message per holder with amplification, many with noise shares, or with ``auto`` the one with less noise.
+    """One message per holder (amplification), many (noise messages), or with ``auto`` the one with less noise.
 
     >>> choose_shuffled(60_000, 40, 10, 1, Fraction(1), Fraction(1, 10**6)).name
     'many messages'
@@ -144,7 +140,7 @@ _Candidate = tuple[MultiMessageNoise | SingleMessage, float, str]
 
 def _many(records: int, cells: int, neighbors: int, epsilon: Fraction, delta: Fraction) -> _Candidate:
     plan = plan_noise_messages(epsilon, delta, cells, records, ones=neighbors)
-    words = f"holders send about {plan.messages:.1f} messages each, whose noise adds up to that of a curator"
+    words = f"each holder sends about {plan.messages:.1f} messages, whose noise adds up to that of a curator"
     return plan, plan.variance(records), words
 
 

@@ -1,8 +1,8 @@
-"""The side that sees releases only: choose queries, ask, and turn answers into labels for the public samples.
+"""The coordinator, which sees releases only: choose queries, ask, and turn answers into labels of the public samples.
 
-A run has one round or more. After each but the last a student learns from the labels so far; the next queries lie
-where that student is unsure, and votes are cast in its view of the samples. The student is made of releases, so none
-of this costs anything beyond the answers themselves.
+A run has one or more rounds. After each but the last a student is trained on the labels so far; the next queries are
+where that student is uncertain, and votes are counted in its feature space. The student is post-processing of releases,
+so only the answers cost anything.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers, Mechanism, Reals, Representation
-from tacit.core.release import Release, gather
+from tacit.core import Floats, Integers, InvalidInput, Mechanism, Reals, Release, Representation, gather
 from tacit.methods.rknn.queries import (
     SELECTIONS,
     UNASKED,
@@ -39,10 +37,10 @@ BALANCED = "balanced"
 
 @dataclass(frozen=True)
 class Round:
-    """One question: how many queries, what answers it, how answers are read, and where later queries lie.
+    """One question: number of queries, mechanism, reader of the answer, and how queries are chosen.
 
-    ``selection`` names one of ``SELECTIONS``; the first round knows no student, and asks about clusters.
-    ``proportions`` says that the reader's probabilities are how the classes share a cluster.
+    ``selection`` is one of ``SELECTIONS``; the first round has no student yet, and its queries are clusters. With
+    ``proportions`` the reader's probabilities are the class proportions of a cluster.
     """
 
     queries: int
@@ -54,23 +52,22 @@ class Round:
 
 @dataclass(frozen=True)
 class Labeling:
-    """What the public samples are labeled with, and how it came about.
+    """The labels of the public samples, and the clusters and query labels they come from.
 
-    ``probabilities`` are there only where counts were paid for and every sample was asked about; labels alone carry no
-    such confidence.
+    ``probabilities`` are None unless counts were released and every sample belongs to a query.
     """
 
     clusters: Clusters
     query_labels: Integers  # (s,)
     labels: Integers  # (public samples,)
-    confidence: Reals  # (public samples,), from 0: might as well be another label, to 1
+    confidence: Reals  # (public samples,), from 0 (another label is as likely) to 1
     probabilities: Reals | None = None  # (public samples, classes)
-    counts: Integers | None = None  # (s, classes), as they were released with noise in them
+    counts: Integers | None = None  # (s, classes), as released, with noise
 
 
 @dataclass(frozen=True)
 class Revision:
-    """What a student that learned from the labels so far adds: its view of samples, and its guesses at public ones."""
+    """The result of a student trained between rounds: its feature space, and its predictions for public samples."""
 
     representation: Representation
     probabilities: Reals  # (public samples, classes)
@@ -78,7 +75,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class VoteState:
-    """All that a run remembers between questions: where it asks now, and what it was told so far."""
+    """The state of a run: the current queries, and the labelings so far."""
 
     representation: Representation
     encoded: Floats  # (public samples, features)
@@ -88,7 +85,7 @@ class VoteState:
 
 
 def round_requests(request: str, rounds: int) -> list[str]:
-    """The name of each round's request: each is paid for, and replayed, on its own.
+    """The request id of each round; each is paid, and replayed, separately.
 
     >>> round_requests("r", 1), round_requests("r", 2)
     (['r'], ['r-1', 'r-2'])
@@ -97,11 +94,11 @@ def round_requests(request: str, rounds: int) -> list[str]:
 
 
 class VoteCoordinator:
-    """Asks once, or again in the view of a student that learned from the answers.
+    """Asks once, or several times in the feature space of a student trained on the answers.
 
-    ``spread`` may improve on the labels that clusters give, from public samples; ``revise`` trains the student
-    between rounds. ``voting_rule`` says which queries a record votes for: the nearest, the nearest with ``balanced``
-    numbers of public samples, or by a published rule.
+    ``propagate`` may improve the labels of clusters, from public samples; ``revise`` trains the student between rounds.
+    ``voting_rule`` determines the queries that a record votes for: the nearest, the nearest with ``balanced`` numbers
+    of public samples, or those of a published rule.
     """
 
     def __init__(
@@ -112,7 +109,7 @@ class VoteCoordinator:
         neighbors: int,
         names: Iterable[Any],
         request: str,
-        spread: Callable[[Labeling], Labeling] | None = None,
+        propagate: Callable[[Labeling], Labeling] | None = None,
         revise: Callable[[Labeling], Revision] | None = None,
         voting_rule: str = NEAREST,
         purpose: str = "reverse k-NN labels",
@@ -125,14 +122,14 @@ class VoteCoordinator:
                     f"unknown selection {each.selection!r}: choose one of {', '.join(sorted(SELECTIONS))}"
                 )
         if not rounds or (len(rounds) > 1 and revise is None):
-            raise InvalidInput("a run has at least one round, and more than one only with a student between them")
+            raise InvalidInput("a run needs at least one round, and several only with a student between them")
         self._public = public
         self._representation = representation
         self._rounds = tuple(rounds)
         self._neighbors = neighbors
         self._names = tuple(map(str, names))
         self._request = request
-        self._spread = spread
+        self._propagate = propagate
         self._revise = revise
         self._voting_rule = voting_rule
         self._purpose = purpose
@@ -164,25 +161,25 @@ class VoteCoordinator:
         )
 
     def fold(self, state: VoteState, answers: Sequence[Release[Any]]) -> VoteState:
-        """Label the public samples by the answer, of the curator or of all one-record holders; go to the next round."""
+        """Label the public samples by the answer, and prepare the next round."""
         if len(answers) != 1:
             raise InvalidInput(
-                f"labeling takes one answer, the curator's or that of all one-record holders; got {len(answers)}"
+                f"labeling expects one answer, of a curator or of all one-record holders; got {len(answers)}"
             )
         labeling = answers[0].map(lambda answer: self._label(state, answer))
-        told = (*state.answers, labeling)
-        if len(told) == len(self._rounds):
-            return VoteState(state.representation, state.encoded, state.clusters, state.guesses, told)
-        # What the student is made of was told in every round so far; the receipts stay with those answers.
+        labelings = (*state.answers, labeling)
+        if len(labelings) == len(self._rounds):
+            return VoteState(state.representation, state.encoded, state.clusters, state.guesses, labelings)
+        # The student is computed from all rounds so far, whose receipts stay with their answers.
         assert self._revise is not None
         revision = self._revise(labeling.value)
         encoded = revision.representation.encode(self._public)
-        coming = self._rounds[len(told)]
+        coming = self._rounds[len(labelings)]
         clusters = SELECTIONS[coming.selection](encoded, revision.probabilities, coming.queries)
-        return VoteState(revision.representation, encoded, clusters, revision.probabilities, told)
+        return VoteState(revision.representation, encoded, clusters, revision.probabilities, labelings)
 
     def result(self, state: VoteState) -> Release[Labeling]:
-        """Labels after the last round, with calibrated probabilities where counts were paid for."""
+        """The labels after the last round, with calibrated probabilities if counts were released."""
         if len(state.answers) < len(self._rounds):
             raise InvalidInput("the run has questions that were not answered yet")
         return gather(state.answers).map(lambda labelings: labelings[-1])
@@ -196,16 +193,16 @@ class VoteCoordinator:
         labels[asked] = query_labels[part.membership]
         confidence[asked] = margins(state.encoded[asked], part, query_labels)
         if state.guesses is not None:
-            # What was not asked about is what the student was sure of: its own word stands.
+            # Samples outside of all queries are those of which the student was certain: its predictions are used.
             labels[~asked] = state.guesses[~asked].argmax(axis=1)
             confidence[~asked] = lead(state.guesses[~asked])
         probabilities = None
         if query_probabilities is not None and asked.all():
             probabilities = query_probabilities[part.membership]
             if this.proportions and state.guesses is not None:
-                # The answer says how many of a cluster are of each class; the student may know which.
+                # The answer gives the class proportions of a cluster; the student says which samples have which class.
                 probabilities = iterative_proportional_fitting(query_probabilities, part.membership, state.guesses)
                 labels, confidence = probabilities.argmax(axis=1).astype(np.int64), lead(probabilities)
         labeling = Labeling(state.clusters, query_labels, labels, confidence, probabilities)
-        spread = labeling if self._spread is None else self._spread(labeling)
-        return replace(spread, counts=np.asarray(answer)) if isinstance(this.reader, CountReader) else spread
+        final = labeling if self._propagate is None else self._propagate(labeling)
+        return replace(final, counts=np.asarray(answer)) if isinstance(this.reader, CountReader) else final

@@ -1,4 +1,4 @@
-"""What reverse k-NN votes promise: the best number of queries and neighbors, and how many labels will be right."""
+"""The forecast of reverse k-NN votes: the best number of queries and neighbors, and the accuracy of labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from tacit.core.guarantee import Adjacency, Trust
+from tacit.core import Adjacency, Trust
 from tacit.core.options import Options
 from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
 from tacit.methods.rknn.choice import choose_local, choose_mechanism, choose_shuffled
@@ -19,31 +19,32 @@ from tacit.methods.task import Task
 __all__ = ["forecast", "votes_forecast"]
 
 _NEIGHBORS, _AROUND = (1, 2, 4), (0.5, 1, 2)
-# Seconds per comparison of a record with a query in one feature, and to begin with; measured on one core.
+# Seconds per comparison of a record with a query in one feature, and of the start; measured on one core.
 _COMPARING, _STARTING = 4e-10, 1.0
 
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
-    """The best of a few numbers of queries and neighbors, or what the options say."""
+    """The forecast for the best of a few numbers of queries and neighbors, or for the given ones."""
     assert isinstance(options, ReverseKNN)
     return votes_forecast(task, options, evidence)
 
 
-def votes_forecast(task: Task, options: ReverseKNN, evidence: Evidence, louder: float = 1.0) -> Expected:
-    """Votes under this task's budget and trust; the noise may be ``louder``, where several holders add theirs."""
+def votes_forecast(task: Task, options: ReverseKNN, evidence: Evidence, noise_factor: float = 1.0) -> Expected:
+    """The forecast of votes; ``noise_factor`` is above 1 if several holders each add noise."""
     classes = evidence.classes
     trust = task.trust or Trust.CENTRAL
     tried: list[Expected] = []
-    # A shuffler's noise takes long to plan for, and more neighbors gain nothing there.
+    # With a shuffler planning is slow, and more neighbors gain nothing.
     alone = options.neighbors != 1 or trust is Trust.SHUFFLE
     for neighbors in (options.neighbors,) if alone else _NEIGHBORS:
         lead = _once(evidence, task, max(4 * classes, 2 * neighbors), neighbors, trust, options)[0]
-        usual = suggest_queries(task.units * task.unit.records, len(task.public), classes, neighbors, lead * louder)
+        lead *= noise_factor
+        usual = suggest_queries(task.units * task.unit.records, len(task.public), classes, neighbors, lead)
         factors = (1,) if trust is Trust.SHUFFLE else _AROUND
         asked = _asked(options, usual, len(task.public), max(classes, neighbors), factors)
         for queries in asked:
             lead, messages = _once(evidence, task, queries, neighbors, trust, options)
-            noise = noise_unit(lead * louder, classes)
+            noise = noise_unit(lead * noise_factor, classes)
             shares, purity = _seen(evidence, options, max(classes, queries // neighbors))
             votes = task.units * task.unit.records * neighbors * len(shares) / queries
             accuracy, deviation = voted(shares, purity, votes, noise, classes)
@@ -52,7 +53,7 @@ def votes_forecast(task: Task, options: ReverseKNN, evidence: Evidence, louder: 
                 Expected(accuracy, deviation, queries, neighbors, messages, _STARTING + _COMPARING * work,
                          f"{votes / len(shares):.3g} votes per query, noise of {noise:.3g}")
             )  # fmt: skip
-    # Few neighbors where more give no measurable gain.
+    # The fewest neighbors that are not measurably worse.
     best = max(each.accuracy for each in tried)
     return min((each for each in tried if each.accuracy >= best - 0.003), key=lambda each: each.neighbors or 0)
 
@@ -77,7 +78,7 @@ def _seen(evidence: Evidence, options: ReverseKNN, queries: int) -> Any:  # noqa
 def _once(
     evidence: Evidence, task: Task, queries: int, neighbors: int, trust: Trust, options: ReverseKNN
 ) -> tuple[float, int]:
-    """The choice, made once for all levels of the evidence."""
+    """The lead and the number of messages, cached for all levels of the evidence."""
     key = ("noise", task.budget, task.delta, task.units, task.unit, queries, neighbors, trust, options.mechanism,
            options.labels, options.iterations)  # fmt: skip
     if key not in evidence.found:
@@ -87,7 +88,7 @@ def _once(
 
 
 def _choice(task: Task, queries: int, neighbors: int, trust: Trust, options: ReverseKNN) -> tuple[float, int]:
-    """The lead that makes a label 99 % certain, and how many messages cross."""
+    """The lead that makes a label 99 % certain, and the number of messages."""
     classes, budget = len(task.classes), task.budget / options.iterations
     if trust is Trust.LOCAL:
         return choose_local(task.units, queries, classes, neighbors, budget).gap, task.units
@@ -95,6 +96,6 @@ def _choice(task: Task, queries: int, neighbors: int, trust: Trust, options: Rev
         chosen = choose_shuffled(task.units, queries, classes, neighbors, budget, task.delta)
         per: Any = getattr(getattr(chosen.mechanism, "inner", None), "messages", 1.0)
         return chosen.gap, math.ceil(task.units * float(per))
-    moves = table_sensitivity(queries, classes, neighbors, task.unit, task.adjacency or Adjacency.REPLACE_ONE)
+    sensitivity = table_sensitivity(queries, classes, neighbors, task.unit, task.adjacency or Adjacency.REPLACE_ONE)
     counts = options.labels != "hard" or options.one_query_per_class
-    return choose_mechanism(moves, classes, budget, Fraction(task.delta), options.mechanism, counts=counts).gap, 1
+    return choose_mechanism(sensitivity, classes, budget, Fraction(task.delta), options.mechanism, counts=counts).gap, 1

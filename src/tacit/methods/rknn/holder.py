@@ -1,8 +1,8 @@
-"""The side that sees records: count the votes, and let them out through the gate only.
+"""The holder, which sees records: count votes, and release them through the gate only.
 
-A holder looks at the question alone, tries it on a made-up record, and hands the gate what is to be counted. The gate
-pays, and only then are records read. From there nothing is refused: a record that cannot be encoded or compared casts
-an empty vote, or for a one-record holder a made-up one.
+A holder checks the question alone, tries it on a made-up record, and gives the gate a deferred computation. The gate
+pays, and only then are records read. From then on nothing is refused: a record that cannot be encoded or compared casts
+an empty vote, or as a one-record holder a made-up one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Encodings, Integers
-from tacit.core.randomness import Randomness, permutations
-from tacit.core.release import Release
-from tacit.core.sensitivity import ANYTHING
+from tacit.core import ANYTHING, Encodings, Integers, InvalidInput, Randomness, Release, permutations
 from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
-from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, Door, one_record_door, table_door
+from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, AllowedMechanisms, allowed_for_records, allowed_for_tables
 from tacit.mechanisms.description import require_quorum
 from tacit.mechanisms.shuffle.single_message import Shuffled
 from tacit.methods.encoding import encoded_block, encoded_chunks, require_encodable
@@ -33,26 +29,26 @@ from tacit.neighbors import nearest_queries, vote_counts
 from tacit.neighbors.search import Search
 from tacit.neighbors.votes import BLOCK_BYTES, block_votes
 from tacit.private.gate import Gate
-from tacit.private.node_side import NodeContext, NodeSide, table_doors
+from tacit.private.node_side import NodeContext, NodeSide, allowed_by_step
 from tacit.private.partition import bounded, one_stream
 from tacit.private.records import Private, Records, Schema, combine, inspect, public_size, schema_of
 
 __all__ = ["AT_NODE", "LOCAL_MECHANISMS", "ONE_RECORD", "VOTES", "OneRecordHolders", "VoteHolder"]
 
-# The default adds the same noise to votes as to sums, so that its price does not depend on what it asks.
+# The default method adds the same noise to votes as to sums, so that its cost does not depend on the question.
 _TABLE_MECHANISMS = (*RECORD_VOTES, RoundedGaussianNoise)
 LOCAL_MECHANISMS = LOCAL
-VOTES = table_door("a holder of votes", _TABLE_MECHANISMS)
-ONE_RECORD = one_record_door("a one-record holder")
+VOTES = allowed_for_tables("a holder of votes", _TABLE_MECHANISMS)
+ONE_RECORD = allowed_for_records("a one-record holder")
 
 
 class VoteHolder:
     """One account over one or more sets of records: a hospital, or a curator trusted with several.
 
-    Votes of all the sets are added up before the gate, so the answer does not depend on how records are
-    spread over the sets. The privacy unit and the adjacency are those of the gate's account; a question whose
-    mechanism is calibrated for less is refused by the gate, and of a person no more records are counted than the
-    unit has. Encodings of records are kept only where the holder passes a ``cache`` of its own.
+    The votes of all sets are added before the gate, so the answer does not depend on how records are partitioned. The
+    privacy unit and the adjacency are those of the gate's account; the gate refuses a mechanism that is calibrated for
+    less. At most as many records per person are counted as the unit allows. Encodings of records are cached only if the
+    holder passes its own ``cache``.
     """
 
     def __init__(
@@ -70,7 +66,7 @@ class VoteHolder:
         self._streamed = one_stream(records)
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
-        """The mechanism's view of the votes, paid for."""
+        """Pay, and return the mechanism's output for the votes."""
         VOTES.require(ask.mechanism, self._gate.named)
         for part in self._records:
             require_fit(ask, schema_of(part))
@@ -111,7 +107,7 @@ class VoteHolder:
 
 @dataclass(frozen=True)
 class VoteTable:
-    """The votes of one block of streamed records; it travels to an engine's workers and holds no record.
+    """Counts the votes of one block of streamed records; it is sent to an engine's workers and contains no record.
 
     >>> from tacit.representations.scaled import Identity
     >>> queries = np.array([[0.0], [9.0]], dtype=np.float32)
@@ -140,13 +136,12 @@ class VoteTable:
 class OneRecordHolders:
     """Many holders with one record each, in one process: every record's own answer is randomized.
 
-    A record's answer is the set of its cells, (query, label) for its k nearest queries, with sets of labels filled
-    up to the same size by made-up ones. The account stands for each of the
-    holders: they hold different records, so what one of them pays is what all of them pay.
+    A record's answer is the set of its cells, (query, label) for its k nearest queries; sets of labels are filled up to
+    the same size with made-up ones. One account stands for all holders: they have different records, so each of them
+    pays the same (parallel composition).
 
-    A record that cannot be encoded or compared, or has no such label, answers with queries and labels drawn at
-    random. That is a mixture of what other records would send, so it is as close to each of them as they are to each
-    other, and it says nothing.
+    A record that cannot be encoded or compared, or has another label, answers with random queries and labels. That is a
+    mixture of valid inputs, so the guarantee of the mechanism covers it.
     """
 
     def __init__(
@@ -157,9 +152,9 @@ class OneRecordHolders:
         cache: Encodings | None = None,
     ) -> None:
         if one_stream(records):
-            raise InvalidInput("records are streamed for tables of counts; one-record holders need them in memory")
+            raise InvalidInput("one-record holders need records in memory; a record source gives tables of counts only")
         if gate.unit.records != 1:
-            raise InvalidInput("a one-record holder answers for one record; bound persons to one record each")
+            raise InvalidInput("a one-record holder answers for one record: the unit must have one record per person")
         require_counted(gate.unit)
         self._records = held(records, gate, "at least one holder is needed")
         self._gate = gate
@@ -167,7 +162,7 @@ class OneRecordHolders:
         self._cache = cache
 
     def answer(self, ask: VoteAsk) -> Release[Any]:
-        """The messages of all holders, paid for."""
+        """Pay, and return the messages of all holders."""
         ONE_RECORD.require(ask.mechanism, self._gate.named)
         if ask.voting_rule != NEAREST:
             raise InvalidInput(
@@ -198,7 +193,7 @@ class OneRecordHolders:
         return cells
 
     def _own_cells(self, ask: VoteAsk, records: Records) -> Integers:
-        """The cells of each record; a row of -1 for one that has none."""
+        """The cells of each record; a row of -1 for a record without cells."""
         if ask.labels is None:
             held, columns = records.labels[:, None], ask.classes
         else:
@@ -214,7 +209,7 @@ class OneRecordHolders:
 
 
 def made_up_cells(ask: VoteAsk, count: int, randomness: Randomness) -> Integers:
-    """The cells of that many clients with queries and labels drawn uniformly, as the answer of who has none.
+    """Random cells of ``count`` participants, with uniform queries and labels, for records without cells.
 
     >>> from tacit.core.randomness import SeededRandomness
     >>> from tacit.representations.scaled import Identity
@@ -225,15 +220,15 @@ def made_up_cells(ask: VoteAsk, count: int, randomness: Randomness) -> Integers:
     """
     columns, labels = ask.classes + (ask.labels or 0), ask.labels or 1
     cells = np.empty((count, ask.neighbors * labels), dtype=np.int64)
-    for client in range(count):
+    for row in range(count):
         near = np.sort(permutations(1, len(ask.queries), randomness)[0][: ask.neighbors])
         held = np.sort(permutations(1, columns, randomness)[0][:labels])
-        cells[client] = (near[:, None] * columns + held).ravel()
+        cells[row] = (near[:, None] * columns + held).ravel()
     return cells
 
 
 def require_domain(ask: VoteAsk) -> None:
-    """Refuse a local mechanism that is made for other cells: it would fail on some records and not on others."""
+    """Refuse a local mechanism for other numbers of cells, which would fail on some records only."""
     mechanism: Any = ask.mechanism
     queries, columns, labels = len(ask.queries), ask.classes + (ask.labels or 0), ask.labels or 1
     if not mechanism.made_for(queries, columns, ask.neighbors, labels):
@@ -244,13 +239,13 @@ def require_domain(ask: VoteAsk) -> None:
 
 
 def require_fit(ask: VoteAsk, schema: Schema) -> None:
-    """Refuse a question that records of this kind cannot answer, by trying it on a made-up one.
+    """Refuse a question that records of this kind cannot answer, by trying it on a made-up record.
 
-    No record is looked at: whoever asks learns what kind of records they are, which is public, and nothing else.
+    No record is read, so a refusal depends only on the kind of records, which is public.
     """
     if (schema.sets is None) != (ask.labels is None):
         held = "one label each" if schema.sets is None else "sets of labels"
-        raise InvalidInput(f"records have {held}, and the question is about the other kind; nothing was charged")
+        raise InvalidInput(f"records have {held}, which the question is not about; nothing was charged")
     if schema.sets is not None and schema.sets != ask.classes:
         raise InvalidInput("records must have sets of the classes that are asked about; nothing was charged")
     require_encodable(ask.representation, schema.blank, ask.queries.shape[1])
@@ -258,9 +253,9 @@ def require_fit(ask: VoteAsk, schema: Schema) -> None:
 
 
 def label_sets(ask: VoteAsk, records: Records) -> NDArray[np.bool_]:
-    """The label sets as a table (n, classes), of a larger set than the question allows only its first labels.
+    """The label sets as a table (n, classes); of a set larger than the question allows, the first labels.
 
-    To refuse would tell whoever asks, for nothing, that there is a record with this many labels.
+    A refusal would reveal, unpaid, that there is a record with more labels.
     """
     sets: NDArray[np.bool_] = records.labels
     assert ask.labels is not None
@@ -269,7 +264,7 @@ def label_sets(ask: VoteAsk, records: Records) -> NDArray[np.bool_]:
 
 
 def filled_sets(sets: NDArray[np.bool_], size: int) -> Integers:
-    """The labels of each record and as many made-up ones as bring it to that size, (n, size), in increasing order.
+    """The labels of each record, filled up to ``size`` with made-up labels, (n, size), in increasing order.
 
     >>> filled_sets(np.array([[True, False, True], [False, True, False], [False, False, False]]), 2).tolist()
     [[0, 2], [1, 3], [3, 4]]
@@ -279,7 +274,7 @@ def filled_sets(sets: NDArray[np.bool_], size: int) -> Integers:
 
 
 def count_together(ask: VoteAsk, cache: Encodings | None, parts: list[Records]) -> Integers:
-    """The votes where the connections of all records are chosen together, by a published rule."""
+    """The votes by a published rule, which chooses the queries of all records together."""
     chunks = [chunk for each in parts for chunk in encoded_chunks(ask.representation, each.samples, cache)]
     features = np.concatenate(chunks)
     labels = np.concatenate([each.labels for each in parts])
@@ -291,7 +286,7 @@ def count_together(ask: VoteAsk, cache: Encodings | None, parts: list[Records]) 
 
 
 def sum_tables(tables: list[Integers]) -> Integers:
-    """Tables of votes added up.
+    """The sum of tables of votes.
 
     >>> sum_tables([np.array([[1, 0]]), np.array([[0, 2]])]).tolist()
     [[1, 2]]
@@ -301,7 +296,7 @@ def sum_tables(tables: list[Integers]) -> Integers:
 
 
 def answer_at_node(ask: VoteAsk, context: NodeContext) -> Release[Any]:
-    """The answer of a node: of its records' votes together, or of each record as a one-record holder."""
+    """The answer of a node: its records' votes together, or each record as a one-record holder."""
     mechanism: Any = ask.mechanism
     side = OneRecordHolders if mechanism.statistic in ("local", "shuffle") else VoteHolder
     return side([context.records], context.gate, cache=context.encodings).answer(ask)
@@ -310,10 +305,10 @@ def answer_at_node(ask: VoteAsk, context: NodeContext) -> Release[Any]:
 AT_NODE = NodeSide(
     answer_at_node,
     {
-        VoteAsk: table_doors(_TABLE_MECHANISMS, "a curator of records' votes")
+        VoteAsk: allowed_by_step(_TABLE_MECHANISMS, "a curator of records' votes")
         | {
-            "answer": Door("a plain answer", (*_TABLE_MECHANISMS, *LOCAL_MECHANISMS), ONE_RECORD.inside),
-            "submit": Door("a batch", (*_TABLE_MECHANISMS, Shuffled), ONE_RECORD.inside),
+            "answer": AllowedMechanisms("a plain answer", (*_TABLE_MECHANISMS, *LOCAL_MECHANISMS), ONE_RECORD.inside),
+            "submit": AllowedMechanisms("a batch", (*_TABLE_MECHANISMS, Shuffled), ONE_RECORD.inside),
         }
     },
 )

@@ -1,7 +1,7 @@
-"""Reverse k-NN labeling as one job: planned from public knowledge, answered by holders here or by nodes.
+"""Reverse k-NN labeling as one job: planned from public information, answered by holders in this process or by nodes.
 
-Between answers and after them labels are propagated, a student learns, and its features become the next vote space: all
-of it is made of public samples and releases, so it costs nothing.
+Between answers and after them labels are propagated, a student is trained, and its features become the next vote space:
+all of it is post-processing of releases and public samples.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Trust
-from tacit.core.protocols import Coordinator, Representation
-from tacit.core.rational import whole
+from tacit.core import Coordinator, InvalidInput, Representation, TacitWarning, Trust, whole
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.curated import Answering, CuratedJob, private_cache, sharers_caveat
 from tacit.methods.rknn.coordinator import BALANCED, Labeling, Revision, VoteCoordinator, round_requests
@@ -39,19 +36,18 @@ from tacit.representations.registry import ground
 from tacit.representations.student_features import StudentFeatures, StudentOdds, require_travelling
 from tacit.students.weighted import fit_by_label
 
-__all__ = ["PROPAGATIONS", "VOTE_SPACES", "Teacher", "prepare", "propagation_by"]
+__all__ = ["PROPAGATIONS", "VOTE_SPACES", "StudentTrainer", "prepare", "propagation_by"]
 
 PROPAGATIONS = ("clusters", "graph")
 VOTE_SPACES = ("student", "student map", "same")
 
 
 @dataclass(frozen=True)
-class Teacher:
-    """Trains a student on labeled public samples, and shows samples as it sees them.
+class StudentTrainer:
+    """Trains a student on labeled public samples, and gives its feature space for the next votes.
 
-    ``label_fraction`` is the fraction of every label's surest samples that are taught; the others abstain.
-    ``vote_space`` says where the next votes are cast: in the student's features, on a map of them, or where the last
-    ones were.
+    ``label_fraction`` is the fraction of the most certain samples of every label that are used for training.
+    ``vote_space`` is the space of the next votes: the student's features, a map of them, or the first one again.
     """
 
     untrained: Any
@@ -69,25 +65,25 @@ class Teacher:
             raise InvalidInput(f"label_fraction must be above 0 and at most 1, got {self.label_fraction!r}")
 
     def train(self, labeling: Labeling) -> Any:  # noqa: ANN401
-        """The trained student, or one that always says the commonest label: a paid run is not lost to its student."""
+        """The trained student, or one that always predicts the most frequent label if training fails."""
         rows = self.public.reshape(len(self.public), -1)
         labels = self.names[labeling.labels]
         sure = keep_surest(labeling.confidence, labeling.labels, self.label_fraction) > 0
         if self.soft and labeling.probabilities is not None:
-            # Odds say themselves how sure they are, so where all are taught none abstains.
+            # Probabilities express their own certainty, so with a fraction of 1 none is left out.
             shown = sure if self.label_fraction < 1 else slice(None)
             soft = (self.names, labeling.probabilities[shown])
             return taught(self.untrained, rows[shown], labels[shown], np.ones(0), soft)
-        # Which samples abstain is decided; what the others weigh is their confidence only where all are taught.
+        # Confidences are weights only if all samples are used.
         weights = labeling.confidence if self.label_fraction == 1 else sure.astype(np.float64)
         return taught(self.untrained, rows, labels, weights)
 
     def revise(self, labeling: Labeling) -> Revision:
-        """What a student that learned from the labels so far adds to the next round."""
+        """The feature space and predictions of a student trained on the labels so far."""
         from sklearn.dummy import DummyClassifier
 
         with warnings.catch_warnings():
-            # What this student could not learn is no fault yet: the last one is the user's, and says so itself.
+            # Warnings about this temporary student are not for the user; the final one warns itself.
             warnings.simplefilter("ignore", TacitWarning)
             trained = self.train(labeling)
         odds = StudentOdds(trained, tuple(self.names.tolist()))
@@ -108,25 +104,25 @@ class Teacher:
 def propagation_by(
     name: str, public: NDArray[Any], representation: Representation
 ) -> Callable[[Labeling], Labeling] | None:
-    """How labels of queries become labels of samples: of those in their cluster, or on over the neighbor graph."""
+    """How labels of queries become labels of samples: None for clusters, or propagation over the neighbor graph."""
     if name not in PROPAGATIONS:
         raise InvalidInput(f"propagation must be one of {', '.join(PROPAGATIONS)}, got {name!r}")
     if name == "clusters":
         return None
     graph = neighbor_graph(ground(representation, public))
 
-    def listen(labeling: Labeling) -> Labeling:
+    def over_graph(labeling: Labeling) -> Labeling:
         classes = int(labeling.labels.max()) + 1
         if classes == 1:
             return labeling
-        heard = propagate(graph, np.eye(classes)[labeling.labels] * labeling.confidence[:, None])
-        return replace(labeling, labels=heard.argmax(axis=1).astype(np.int64), confidence=lead(heard))
+        found = propagate(graph, np.eye(classes)[labeling.labels] * labeling.confidence[:, None])
+        return replace(labeling, labels=found.argmax(axis=1).astype(np.int64), confidence=lead(found))
 
-    return listen
+    return over_graph
 
 
 def prepare(task: Task, options: ReverseKNN) -> CuratedJob:
-    """The job of labeling this task's public samples by reverse k-NN votes."""
+    """The job that labels this task's public samples by reverse k-NN votes."""
     trust = task.trusting(*tuple(Trust), default=Trust.CENTRAL if task.nodes is None else Trust.LOCAL)
     if options.robust is not None:
         require_robust(options.robust, trust, None if task.nodes is None else task.nodes.holders)
@@ -136,7 +132,7 @@ def prepare(task: Task, options: ReverseKNN) -> CuratedJob:
     if task.multilabel:
         return _sets(task, options, trust, untrained("logistic") if student is None else student)
     if options.max_labels is not None:
-        raise InvalidInput("max_labels is for records with sets of labels; these have one each")
+        raise InvalidInput("max_labels is for records with sets of labels; these have one label each")
     task.observer.stage("choosing a representation and a mechanism")
     chosen = plan(
         task.public, len(task.classes), task.units, task.budget, task.delta, unit=task.unit,
@@ -145,27 +141,27 @@ def prepare(task: Task, options: ReverseKNN) -> CuratedJob:
     task.check_representation(chosen.fitted)
     if options.labels != "hard" and options.propagation == "graph":
         raise InvalidInput(
-            f"{options.labels} labels go with propagation by clusters: leave out propagation, or use hard labels"
+            f"{options.labels} labels need propagation by clusters: leave out propagation, or use hard labels"
         )
     if student is None:
-        # Where neighbors tell samples apart better than planes do, they serve the student as well.
+        # If a neighbor graph was chosen over a linear representation, it is better for the student as well.
         student = untrained("map" if chosen.representation == "spectral" else "logistic")
     if task.nodes is not None and len(chosen.rounds) > 1 and options.vote_space != "same":
         require_travelling(student)
-    teacher = Teacher(
+    trainer = StudentTrainer(
         student, task.public, task.classes, chosen.fitted, options.labels != "hard", options.label_fraction,
         options.vote_space,
     )  # fmt: skip
     coordinator = VoteCoordinator(
         task.public, chosen.fitted, [each.round for each in chosen.rounds], chosen.neighbors, task.classes,
-        task.request, propagation_by(options.propagation, task.public, chosen.fitted), teacher.revise,
+        task.request, propagation_by(options.propagation, task.public, chosen.fitted), trainer.revise,
         options.voting_rule,
     )  # fmt: skip
-    return _job(task, options, chosen, coordinator, partial(_labeled, task, teacher))
+    return _job(task, options, chosen, coordinator, partial(_labeled, task, trainer))
 
 
-def _labeled(task: Task, teacher: Teacher, labeling: Labeling) -> Outcome:
-    trained = teacher.train(labeling)
+def _labeled(task: Task, trainer: StudentTrainer, labeling: Labeling) -> Outcome:
+    trained = trainer.train(labeling)
     return Outcome(
         student=trained,
         labels=task.classes[labeling.labels],
@@ -181,7 +177,7 @@ def _labeled(task: Task, teacher: Teacher, labeling: Labeling) -> Outcome:
 
 
 def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> CuratedJob:  # noqa: ANN401
-    """The job where records have sets of labels: every label of a public sample is decided by itself."""
+    """The job for records with sets of labels: every label of a public sample is decided separately."""
     chosen, reader = plan_sets(task, options, trust)
     task.check_representation(chosen.fitted)
     for part in task.parts:
@@ -209,7 +205,7 @@ def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> Curate
 
 
 def _require_few_labels(sets: NDArray[Any], most: int | None) -> None:
-    """The noise hides as many labels per record as were declared; of a larger set some would be left out unsaid."""
+    """Refuse, on the operator's screen, records with more labels than declared, of which some would be left out."""
     if most is not None and sets.sum(axis=1).max() > most:
         raise InvalidInput(f"a private record has more than max_labels = {most} labels; reduce the sets first")
 
@@ -221,7 +217,7 @@ def _job(
     coordinator: Coordinator[Any, Any, Any, Any],
     finish: Callable[[Any], Outcome],
 ) -> CuratedJob:
-    """Votes of records, through one account here or one per node."""
+    """The job of votes, paid by one account in this process or by one per node."""
     names = round_requests(task.request, len(chosen.rounds))
     spends = [each.choice.mechanism.spend for each in chosen.rounds]
     doubts: Sequence[str] = chosen.doubts
@@ -258,7 +254,7 @@ def _job(
 
 
 def _assumed(chosen: Plan) -> tuple[str, ...]:
-    """What the guarantee assumes of the others, where it rests on them."""
+    """The caveat about other holders, if the guarantee depends on them."""
     mechanism: Any = chosen.choice.mechanism
     if chosen.trust is Trust.SHUFFLE:
         return (mechanism.inner.in_words.rstrip("."),)
@@ -266,30 +262,30 @@ def _assumed(chosen: Plan) -> tuple[str, ...]:
 
 
 def _answering(task: Task, options: ReverseKNN, trust: Trust, gate: Gate) -> Answering:
-    """All records behind one gate: a curator's, or those of one-record holders in one process."""
+    """All records behind one gate: of a curator, or of one-record holders in one process."""
     task.observer.stage("choosing queries among the public samples")
     side = VoteHolder if trust is Trust.CENTRAL else OneRecordHolders
     return side(list(task.parts), gate, task.observer.progress, private_cache(options.private_cache)).answer
 
 
 def require_robust(rule: str, trust: Trust, holders: str | None = "nodes") -> None:
-    """Refuse a robust rule where there is nothing to compare: it needs tables that nodes send one by one.
+    """Refuse a robust rule unless nodes send separate tables.
 
     >>> require_robust("median", Trust.MASKED)
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: robust needs local trust and holders = nodes, whose tables arrive separately; \
-with masked trust only what all have together is seen
+with masked trust only the sum is seen
     """
     if rule not in ROBUST:
         raise InvalidInput(f"robust must be one of {', '.join(ROBUST)}, got {rule!r}")
     if trust is not Trust.LOCAL or holders != "nodes":
-        seen = f"with {trust} trust only what all have together is seen" if trust != Trust.LOCAL else "records do not"
-        raise InvalidInput(f"robust needs local trust and holders = nodes, whose tables arrive separately; {seen}")
+        seen = f"; with {trust} trust only the sum is seen" if trust != Trust.LOCAL else ""
+        raise InvalidInput(f"robust needs local trust and holders = nodes, whose tables arrive separately{seen}")
 
 
 def _pool(trust: Trust, holders: str, robust: str | None) -> Callable[[list[Any]], Any]:
-    """How the answers of an exchange become one: where somebody else has put them together, there is one already."""
+    """How the answers of nodes become one; a shuffler or curator has already combined them."""
     if robust is not None:
         return partial(robustly_added, robust)
     if trust in (Trust.CENTRAL, Trust.SHUFFLE):

@@ -1,15 +1,15 @@
-"""What a coordinator makes of votes by records with sets of labels: for every query, how likely each label is.
+"""Votes of records with sets of labels (multi-label): the probability of each label for every query.
 
-A record with several labels votes with each of them, so a query has no single winner. What matters for a label is
-the share of the query's voters who have it, and both numbers are noisy: the label's count and the number of voters.
+A record with several labels votes for each of them, so a query has no single winner. A label is decided by the fraction
+of the query's voters that have it; both the label's count and the number of voters are noisy.
 
-Law. A query with N voters, of whom a share π have label y, is seen as z_N = N + noise and z_y = Nπ + noise. With a
-weight v_y(π) for each share, common to all queries and fitted to them by expectation maximization,
+Law. For a query with N voters, of whom the fraction π have label y, the releases are z_N = N + noise and
+z_y = Nπ + noise. With a weight v_y(π) for each fraction, common to all queries and fitted by expectation-maximization,
 
     P(π | z) ∝ v_y(π) · Σ_N f(z_N − N) · f(z_y − Nπ),
 
-and the label's probability is the mean of π: how likely a record near the query has it. A label is present where
-that is at least one half. All of it is post-processing of what was paid for, the number of voters included.
+and the label's probability is the mean of π: the probability that a record near the query has it. A label is present if
+that is at least one half. All of it is post-processing of releases, the number of voters included.
 """
 
 from __future__ import annotations
@@ -24,16 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Trust
+from tacit.core import Adjacency, InvalidInput, Release, Rule, Trust, whole
 from tacit.core.protocols import Estimates, Integers, Mechanism, Reals, Representation
-from tacit.core.rational import whole
-from tacit.core.release import Release
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.choices import choose, require_current_name
 from tacit.mechanisms.local.bucket_labels import Concatenation, Separation
-from tacit.mechanisms.local.choice import choose
 from tacit.mechanisms.local.vote_shape import VoteShape
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.rknn.choice import Choice
@@ -62,13 +58,13 @@ _SIZES, _SHARES, ITERATIONS = 48, 21, 50
 
 @dataclass(frozen=True)
 class SetReading:
-    """For every query, how likely a record near it has each label, (queries, classes)."""
+    """For every query the probability that a record near it has each label, (queries, classes)."""
 
     chances: Reals
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """The labels that are more likely there than not."""
+        """The labels with a probability of at least one half."""
         return self.chances >= 0.5
 
 
@@ -84,7 +80,7 @@ class SetCountReader:
     noise: Noise
 
     def __call__(self, answer: Integers | Pooled) -> SetReading:
-        """Read one answer, of a curator or of nodes whose noises add up."""
+        """Read one answer, of a curator or the sum over nodes."""
         if isinstance(answer, Pooled):
             deviation = self.noise.deviation * math.sqrt(answer.nodes * answer.inflation)
             noise = self.noise if answer.nodes == 1 else Noise("gaussian", deviation)
@@ -94,9 +90,9 @@ class SetCountReader:
 
 @dataclass(frozen=True)
 class SetMessageReader:
-    """The answer of one-record holders, which filled their sets up to ``labels`` with made-up labels.
+    """The answer of one-record holders, whose sets were filled up to ``labels`` labels with made-up ones.
 
-    Every voter has exactly that many votes in a query, so the votes of a query, divided by it, are its voters.
+    Every voter has exactly ``labels`` votes in a query, so a query's votes divided by ``labels`` are its voters.
     """
 
     decode: Callable[[NDArray[Any]], Estimates]
@@ -107,7 +103,7 @@ class SetMessageReader:
         """Read one answer."""
         estimates = self.decode(answer)
         counts = estimates.counts.reshape(-1, self.classes + self.labels)
-        # The errors of many records add up to nearly Gaussian ones.
+        # The sum of many records' errors is nearly Gaussian.
         spread = float(np.sqrt(estimates.variances.mean()))
         voters = spread * np.sqrt(counts.shape[1]) / self.labels
         return SetReading(
@@ -121,7 +117,7 @@ class SetMessageReader:
 
 
 def label_chances(counts: NDArray[Any], voters: NDArray[Any], noise: Noise, voter_noise: Noise) -> Reals:
-    """How likely a record near each query has each label, (queries, classes), from noisy counts (queries, classes).
+    """The probability that a record near each query has each label, (queries, classes), from noisy counts.
 
     >>> chances = label_chances(np.array([[60, 1], [2, 55]]), np.array([62, 57]), *2 * [Noise("laplace", 2)])
     >>> chances.round(1).tolist()
@@ -131,7 +127,7 @@ def label_chances(counts: NDArray[Any], voters: NDArray[Any], noise: Noise, vote
         raise InvalidInput(
             f"counts must be a table with one number of voters per row, got {counts.shape}, {voters.shape}"
         )
-    # Even steps of the root: a grid that is fine where a few voters more or less matter.
+    # Equal steps of the square root: a finer grid for small numbers of voters.
     most = np.sqrt(max(1.0, float(voters.max()), float(counts.max())))
     sizes, shares = np.linspace(0, most, _SIZES) ** 2, np.linspace(0, 1, _SHARES)
     size_weight = _log_density(voters[:, None] - sizes, voter_noise)  # (queries, sizes)
@@ -143,7 +139,7 @@ def label_chances(counts: NDArray[Any], voters: NDArray[Any], noise: Noise, vote
         evidence = np.exp(joint - joint.max(axis=(1, 2), keepdims=True)).sum(axis=1)  # (queries, shares)
         weights = np.full(_SHARES, 1 / _SHARES)
         for _ in range(ITERATIONS):
-            # One imaginary query that could be anything joins the real ones, so that few queries rule nothing out.
+            # A uniform prior with the weight of one query, so that no fraction is ruled out by few queries.
             posterior = evidence * weights
             posterior /= posterior.sum(axis=1, keepdims=True)
             weights = (posterior.sum(axis=0) + 1 / _SHARES) / (len(counts) + 1)
@@ -159,21 +155,21 @@ def _log_density(values: Reals, noise: Noise) -> Reals:
 
 
 SetReader = Callable[[Any], SetReading]
-# A share of voters is told from one half once half the voters exceed the noise of the count and of half the voters
-# with 99 % certainty: 2 · 2.33 · √(1 + 1/4) standard deviations of one noise.
+# A fraction can be distinguished from one half if half of the voters exceed the noise of the count and of half of the
+# voters with 99 % certainty: 2 · 2.33 · √(1 + 1/4) standard deviations of one noise.
 LEAD = 5.2
 
 
 @dataclass(frozen=True)
 class SetLabeling:
-    """How likely each query's samples have each label, (queries, classes), and which samples are a query's."""
+    """The probability of each label for each query, (queries, classes), and the query of every sample."""
 
     clusters: Clusters
     chances: Reals
 
 
 class SetCoordinator:
-    """Asks once which labels the records near each query have."""
+    """Asks once for the labels of the records near each query."""
 
     def __init__(
         self,
@@ -204,7 +200,7 @@ class SetCoordinator:
         )
 
     def begin(self) -> Release[SetLabeling] | None:
-        """Nothing is known yet."""
+        """The state before the question."""
         return None
 
     def ask(self, state: Release[SetLabeling] | None) -> VoteAsk | None:
@@ -215,29 +211,29 @@ class SetCoordinator:
         """Read the one answer."""
         if len(answers) != 1:
             raise InvalidInput(
-                f"labeling takes one answer, the curator's or that of all one-record holders; got {len(answers)}"
+                f"labeling expects one answer, of a curator or of all one-record holders; got {len(answers)}"
             )
         return answers[0].map(lambda answer: SetLabeling(self._clusters, self._reader(answer).chances))
 
     def result(self, state: Release[SetLabeling] | None) -> Release[SetLabeling]:
-        """How likely each label is near each query."""
+        """The probability of each label for each query."""
         if state is None:
             raise InvalidInput("the run has no answer yet")
         return state
 
 
 def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetReader]:
-    """Every public choice where records have sets of labels, and how answers are read."""
+    """Every public choice for records with sets of labels, and the reader of the answers."""
     classes, nodes = len(task.classes), task.nodes
     if options.max_labels is None:
-        raise InvalidInput("max_labels must be given, the most labels of one record: it sets the noise, and is public")
+        raise InvalidInput("give max_labels, the most labels of one record: it determines the noise, and is public")
     labels, neighbors = whole(options.max_labels, "max_labels"), whole(options.neighbors, "neighbors")
     if labels > classes:
         raise InvalidInput(f"max_labels must be between 1 and the {classes} classes, got {labels}")
     if task.unit.column is not None or task.adjacency is not Adjacency.REPLACE_ONE:
         raise InvalidInput("sets of labels are protected per record, under replace-one adjacency")
     if whole(options.iterations, "iterations") != 1 or options.labels == "proportions":
-        raise InvalidInput("sets of labels are asked about once: leave out iterations and proportions")
+        raise InvalidInput("sets of labels allow one iteration only: leave out iterations and proportions")
     allowed = (Trust.CENTRAL, Trust.LOCAL) if nodes is None else (Trust.CENTRAL, Trust.LOCAL, Trust.MASKED)
     task.trusting(*allowed, default=trust)
     one_record = trust is Trust.LOCAL and (nodes is None or nodes.holders == "records")
@@ -261,12 +257,12 @@ def plan_sets(task: Task, options: ReverseKNN, trust: Trust) -> tuple[Plan, SetR
 
 
 def _over(found: _Chosen, nodes: Nodes, trust: Trust, epsilon: Fraction) -> _Chosen:
-    """The choice where nodes add noise each for itself or, under masks, shares of one noise."""
+    """The choice over nodes: each adds its own noise or, with secure aggregation, a share of one noise."""
     if trust is not Trust.MASKED:
         return _Chosen(found.name, found.mechanism, found.reader, found.deviation * math.sqrt(nodes.nodes))
     noise: Any = found.mechanism
     if noise.noise_law is None or noise.noise_law.kind != "laplace":
-        raise InvalidInput("masked sums have shares of laplace noise, with delta 0")
+        raise InvalidInput("secure aggregation (trust masked) has laplace noise, with delta 0")
     shared = DistributedLaplace.for_epsilon(
         epsilon, noise.l1, nodes.nodes, nodes.records, nodes.surviving, nodes.honest, nodes.colluders
     )
@@ -276,7 +272,7 @@ def _over(found: _Chosen, nodes: Nodes, trust: Trust, epsilon: Fraction) -> _Cho
 
 @dataclass(frozen=True)
 class _Chosen:
-    """A mechanism, its name, what its answers mean, and the standard deviation of one count under it."""
+    """A mechanism, its name, the reader of its answers, and the standard deviation of one count under it."""
 
     name: str
     mechanism: Mechanism[Any, Any]
@@ -316,6 +312,7 @@ def _local(
         "Concatenation, corrected": Concatenation(shape, epsilon, corrected=True),
         "Concatenation, as published": Concatenation(shape, epsilon, corrected=False),
     }
+    require_current_name(name)
     chosen = best if name == "auto" else name
     if chosen not in options:
         raise InvalidInput(f"mechanism must be auto or one of {', '.join(sorted(options))}; got {name!r}")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tacit.core import Number, Representation
 from tacit.core.options import check, option
-from tacit.core.protocols import Representation
-from tacit.core.rational import Number
 
 __all__ = ["ReverseKNN"]
 
@@ -18,15 +17,15 @@ __all__ = ["ReverseKNN"]
 class ReverseKNN:
     """Reverse k-NN labeling: each record votes for its k nearest queries, and each query's label is released.
 
-    ``labels`` are what is released and learned: ``hard`` ones, ``soft`` ones (counts are released, and the student
-    learns the odds that each label leads) or ``proportions`` (the same counts; the student learns the proportions of
-    the classes in a cluster, best where clusters are mixed; in later iterations its predictions decide which sample is
-    of which class). Several ``iterations`` split the budget (by ``shares``, or evenly): a student learns from the
-    labels so far, and the next queries lie where it is unsure (``selection``), in its own ``vote_space``.
-    ``propagation`` assigns the queries' labels to samples, by cluster or over the neighbor graph, and
-    ``label_fraction`` is the fraction of the most certain labels that the student learns. Where the public samples fall
-    into one cluster per class, ``one_query_per_class`` assigns all labels at once, which is far more robust to noise.
-    Records with sets of labels need ``max_labels``.
+    ``labels`` is what is released and learned: ``hard`` labels; ``soft`` ones (counts are released, and the student
+    learns the probability that each label leads); or ``proportions`` (the same counts; the student learns the class
+    proportions of a cluster, best if clusters are mixed; in later iterations its predictions decide which sample has
+    which class). Several ``iterations`` split the budget (by ``shares``, or evenly): a student is trained on the labels
+    so far, and the next queries are where it is uncertain (``selection``), in its own ``vote_space``. ``propagation``
+    assigns the queries' labels to samples, by cluster or over the neighbor graph, and ``label_fraction`` is the
+    fraction of the most certain labels that the student learns. If the public samples form one cluster per class,
+    ``one_query_per_class`` assigns all labels at once, which is far more robust to noise. Records with sets of labels
+    need ``max_labels``.
     """
 
     name: ClassVar[str] = "rknn"
@@ -42,20 +41,20 @@ class ReverseKNN:
 
     labels: str = option(
         "hard",
-        "hard: one label per query. soft: counts are released, the student learns odds. proportions: of the classes in "
-        "each cluster, from the same counts; best where clusters are mixed.",
+        "hard: one label per query. soft: counts are released, and the student learns probabilities. proportions: the "
+        "class proportions of each cluster, from the same counts; best if clusters are mixed.",
     )
     mechanism: str = option(
         "auto", "auto, or by name: permute-and-flip (a report noisy max), laplace, gaussian, or a local one."
     )
     queries: int | Sequence[int] | None = option(
-        None, "Number of queries, or one number per iteration (300,100); chosen from public figures if left out."
+        None, "Number of queries, or one number per iteration (300,100); by default chosen from public numbers."
     )
     neighbors: int = option(1, "Number of queries that one record votes for (k).")
     representation: str | Representation = option(
         "auto",
         "auto; identity, standardized, pca, spectral, umap; for images gradients, handwriting, patches, imagenet, "
-        "simclr; for one query per class mixture, groups (where classes are about equally frequent), transformed "
+        "simclr; for one query per class mixture, groups (if classes are about equally frequent), transformed "
         "(images). Fitted on public data only.",
     )
     student: Any = option(
@@ -63,15 +62,15 @@ class ReverseKNN:
     )
     iterations: int = option(
         1,
-        "Number of iterations, which split the budget; later ones vote in a student's feature space.",
+        "Number of iterations, which split the budget; later votes are in a student's feature space.",
     )
     shares: Sequence[Number] | None = option(
-        None, "With iterations: relative share of the budget per iteration, like 4,6; equal if left out."
+        None, "With iterations: relative share of the budget per iteration, such as 4,6; by default equal."
     )
     selection: str = option(
         "diverse",
-        "How later iterations choose queries: diverse (clusters, finer where the student is unsure), clusters, or the "
-        "samples it is least sure of by entropy or margin.",
+        "How later iterations choose queries: diverse (clusters, finer where the student is uncertain), clusters, or "
+        "the most uncertain samples by entropy or margin.",
     )
     vote_space: str = option(
         "student",
@@ -89,12 +88,12 @@ class ReverseKNN:
     )
     label_fraction: float = option(
         1.0,
-        "Fraction of the labels, the most certain ones, that the student learns; the others abstain.",
+        "Fraction of the labels, the most certain ones, that the student learns.",
         least=0.0,
         most=1,
     )
     max_labels: int | None = option(
-        None, "The most labels of one record, where records have sets of labels: public, as it sets the noise."
+        None, "For records with sets of labels: the most labels of one record; public, as it determines the noise."
     )
     robust: str | None = option(
         None, "Over nodes whose tables arrive separately: combine them by 'median' or 'trimmed' mean."

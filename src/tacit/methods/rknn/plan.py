@@ -1,4 +1,4 @@
-"""Every public choice of a run, made before a single record is looked at."""
+"""Every public choice of a reverse k-NN run, made before a record is read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import least_total, total
-from tacit.core.account import Rule
-from tacit.core.errors import InvalidInput
+from tacit.core import Estimates, InvalidInput, Number, Representation, Rule, exact, positive, probability, whole
 from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
 from tacit.core.options import build
-from tacit.core.protocols import Estimates, Representation
-from tacit.core.rational import Number, exact, positive, probability, whole
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.rknn.choice import Choice, choose_local, choose_mechanism, choose_shuffled
 from tacit.methods.rknn.coordinator import Round
@@ -33,14 +30,14 @@ from tacit.representations.registry import REPRESENTATIONS, fit_representation
 __all__ = ["Plan", "PlannedRound", "plan", "record_doubts", "vote_representation"]
 
 _LABELS = ("hard", "soft", "proportions")
-# Masked sums need a network of holders.
+# Secure aggregation (masked) needs nodes.
 SUPPORTED = (Trust.CENTRAL, Trust.LOCAL, Trust.SHUFFLE)
-# Below this the accountants' arithmetic runs out of range, and nobody can tell it from 0.
+# Below this the accountants are not precise enough.
 _SMALLEST_DELTA = Fraction(1, 10**30)
-# How many times the votes of a query its label's lead would have to be for the label to be mostly noise. On the
-# digits that come with scikit-learn labels begin to fail at about half of it.
+# Labels are mostly noise if the lead that they need is this many times the votes of a query. On scikit-learn's digits
+# labels begin to fail at about half of it.
 HOPELESS = 5
-# Halvings of the range in which the rounds' common stretch lies: to about a thousandth of the budget.
+# Steps of the bisection for the rounds' budgets, to about a thousandth.
 STRETCHES = 10
 # Rows encoded at a time while distinct ones are counted.
 _CHUNK = 4096
@@ -48,9 +45,7 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class PlannedRound:
-    """One iteration: the mechanism that its share of the budget buys, how many queries, where they lie, and whether
-    answers are read as proportions.
-    """
+    """One iteration: its mechanism, number of queries, their selection, and whether answers are class proportions."""
 
     choice: Choice
     queries: int
@@ -65,9 +60,9 @@ class PlannedRound:
 
 @dataclass(frozen=True)
 class Plan:
-    """The choices, and what speaks against them: ``doubts`` are reasons to think again, in words.
+    """The public choices, and ``doubts``, warnings in words.
 
-    All of it may be written down: what depends on how many records there are is in ``record_doubts``.
+    All of it may be stored: warnings that depend on the number of records are in ``record_doubts``.
     """
 
     rounds: tuple[PlannedRound, ...]
@@ -81,12 +76,12 @@ class Plan:
 
     @property
     def choice(self) -> Choice:
-        """What answers the first question."""
+        """The mechanism of the first round."""
         return self.rounds[0].choice
 
     @property
     def queries(self) -> int:
-        """How many queries the first question has."""
+        """The number of queries of the first round."""
         return self.rounds[0].queries
 
     @property
@@ -95,7 +90,7 @@ class Plan:
         said = [
             ("mechanism", f"{self.choice.name}: {self.choice.reason}"),
             (
-                "asking",
+                "questions",
                 f"{self.queries} queries, each record votes for its {self.neighbors} nearest, distances by "
                 f"{self.representation}",
             ),
@@ -105,7 +100,7 @@ class Plan:
             said.append(
                 (
                     "rounds",
-                    f"{len(self.rounds)} share the budget, with {counts} queries; the lines above are for the first",
+                    f"{len(self.rounds)} rounds share the budget, with {counts} queries; the above is for the first",
                 )
             )
         return tuple(said)
@@ -125,11 +120,11 @@ def plan(
     method: ReverseKNN | None = None,
     **options: Any,  # noqa: ANN401
 ) -> Plan:
-    """Every public choice of a run, from public knowledge alone; ``options`` are those of ``ReverseKNN``.
+    """Every public choice of a run, from public information only; ``options`` are those of ``ReverseKNN``.
 
-    Over ``nodes`` with many records each, counts are noised by every node for itself or, with ``masked`` trust, in
-    shares of one noise; with ``shuffle`` trust each record's message is mixed with those of the surviving others; with
-    ``central`` trust a curator adds up exact counts.
+    Over ``nodes`` with many records each, every node adds its own noise or, with ``masked`` trust, a share of one noise
+    (secure aggregation); with ``shuffle`` trust each record's message is shuffled with those of the surviving others;
+    with ``central`` trust a curator adds exact counts.
 
     >>> plan(np.random.default_rng(0).normal(size=(400, 64)), classes=10, records=1000, epsilon=1).queries
     32
@@ -154,7 +149,7 @@ def plan(
     if one_record and (not replace or unit.records != 1):
         raise InvalidInput(f"{trust} trust is for holders of one record each, under replace-one adjacency")
     if nodes is not None and trust == Trust.SHUFFLE:
-        # What is planned for must come through with the nodes that are lost on the way.
+        # The plan must hold without the nodes that drop out.
         records = max(2, int(records * exact(nodes.surviving)))
     pools = nodes is not None and not one_record and trust != Trust.CENTRAL
 
@@ -174,7 +169,7 @@ def plan(
             raise InvalidInput(f"no mechanism can be made for epsilon = {epsilon} and delta = {delta}") from None
 
     if pools and trust == Trust.MASKED and method.mechanism not in ("auto", "laplace"):
-        raise InvalidInput(f"masked sums have shares of laplace noise, not {method.mechanism}")
+        raise InvalidInput(f"secure aggregation (trust masked) has laplace noise only, not {method.mechanism}")
     parts = _shares(method.iterations, method.shares)
     if method.one_query_per_class:
         _require_one_to_one(method.queries, classes, method.labels, len(parts))
@@ -183,7 +178,7 @@ def plan(
         raise InvalidInput(f"selection must be one of {', '.join(sorted(SELECTIONS))}, got {method.selection!r}")
     if None in given and not replace:
         raise InvalidInput("give queries: under add-remove the number of records is private")
-    # The lead a label needs depends on the number of queries only when almost all of them are neighbors.
+    # The needed lead depends on the number of queries only if almost all of them are neighbors.
     leads = [
         choose(max(2 * neighbors, len(public)) if asked is None else asked, share).gap
         for asked, share in zip(given, parts, strict=True)
@@ -193,7 +188,7 @@ def plan(
         for asked, gap in zip(given, leads, strict=True)
     ]
     name, fitted = vote_representation(method.representation, public, wanted[0])
-    # Equal samples cannot be distinguished, so there are no more queries than distinct ones.
+    # There cannot be more queries than distinct samples.
     distinct = _distinct(public, fitted, max(wanted))
     for asked in given:
         if asked is not None and distinct < asked:
@@ -220,24 +215,25 @@ def plan(
 
 
 def _one_record_holders(trust: Trust, nodes: Nodes | None) -> bool:
-    """Whether every record answers for itself."""
+    """Whether every record is its own holder."""
     if trust is Trust.LOCAL:
         return nodes is None or nodes.holders == "records"
     if trust is Trust.MASKED and nodes is not None and nodes.holders == "records":
         raise InvalidInput(
-            "masked sums are of tables, one per node; with holders = records each record answers by itself"
+            "secure aggregation (trust masked) adds tables, one per node; with holders = records each record answers "
+            "separately"
         )
     return trust is Trust.SHUFFLE
 
 
 def _pooled(choice: Choice, nodes: Nodes, trust: Trust, epsilon: Fraction) -> Choice:
-    """The choice where many nodes answer: a noise of each node's own, or under masks shares of one noise."""
+    """The choice over nodes: each adds its own noise or, with secure aggregation, a share of one noise."""
     mechanism: Any = choice.mechanism
     if trust is not Trust.MASKED:
-        # Deviations of the sum, in those of one noise.
+        # The standard deviation of the sum, relative to one noise.
         return replace_fields(choice, gap=choice.gap * math.sqrt(nodes.nodes), reader=_summed(mechanism))
     if mechanism.noise_law is None or mechanism.noise_law.kind != "laplace":
-        raise InvalidInput("masked sums have shares of laplace noise, with delta 0")
+        raise InvalidInput("secure aggregation (trust masked) has laplace noise, with delta 0")
     shared = DistributedLaplace.for_epsilon(
         epsilon, mechanism.l1, nodes.nodes, nodes.records, nodes.surviving, nodes.honest, nodes.colluders
     )
@@ -253,16 +249,16 @@ def _pooled(choice: Choice, nodes: Nodes, trust: Trust, epsilon: Fraction) -> Ch
 
 
 def _summed(mechanism: Any) -> PooledReader:  # noqa: ANN401
-    """Of how many nodes a masked sum is, is known when it is there; that of all of them has the most noise."""
+    """A reader of sums, for the noise of all nodes; the number of nodes in a sum is known when it is released."""
     law = mechanism.noise_law
     if law is None:
-        raise InvalidInput(f"{type(mechanism).__name__} releases labels; nodes' answers are added up as counts")
+        raise InvalidInput(f"{type(mechanism).__name__} releases labels, and the answers of nodes are added as counts")
     return PooledReader(Noise(law.kind, law.scale), law.variance)
 
 
 @dataclass(frozen=True)
 class _MixedDecoder:
-    """Estimates from what came out of a shuffler, by how many it came from."""
+    """Estimates from the output of a shuffler, for the number of its participants."""
 
     shuffled: Any
 
@@ -272,9 +268,9 @@ class _MixedDecoder:
 
 
 def record_doubts(chosen: Plan, records: int, delta: Fraction) -> list[str]:
-    """What speaks against a plan once it is known how many records, or persons, there are.
+    """Warnings about a plan that depend on the number of records or persons.
 
-    For the operator's own screen: under add/remove adjacency the number is private, and so is what depends on it.
+    For the operator's screen only: under add-remove adjacency the number is private.
 
     >>> public = np.random.default_rng(0).normal(size=(400, 64))
     >>> few = record_doubts(plan(public, classes=10, records=1000, epsilon=1, queries=300), 1000, Fraction(0))
@@ -284,7 +280,7 @@ def record_doubts(chosen: Plan, records: int, delta: Fraction) -> list[str]:
     doubts, gap = [], chosen.choice.gap
     votes = records * chosen.unit.records * chosen.neighbors / chosen.queries
     if gap > votes:
-        likely = "most labels will be noise" if gap > HOPELESS * votes else "many labels may be wrong"
+        likely = "most labels will be wrong" if gap > HOPELESS * votes else "many labels may be wrong"
         doubts.append(
             f"{likely}: to be 99 % certain a label needs a lead of {gap:.3g} votes, and a query gets "
             f"{votes:.3g} on average. Use more records, fewer queries or a larger epsilon"
@@ -295,11 +291,11 @@ def record_doubts(chosen: Plan, records: int, delta: Fraction) -> list[str]:
 
 
 def _together(choices: Callable[[Fraction], list[Choice]], budget: Fraction, slack: Fraction) -> list[Choice]:
-    """The rounds' mechanisms, with as much budget each as their composition leaves within the whole.
+    """The rounds' mechanisms, with as large budgets as their composition allows.
 
-    Budgets of pure mechanisms add up. Those of several rounds of Gaussian noise come to less than their sum, so each
-    round may have more than its share. They are composed as the strictest account does it, one that lets every
-    charge depend on what came before, so that any account with this budget can pay.
+    Budgets of pure mechanisms add up. Several rounds of Gaussian noise compose to less than their sum, so each round
+    may have more than its share. They are composed by the adaptive rule, the strictest, so that any account with this
+    budget can pay.
     """
     best = choices(Fraction(1))
     if len(best) == 1 or any(choice.name != "gaussian" for choice in best):
@@ -317,7 +313,7 @@ def _together(choices: Callable[[Fraction], list[Choice]], budget: Fraction, sla
 
 
 def _require_one_to_one(queries: object, classes: int, labels: str, iterations: int) -> None:
-    """Each class has one query only where there are as many queries, asked about once, and counts to compare."""
+    """Refuse one query per class unless there are as many queries as classes, one iteration and hard labels."""
     if queries != classes or iterations != 1 or labels != "hard":
         raise InvalidInput(
             f"one_query_per_class needs {classes} queries, one per class, in one iteration with hard labels"
@@ -327,7 +323,7 @@ def _require_one_to_one(queries: object, classes: int, labels: str, iterations: 
 def _read(
     choice: Choice, one_query_per_class: bool, labels: str, nodes: Nodes | None, trust: Trust, classes: int
 ) -> Choice:
-    """The choice, with its answers read as was asked for: one class for each query, or proportions of classes."""
+    """The choice with a reader for the wanted labels: one class per query, or class proportions."""
     reader = choice.reader
     if nodes is not None and trust is Trust.SHUFFLE:
         reader = MessageReader(_MixedDecoder(choice.mechanism), classes)
@@ -340,32 +336,32 @@ def _read(
 
 
 def _shares(iterations: int, shares: Sequence[Number] | None) -> list[Fraction]:
-    """What part of the budget each iteration spends; together all of it."""
+    """The fraction of the budget for each iteration."""
     count = whole(iterations, "iterations")
     if shares is None:
         return [Fraction(1, count)] * count
     if not isinstance(shares, Sequence | np.ndarray) or len(shares) != count:
-        raise InvalidInput(f"shares must be a list of one for each of the {count} iterations, got {shares!r}")
+        raise InvalidInput(f"shares must be a list with one number per iteration ({count}), got {shares!r}")
     parts = [positive(share, "a share") for share in shares]
     return [part / sum(parts) for part in parts]
 
 
 def _each(queries: int | Sequence[int] | None, iterations: int) -> list[int | None]:
-    """The number of queries that was asked for, for every iteration."""
+    """The given number of queries for every iteration."""
     if queries is None:
         return [None] * iterations
     if np.ndim(queries) == 0:
         return [whole(queries, "queries")] * iterations
     given = [whole(each, "queries") for each in np.asarray(queries).tolist()]
     if len(given) != iterations:
-        raise InvalidInput(f"queries must be one number, or one for each of the {iterations} iterations, got {given}")
+        raise InvalidInput(f"queries must be one number, or one per iteration ({iterations}), got {given}")
     return list(given)
 
 
 def vote_representation(
     representation: str | Representation, public: NDArray[Any], queries: int
 ) -> tuple[str, Representation]:
-    """The representation and its name, fitted on the public samples where it was given by name."""
+    """The representation and its name, fitted on the public samples if it is given by name."""
     if isinstance(representation, str):
         return fit_representation(representation, public, queries)
     if isinstance(representation, type) or not callable(getattr(representation, "encode", None)):
@@ -377,10 +373,10 @@ def vote_representation(
 
 
 def _distinct(public: NDArray[Any], fitted: Representation, enough: int) -> int:
-    """How many public samples the representation tells apart, counted up to the number that is enough."""
+    """The number of public samples with different encodings, counted up to ``enough``."""
     seen: set[bytes] = set()
     for start in range(0, len(public), _CHUNK):
-        # Adding 0 makes equal zeros of both signs.
+        # Adding 0 turns -0 into 0.
         encoded = fitted.encode(public[start : start + _CHUNK]) + np.float32(0)
         seen.update(row.tobytes() for row in encoded)
         if len(seen) >= enough:

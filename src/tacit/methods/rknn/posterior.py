@@ -1,33 +1,31 @@
-"""What noisy counts say about each query: probabilities of its label, and the proportions of all classes.
+"""Posterior probabilities from noisy counts: of each query's label, and of the class proportions.
 
-Post-processing: only released counts, the public law of the noise and the number of classes go in, so it costs nothing.
-The label that is most probable is the one with the largest count, as before; what is gained is how sure one may be of
-it, which a student can use as soft labels, as weights, or to leave a query out.
+Post-processing: the inputs are released counts, the public law of the noise and the number of classes. The most
+probable label is still the one with the largest count; the posterior adds its probability, which a student can use as
+soft labels, as weights, or to leave a query out.
 
-Law. A query that N votes reached, a share π of them for its label and the rest spread evenly over the other classes,
-has counts a_c that are Poisson with mean Nπ or N(1−π)/(Y−1); what is seen is z_c = a_c + noise. So with K(z|μ) = Σ_a
-Poisson(a;μ)·f(z−a), f the noise's law,
+Law. A query with N votes, a fraction π of them for its label and the rest divided equally among the other classes, has
+counts a_c that are Poisson with mean Nπ or N(1−π)/(Y−1); z_c = a_c + noise is released. So with K(z|μ) = Σ_a
+Poisson(a;μ)·f(z−a), where f is the law of the noise,
 
     P(y | z) ∝ prior(y) · Σ_{N,π} w(N,π) · K(z_y | Nπ) · Π_{c≠y} K(z_c | N(1−π)/(Y−1)).
 
-The weights w are common to all queries and are fitted to them by expectation maximization.
+The weights w are common to all queries and are fitted by expectation-maximization (EM).
 
-Proof that the order of the counts is kept (for an even prior and a log-concave f, which Laplace and Gaussian noise
-have). Poisson laws have a monotone likelihood ratio, and so has K(z|μ), its convolution with a log-concave law. As Nπ ≥
-N(1−π)/(Y−1) for π ≥ 1/Y, exchanging y for a class with a smaller count lowers every term of the sum.
+Proof that the order of the counts is preserved (for a uniform prior and a log-concave f, as of Laplace and Gaussian
+noise). Poisson laws have a monotone likelihood ratio, and so has K(z|μ), the convolution with a log-concave law. As Nπ
+≥ N(1−π)/(Y−1) for π ≥ 1/Y, exchanging y for a class with a smaller count decreases every term of the sum.
 
-Without the model, when every true count is as likely as another, the posterior is the law of the argmax of z with the
-noise added once more: ``tacit.mechanisms.accuracy``.
+Without the model, if all true counts are equally likely, the posterior is the law of the argmax of z with the noise
+added again: ``tacit.mechanisms.accuracy``.
 
-Proportions. A cluster is seldom of one class. The label with the most votes says nothing of the rest; the proportions
-do, and they are also what is known of a sample in the cluster: a cluster of six cats and four dogs holds a cat with
-probability .6, however sure it is that cats lead. A student that learns them learns where classes meet.
+Proportions. A cluster is seldom of one class. A sample of a cluster with six cats and four dogs is a cat with
+probability .6, however certain it is that cats lead. A student that learns proportions learns class boundaries.
 
-Law. A cell of the table (a query, a class) has a count that is Poisson with mean μ, seen with noise as z. Which means
-there are is common to all cells: weights w(μ) on a grid, fitted to the released counts by expectation maximization.
-Then E[μ | z] = Σ_μ μ·w(μ)·K(z|μ) / Σ_μ w(μ)·K(z|μ), with K as above, and a query's proportions are those of its cells'
-expected means. Counts that are no larger than the noise are drawn to what most cells are, almost nothing, where cutting
-at a threshold would lose some and keep others.
+Law. A cell of the table (a query, a class) has a count that is Poisson with mean μ, released with noise as z. The prior
+of the means is common to all cells: weights w(μ) on a grid, fitted to the released counts by EM (empirical Bayes). Then
+E[μ | z] = Σ_μ μ·w(μ)·K(z|μ) / Σ_μ w(μ)·K(z|μ), with K as above, and a query's proportions are those of its cells'
+expected means. Counts below the noise are shrunk toward zero, which most cells are, without a threshold.
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp, wrightomega, xlogy
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers, Reals
+from tacit.core import Integers, InvalidInput, Reals
 
 __all__ = [
     "Mixture",
@@ -59,7 +56,7 @@ MOST_ITERATIONS, ENOUGH = 200, 1e-5
 # At most this many numbers in one table.
 _CELLS = 4_000_000
 MEANS, PRIOR_ITERATIONS, PRIOR_ENOUGH = 40, 300, 1e-6
-# Of one vote: a query that nobody voted for is of every class alike.
+# In votes: a query without votes gets equal proportions.
 _NOTHING = 1e-6
 
 
@@ -82,7 +79,7 @@ class Noise:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation, as that of the continuous law.
+        """The standard deviation of the continuous law.
 
         >>> Noise("gaussian", 5.0).deviation
         5.0
@@ -92,7 +89,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Which numbers of votes N and shares π of the label queries have, and how often: one weight a pair.
+    """A distribution of (N, π), the number of votes of a query and the fraction for its label: one weight per pair.
 
     >>> Mixture.even([20, 40], [0.5, 0.9]).weights.tolist()
     [0.25, 0.25, 0.25, 0.25]
@@ -104,15 +101,15 @@ class Mixture:
 
     @classmethod
     def even(cls, sizes: ArrayLike, shares: ArrayLike) -> Mixture:
-        """Every pair of a size and a share, equally often."""
+        """Every pair of a size and a fraction, equally weighted."""
         size, share = (each.ravel() for each in np.meshgrid(np.asarray(sizes, float), np.asarray(shares, float)))
         return cls(size, share, np.full(len(size), 1 / len(size)))
 
 
 def calibrated_posterior(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayLike | None = None) -> Reals:
-    """The probability of each label of each query, (queries, classes), from the released counts alone.
+    """The probability of each label for each query, (queries, classes), from the released counts.
 
-    ``prior`` is one probability per class, even unless given.
+    ``prior`` is one probability per class, by default uniform.
 
     >>> counts = np.array([[95, 3, -6], [4, 88, 1], [-2, 10, 90], [5, -1, 2]])
     >>> calibrated_posterior(counts, Noise("laplace", 5)).round(2).tolist()
@@ -124,7 +121,7 @@ def calibrated_posterior(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayL
 def mixture_posterior(
     noisy_counts: NDArray[Any], noise: Noise, mixture: Mixture, prior: ArrayLike | None = None
 ) -> Reals:
-    """The probability of each label of each query when the mixture is known.
+    """The probability of each label for each query, for a known mixture.
 
     >>> mixture = Mixture.even([20, 40, 60], [0.5, 0.7, 0.9])
     >>> mixture_posterior(np.array([[35, 8, -3, 12]]), Noise("laplace", 5), mixture).round(4).tolist()
@@ -140,9 +137,9 @@ def mixture_posterior(
 
 
 def fit_mixture(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayLike | None = None) -> Mixture:
-    """The mixture that explains the released counts best, on a grid that only they determine.
+    """The likeliest mixture for the released counts, on a grid determined by them.
 
-    One imaginary query that could be anything joins the real ones, so that a handful of queries rules nothing out.
+    A uniform prior with the weight of one query is added, so that few queries rule nothing out.
 
     >>> counts = np.array([[95, 3, -6], [4, 88, 1], [-2, 10, 90]] * 20)
     >>> fitted = fit_mixture(counts, Noise("laplace", 5))
@@ -152,7 +149,7 @@ def fit_mixture(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayLike | Non
     counts = checked_counts(noisy_counts)
     classes = counts.shape[1]
     believed = _log_prior(prior, classes)[:, None]
-    # Even steps of the root are even steps in units of a Poisson count's own spread.
+    # Equal steps of the square root are equal steps in standard deviations of a Poisson count.
     largest = max(1, counts.sum(axis=1).max(), counts.max())
     grid = Mixture.even(np.linspace(0, np.sqrt(largest), _SIZES) ** 2, np.linspace(1 / classes, 1, _SHARES))
     log_evidence = np.concatenate(
@@ -171,7 +168,7 @@ def fit_mixture(noisy_counts: NDArray[Any], noise: Noise, prior: ArrayLike | Non
 
 
 def checked_counts(noisy_counts: NDArray[Any]) -> Integers:
-    """The counts as a table of int64, or an error that says what they must be."""
+    """The counts as a table of int64; refused if they are not a table of integers."""
     counts = np.asarray(noisy_counts)
     if counts.ndim != 2 or counts.dtype.kind not in "iu" or counts.shape[0] < 1 or counts.shape[1] < 2:
         raise InvalidInput(
@@ -209,7 +206,7 @@ def log_kernel(values: Integers, means: Reals, noise: Noise) -> Reals:
         rows = max(1, _CELLS // len(means))
         blocks = [values[at : at + rows] for at in range(0, len(values), rows)]
         return np.concatenate([_gaussian_kernel(each, means, noise.scale) for each in blocks])
-    # A dozen spreads above every mean and every value seen, no amount adds anything.
+    # Twelve standard deviations above every mean and every value, terms are negligible.
     highest = max(0.0, float(values[-1]), float(means.max()))
     most = int(highest + 12 * np.sqrt(highest) + 60)
     columns = max(1, _CELLS // (most + 2))
@@ -218,7 +215,7 @@ def log_kernel(values: Integers, means: Reals, noise: Noise) -> Reals:
 
 
 def _laplace_kernel(values: Integers, means: Reals, scale: float, most: int) -> Reals:
-    """Both sides of the sum are running sums of the Poisson law times a growing or a falling exponential."""
+    """Both sides of the sum are cumulative sums of the Poisson law times an increasing or a decreasing exponential."""
     amount = np.arange(most + 2)[:, None]
     poisson = xlogy(amount, means) - means - gammaln(amount + 1)
     growing = np.logaddexp.accumulate(poisson + amount / scale)  # over a ≤ row
@@ -230,14 +227,14 @@ def _laplace_kernel(values: Integers, means: Reals, scale: float, most: int) -> 
 
 
 def _gaussian_kernel(values: Integers, means: Reals, sigma: float) -> Reals:
-    """The terms are log-concave in a and smooth, so 81 evenly spaced ones around the largest stand for all.
+    """The terms are log-concave in a and smooth, so a sum over 81 equally spaced ones around the largest is enough.
 
-    They are neighbors, or at most half their spread apart, and reach ten times the spread to both sides: what
-    lies between and beyond changes the sum by less than 1e-10 of it.
+    They are adjacent, or at most half a standard deviation apart, and cover ten standard deviations on both sides: the
+    relative error of the sum is below 1e-10.
     """
     seen, mean = values[:, None].astype(np.float64), means[None, :]
     with np.errstate(divide="ignore"):
-        # Finite, so that no amount at no mean is no cost.
+        # Finite, so that 0 · log 0 is 0.
         logarithm = np.maximum(np.log(mean), -1e300)
     # The largest term is where log(μ/a) + (z−a)/σ² = 0.
     largest = np.rint(sigma**2 * wrightomega(seen / sigma**2 + logarithm - 2 * np.log(sigma)))
@@ -258,7 +255,7 @@ def _gaussian_kernel(values: Integers, means: Reals, sigma: float) -> Reals:
 
 
 def expected_proportions(noisy_counts: NDArray[Any], noise: Noise) -> NDArray[np.float64]:
-    """The expected share of each class in each query's votes, (queries, classes).
+    """The expected class proportions of each query's votes, (queries, classes).
 
     >>> counts = np.array([[61, 38, -3], [2, -4, 95], [1, 88, 4], [-2, 3, 1]])
     >>> expected_proportions(counts, Noise("laplace", 4)).round(2).tolist()
@@ -266,14 +263,14 @@ def expected_proportions(noisy_counts: NDArray[Any], noise: Noise) -> NDArray[np
     """
     counts = checked_counts(noisy_counts)
     values, place, often = np.unique(counts, return_inverse=True, return_counts=True)
-    # Even steps of the root are even steps in units of a Poisson count's own spread.
+    # Equal steps of the square root are equal steps in standard deviations of a Poisson count.
     means = np.linspace(0, np.sqrt(max(1, values[-1])), MEANS) ** 2
     log_evidence = log_kernel(values, means, noise)
     evidence = np.exp(log_evidence - log_evidence.max(axis=1, keepdims=True))  # (values, means)
     weights, before = np.full(MEANS, 1 / MEANS), -np.inf
     for _ in range(PRIOR_ITERATIONS):
         total = evidence @ weights
-        # One imaginary cell that could be anything joins the real ones, so that a few cells rule nothing out.
+        # A uniform prior with the weight of one cell, so that few cells rule nothing out.
         weights = (weights * ((often / total) @ evidence) + 1 / MEANS) / (often.sum() + 1)
         reached = float(often @ np.log(total)) / float(often.sum())
         if reached - before < PRIOR_ENOUGH:

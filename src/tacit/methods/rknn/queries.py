@@ -1,8 +1,8 @@
-"""Queries: centers of clusters of the public samples, what to ask next, and from their labels to labels of all.
+"""Queries: cluster centers of the public samples, the choice of later queries, and propagation of labels to samples.
 
-Later queries are public samples that the student is unsure of, or clusters that are finer where it is unsure. Labels
-are propagated from queries to samples by cluster, by guesses, or over the graph of neighbors. All of it is made of
-public samples and released labels, so it costs nothing.
+Later queries are public samples of which the student is uncertain, or clusters that are finer where it is uncertain.
+Labels are propagated from queries to samples by cluster, by a student's predictions, or over the neighbor graph. All of
+it is post-processing of releases and public samples.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Floats, Integers, Reals
+from tacit.core import Floats, Integers, InvalidInput, Reals
 from tacit.neighbors import nearest_queries
 
 __all__ = [
@@ -35,26 +34,26 @@ __all__ = [
     "unsureness",
 ]
 
-# How much of a sample's belief comes from its neighbors, at each step of the walk.
+# The weight of the neighbors' beliefs in each step of propagation.
 FROM_NEIGHBORS = 0.9
 _STEPS = 100
-# How much of every guess is left open: a class that a student rules out can still be what the votes say.
+# The uniform part of every prediction, so that the votes can contradict a student that rules a class out.
 LEFT_OPEN = 1e-3
 FITTINGS = 20
 _LARGE = 1_000_000
-# The membership of a public sample that no query stands for.
+# The membership of a public sample that belongs to no query.
 UNASKED = -1
-# How much a sample that the student is sure of counts, beside one it knows nothing of. Records near such samples
-# must have queries of their own to vote for, or they would take those of samples that are in doubt.
+# The weight of a sample of which the student is certain, relative to 1 for an uncertain one. Records near certain
+# samples need their own queries, or they would vote for those of uncertain samples.
 _SURE = 0.1
 
 
 def propagate(graph: Any, beliefs: Reals) -> Reals:  # noqa: ANN401
-    """What the public samples believe of each class once they have listened to their neighbors, each row adding to 1.
+    """Class probabilities of the public samples after label propagation over a neighbor graph.
 
-    ``graph`` is the symmetric matrix of how alike samples are, ``beliefs`` a row of class weights per sample; a row of
-    zeros believes nothing yet. Each step mixes a sample's own belief with its neighbors' (Zhou et al. 2003, local
-    and global consistency).
+    ``graph`` is the symmetric matrix of similarities, ``beliefs`` a row of class weights per sample, zeros if it has no
+    label. Each step mixes a sample's own belief with those of its neighbors (Zhou et al. 2003, local and global
+    consistency).
 
     >>> from scipy.sparse import csr_array
     >>> chain = csr_array(np.array([[0, 1.0, 0, 0], [1, 0, 0.1, 0], [0, 0.1, 0, 1], [0, 0, 1, 0]]))
@@ -65,26 +64,26 @@ def propagate(graph: Any, beliefs: Reals) -> Reals:  # noqa: ANN401
     from scipy.sparse import diags_array
 
     if graph.shape != (len(beliefs), len(beliefs)):
-        raise InvalidInput(f"the graph joins {graph.shape[0]} samples, beliefs are of {len(beliefs)}")
+        raise InvalidInput(f"the graph has {graph.shape[0]} samples, and there are beliefs for {len(beliefs)}")
     inverse = 1 / np.sqrt(np.maximum(graph.sum(axis=1), 1e-12))
     walk = FROM_NEIGHBORS * (diags_array(inverse) @ graph @ diags_array(inverse))
     start = (1 - FROM_NEIGHBORS) * beliefs
-    heard = start
+    mixed = start
     for _ in range(_STEPS):
-        heard = start + walk @ heard
-    # Classes with many samples are heard from everywhere; what counts is how much more than usual.
-    scaled = heard / np.maximum(heard.sum(axis=0), 1e-300) * np.maximum(beliefs.sum(axis=0), 1e-300)
+        mixed = start + walk @ mixed
+    # Class mass normalization, so that frequent classes do not dominate.
+    scaled = mixed / np.maximum(mixed.sum(axis=0), 1e-300) * np.maximum(beliefs.sum(axis=0), 1e-300)
     total = scaled.sum(axis=1, keepdims=True)
     result: Reals = np.where(total > 0, scaled / np.where(total > 0, total, 1), 1 / beliefs.shape[1])
     return result
 
 
 def iterative_proportional_fitting(proportions: Reals, membership: Integers, guesses: Reals) -> Reals:
-    """What each sample is, given how the classes share its cluster and a student's guess at every sample.
+    """Class probabilities of every sample, from the class proportions of its cluster and a student's predictions.
 
-    Votes say how many of a cluster are of each class, not which; guesses say which, and may be wrong about how many. So
-    the guesses of a cluster are weighted, class by class, until they add up to its proportions (iterative proportional
-    fitting): of all tables with these sums it is the one nearest to the guesses.
+    Votes give the proportions of a cluster, not the class of a sample; predictions give the class of a sample, and may
+    have wrong proportions. So the predictions of a cluster are weighted, class by class, until they sum to its
+    proportions (iterative proportional fitting): the nearest table to the predictions with these sums.
 
     >>> guesses = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]])
     >>> shares = iterative_proportional_fitting(np.array([[0.5, 0.5]]), np.zeros(4, dtype=np.int64), guesses)
@@ -110,7 +109,7 @@ def iterative_proportional_fitting(proportions: Reals, membership: Integers, gue
 
 
 def lead(probabilities: Reals) -> Reals:
-    """By how much the likeliest class leads the next one, from 0 to 1.
+    """The difference between the two largest class probabilities, from 0 to 1.
 
     >>> lead(np.array([[0.7, 0.2, 0.1], [0.5, 0.5, 0.0]])).round(2).tolist()
     [0.5, 0.0]
@@ -121,15 +120,15 @@ def lead(probabilities: Reals) -> Reals:
 
 
 def keep_surest(confidence: Reals, labels: Integers, share: float) -> Reals:
-    """The confidences, with 0 for all but the surest share of the samples of each label: these abstain.
+    """The confidences, with 0 for all but the most certain ``share`` of the samples of each label.
 
-    Taken label by label, so that a class that is hard to tell does not vanish from what a student learns.
+    Per label, so that an uncertain class does not vanish from the training data.
 
     >>> keep_surest(np.array([0.9, 0.1, 0.5, 0.4]), np.array([0, 0, 1, 1]), 0.5).tolist()
     [0.9, 0.0, 0.5, 0.0]
     """
     if not 0 < share <= 1:
-        raise InvalidInput(f"keep must be above 0 and at most 1, got {share}")
+        raise InvalidInput(f"label_fraction must be above 0 and at most 1, got {share}")
     kept = np.zeros(len(confidence))
     for label in np.unique(labels):
         mine = np.flatnonzero(labels == label)
@@ -147,9 +146,9 @@ class Clusters:
 
 
 def cluster(public: Floats, queries: int, seed: int = 0, weights: NDArray[np.float64] | None = None) -> Clusters:
-    """The public samples in that many groups, by k-means from k-means++ starts; the centers are the queries.
+    """Clusters of the public samples by k-means (k-means++ starts); the centers are the queries.
 
-    Where samples have ``weights``, groups are the smaller the heavier their samples.
+    With ``weights``, clusters of heavier samples are smaller.
 
     >>> groups = cluster(np.array([[0.0], [0.1], [9.0]], dtype=np.float32), 2)
     >>> groups.membership[0] == groups.membership[1] != groups.membership[2]
@@ -160,18 +159,17 @@ def cluster(public: Floats, queries: int, seed: int = 0, weights: NDArray[np.flo
     distinct = len(np.unique(public, axis=0))
     if not 1 <= queries <= distinct:
         raise InvalidInput(f"queries must be between 1 and the {distinct} distinct public samples, got {queries}")
-    # Many queries or samples make one start as good as ten, and ten times as slow.
+    # With many queries or samples one start is as good as ten, and ten times as fast.
     starts = 10 if queries * len(public) <= _LARGE else 1
     fitted = KMeans(queries, init="k-means++", n_init=starts, random_state=seed).fit(public, sample_weight=weights)
     return Clusters(fitted.cluster_centers_.astype(np.float32), fitted.labels_.astype(np.int64))
 
 
 def margins(public: Floats, clusters: Clusters, query_labels: Integers) -> NDArray[np.float64]:
-    """How far every public sample is from getting another label: 1 at its query, 0 halfway to one of another label.
+    """The margin of every public sample: 1 at its query, 0 halfway to a query of another label.
 
-    1 − d₁/d₂, where d₁ is the squared distance to the sample's own query and d₂ to the nearest query with a
-    different label. It needs public samples and released labels only, so it is free, and a student that is told
-    which labels sit on a border learns more from the others.
+    1 − d₁/d₂, where d₁ is the squared distance to the sample's own query and d₂ to the nearest query with a different
+    label. It is post-processing of released labels, and serves as a weight for training.
 
     >>> points = np.array([[0.0], [4.0], [10.0]], dtype=np.float32)
     >>> groups = Clusters(np.array([[0.0], [10.0]], dtype=np.float32), np.array([0, 0, 1]))
@@ -191,23 +189,22 @@ def margins(public: Floats, clusters: Clusters, query_labels: Integers) -> NDArr
 
 
 def suggest_queries(records: int, public: int, classes: int, neighbors: int, gap: float | Fraction) -> int:
-    """How many queries to ask: as many as still get, on average, two and a half times the votes that noise may drown.
+    """The number of queries: as many as get on average two and a half times the votes of a certain lead.
 
-    ``gap`` is the lead that makes a label 99 % certain under the mechanism. Every figure here is public:
-    under replace-one adjacency the number of records is not a secret.
+    ``gap`` is the lead that makes a label 99 % certain under the mechanism. All numbers here are public: under
+    replace-one adjacency the number of records is not private.
 
     >>> suggest_queries(records=1000, public=400, classes=10, neighbors=1, gap=12.2)
     32
     """
-    # Label accuracy is flat around this figure on data that no reported figure of this method uses (MNIST at 8x8
-    # pixels, femnist digits): fewer queries are surer but coarser, more are finer but drown.
-    # Without noise to speak of, a query still needs a vote.
+    # Label accuracy is flat around this number on data that no reported result uses (MNIST at 8x8 pixels, femnist
+    # digits): fewer queries are more certain but coarser, more are finer but noisier. A query needs at least one vote.
     affordable = int(records * neighbors / max(2.5 * float(gap), 1.0))
     return max(min(affordable, public // 5, 1000), min(classes, public), neighbors)
 
 
 def unsureness(probabilities: Reals, kind: str) -> Reals:
-    """How unsure a student is of each sample, from 0 to 1: by entropy, or by how near the second class comes.
+    """The uncertainty of each sample's prediction, from 0 to 1, by entropy or by margin.
 
     >>> unsureness(np.array([[1.0, 0.0], [0.5, 0.5]]), "entropy").tolist()
     [0.0, 1.0]
@@ -224,7 +221,7 @@ def unsureness(probabilities: Reals, kind: str) -> Reals:
 
 
 def least_sure(public: Floats, probabilities: Reals, queries: int, kind: str) -> Clusters:
-    """The samples that the student is least sure of, each a query of its own; ties by public index.
+    """The samples of which the student is least certain, each its own query; ties by index.
 
     >>> points, guesses = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0, 0.0], [0.5, 0.5], [0.9, 0.1]])
     >>> least_sure(points, guesses, 2, "margin").membership.tolist()
@@ -239,7 +236,7 @@ def least_sure(public: Floats, probabilities: Reals, queries: int, kind: str) ->
 
 
 def diverse(public: Floats, probabilities: Reals, queries: int, seed: int = 0) -> Clusters:
-    """Clusters of all public samples, the smaller the less sure the student is of what is in them.
+    """Clusters of all public samples, smaller where the student is less certain.
 
     >>> points = np.array([[0.0], [0.1], [5.0], [5.4], [5.8]], dtype=np.float32)
     >>> guesses = np.array([[1, 0], [1, 0], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])

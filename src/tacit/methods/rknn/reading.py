@@ -1,9 +1,8 @@
-"""What a coordinator makes of answers: a label for every query, and how likely each is where counts were paid for.
+"""From answers to labels: a label for every query, and probabilities if counts were released.
 
-Three kinds of answers come out of gates: labels as they are, noisy counts, and the randomized messages of many holders.
-Each reader turns its kind into the same thing. Of many nodes each adds its own noise, so counts add up and so do the
-noises: a sum of n independent noises of variance v has variance n·v and is soon close to Gaussian, whatever one of them
-is. All of it is post-processing.
+There are three kinds of answers: labels, noisy counts, and randomized messages of many holders; each has a reader with
+the same result. If several nodes each add noise, their counts are added: a sum of n independent noises of variance v
+has variance n·v and is nearly Gaussian. All of it is post-processing.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Estimates, Integers
-from tacit.core.release import Release, gather
+from tacit.core import Estimates, Integers, InvalidInput, Release, gather
 from tacit.methods.rknn.posterior import Noise, calibrated_posterior
 
 __all__ = [
@@ -36,11 +33,11 @@ __all__ = [
     "robustly_added",
 ]
 
-Reading = tuple[Integers, NDArray[np.float64] | None]
-# From noisy counts and the law of their noise to probabilities, a row for each query.
+_Reading = tuple[Integers, NDArray[np.float64] | None]
+# From noisy counts and the law of their noise to probabilities, one row per query.
 Chances = Callable[[NDArray[Any], Noise], NDArray[np.float64]]
 ROBUST = ("median", "trimmed")
-# Of this many nodes the largest and the smallest count of a cell are left out, one each, by the trimmed mean.
+# The trimmed mean leaves out one largest and one smallest count of a cell per this many nodes.
 TRIMMED_OF = 4
 _FEWEST = 3
 
@@ -48,15 +45,15 @@ _FEWEST = 3
 class Reader(Protocol):
     """Turns an answer into labels (s,) and, if there are any, probabilities (s, classes)."""
 
-    def __call__(self, answer: Any) -> Reading:  # noqa: ANN401
+    def __call__(self, answer: Any) -> _Reading:  # noqa: ANN401
         """Read one answer."""
         ...
 
 
 def one_class_each(counts: NDArray[Any]) -> Integers:
-    """The labels of as many queries as there are classes, where every class is said to have one query of its own.
+    """The labels of as many queries as classes, if every class has exactly one query.
 
-    Of all such assignments the one with the most votes. What one noisy query would get wrong, the others put right.
+    The assignment with the most votes in total: an error of one noisy query is corrected by the others.
 
     >>> one_class_each(np.array([[9, 8, 0], [9, 1, 0], [0, 2, 1]])).tolist()
     [1, 0, 2]
@@ -69,13 +66,13 @@ def one_class_each(counts: NDArray[Any]) -> Integers:
 
 @dataclass(frozen=True)
 class LabelReader:
-    """The answer is labels; nothing is known of how sure they are.
+    """The answer is labels, without probabilities.
 
     >>> LabelReader()(np.array([3, 1]))
     (array([3, 1]), None)
     """
 
-    def __call__(self, answer: Integers) -> Reading:
+    def __call__(self, answer: Integers) -> _Reading:
         """Read one answer."""
         return answer, None
 
@@ -93,7 +90,7 @@ class CountReader:
     one_query_per_class: bool = False
     chances: Chances = calibrated_posterior
 
-    def __call__(self, answer: Integers) -> Reading:
+    def __call__(self, answer: Integers) -> _Reading:
         """Read one answer."""
         labels = one_class_each(answer) if self.one_query_per_class else answer.argmax(axis=1)
         return labels, self.chances(answer, self.noise)
@@ -101,14 +98,14 @@ class CountReader:
 
 @dataclass(frozen=True)
 class MessageReader:
-    """The answer is messages, decoded to estimated counts whose errors add up to nearly Gaussian noise."""
+    """The answer is messages, decoded to estimated counts with nearly Gaussian errors."""
 
     decode: Callable[[NDArray[Any]], Estimates]
     classes: int
     one_query_per_class: bool = False
     chances: Chances = calibrated_posterior
 
-    def __call__(self, answer: NDArray[Any]) -> Reading:
+    def __call__(self, answer: NDArray[Any]) -> _Reading:
         """Read one answer."""
         estimates = self.decode(answer)
         counts = estimates.counts.reshape(-1, self.classes)
@@ -119,9 +116,9 @@ class MessageReader:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Counts that several nodes noised each for itself, added up; and how many nodes they are.
+    """The sum of the counts of several nodes, each with its own noise, and the number of nodes.
 
-    ``inflation`` is how many times the variance of the plain sum theirs is, where they were added up robustly.
+    ``inflation`` is the variance relative to that of the plain sum, if a robust rule was used.
     """
 
     counts: Integers  # (s, classes)
@@ -148,7 +145,7 @@ class PooledReader:
         variance = answer.nodes * self.variance * answer.inflation
         return self.noise if answer.nodes == 1 else Noise("gaussian", float(np.sqrt(variance)))
 
-    def __call__(self, answer: Pooled) -> Reading:
+    def __call__(self, answer: Pooled) -> _Reading:
         """Read one answer."""
         labels = one_class_each(answer.counts) if self.one_query_per_class else answer.counts.argmax(axis=1)
         return labels.astype(np.int64), self.chances(answer.counts, self.law(answer))
@@ -167,12 +164,12 @@ def added(tables: list[Integers]) -> Pooled:
 
 
 def robustly_added(rule: str, tables: list[Integers]) -> Pooled:
-    """The sum as most nodes see it: n times the median, or the trimmed mean, of each cell over the n nodes.
+    """A robust sum: n times the median, or the trimmed mean, of each cell over the n nodes.
 
-    Fewer than half of the nodes (median), or as many as are cut off on a side (trimmed: a quarter, at least one), move
-    a cell no further than to the farthest of what the others say. It is made of releases, so it costs nothing. The
-    price is accuracy: a class that only a few nodes have is cut off like a lie, and noise is larger by ``inflation``
-    (π/2 for the median of many Gaussian ones; n over those kept for the trimmed mean).
+    Fewer than half of the nodes (median), or at most as many as are trimmed on a side (a quarter, at least one), can
+    move a cell only within the range of the other nodes' counts. It is post-processing. It costs accuracy: a class that
+    only a few nodes have is removed like a false answer, and the variance is larger by ``inflation`` (π/2 for the
+    median of many Gaussian ones; n over the number kept for the trimmed mean).
 
     >>> honest = [np.array([[9, 1]]), np.array([[8, 2]]), np.array([[9, 0]])]
     >>> robustly_added("median", [*honest, np.array([[0, 999]])]).counts.tolist()
@@ -210,7 +207,7 @@ def put_together(messages: list[NDArray[Any]]) -> NDArray[Any]:
 def pooling(
     exchange: Callable[[Any], Sequence[Release[Any]]], pool: Callable[[list[Any]], Any]
 ) -> Callable[[Any], list[Release[Any]]]:
-    """An exchange whose answer is one, made of all nodes' answers; it carries every receipt.
+    """An exchange with one answer, combined from those of all nodes, with all receipts.
 
     >>> from tacit.core.release import restored
     >>> pooling(lambda ask: [restored(1, []), restored(2, [])], sum)("how many?")[0].value

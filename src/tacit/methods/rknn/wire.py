@@ -1,4 +1,4 @@
-"""What is sent in reverse k-NN labeling: a question about queries, and labels or counts for them."""
+"""The question of reverse k-NN labeling: queries are sent, and labels, counts or messages come back."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tacit.core import Adjacency, Floats, InvalidInput, Mechanism, Representation, Sensitivity, Unit, vote_sensitivity
 from tacit.core.codec import StrictReader
-from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit
-from tacit.core.protocols import Floats, Mechanism, Representation
-from tacit.core.sensitivity import Sensitivity, vote_sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 from tacit.methods.rknn.voting_rules import NEAREST, VOTING_RULES, published_sensitivity
@@ -20,13 +17,13 @@ __all__ = ["VoteAsk", "require_counted", "table_sensitivity"]
 
 
 def require_counted(unit: Unit) -> None:
-    """Refuse an account that protects a holder with all its records: all its votes could change, not those of a few.
+    """Refuse an account that protects a holder with all its records, whose votes could all change.
 
     >>> require_counted(Unit())
     """
     if unit.holder:
         raise InvalidInput(
-            "votes protect records, or persons with a bounded number of them; the account protects a whole holder"
+            "votes protect records, or persons with a bounded number of records; the account protects a whole holder"
         )
 
 
@@ -38,9 +35,9 @@ def table_sensitivity(
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
     labels: int | None = None,
 ) -> Sensitivity:
-    """How far the votes of all records move when one privacy unit changes: for planners, before there is a question.
+    """The sensitivity of votes to one privacy unit.
 
-    ``labels`` is how many a record may have where it carries a set of them; then there is a column of voters, too.
+    ``labels`` is the most labels of a record that has a set of them; then there is also a column of voters.
 
     >>> table_sensitivity(queries=40, classes=10, unit=Unit.person("patient", 3)).l1
     6
@@ -59,18 +56,18 @@ def table_sensitivity(
 
 @dataclass(frozen=True)
 class VoteAsk:
-    """Which label do your records give each of these queries?
+    """The question for the reverse k-NN votes of records on queries.
 
     Every record votes with its label for its ``neighbors`` nearest queries in the representation's space.
-    ``class_names`` are in the order of the labels' indices; ``space`` is a digest of the public samples as
-    the representation encodes them. The answer is what ``mechanism`` makes of the votes: one label per query, noisy
-    counts, or messages of one-record holders.
+    ``class_names`` are in the order of the labels' indices; ``space`` is a digest of the encoded public samples. The
+    answer is the output of ``mechanism`` for the votes: one label per query, noisy counts, or messages of one-record
+    holders.
 
-    ``query_offsets``, one per query and public, add their squares to the squared distances and so make votes more even.
-    ``labels`` is how many labels a record may have at most, where records carry sets of them; such a record votes
-    with each of its labels. A curator then also counts voters, in one more column; a one-record holder fills its set
-    up with made-up labels, of which there are as many as labels at most, so that all have the same size.
-    ``voting_rule`` other than the nearest are the published rules, whose true sensitivity is that of all records.
+    The squares of ``query_offsets``, one public number per query, are added to the squared distances, which makes votes
+    more even. ``labels`` is the most labels of a record, if records have sets of labels; such a record votes with each
+    of its labels. A curator then also counts voters, in one more column; a one-record holder fills up its set with
+    made-up labels, so that all sets have the same size. A ``voting_rule`` other than the nearest is a published rule,
+    whose sensitivity grows with the number of records.
     """
 
     name: ClassVar[str] = "rknn-votes"
@@ -99,11 +96,11 @@ class VoteAsk:
         if self.voting_rule not in VOTING_RULES:
             raise InvalidInput(f"voting_rule must be one of {', '.join(VOTING_RULES)}, got {self.voting_rule!r}")
         if self.voting_rule != NEAREST and (self.query_offsets is not None or self.labels is not None):
-            raise InvalidInput(f"{self.voting_rule} votes go with neither query offsets nor sets of labels")
+            raise InvalidInput(f"{self.voting_rule} votes allow neither query offsets nor sets of labels")
 
     @property
     def question(self) -> str:
-        """A digest of what is asked, so that a retried request cannot stand for another question."""
+        """A digest of the question, so that a retried request cannot be used for a different one."""
         raised = self.query_offsets is not None
         encoder = asked.representation_digest(self.representation)
         named = (self.queries.shape, self.neighbors, self.class_names, self.space, raised, self.labels)
@@ -114,16 +111,16 @@ class VoteAsk:
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
     def table_shape(self) -> tuple[int, int]:
-        """A row per query; a column per class, and one of voters where records carry sets of labels."""
+        """A row per query; a column per class, and one of voters if records have sets of labels."""
         return len(self.queries), self.classes + (self.labels is not None)
 
     def answer_form(self, most_records: int = asked.MOST_RECORDS) -> AnswerForm:
-        """What the mechanism makes of the votes of that many records.
+        """The form of the mechanism's output for the votes of that many records.
 
         >>> import numpy as np
         >>> from tacit.mechanisms.central.selection import PermuteAndFlip
@@ -140,9 +137,9 @@ class VoteAsk:
         return asked.mechanism_form(self.mechanism, *self.table_shape, most_records)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency, records: Callable[[], int] | None = None) -> Sensitivity:
-        """How far the table moves when one privacy unit changes.
+        """The sensitivity of the table to one privacy unit.
 
-        A published rule moves with the number of ``records``, which only who has them all can tell.
+        For a published rule it depends on the number of ``records``, which only a holder of all records knows.
         """
         if self.voting_rule == NEAREST:
             return table_sensitivity(len(self.queries), self.classes, self.neighbors, unit, adjacency, self.labels)
@@ -156,15 +153,16 @@ class VoteAsk:
         return published_sensitivity(len(self.queries), self.classes, self.neighbors, records())
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int] | None:
-        """What a cell, and what all cells can come to: a record votes once per cell at most, and for its k queries
-        with each of its labels, and as a voter. By the published rules it may vote for more queries.
+        """The largest cell and the largest total: a record votes for each of its labels, and as a voter, in k queries.
+
+        None for a published rule.
         """
         if self.voting_rule != NEAREST:
             return None
         return records, records * self.neighbors * (1 if self.labels is None else self.labels + 1)
 
     def fields(self) -> dict[str, Any]:
-        """All of it as values that can be encoded."""
+        """The question as values that can be encoded."""
         return {
             "queries": self.queries,
             "representation": asked.representation_fields(self.representation),
@@ -178,10 +176,10 @@ class VoteAsk:
 
     @classmethod
     def read(cls, fields: StrictReader) -> VoteAsk:
-        """The question that such values stand for, checked."""
+        """The question that ``fields`` wrote, checked."""
         queries = asked.read_points(fields, "queries")
         names = fields.texts("names", asked.MOST_CLASSES)
-        # Sets of labels of one-record holders have a made-up label for each of theirs.
+        # Sets of labels of one-record holders are filled with made-up labels, at most one per class.
         asked.require_small_table(fields, len(queries), 2 * len(names))
         return cls(
             queries=queries,

@@ -7,10 +7,8 @@ import pytest
 
 import tacit
 from tacit.report.page import report_page
-from tacit.runs import timing
-from tacit.runs.drive import drive
+from tacit.runs.drive import ASKING, LEARNING, PublicTiming, TimedCoordinator, drive
 from tacit.runs.folders import read_record
-from tacit.runs.timing import ASKING, LEARNING, PublicTiming, TimedCoordinator
 
 
 class Clock:
@@ -23,7 +21,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(timing, "clock", made)
+    monkeypatch.setattr("tacit.runs.drive.clock", made)
     return made
 
 

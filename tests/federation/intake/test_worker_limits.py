@@ -3,7 +3,7 @@
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.federation.intake.limits import AddressLimits
+from tacit.federation.intake.worker import AddressLimits
 
 
 def test_a_flood_of_one_address_is_held_to_its_burst_and_rate():

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.methods.auto import mixture
-from tacit.methods.auto.coordinator import Block, SumFeatures
-from tacit.methods.auto.mixture import fit_public_mixture, refined, released_misfit
+from tacit.methods.auto import coordinator
+from tacit.methods.auto.coordinator import Block, SumFeatures, fit_public_mixture, refined, released_misfit
 from tacit.methods.class_sums.coordinator import Moments
 from tacit.representations.scaled import Identity
 from tests.methods.auto.given import CLASSES, clouds, planes
@@ -45,7 +44,7 @@ def test_what_was_released_has_the_last_word():
     right = Block(SumFeatures(Identity(4), 1.0, 1, "l2"), public, told(samples, labels, 0.05, 4))
     begun = odds(public, 1.0)
     assert refined([right], public, begun) is not None
-    assert released_misfit([right], np.eye(3)[true]) < mixture.LARGEST_MISFIT
+    assert released_misfit([right], np.eye(3)[true]) < coordinator.LARGEST_MISFIT
     # Classes that no cloud stands for: the sums of a mixture are far from the released ones.
     public, true = planes(300, 2)
     samples, labels = planes(20_000, 1)

@@ -10,7 +10,7 @@ import pytest
 
 import tacit
 from tacit.core.errors import InvalidInput
-from tacit.report.tracking import log_to_mlflow
+from tacit.report.exports import log_to_mlflow
 
 PARTS = tacit.digits()
 

@@ -1,7 +1,7 @@
-"""The socket by which a message's own small process hands a request to the node that stays up.
+"""The Unix socket between Flower's process per message and the node's long-running process.
 
-What crosses is how long the coordinator waits, the request as it came, and the reply as it leaves: no other words. Only
-the node's user can open the socket. Nothing of the node is imported here, so a message's process starts quickly.
+A caller sends how long the coordinator waits and the request's bytes, and gets the response's bytes. Only the node's
+user can open the socket. This module imports nothing of the node, so that a message's process starts quickly.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 
 from tacit.federation.messages import LARGEST_REQUEST
 
-__all__ = ["DOOR_VARIABLE", "Door", "hand_over", "receive"]
+__all__ = ["SOCKET_VARIABLE", "LocalSocket", "forward_request", "receive"]
 
-# The name in the environment of a node's processes for the socket.
-DOOR_VARIABLE = "TACIT_NODE_DOOR"
+# The environment variable with the socket's path, in the processes that Flower starts.
+SOCKET_VARIABLE = "TACIT_NODE_SOCKET"
 _SECONDS = struct.Struct("<d")
 _LONGEST_ADDRESS = 100
 
 
-class Door:
-    """A socket at a place, for its owner alone; what a killed process left there is removed."""
+class LocalSocket:
+    """A listening socket at a path, for its owner only; the leftover of a killed process is removed."""
 
     def __init__(self, place: Path, callers: int) -> None:
         self.place = place
@@ -38,12 +38,12 @@ class Door:
         self._socket.listen(callers)
 
     def accept(self) -> Connection:
-        """The next caller; an ``OSError`` once the door is closed."""
+        """The next connection; an ``OSError`` once the socket is closed."""
         caller, _ = self._socket.accept()
         return Connection(caller.detach())
 
     def close(self) -> None:
-        """Let nobody in any more; whoever waits for callers is told."""
+        """Accept no more connections; a waiting ``accept`` raises."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -51,8 +51,8 @@ class Door:
 
 
 def receive(connection: Connection) -> tuple[bytes, float]:
-    """A request, and for how many seconds its reply is waited for; a larger one than may be is an ``OSError``."""
-    # One byte more than is read: the node says that it is too large.
+    """A request, and for how many seconds its caller waits; a request above the limit is an ``OSError``."""
+    # One byte above the limit is read, so that the node can refuse the request for its size.
     sent = connection.recv_bytes(LARGEST_REQUEST + _SECONDS.size + 1)
     if len(sent) < _SECONDS.size:
         raise EOFError
@@ -60,22 +60,22 @@ def receive(connection: Connection) -> tuple[bytes, float]:
     return sent[_SECONDS.size :], seconds
 
 
-def hand_over(place: Path, payload: bytes, seconds: float) -> bytes:
-    """Give a request to the node that stays up, and wait for its reply.
+def forward_request(place: Path, payload: bytes, seconds: float) -> bytes:
+    """Send a request to the node's long-running process, and wait for the response.
 
     >>> import tempfile, threading
-    >>> place = Path(tempfile.mkdtemp()) / "door"
-    >>> door = Door(place, 1)
+    >>> place = Path(tempfile.mkdtemp()) / "socket"
+    >>> listening = LocalSocket(place, 1)
     >>> def answer():
-    ...     with door.accept() as connection:
+    ...     with listening.accept() as connection:
     ...         payload, seconds = receive(connection)
     ...         connection.send_bytes(payload[::-1])
     >>> thread = threading.Thread(target=answer)
     >>> thread.start()
-    >>> hand_over(place, b"which?", 60.0)
+    >>> forward_request(place, b"which?", 60.0)
     b'?hcihw'
     >>> thread.join()
-    >>> door.close()
+    >>> listening.close()
     """
     with _reachable(place) as address, Client(address, "AF_UNIX") as connection:
         connection.send_bytes(_SECONDS.pack(seconds) + payload)
@@ -84,7 +84,7 @@ def hand_over(place: Path, payload: bytes, seconds: float) -> bytes:
 
 @contextmanager
 def _reachable(place: Path) -> Iterator[str]:
-    """A socket's address, which may have 107 bytes only; a longer path is reached by its open folder."""
+    """A socket's address, which may have at most 107 bytes; a longer path is reached through its open folder."""
     if len(os.fsencode(place)) <= _LONGEST_ADDRESS or sys.platform != "linux":
         yield str(place)
         return
