@@ -161,7 +161,7 @@ drain = 60.0                        # seconds for the running answer when the no
 address = "coordinator.example.org:9092"
 authority = "authority.pem"         # the certificate that signs the coordinator's
 key = "north.key"                   # this node's own key; the coordinator registers north.pub
-tell_budget = true                  # optional: every reply tells the account's ceiling and what is spent of it
+tell_budget = false                 # optional: true states in every response what is spent of which ceiling
 """.replace("{zeros}", "0" * 64)
 
 

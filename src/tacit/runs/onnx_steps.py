@@ -18,7 +18,7 @@ from tacit.methods.auto.teaching import ReleasedFeatures
 from tacit.representations.chained import Chained
 from tacit.representations.groups import LARGEST_PENALTY, SQUARINGS, ClusteringHead, MixtureShares
 from tacit.representations.image_features import (
-    CLIP,
+    BLOCK_CLIP,
     GRAY,
     LEVELS,
     OrientedGradients,
@@ -28,7 +28,6 @@ from tacit.representations.image_features import (
 from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
 from tacit.representations.student_features import NeighborMap, StudentFeatures
-from tacit.students.averaged import AveragedStudent
 from tacit.students.wrapped import Flatten, Projected
 
 __all__ = ["OPSET", "require_expressible", "step_converters"]
@@ -78,10 +77,6 @@ def require_expressible(student: Any) -> None:  # noqa: ANN401
 conversion: export it with --skops, or distill again with a student on the samples themselves (--student network, \
 logistic or map)
     """
-    if isinstance(student, AveragedStudent):
-        for each in student.students:
-            require_expressible(each)
-        return
     for _, step in getattr(student, "steps", [("", student)]):
         for features in step.features() if isinstance(step, ReleasedFeatures) else ():
             for part in _links(features.representation):
@@ -303,7 +298,7 @@ def _gradients(graph: Graph, part: OrientedGradients, rows: str) -> str:
     energy = graph.node("ReduceSumSquare", block, graph.constant(np.array([1])), keepdims=1)
     normal = graph.node("Div", block, graph.node("Sqrt", graph.node("Add", energy, floor)))
     grid = graph.constant(2.0**16)
-    capped = graph.node("Clip", normal, graph.constant(-CLIP), graph.constant(CLIP))
+    capped = graph.node("Clip", normal, graph.constant(-BLOCK_CLIP), graph.constant(BLOCK_CLIP))
     snapped = graph.node("Div", graph.node("Round", graph.node("Mul", capped, grid)), grid)
     return graph.node("Flatten", snapped, axis=1)
 

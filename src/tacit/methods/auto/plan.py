@@ -111,7 +111,7 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
         return plan
     said = (
         ("questions", "class sums; then the gradient of the regression that follows from them, which corrects what the "
-         "public samples misled it in"),
+         "public samples misled"),
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in SUMS_THEN_GRADIENT)} for 2 questions"),
     )  # fmt: skip
     return replace(plan, tasks=tuple(tasks), reasons=said, corrects=True)
