@@ -106,7 +106,7 @@ class Block:
     moments: Moments
     counts: NDArray[Any] | None = None  # (queries, classes), of votes
     size: float | None = None  # how many records were added up, of sums
-    refines: bool = False  # whether it contains what the block before it told
+    refines: bool = False  # whether it contains what the block before it says
 
 
 def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int | None) -> Block:
