@@ -25,10 +25,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import tacit
 from experiments.development import read_set
 from tacit.core import InvalidInput, TacitWarning
+from tacit.datasets.samples import samples_of
+from tacit.encoders.kinds import recognize
 from tacit.runs.folders import machine, versions
 from tacit.runs.planning import Prospect
 
@@ -157,6 +162,70 @@ def lines(folder: Path | None, runs: int, wanted: Sequence[str] = ()) -> Iterato
                 yield line
 
 
+# What a pilot spends, and how many records a user's own estimate without privacy is made from.
+PILOT, OWN = 0.1, 2000
+
+
+def ideas(folder: Path | None, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Two other ways to know how far labels follow the samples: a small payment, and a figure of the user's own.
+
+    The pilot releases the proportions of votes at a small ε; its certainty stands for the accuracy to come. The user's
+    figure is what a regression on records reaches without privacy, given as ``purity``.
+    """
+    for parts in sets(folder):
+        if wanted and parts.name not in wanted:
+            continue
+        private, labels = parts.private
+        for seed in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TacitWarning)
+                run = tacit.distill(
+                    parts.private, parts.public, PILOT, delta=1e-5, method="rknn", labels="proportions",
+                    classes=parts.classes, seed=50 + seed,
+                )  # fmt: skip
+            assert run.probabilities is not None
+            yield {"idea": "pilot", "data": parts.name, "expected": float(run.probabilities.max(axis=1).mean())}
+        public = samples_of(parts.public)
+        seen = recognize(public)
+
+        def numbers(samples: Any, encoder: Any = seen.encoder) -> NDArray[Any]:  # noqa: ANN401
+            rows = samples_of(samples) if encoder is None else encoder.encode(samples_of(samples))
+            return np.asarray(rows).reshape(len(rows), -1)
+
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=100))
+        model.fit(numbers(private)[:OWN], np.asarray(labels)[:OWN])
+        own = float((model.predict(numbers(parts.public)) == parts.truth).mean())
+        for method, epsilon, delta in ASKED:
+            expected = tacit.forecast(
+                parts.public, records=len(labels), classes=parts.classes, epsilon=epsilon, delta=delta,
+                methods=[method], purity=own,
+            )  # fmt: skip
+            each = next(each for each in expected.prospects if each.trust == "central")
+            if not each.refused:
+                yield {
+                    "idea": "own figure", "data": parts.name, "method": method, "epsilon": epsilon, "own": own,
+                    "expected": each.accuracy, "low": each.low, "high": each.high,
+                }  # fmt: skip
+
+
+def idea_rows(tried: list[dict[str, Any]], found: list[dict[str, Any]]) -> Iterator[str]:
+    """How far each idea was off the measured runs of the same settings."""
+    runs = {(each["data"], each["method"], each["epsilon"]): each["measured"] for each in found}
+    pilots = [each for each in tried if each["idea"] == "pilot" and (each["data"], "rknn", 1.0) in runs]
+    if pilots:
+        off = [abs(each["expected"] - float(np.mean(runs[each["data"], "rknn", 1.0]))) for each in pilots]
+        yield f"| a pilot that spends ε = {PILOT} (rknn at ε = 1) | {len(pilots)} | | | {100 * np.mean(off):.1f} |"
+    key = ("data", "method", "epsilon")
+    own = [(each, runs[where]) for each in tried if each["idea"] == "own figure"
+           if (where := tuple(each[name] for name in key)) in runs]  # fmt: skip
+    if own:
+        held = float(np.mean([each["low"] <= value <= each["high"] for each, measured in own for value in measured]))
+        width = float(np.mean([each["high"] - each["low"] for each, _ in own]))
+        off = [abs(each["expected"] - float(np.mean(measured))) for each, measured in own]
+        shown = f"{len(own)} | {held:.0%} | {100 * width:.1f} | {100 * np.mean(off):.1f}"
+        yield f"| a user's own figure without privacy | {shown} |"
+
+
 def group(found: list[dict[str, Any]], known: int, kind: str) -> list[dict[str, Any]]:
     """The lines of one row of the summary."""
     mine = [each for each in found if each["known"] == known and each.get("rehearsed", False) == (kind == REHEARSAL)]
@@ -204,14 +273,14 @@ def calibrated(found: list[dict[str, Any]], known: int, kind: str, scale: str) -
     return float(np.mean(held)), float(np.mean(wide))
 
 
-def write(found: list[dict[str, Any]]) -> None:
+def write(found: list[dict[str, Any]], tried: list[dict[str, Any]]) -> None:
     totals = {
         f"{kind}, {known} labels": summary(found, known, kind)
         for kind in (TWO, OTHERS, REHEARSAL)
         for known in KNOWN
         if group(found, known, kind)
     }
-    record = {"machine": machine(), "versions": versions(), "totals": totals, "lines": found}
+    record = {"machine": machine(), "versions": versions(), "totals": totals, "lines": found, "ideas": tried}
     (RESULTS / "forecasts.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     text = [
         "# Forecasts against measured runs",
@@ -228,6 +297,12 @@ def write(found: list[dict[str, Any]]) -> None:
             f"{100 * each['off']:.1f} |"
             for name, each in totals.items()
         ),
+        "",
+        "Two other ideas, on the same settings (`--ideas`):",
+        "",
+        "| idea | settings | covered | width | off |",
+        "|---|---|---|---|---|",
+        *idea_rows(tried, found),
         "",
         "Would other widths around the same middles do better? Each is scaled to hold nine of ten settings of all",
         "other data sets, and held against the one left out (a setting counts by its mean).",
@@ -264,15 +339,19 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="only write the tables again, from forecasts.json")
+    parser.add_argument("--ideas", action="store_true", help="only try two other ideas, beside the lines of before")
     parser.add_argument("--data", default="", help="only these sets: digits,adult")
     given = parser.parse_args()
     wanted = given.data.split(",") if given.data else []
-    kept = json.loads((RESULTS / "forecasts.json").read_text(encoding="utf-8")) if given.again or wanted else None
+    kept = json.loads((RESULTS / "forecasts.json").read_text(encoding="utf-8"))
     if given.again:
-        write(kept["lines"])
+        write(kept["lines"], kept.get("ideas", []))
         return
-    others = [each for each in kept["lines"] if each["data"] not in wanted] if kept is not None else []
-    write([*others, *lines(given.folder, given.runs, wanted)])
+    if given.ideas:
+        write(kept["lines"], list(ideas(given.folder, wanted)))
+        return
+    others = [each for each in kept["lines"] if wanted and each["data"] not in wanted]
+    write([*others, *lines(given.folder, given.runs, wanted)], kept.get("ideas", []))
 
 
 if __name__ == "__main__":

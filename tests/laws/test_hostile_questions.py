@@ -75,7 +75,7 @@ def harmless():
 def test_every_kind_of_question_is_answered_whatever_the_records_are(kind):
     """With ordinary numbers every question is answered, so the law above compares answers, too."""
     ask = question(kind, harmless())
-    ask_by = protocol.PROTOCOLS[QUESTION_KINDS[kind].protocol]
+    ask_by = protocol.PROTOCOL_RUNS[QUESTION_KINDS[kind].protocol]
     pairs = list(protocol.neighbors(REPLACED, QUESTION_KINDS[kind].sets))
     assert {ask_by(ask, pair[1], REPLACED).kind for pair in pairs} == {"answered"}
 

@@ -13,8 +13,22 @@ from functools import lru_cache
 
 from tacit.accounting.compose import total
 from tacit.accounting.rdp import checked_delta, rho_of
-from tacit.core import DiscreteGaussian, Gaussian, InvalidInput, Pure, Repeated, Rule, Subsampled
-from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, rounded_up
+from tacit.core import (
+    DiscreteGaussian,
+    Gaussian,
+    InvalidInput,
+    Number,
+    Pure,
+    Repeated,
+    Rule,
+    Subsampled,
+    bisect,
+    exact,
+    positive,
+    probability,
+    rounded_down,
+    rounded_up,
+)
 
 __all__ = [
     "discrete_gaussian_sigma",

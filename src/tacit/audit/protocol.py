@@ -35,9 +35,18 @@ from tacit.audit.protocol_questions import (
     public_samples,
     question,
 )
-from tacit.core import Adjacency, Ceiling, InvalidInput, Ledger, TooFewParticipants, Unit
+from tacit.core import (
+    Adjacency,
+    Ceiling,
+    InvalidInput,
+    Ledger,
+    Randomness,
+    SeededRandomness,
+    TooFewParticipants,
+    Unit,
+    uniform_below,
+)
 from tacit.core.codec import decode_strict
-from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.federation.collector.batches import open_shuffler, plan_batch, plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.curator import Curator, open_curator
@@ -62,7 +71,7 @@ from tacit.students.wrapped import Refitted
 from tacit.wire import ask_to_bytes
 
 __all__ = [
-    "AUDITED_ACCOUNTS", "PROTOCOLS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with",
+    "AUDITED_ACCOUNTS", "PROTOCOL_RUNS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with",
     "play", "records",
 ]  # fmt: skip
 
@@ -170,7 +179,7 @@ def node_with(own: Records, account: AuditedAccount, name: str = _VICTIM, pace: 
 
 def compare(kind: str, ask: Any, account: AuditedAccount, pair: tuple[Records, Records]) -> tuple[Seen, Seen]:  # noqa: ANN401
     """What a coordinator sees of the same question to two federations that differ in one record of one node."""
-    protocol = PROTOCOLS[QUESTION_KINDS[kind].protocol]
+    protocol = PROTOCOL_RUNS[QUESTION_KINDS[kind].protocol]
     first, second = (protocol(ask, own, account) for own in pair)
     return first, second
 
@@ -240,7 +249,7 @@ def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: 
     return _collected(ask, own, account, batch, opened_office, [("curator", ledger)])
 
 
-PROTOCOLS: Mapping[str, Callable[..., Seen]] = {
+PROTOCOL_RUNS: Mapping[str, Callable[..., Seen]] = {
     "answer": _answered,
     "masked": _masked,
     "shuffled": _shuffled,
@@ -338,7 +347,7 @@ def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = l
     0
     """
     rows, numbers, done = [], hostile_numbers(randomness), 0
-    for protocol in PROTOCOLS:
+    for protocol in PROTOCOL_RUNS:
         kinds = [name for name, kind in QUESTION_KINDS.items() if kind.protocol == protocol]
         for name, account in AUDITED_ACCOUNTS.items():
             rows.append(row := ProtocolRow(protocol, name))

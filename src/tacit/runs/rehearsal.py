@@ -16,11 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Unit
+from tacit.core import Integers, InvalidInput, Number, TacitWarning, Unit
 from tacit.core.options import Options
-from tacit.core.protocols import Integers
-from tacit.core.rational import Number
 from tacit.datasets.frame import Frame
 from tacit.datasets.image_files import ImageFiles
 from tacit.methods.forecast import NINE_OF_TEN

@@ -17,9 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Integers, InvalidInput, SystemRandomness, TooFewParticipants, permutations
+from tacit.core import (
+    Integers,
+    InvalidInput,
+    Receipt,
+    Release,
+    SystemRandomness,
+    TooFewParticipants,
+    gather,
+    permutations,
+    restored,
+)
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.release import Receipt, Release, gather, restored
 from tacit.federation.secure_aggregation.masks import (
     commitment,
     element_to_bytes,
