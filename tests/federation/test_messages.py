@@ -87,7 +87,7 @@ def test_any_bytes_are_a_reply_in_one_way_or_refused(payload):
 
 def test_what_is_no_reply_is_refused_in_words():
     for payload in (b"", b"\x11abc", b"\x10abcd", b"TACIT1", "text", None, bytes(LARGEST_REQUEST + 1)):
-        with pytest.raises(InvalidInput, match="the reply"):
+        with pytest.raises(InvalidInput, match="the response"):
             read_response(payload)
     for payload in (b"\x12abcd", b"\x12abcd\x63", b"\x12abcd\x00\x00"):
         with pytest.raises(InvalidInput, match="unknown refusal reason"):

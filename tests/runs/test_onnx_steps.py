@@ -70,7 +70,7 @@ def test_what_sees_images_is_refused_by_name_before_anything_is_converted():
     sums = SumFeatures(Deskewed.fit(images), 900.0, 4096, "l2")
     width = sums.points(images[:1]).shape[1]
     made = regression_student([sums], LinearOdds(np.zeros((width, 2)), np.zeros(2)), np.array(["a", "b"]), (8, 8))
-    with pytest.raises(InvalidInput, match=r"by the representation deskewed, which ONNX cannot express.*--skops"):
+    with pytest.raises(InvalidInput, match=r"uses the representation deskewed, which has no ONNX conversion.*skops"):
         student_to_onnx(made, 64, {})
 
 

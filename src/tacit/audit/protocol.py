@@ -62,8 +62,8 @@ from tacit.students.wrapped import Refitted
 from tacit.wire import ask_to_bytes
 
 __all__ = [
-    "AUDITED_ACCOUNTS", "PROTOCOLS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with",
-    "play", "records",
+    "AUDITED_ACCOUNTS", "AUDITED_PROTOCOLS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors",
+    "node_with", "play", "records",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -170,7 +170,7 @@ def node_with(own: Records, account: AuditedAccount, name: str = _VICTIM, pace: 
 
 def compare(kind: str, ask: Any, account: AuditedAccount, pair: tuple[Records, Records]) -> tuple[Seen, Seen]:  # noqa: ANN401
     """What a coordinator sees of the same question to two federations that differ in one record of one node."""
-    protocol = PROTOCOLS[QUESTION_KINDS[kind].protocol]
+    protocol = AUDITED_PROTOCOLS[QUESTION_KINDS[kind].protocol]
     first, second = (protocol(ask, own, account) for own in pair)
     return first, second
 
@@ -239,7 +239,7 @@ def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: 
     return _collected(ask, own, account, batch, opened_office, [("curator", ledger)])
 
 
-PROTOCOLS: Mapping[str, Callable[..., Seen]] = {
+AUDITED_PROTOCOLS: Mapping[str, Callable[..., Seen]] = {
     "answer": _answered,
     "masked": _masked,
     "shuffled": _shuffled,
@@ -337,7 +337,7 @@ def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = l
     0
     """
     rows, numbers, done = [], hostile_numbers(randomness), 0
-    for protocol in PROTOCOLS:
+    for protocol in AUDITED_PROTOCOLS:
         kinds = [name for name, kind in QUESTION_KINDS.items() if kind.protocol == protocol]
         for name, account in AUDITED_ACCOUNTS.items():
             rows.append(row := ProtocolRow(protocol, name))

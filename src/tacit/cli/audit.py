@@ -164,10 +164,10 @@ def _audit_protocol(questions: int) -> None:
 
     if not runnable("masked-sum"):
         raise InvalidInput("auditing the protocol needs an extra: pip install 'tacit[federated]'")
-    from tacit.audit.protocol import AUDITED_ACCOUNTS, PROTOCOLS, play
+    from tacit.audit.protocol import AUDITED_ACCOUNTS, AUDITED_PROTOCOLS, play
     from tacit.core import SystemRandomness
 
-    with _quiet(), counting(questions * len(PROTOCOLS) * len(AUDITED_ACCOUNTS), "asking") as tell:
+    with _quiet(), counting(questions * len(AUDITED_PROTOCOLS) * len(AUDITED_ACCOUNTS), "asking") as tell:
         rows = play(questions, SystemRandomness(), tell)
     shown = []
     for row in rows:
