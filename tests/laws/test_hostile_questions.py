@@ -1,7 +1,7 @@
 """Whatever is asked, and whatever a record holds: the kind of reply, its size and the charge are the same.
 
-The questions and protocols are those of ``tacit audit protocol``. In the tree where holders computed before they paid,
-a tenth of the pairs below differed, and a whole record could be read at epsilon = 0.
+The questions and protocols are those of ``tacit audit protocol``. On the tree in which holders computed before they
+paid, a tenth of the pairs below differed, and a whole record could be read at epsilon = 0.
 """
 
 from itertools import count
@@ -75,7 +75,7 @@ def harmless():
 def test_every_kind_of_question_is_answered_whatever_the_records_are(kind):
     """With ordinary numbers every question is answered, so the law above compares answers, too."""
     ask = question(kind, harmless())
-    ask_by = protocol.AUDITED_PROTOCOLS[QUESTION_KINDS[kind].protocol]
+    ask_by = protocol.PROTOCOL_RUNS[QUESTION_KINDS[kind].protocol]
     pairs = list(protocol.neighbors(REPLACED, QUESTION_KINDS[kind].sets))
     assert {ask_by(ask, pair[1], REPLACED).kind for pair in pairs} == {"answered"}
 

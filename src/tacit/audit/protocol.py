@@ -35,9 +35,18 @@ from tacit.audit.protocol_questions import (
     public_samples,
     question,
 )
-from tacit.core import Adjacency, Ceiling, InvalidInput, Ledger, TooFewParticipants, Unit
+from tacit.core import (
+    Adjacency,
+    Ceiling,
+    InvalidInput,
+    Ledger,
+    Randomness,
+    SeededRandomness,
+    TooFewParticipants,
+    Unit,
+    uniform_below,
+)
 from tacit.core.codec import decode_strict
-from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.federation.collector.batches import open_shuffler, plan_batch, plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.curator import Curator, open_curator
@@ -52,7 +61,7 @@ from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger import open_ledger
 from tacit.ledger.policy import Rules
 from tacit.ledger.policy_file import mechanism_names
-from tacit.mechanisms.masked.neighborhoods import neighborhood_of
+from tacit.mechanisms.masked.neighborhoods import Neighborhood, neighborhood_of
 from tacit.methods.fedmd.models import ConsensusStore
 from tacit.methods.question import table_shape
 from tacit.methods.registry import METHODS
@@ -62,8 +71,8 @@ from tacit.students.wrapped import Refitted
 from tacit.wire import ask_to_bytes
 
 __all__ = [
-    "AUDITED_ACCOUNTS", "AUDITED_PROTOCOLS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors",
-    "node_with", "play", "records",
+    "AUDITED_ACCOUNTS", "PROTOCOL_RUNS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with",
+    "play", "records",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -170,7 +179,7 @@ def node_with(own: Records, account: AuditedAccount, name: str = _VICTIM, pace: 
 
 def compare(kind: str, ask: Any, account: AuditedAccount, pair: tuple[Records, Records]) -> tuple[Seen, Seen]:  # noqa: ANN401
     """What a coordinator sees of the same question to two federations that differ in one record of one node."""
-    protocol = AUDITED_PROTOCOLS[QUESTION_KINDS[kind].protocol]
+    protocol = PROTOCOL_RUNS[QUESTION_KINDS[kind].protocol]
     first, second = (protocol(ask, own, account) for own in pair)
     return first, second
 
@@ -196,7 +205,8 @@ def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: A
         name: replace(node, masking=Masking(identities[name], publics, NodeMemory())) for name, node in nodes.items()
     }
     plan = ask.mechanism
-    graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding)
+    # A plan without a safe neighborhood is asked all the same: nodes must refuse it.
+    graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding) or Neighborhood(1, 1)
     session = Session(_RUN, 0, ask.request, math.prod(table_shape(ask)), plan, publics, graph)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, session.to_bytes())
     said = []
@@ -239,7 +249,7 @@ def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: 
     return _collected(ask, own, account, batch, opened_office, [("curator", ledger)])
 
 
-AUDITED_PROTOCOLS: Mapping[str, Callable[..., Seen]] = {
+PROTOCOL_RUNS: Mapping[str, Callable[..., Seen]] = {
     "answer": _answered,
     "masked": _masked,
     "shuffled": _shuffled,
@@ -337,7 +347,7 @@ def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = l
     0
     """
     rows, numbers, done = [], hostile_numbers(randomness), 0
-    for protocol in AUDITED_PROTOCOLS:
+    for protocol in PROTOCOL_RUNS:
         kinds = [name for name, kind in QUESTION_KINDS.items() if kind.protocol == protocol]
         for name, account in AUDITED_ACCOUNTS.items():
             rows.append(row := ProtocolRow(protocol, name))

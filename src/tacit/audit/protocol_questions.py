@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import InvalidInput, Randomness, SeededRandomness, Unit, uniform_below
+from tacit.core import InvalidInput, Randomness, SeededRandomness, Sensitivity, Unit, uniform_below
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import GNMax, LNMax
@@ -173,42 +173,28 @@ SHUFFLED = {
     "many messages": Shuffled(plan_noise_messages(2, "1/100", _CELLS, _CLIENTS), _CLIENTS),
 }
 MASKED = DistributedLaplace(_MOVES, _MOVES, NODES, NODES, NODES, most=50, colluding=0)
+
+
+def _noises(steps: int, longest: Sensitivity) -> tuple[dict[str, Any], DistributedGaussian]:
+    """The mechanisms of a curator's sums that change as far as this, and the one of sums over nodes."""
+    squared = int(longest.l2_squared)
+    curated = {
+        "rounded gaussian": RoundedGaussianNoise(40 * steps, squared),
+        "gaussian": DiscreteGaussianNoise(40 * steps, squared, unit_steps=False),
+        "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(longest.l1)),
+    }
+    cells = len(AUDIT_CLASSES) * (_WIDTH + 1)
+    return curated, DistributedGaussian(40 * steps, squared, cells, NODES, NODES, NODES, 50 * steps, colluding=0)
+
+
 # The sums of a person with two records change twice as much; replace-one is the largest of all adjacencies.
 _STEPS = 64
 _LONGEST = sum_sensitivity(_WIDTH, _STEPS, _STEPS // 2, unit=Unit.person("patient", 2))
-_SUMS = {
-    "rounded gaussian": RoundedGaussianNoise(40 * _STEPS, int(_LONGEST.l2_squared)),
-    "gaussian": DiscreteGaussianNoise(40 * _STEPS, int(_LONGEST.l2_squared), unit_steps=False),
-    "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(_LONGEST.l1)),
-}
-_SHARES = DistributedGaussian(
-    40 * _STEPS,
-    int(_LONGEST.l2_squared),
-    len(AUDIT_CLASSES) * (_WIDTH + 1),
-    NODES,
-    NODES,
-    NODES,
-    most=50 * _STEPS,
-    colluding=0,
-)
+_SUMS, _SHARES = _noises(_STEPS, _LONGEST)
 # A bound on the gradients of three classes and one more feature than a record has, for every account.
 _RADIUS = 2**12
 _STEEPEST = gradient_sensitivity(len(AUDIT_CLASSES) * (_WIDTH + 1), _RADIUS, unit=Unit.person("patient", 2))
-_GRADIENTS = {
-    "rounded gaussian": RoundedGaussianNoise(40 * _RADIUS, int(_STEEPEST.l2_squared)),
-    "gaussian": DiscreteGaussianNoise(40 * _RADIUS, int(_STEEPEST.l2_squared), unit_steps=False),
-    "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(_STEEPEST.l1)),
-}
-_GRADIENT_SHARES = DistributedGaussian(
-    40 * _RADIUS,
-    int(_STEEPEST.l2_squared),
-    len(AUDIT_CLASSES) * (_WIDTH + 1),
-    NODES,
-    NODES,
-    NODES,
-    most=50 * _RADIUS,
-    colluding=0,
-)
+_GRADIENTS, _GRADIENT_SHARES = _noises(_RADIUS, _STEEPEST)
 # Two records of a person change two votes each.
 _SAMPLED = {
     "votes": SubsampledGNMax("1/2", 40, _QUERIES, 8, replace_one=True),

@@ -28,10 +28,11 @@ from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.secure_aggregation import client, server
-from tacit.federation.secure_aggregation.session import Session, read_input
+from tacit.federation.secure_aggregation.session import STEPS, Session, read_input
 from tacit.ledger import open_ledger
 from tacit.mechanisms.auditing import Target
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
+from tacit.mechanisms.masked.neighborhoods import Neighborhood
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise, plan_noise_messages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.private.gate import Gate
@@ -80,7 +81,7 @@ def masked_transcript(epsilon: Fraction, packets: bool, wrap: Wrap = lambda shar
 
     ``wrap`` is how honest holders answer; a mutant does it wrongly.
     """
-    plan = DistributedLaplace(2 / epsilon, l1=2, holders=3, threshold=3, honest=2, most=1)
+    plan = DistributedLaplace(2 / epsilon, l1=2, holders=3, threshold=3, honest=2, most=1, colluding=1)
 
     def draw(vote: int, count: int, randomness: Randomness) -> Integers:
         table = np.zeros((count, 2), dtype=np.int64)
@@ -102,7 +103,7 @@ def _run(
     """Run the whole protocol; returns everything that the server has seen."""
     identities = {name: SigningIdentity.new() for name in tables}
     publics = {name: each.public for name, each in identities.items()}
-    session = Session("audit", 0, REQUEST, tables[_VICTIM].size, plan, publics)
+    session = Session("audit", 0, REQUEST, tables[_VICTIM].size, plan, publics, Neighborhood(2, 2))
     ledger = open_ledger("memory:", {name: Ceiling(_BOTTOMLESS) for name in tables})
 
     def answer(name: str, share: MaskedShare) -> Release[Any]:
@@ -122,7 +123,7 @@ def _run(
     for name, identity in identities.items():
         holders[name], sent = client.announce(session, name, identity)
         state = server.accept_message(state, name, sent)
-    for step in server.SERVER_STEPS[1:]:
+    for step in STEPS[1:]:
         state, inbox = server.close(state)
         for name, payload in inbox.items():
             match step:
@@ -130,6 +131,8 @@ def _run(
                     holders[name], sent = client.share_secrets(holders[name], payload)
                 case "input":
                     holders[name], sent = client.masked_input(holders[name], payload, partial(answer, name))
+                case "agree":
+                    holders[name], sent = client.agree(holders[name], payload, identities[name])
                 case _:
                     holders[name], sent = client.unmask(holders[name], payload)
             state = server.accept_message(state, name, sent)

@@ -63,10 +63,10 @@ def image_files(folder: Path, labeled: bool) -> ImageFiles:
         return ImageFiles(files, None, str(folder))
     parts = [file.relative_to(folder).parts for file in files]
     if any(len(part) < 2 for part in parts):
-        raise InvalidInput(f"{folder}: images are next to the class folders; private images need one folder per class")
+        raise InvalidInput(f"{folder}: images are next to the class folders; labeled images need one folder per class")
     labels = np.array([part[0] for part in parts])
     if len(set(labels.tolist())) < 2:
-        raise InvalidInput(f"{folder}: only one folder; private images need one folder per class, at least two")
+        raise InvalidInput(f"{folder}: only one folder; labeled images need one folder per class, at least two")
     return ImageFiles(files, labels, str(folder))
 
 

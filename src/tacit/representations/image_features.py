@@ -21,13 +21,13 @@ from tacit.core.codec import StrictReader
 from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.representations.arrays import LARGEST_PARAMETER, blocks, parameters, read_range, read_shape, snapped
 
-__all__ = ["CLIP", "GRAY", "LEVELS", "Deskewed", "EvenWidth", "OrientedGradients", "block_floor", "cell_windows"]
+__all__ = ["BLOCK_CLIP", "GRAY", "LEVELS", "Deskewed", "EvenWidth", "OrientedGradients", "block_floor", "cell_windows"]
 
 LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
 NARROWEST, _WIDEST = 0.5, 1.6  # how far a step across an image may change: a stroke must not become a block
 # A block of cells is divided by its length, but no more than this much ink would have: empty parts stay quiet.
 _FLOOR = 1.0
-CLIP = 0.2  # no single orientation may dominate a block
+BLOCK_CLIP = 0.2  # no single orientation may dominate a block
 GRAY = (77, 150, 29)  # of 256: how bright red, green and blue look
 
 
@@ -268,7 +268,7 @@ class OrientedGradients:
         block = np.concatenate(corners, axis=1)
         floor = block_floor(self.cell)
         normal = np.sqrt((block * block).sum(axis=1, keepdims=True) + floor * floor)
-        return snapped(block / normal, bits=16, limit=CLIP)
+        return snapped(block / normal, bits=16, limit=BLOCK_CLIP)
 
 
 def block_floor(cell: int) -> float:

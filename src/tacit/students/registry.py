@@ -233,7 +233,7 @@ def _skops() -> Any:  # noqa: ANN401
     Scikit-learn's bridge to torch is left out of that walk: it would import torch, which takes longer than all else a
     command does, and no student that skops writes needs it.
     """
-    if _BRIDGE not in sys.modules:
+    if not {"skops.io", _BRIDGE} & sys.modules.keys():
         sys.modules[_BRIDGE] = None  # type: ignore[assignment]  # Python's way to say: not to be imported
         try:
             importlib.import_module("skops.io")

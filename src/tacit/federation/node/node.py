@@ -15,8 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core import Adjacency, Encodings, Ledger, Randomness, Release, SeededRandomness, SystemRandomness, decimal
-from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
+from tacit.core import (
+    Adjacency,
+    BudgetExceeded,
+    Encodings,
+    InvalidInput,
+    Ledger,
+    LedgerError,
+    LimitExceeded,
+    Randomness,
+    Release,
+    RequestConflict,
+    SeededRandomness,
+    SystemRandomness,
+    TacitError,
+    decimal,
+)
 from tacit.core.samples import match_names
 from tacit.datasets.tables import read_table
 from tacit.federation.collector.client import Address
