@@ -36,7 +36,6 @@ ALLOWED = {
         '"tacit", "letter"',
         '["tacit"]["letter"]',
     ),  # a field of Flower's messages
-    "src/tacit/report/exports.py": ("a Greek letter",),
     "src/tacit/cli/init.py": ("center|centre",),  # names that columns may have
     "src/tacit/runs/estimator.py": ("neighbours",),  # a mistyped name
     "src/tacit/datasets/published.py": ("letter",),  # of a published split, one per sample
