@@ -1,4 +1,4 @@
-"""How fast counts come out of randomized messages, with how much memory, and how fast messages are made.
+"""Speed and memory of decoding randomized messages into counts, and speed of encoding them.
 
 Decode: 100,000 local-hashing messages (Collision with one cell per client, ε = 1) over 5,000 cells, against pure-ldp
 and multi-freq-ldpy, which are installed into an environment of their own. Each library decodes messages of its own
@@ -11,7 +11,7 @@ Memory: 1,000,000 messages, in a process of its own; the peak of resident memory
 messages loaded. Goal: below 300 MB.
 Encode: messages per second on one core for each mechanism, and how that changes with the number of cells.
 Structured peers (``--structured``): projective geometry response and Hadamard response, whose decoders are one fast
-transform, written anew in numpy (peers/structured.py), beside Tacit's two. Errors differ, so each is also given the
+transform, written for this comparison in numpy (peers/structured.py), and Tacit's two. Errors differ, so each gets the
 messages that it needs for the error of the best. Writes docs/results/decode-structured.json and .md.
 
 Run: python benchmarks/decode.py [--full | --structured]

@@ -1,10 +1,10 @@
-"""What a stranger gets: the default with nothing passed but data, classes, ε and δ, beside plain alternatives.
+"""The default as a new user runs it, with only data, classes, ε and δ, compared with simple alternatives.
 
 Run: python benchmarks/defaults.py --folder DATA [--data digits,mnist,...] [--runs 5] [--peers] [--core] [--grid]
 
 DATA has one folder per data set with its publisher's files (see experiments/development.py). Every measurement is
-kept in .tacit-bench by its settings *and* by the content of the package, so that a change of code cannot serve an old
-figure; a bench that is stopped goes on. Writes docs/results/defaults.json, .md and .png. With --core the extras are
+stored in .tacit-bench under its settings *and* a digest of the package, so that changed code never reuses an old
+figure; an interrupted bench resumes. Writes docs/results/defaults.json, .md and .png. With --core the extras are
 hidden. With --grid every part that the default chooses from is named by hand, into docs/results/defaults-grid.md.
 """
 

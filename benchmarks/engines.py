@@ -1,4 +1,4 @@
-"""What it costs to count one huge holder's votes: rows, memory and time of each engine, and of peers, in one run.
+"""The cost of counting the votes of one huge holder: rows, memory and time of each engine and of peers, in one run.
 
 Parquet files of 64 float32 features are written streaming, and counted by 200 queries with one neighbor and 10 classes.
 Beyond ten million rows the folder has the same file under several names. Every measurement is a process of its own: its

@@ -1,4 +1,4 @@
-"""How long each command takes to say its first word, from the start of the process.
+"""The time from the start of each command to its first output.
 
 Run: python benchmarks/first_output.py [--tries 3] [--only TEXT]
 

@@ -1,4 +1,4 @@
-"""Forecasts held against measured runs: does the interval hold the share of right labels, and how wide is it?
+"""Forecasts compared with measured runs: does the interval contain the fraction of correct labels, and how wide is it?
 
 Run: python benchmarks/forecasts.py [--folder DATA] [--runs 2] [--again]
 

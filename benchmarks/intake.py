@@ -1,4 +1,4 @@
-"""What an intake of devices takes: messages per second of its workers, and a million messages collected and decoded.
+"""Throughput of an intake of devices: messages per second of its workers, and a million messages decoded.
 
 Posts are made by a load generator on loopback, each over a connection of its own as a device's would be, from one
 process on the same machine: it has its share of the two cores, so the workers' own processor time per message is shown
@@ -6,7 +6,7 @@ beside what was sustained. Connections are plain; TLS would come on top. A messa
 which is when it is on disk.
 
 The million goes into the store by the workers' own storage path and not over HTTP, which would take an hour on this
-machine. It is then collected, mixed and decoded, each in a process of its own whose peak memory is shown. Labels must
+machine. It is then collected, shuffled and decoded, each in its own process, whose peak memory is shown. Labels must
 equal those of the same messages counted in one place.
 
 Run: python benchmarks/intake.py [--out docs/results] [--messages 100000 1000000] [--posts 4000] [--seconds 40]

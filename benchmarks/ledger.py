@@ -1,11 +1,11 @@
-"""What a cold charge costs: a ledger is opened, pays once for a new request, and is closed, as a node does a message.
+"""The cost of a cold charge: a ledger is opened, pays for one new request, and is closed, as a node does per message.
 
 Each ledger has one account with this many payments before. Equal spends are one kind of charge; distinct ones differ in
 every payment. The median of several charges, each on a connection of its own; nothing that was composed is remembered
 from one to the next. The last size over the first must be at most 2 for adaptive accounts; planned ones compose a
 privacy-loss distribution, outside the write lock, and have a line of their own.
 
-The waiting of a disk is in every size alike; to leave it out, let TMPDIR name a file system in memory.
+The disk's latency is the same for every size; to exclude it, set TMPDIR to a file system in memory.
 Run: python benchmarks/ledger.py [--out docs/results] [--entries 10 1000 100000]
 
 With --server a PostgreSQL server is started on the same disk, and one table compares it with the file: a cold charge,

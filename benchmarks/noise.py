@@ -2,7 +2,7 @@
 
 Both add integer noise of the same law to a table of 5,000 × 10 zeros, both from a cryptographic generator. The two
 take turns within every round, so that a busy machine slows both. Selecting a label in each of the rows is compared
-with OpenDP's pure noisy max, which has the law of permute-and-flip and takes one row a call; it runs on fewer rows
+with OpenDP's pure noisy max, which has the law of permute-and-flip and takes one row per call; it runs on fewer rows
 and is scaled up. What a first call spends on building tables is measured apart.
 Run: python benchmarks/noise.py
 """

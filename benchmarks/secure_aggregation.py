@@ -1,4 +1,4 @@
-"""What a masked sum costs one node, in processor time and bytes: masking with all others, and with neighbors.
+"""The cost of secure aggregation for one node, in processor time and bytes: masks with all others, or with neighbors.
 
 A few nodes go through all steps with real messages, each step from its state on disk and back, as a process for every
 message does it. The other holders are there as far as these nodes need them: keys, sealed boxes, tags and signatures

@@ -1,4 +1,4 @@
-"""FedMD measured: over subset sizes, kinds of answers, ways to share out the data, parties, rounds, and guarantees.
+"""FedMD measured: over subset sizes, kinds of answers, partitions of the data, parties, rounds, and guarantees.
 
 Every run is a simulation with a seed, kept once it is over, so a bench that was stopped goes on where it was. Sets that
 the paper uses are not always at hand; what stands in for them is in ``experiments.fedmd_data``, and every

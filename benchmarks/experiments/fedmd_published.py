@@ -1,4 +1,4 @@
-"""What the NFDP paper prints about its privacy, beside what is true of the same mechanism.
+"""The privacy figures that the NFDP paper prints, beside those that hold for the same mechanism.
 
 The printed ε are decimal logarithms of a quantity that the theorems define by natural ones, the rows "k = 16" were
 computed with k = 18, and an ε beside a δ that stays the same for every ε says nothing. See the errata.

@@ -1,4 +1,4 @@
-"""What a default must beat: full-batch noisy logistic regression on the same representation, tuned in its favor.
+"""The baseline that a default must beat: full-batch noisy logistic regression on the same representation, well tuned.
 
 Every step clips each record's gradient, adds Gaussian noise to their sum and moves. Gaussian steps compose exactly
 (Dong, Roth & Su 2022): T of them with noise σ are one with σ/√T, solved for (ε, δ) exactly.

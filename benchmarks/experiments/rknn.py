@@ -20,7 +20,7 @@ __all__ = ["FIGURES"]
 
 MEASURES = {"labels": 100.0, "test": 100.0, "seconds": 1.0, "megabytes": 1.0}
 SELECTIONS = ("diverse", "clusters", "margin", "entropy")
-# So much budget that noise never decides: what the same pipeline would give without privacy.
+# A budget so large that noise never decides: the result of the same pipeline without privacy.
 NO_NOISE = 1e6
 SHARED = (
     "Lines of two iterations with the same seed begin alike: their first student was trained for the first of them, "

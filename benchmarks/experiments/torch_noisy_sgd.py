@@ -1,4 +1,4 @@
-"""What noisy stochastic gradients reach on the same machine: Opacus, as its users run it.
+"""The accuracy of DP-SGD on the same machine: Opacus, as its users run it.
 
 Its noise is floating-point and from an ordinary generator (the library's secure mode needs a package that no longer
 installs), so its guarantee is weaker in kind than ours; it is compared as published.

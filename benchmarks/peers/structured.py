@@ -1,4 +1,4 @@
-"""Two local randomizers whose counts come out of one fast transform, written anew from their papers for comparison.
+"""Two local randomizers that are decoded by one fast transform, written from their papers for comparison.
 
 Hadamard response: J. Acharya, Z. Sun, H. Zhang, AISTATS 2019 (the variant in blocks). Projective geometry response:
 V. Feldman, J. Nelson, H. Nguyen, K. Talwar, ICML 2022. They are for timing and for errors only: randomness is numpy's,

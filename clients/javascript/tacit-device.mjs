@@ -4,8 +4,8 @@
 //   node tacit-device.mjs answer URL --digest HEX --state device.json --features 1,2,3 --label a
 //        --budget 4 --largest-epsilon 1 --purpose "reverse k-NN labels" [--shuffler HEX] [--token HEX]
 //
-// It pays first: what is spent is on disk before the record is looked at, and the message before it is sent. Asked the
-// same again it sends the same bytes. It charges the local epsilon of a message, also where a shuffler makes it less.
+// It pays first: the payment is on disk before the record is read, and the message before it is sent. The same question
+// gets the same bytes again. It charges the local epsilon of a message, even if a shuffler amplifies it to less.
 import crypto from "node:crypto";
 import fs from "node:fs";
 
@@ -56,17 +56,36 @@ export function readQuestion(payload, digest) {
   if (ask.ask !== "rknn-votes" || ask.labels !== null || ask.connections !== "nearest") fail("not a question for devices");
   const sealed = ask.mechanism.kind === "shuffled";
   const mechanism = sealed ? ask.mechanism.inner.mechanism : ask.mechanism;
-  if (!(mechanism.kind in RANDOMIZERS)) fail(`this client does not know ${String(mechanism.kind).slice(0, 40)}`);
-  if (mechanism.cells !== ask.queries.shape[0] * ask.names.length || mechanism.ones !== ask.neighbors)
-    fail("the mechanism is made for other cells");
+  if (!Object.hasOwn(RANDOMIZERS, mechanism.kind)) fail(`this client does not know ${String(mechanism.kind).slice(0, 40)}`);
+  requireShapes(ask, mechanism);
   if (sealed && (file.key.length !== 32 || file.shuffler.length !== 32)) fail("shuffled messages need two keys");
   const [numerator, denominator = "1"] = mechanism.epsilon.split("/");
   const epsilon = { p: BigInt(numerator), q: BigInt(denominator) };
   if (epsilon.p <= 0n || epsilon.p > 500n * epsilon.q) fail("epsilon is out of range");
+  if (!Number.isFinite(Number(epsilon.q) * 500)) fail("epsilon has too many digits");
   return { ...file, digest, ask, sealed, mechanism, epsilon };
 }
 
-// ---- From a record to its cells: the features of the representation, the nearest queries, the label's column.
+// Whatever could fail for some records only is refused here, before anything is paid: whether a device answers must not
+// depend on its record.
+function requireShapes({ queries, heights, names, neighbors, representation }, { cells, ones, size = 1 }) {
+  const [count, width] = queries.shape, numbers = (array) => array?.values instanceof Float64Array ? array : fail("not numbers");
+  if (!Array.isArray(names) || !names.every((name) => typeof name === "string") || new Set(names).size !== names.length)
+    fail("the classes must be different texts");
+  if (!Number.isInteger(neighbors) || neighbors < 1 || neighbors > count) fail("neighbors must be among the queries");
+  if (queries.shape.length !== 2 || cells !== count * names.length || ones !== neighbors || ones >= cells)
+    fail("the mechanism is made for other cells");
+  if (!Number.isInteger(size) || size < 1 || size > cells - ones) fail("the size of a subset is out of range");
+  if (heights !== null && numbers(heights).values.length !== count) fail("one height is needed per query");
+  const { kind, mean, spread, directions } = representation;
+  for (const array of { identity: [], standardized: [mean, spread], principal: [mean, directions] }[kind] ?? []) numbers(array);
+  const found = encoded(representation, Array(samples(representation)).fill(0));
+  const fitting = kind !== "principal" || directions.shape[1] === mean.values.length;
+  if (found.length !== width || !fitting || (kind === "standardized" && spread.values.length !== width))
+    fail("the queries are not in the space of the representation");
+}
+
+// ---- The cells of a record: the features of its representation, its nearest queries, its label's column.
 
 export function cellsOf(question, sample, label) {
   const { ask } = question;
@@ -102,7 +121,7 @@ function encoded(representation, sample) {
   }
 }
 
-// ---- Exact randomness: 64-bit words of the cryptographic generator; whole numbers decide.
+// ---- Exact sampling: 64-bit words of the cryptographic generator, compared as integers.
 
 export class Words {
   constructor(script = null) { this.script = script; this.used = 0; }
@@ -115,7 +134,7 @@ export class Words {
   below(bound) {
     const limit = BigInt(bound), mask = (1n << BigInt((limit - 1n).toString(2).length)) - 1n;
     for (;;) {
-      // Ten words at a time; the first whose masked value is below the bound counts.
+      // Rejection sampling, ten words at a time: the first masked value below the bound is used.
       const found = this.take(10).map((word) => (limit === 1n ? 0n : word & mask)).find((word) => word < limit);
       if (found !== undefined) return Number(found);
     }
@@ -272,7 +291,8 @@ export function answer(payload, digest, record, policy, file) {
   const epsilon = Number(question.epsilon.p) / Number(question.epsilon.q);
   if (Date.now() / 1000 >= question.closes) fail("the question is closed");
   if (!policy.purposes.includes(question.ask.purpose)) fail("the question is for a purpose that is not allowed");
-  if (epsilon > policy.largestEpsilon) fail("the question's epsilon is larger than is allowed");
+  // Negated, so that a limit that is missing or not a number refuses.
+  if (!(epsilon <= policy.largestEpsilon)) fail("the question's epsilon is larger than is allowed");
   if (question.sealed && hex(question.shuffler) !== policy.shuffler) fail("the question names another shuffler");
   if (question.admission === "tokens" && !policy.token) fail("the question is for devices with a token");
   if (record.features.length !== samples(question.ask.representation)) fail("the record has other features");
@@ -283,7 +303,7 @@ export function answer(payload, digest, record, policy, file) {
   const known = state.answers[asked];
   if (known && known.digest !== digest) fail("the same queries were answered in another question");
   if (!known) {
-    if (state.spent + epsilon > policy.budget) fail("the budget does not allow another answer");
+    if (!(state.spent + epsilon <= policy.budget)) fail("the budget does not allow another answer");
     const token = question.admission === "tokens" ? policy.token : hex(crypto.randomBytes(ID));
     state.spent += epsilon;
     state.answers[asked] = { digest, token, epsilon };
@@ -291,7 +311,7 @@ export function answer(payload, digest, record, policy, file) {
   }
   const entry = state.answers[asked];
   if (!entry.body) {
-    // Paid: from here on nothing is refused. A record that cannot be compared answers with made-up cells.
+    // Paid: from here on nothing is refused. A record that cannot be compared answers with random cells.
     entry.body = hex(message(question, Buffer.from(entry.token, "hex"), randomize(question, heldCells(question, record))));
     written(file, state);
   }

@@ -1,6 +1,6 @@
-"""Keys, policies, made-up records and a job for the demo federation of compose.yaml. In earnest people do this.
+"""Keys, policies, records of public digits and a job for the demo federation of compose.yaml.
 
-Every party gets a folder `here` in a folder of its own under HOME. One that is there already is left as it is.
+In production people do this. Every party gets a folder `here` in its own folder under HOME; an existing one is kept.
 """
 
 import argparse
@@ -61,7 +61,7 @@ out = "run"
 
 
 def prepare(home: Path, host: str, port: int, names: list[str]) -> None:
-    """Make all folders that are not there yet."""
+    """Create all folders that do not exist yet."""
     parts, hub = tacit.digits(), home / "hub" / "here"
     classes = json.dumps([str(name) for name in parts.classes])
     if not hub.exists():

@@ -16,6 +16,14 @@ FORBIDDEN = {
     r"envelopes?|letter": "message, request, response",
     r"sites": "holder, or node",
     r"labell(ed|ing)|colou(r|red|rs)|neighbours?|behaviours?|centres?|grey": "the American spelling",
+    r"complaints?": "error, or error message",
+    r"in earnest": "in production",
+    r"(the|every|which|its|one) doors?": "step of a protocol, allowed mechanisms, or socket",
+    r"turn(s|ed|ing)? away": "reject",
+    r"whose each is": "the owner of each",
+    r"is '?\w+'? meant": "did you mean",
+    r"shuffled model": "shuffle model",
+    r"in words alone": "only described",
     # One label per query, not one label a query.
     r"(one|two|three|five|ten|[0-9]+) (labels?|votes?|messages?|records?|bytes?|bits?|samples?|pixels|calls?|times"
     r"|questions?|queries|rounds?|answers?|seconds?) an? (query|record|round|side|class|holder|node|second|minute|day"
@@ -83,7 +91,20 @@ def test_every_exception_is_needed():
 
 @pytest.mark.parametrize(
     "text",
-    ["so many holders", "one label a query", "96 pixels a side", "the asker chose", "labelled", "shared out"],
+    [
+        "so many holders",
+        "one label a query",
+        "96 pixels a side",
+        "the asker chose",
+        "labelled",
+        "shared out",
+        "every complaint names the row",
+        "in earnest people do this",
+        "what may go through each of the doors",
+        "strangers are turned away",
+        "is 'label' meant?",
+        "samples, and whose each is",
+    ],
 )
 def test_a_forbidden_word_is_found(text):
     assert found(text)

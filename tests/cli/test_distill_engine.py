@@ -55,7 +55,7 @@ def test_a_rehearsal_spends_and_writes_nothing(files, capsys, tmp_path):
         (["--private", "records/0.parquet", "--workers", "2"], "name it with --engine"),
         (["--engine", "threads", "--private", "nowhere/*.parquet"], "there is no file that can be streamed"),
         (["--engine", "threads", "--label", "outcom"], "did you mean 'outcome'"),
-        (["--engine", "threads", "--unit", "whom"], "is 'who' meant"),
+        (["--engine", "threads", "--unit", "whom"], "did you mean 'who'"),
     ],
 )
 def test_wrong_use_is_told(arguments, words, files, capsys):

@@ -284,7 +284,7 @@ def test_the_list_is_what_the_link_lets_in_at_every_start(hub, tmp_path):
     assert second["north"] == first["north"]
     assert second["east"] != first["east"]
     log = (hub / "state" / "coordinator.log").read_text()
-    assert "west is not listed" in log
+    assert "west is no longer listed" in log
     # Put back by hand, past the command.
     (hub / "nodes" / "west.pub").write_bytes((tmp_path / "west" / "west.pub").read_bytes())
     with pytest.raises(InvalidInput, match="removed before"):

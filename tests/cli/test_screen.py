@@ -131,7 +131,7 @@ def test_the_largest_numbers_that_are_taken_do_no_harm(files, capsys):
 
 def test_a_column_is_not_label_and_person(files, capsys):
     assert run(*BASE, "--unit", "y", "--out", "out") == 2
-    assert "'y' cannot be the label and the person at once" in capsys.readouterr().err
+    assert "'y' cannot be both the label and the person column" in capsys.readouterr().err
 
 
 def test_a_wrong_label_is_named_by_its_line_in_the_file(files, capsys):

@@ -93,7 +93,7 @@ def test_a_missing_label_is_named_with_its_row(write, missing):
 
 
 def test_one_column_is_not_label_and_person(write):
-    with pytest.raises(InvalidInput, match="'y' cannot be the label and the person at once"):
+    with pytest.raises(InvalidInput, match="'y' cannot be both the label and the person column"):
         read_table(write("x,y\n1,2\n"), "y", "y")
 
 

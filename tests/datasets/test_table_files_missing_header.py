@@ -34,7 +34,7 @@ def test_the_first_record_is_not_listed_as_column_names(tmp_path, first):
 def test_a_header_is_still_listed(tmp_path):
     file = tmp_path / "records.csv"
     file.write_text("age,nausea,diagnose\n1,2,well\n")
-    with pytest.raises(InvalidInput, match="the columns are age, nausea, diagnose; is 'diagnose' meant"):
+    with pytest.raises(InvalidInput, match="the columns are age, nausea, diagnose; did you mean 'diagnose'"):
         read_csv(file, "diagnosis", None)
 
 

@@ -121,7 +121,9 @@ def test_a_category_that_looks_like_a_number_can_be_named():
     assert [each.taken_as for each in TableEncoder.fit(codes).columns if each.name == "ward"] == ["number"]
     named = TableEncoder.fit(codes, categories=["ward"])
     assert [each.taken_as for each in named.columns if each.name == "ward"] == ["category"]
-    with pytest.raises(InvalidInput, match="no column 'wart'; the columns are age, sex, seen, ward; is 'ward' meant"):
+    with pytest.raises(
+        InvalidInput, match="no column 'wart'; the columns are age, sex, seen, ward; did you mean 'ward'"
+    ):
         TableEncoder.fit(codes, categories=["wart"])
 
 

@@ -129,6 +129,6 @@ def test_components_refuse_samples_of_another_width():
 
 def test_an_encoder_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     write_encoder(ImageEncoder((8, 8, 1)), tmp_path)
-    monkeypatch.setattr("tacit.encoders.kinds.LARGEST_FILE", 3)
+    monkeypatch.setattr("tacit.encoders.kinds._LARGEST_FILE", 3)
     with pytest.raises(InvalidInput, match="too large for an encoder"):
         read_encoder(tmp_path / ENCODER_FILE)

@@ -142,7 +142,7 @@ def test_what_is_wrong_with_a_source_is_told_without_a_cell(tmp_path):
         (RecordSource(tmp_path / "none.parquet", "label"), "no such file"),
         (RecordSource(tmp_path / "*.orc", "label"), "there is no file that can be streamed"),
         (RecordSource(tmp_path / "broken.parquet", "label"), "not a parquet file"),
-        (RecordSource(tmp_path / "a.parquet", "lable"), "is 'label' meant"),
+        (RecordSource(tmp_path / "a.parquet", "lable"), "did you mean 'label'"),
         (RecordSource(tmp_path / "a.parquet"), "column of labels"),
         (RecordSource([tmp_path / "a.parquet", tmp_path / "b.parquet"], "label"), "has no column 'f0'"),
         (RecordSource([tmp_path / "a.parquet", tmp_path / "a.parquet"], "label"), "would count twice"),
@@ -161,7 +161,7 @@ def test_what_is_wrong_with_a_source_is_told_without_a_cell(tmp_path):
 def test_a_source_is_described_without_its_records(tmp_path):
     with pytest.raises(InvalidInput, match="a list of columns"):
         RecordSource("a.csv", "label", "f0")
-    with pytest.raises(InvalidInput, match="at once"):
+    with pytest.raises(InvalidInput, match="both the label and the person"):
         RecordSource("a.csv", "label", persons="label")
     records = opened(parquet_folder(tmp_path))
     assert "6000" not in repr(records) + repr(records.source)

@@ -233,7 +233,7 @@ def test_a_run_shows_itself_in_five_lines():
 def test_what_a_method_has_none_of_is_said(tmp_path):
     with pytest.raises(InvalidInput, match="a run of rknn has no membership"):
         _ = replace(make(), arrays={}).membership
-    with pytest.raises(InvalidInput, match="a run of rknn has no models of holders"):
+    with pytest.raises(InvalidInput, match="a run of rknn has no holder models"):
         make().save(tmp_path / "out", holder_models=True)
     assert not list(tmp_path.iterdir())
 

@@ -126,7 +126,7 @@ def test_what_cannot_be_streamed_is_refused_before_it_is_paid(options, words, fo
 
 
 def test_an_engine_without_a_source_is_refused():
-    with pytest.raises(InvalidInput, match="where they lie"):
+    with pytest.raises(InvalidInput, match="in place"):
         tacit.distill((RECORDS, NAMES), PUBLIC, 1, classes=CLASSES, engine="threads")
     with pytest.raises(InvalidInput, match="leave out the address"):
         tacit.Engine("threads", address="there")

@@ -33,6 +33,8 @@ STAGES = (
     "training by Opacus",
     "training the teachers and counting their votes",
     "adding up the records of each class",
+    "adding up what each record says of the odds",
+    "training a first layer on clusters of the public samples",
     "counting votes",
     "fitting odds to the sums",
     "trained on own records",

@@ -131,7 +131,7 @@ def test_what_the_intake_sends_is_believed_only_with_its_digest_and_within_the_p
     many = np.arange(303, dtype=np.float32).reshape(101, 3)
     with pytest.raises(InvalidInput, match="more queries and classes"):
         answered(device, local_question(GeneralizedRandomizedResponse(202, 101, 1), queries=many, neighbors=101))
-    with pytest.raises(InvalidInput, match="another kind"):
+    with pytest.raises(InvalidInput, match="a different kind"):
         answered(a_device(tmp_path, sample=(1, 2)), question)
     # Nothing of it was paid for.
     assert not device.folder.exists() or not (device.folder / "device.ledger").exists() or spent(device) == []

@@ -166,7 +166,7 @@ def test_a_collection_that_crashed_is_made_again_from_the_same_messages(store, t
 
 def test_the_wrong_key_a_spoiled_file_and_impossible_messages_are_noticed(store, tmp_path):
     question = sealed_question(2)
-    with pytest.raises(InvalidInput, match="another key"):
+    with pytest.raises(InvalidInput, match="another shuffler key"):
         collect_messages(store, question, tmp_path / "messages", COORDINATOR)
     stored(store, question, crowd_messages(question, 5))
     empty = [double_box(question, bytes([255]) * question.mechanism.code.size)]

@@ -109,7 +109,7 @@ def test_witnesses_are_as_many_as_the_tail_asks_for(holders, threshold, colludin
 
 
 def test_no_majority_no_agreement():
-    with pytest.raises(InvalidInput, match="no majority"):
+    with pytest.raises(InvalidInput, match="not a majority"):
         witnesses(100, 60, 20)
 
 

@@ -141,7 +141,7 @@ def test_a_count_above_the_radius_is_refused_because_another_label_would_move_fa
         sum_sensitivity(2, 10, 11)
     with pytest.raises(InvalidInput, match="count from 0 to the radius"):
         asked(10, 11)
-    with pytest.raises(InvalidInput, match="not a whole holder"):
+    with pytest.raises(InvalidInput, match="not whole holders"):
         sum_sensitivity(2, 10, 10, unit=Unit.whole_holder())
 
 

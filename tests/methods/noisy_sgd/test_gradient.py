@@ -91,7 +91,7 @@ def test_sensitivity_golden_vectors():
     ]
     assert squares == [200**2, 100**2, 600**2, 300**2]
     assert [gradient_sensitivity(12, 100, norm).l1 for norm in ("l1", "l2")] == [200, 2 * 346]
-    with pytest.raises(InvalidInput, match="not a whole holder"):
+    with pytest.raises(InvalidInput, match="not whole holders"):
         gradient_sensitivity(12, 100, unit=Unit.whole_holder())
 
 

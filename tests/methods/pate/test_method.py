@@ -76,7 +76,7 @@ def test_where_holders_bring_their_records_it_is_said_that_they_are_known():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run = tacit.distill(halves, PUBLIC, 50, method="pate", classes=[0, 1])
-    assert "which holder has a record or a person is public" in json.dumps(run.guarantee.to_json())
+    assert "which holder has a record or person is public" in json.dumps(run.guarantee.to_json())
     assert "which holder" not in str(taught()[0].guarantee)
     with pytest.raises(InvalidInput, match="each of the 4 holders is one teacher"):
         taught(holders=4, teachers=3)

@@ -135,7 +135,7 @@ def test_a_teacher_whose_records_are_all_of_one_class_votes_for_it():
 def test_samples_of_another_shape_are_refused_before_payment():
     ledger = MemoryLedger({"curator": Ceiling(9)})
     asked = TeacherHolder([records(0)], Gate(ledger, "curator", SeededRandomness(1)), Constant)
-    with pytest.raises(InvalidInput, match="another shape than the records; nothing was charged"):
+    with pytest.raises(InvalidInput, match="a different shape than the records; nothing was charged"):
         asked.answer(TeacherAsk(np.zeros((3, 2)), ("a", "b"), LNMax(1, 3), "votes", "r-1"))
     assert ledger.balance("curator").payments == 0
 

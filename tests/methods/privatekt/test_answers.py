@@ -211,7 +211,7 @@ def test_a_model_that_cannot_be_trained_answers_at_random_and_pays_as_any_other(
 
 def test_samples_of_another_shape_are_refused_before_payment(make):
     ledger = MemoryLedger({"clinic": Ceiling(10**6)})
-    with pytest.raises(InvalidInput, match="another shape than the records; nothing was charged"):
+    with pytest.raises(InvalidInput, match="a different shape than the records; nothing was charged"):
         make.holder(ledger=ledger).answer(make.ask(samples=np.zeros((3, 2))))
     assert ledger.balance("clinic").payments == 0
 
