@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 # Nodes' programs are started from their folders, so a place that runs none will not do.
-MEMORY, ROOM = "/dev/shm", 4 * 2**30  # noqa: S108
+MEMORY, ROOM = "/dev/shm", 8 * 2**30  # noqa: S108
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
     found = os.statvfs(MEMORY)
     if found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC:

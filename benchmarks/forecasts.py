@@ -4,7 +4,8 @@ Run: python benchmarks/forecasts.py [--folder DATA] [--runs 2] [--again]
 
 DATA has one folder per data set with its publisher's files (see experiments/development.py); without it the sets that
 come with scikit-learn are measured. Every setting is forecast from public samples alone, and again with 100 and 300
-labeled public ones; then it is run as a simulation. Writes docs/results/forecasts.json and .md.
+labeled public ones, by figures and by a rehearsal; then it is run as a simulation. Writes docs/results/forecasts.json
+and .md. With --data only these sets are measured, and take the place of their lines in forecasts.json.
 
 The line from structure to purity in tacit/methods/forecast.py was drawn through eight of these sets (digits, adult,
 mnist, ag-news, medical-abstracts, wine, cancer, iris), so that "structure alone" is not out of sample.
@@ -17,17 +18,22 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import tacit
 from experiments.development import read_set
 from tacit.core import InvalidInput, TacitWarning
+from tacit.datasets.samples import samples_of
+from tacit.encoders.kinds import recognize
 from tacit.runs.folders import machine, versions
 from tacit.runs.planning import Prospect
 
@@ -38,6 +44,10 @@ MOST_PRIVATE, MOST_PUBLIC = 6000, 1500
 KNOWN = (0, 100, 300)
 # Method, ε and δ.
 ASKED = [(name, epsilon, 1e-5) for name in ("rknn", "class_sums") for epsilon in (0.2, 1.0, 5.0)]
+ASKED += [("noisy_sgd", 1.0, 1e-5), ("auto", 1.0, 1e-5)]
+# The rows of the summary, and the methods that can be rehearsed.
+TWO, OTHERS, REHEARSAL = "rknn and class_sums", "others", "rehearsed"
+REHEARSED = ("auto", "class_sums", "noisy_sgd", "rknn")
 SEVERAL = [("fedmd", 2.0, 0.0), ("privatekt", 10.0, 1e-5), ("pate", 5.0, 1e-5)]
 
 
@@ -91,7 +101,9 @@ def measure(parts: Measured, method: str, epsilon: float, delta: float, seed: in
     return float((run.labels == parts.truth).mean()), time.process_time() - began
 
 
-def foreseen(parts: Measured, method: str, epsilon: float, delta: float, known: int) -> Prospect:
+def foreseen(
+    parts: Measured, method: str, epsilon: float, delta: float, known: int, rehearse: bool = False
+) -> Prospect:
     """The forecast for the same setting, with this many labels known."""
     labels = None
     if known:
@@ -105,15 +117,17 @@ def foreseen(parts: Measured, method: str, epsilon: float, delta: float, known: 
         options = tacit.PATE(queries=min(50, len(parts.truth)))
     found = tacit.forecast(
         parts.public, records=len(parts.private[1]), classes=parts.classes, epsilon=epsilon, delta=delta,
-        methods=[options], holders=10, public_labels=labels,
+        methods=[options], holders=10, public_labels=labels, rehearse=rehearse,
     )  # fmt: skip
     return next(
         each for each in found.prospects if each.trust != "shuffle" and (method != "rknn" or each.trust == "central")
     )
 
 
-def lines(folder: Path | None, runs: int) -> Iterator[dict[str, Any]]:
+def lines(folder: Path | None, runs: int, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     for parts in sets(folder):
+        if wanted and parts.name not in wanted:
+            continue
         several = SEVERAL if parts.name in ("digits", "cancer", "adult") else []
         for method, epsilon, delta in (*ASKED, *several):
             try:
@@ -122,11 +136,11 @@ def lines(folder: Path | None, runs: int) -> Iterator[dict[str, Any]]:
                 print(parts.name, method, epsilon, error)
                 continue
             right = [each for each, _ in found]
-            for known in KNOWN:
-                if known >= len(parts.truth):
+            for known, rehearse in ((known, rehearse) for known in KNOWN for rehearse in (False, True)):
+                if known >= len(parts.truth) or (rehearse and (not known or method not in REHEARSED)):
                     continue
                 try:
-                    expected = foreseen(parts, method, epsilon, delta, known)
+                    expected = foreseen(parts, method, epsilon, delta, known, rehearse)
                 except InvalidInput as error:
                     print(parts.name, method, epsilon, known, error)
                     continue
@@ -135,7 +149,8 @@ def lines(folder: Path | None, runs: int) -> Iterator[dict[str, Any]]:
                     continue
                 line = {
                     "data": parts.name, "method": method, "epsilon": epsilon, "delta": delta, "known": known,
-                    "measured": right, "expected": expected.accuracy, "low": expected.low, "high": expected.high,
+                    "rehearsed": rehearse, "measured": right, "expected": expected.accuracy, "low": expected.low,
+                    "high": expected.high,
                     "seconds": float(np.mean([each for _, each in found])), "expected seconds": expected.seconds,
                 }  # fmt: skip
                 print(
@@ -147,9 +162,79 @@ def lines(folder: Path | None, runs: int) -> Iterator[dict[str, Any]]:
                 yield line
 
 
-def summary(found: list[dict[str, Any]], known: int, several: bool) -> dict[str, float]:
+# What a pilot spends, and how many records a user's own estimate without privacy is made from.
+PILOT, OWN = 0.1, 2000
+
+
+def ideas(folder: Path | None, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Two other ways to know how far labels follow the samples: a small payment, and a figure of the user's own.
+
+    The pilot releases the proportions of votes at a small ε; its certainty stands for the accuracy to come. The user's
+    figure is what a regression on records reaches without privacy, given as ``purity``.
+    """
+    for parts in sets(folder):
+        if wanted and parts.name not in wanted:
+            continue
+        private, labels = parts.private
+        for seed in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TacitWarning)
+                run = tacit.distill(
+                    parts.private, parts.public, PILOT, delta=1e-5, method="rknn", labels="proportions",
+                    classes=parts.classes, seed=50 + seed,
+                )  # fmt: skip
+            assert run.probabilities is not None
+            yield {"idea": "pilot", "data": parts.name, "expected": float(run.probabilities.max(axis=1).mean())}
+        public = samples_of(parts.public)
+        seen = recognize(public)
+
+        def numbers(samples: Any, encoder: Any = seen.encoder) -> NDArray[Any]:  # noqa: ANN401
+            rows = samples_of(samples) if encoder is None else encoder.encode(samples_of(samples))
+            return np.asarray(rows).reshape(len(rows), -1)
+
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=100))
+        model.fit(numbers(private)[:OWN], np.asarray(labels)[:OWN])
+        own = float((model.predict(numbers(parts.public)) == parts.truth).mean())
+        for method, epsilon, delta in ASKED:
+            expected = tacit.forecast(
+                parts.public, records=len(labels), classes=parts.classes, epsilon=epsilon, delta=delta,
+                methods=[method], purity=own,
+            )  # fmt: skip
+            each = next(each for each in expected.prospects if each.trust == "central")
+            if not each.refused:
+                yield {
+                    "idea": "own figure", "data": parts.name, "method": method, "epsilon": epsilon, "own": own,
+                    "expected": each.accuracy, "low": each.low, "high": each.high,
+                }  # fmt: skip
+
+
+def idea_rows(tried: list[dict[str, Any]], found: list[dict[str, Any]]) -> Iterator[str]:
+    """How far each idea was off the measured runs of the same settings."""
+    runs = {(each["data"], each["method"], each["epsilon"]): each["measured"] for each in found}
+    pilots = [each for each in tried if each["idea"] == "pilot" and (each["data"], "rknn", 1.0) in runs]
+    if pilots:
+        off = [abs(each["expected"] - float(np.mean(runs[each["data"], "rknn", 1.0]))) for each in pilots]
+        yield f"| a pilot that spends ε = {PILOT} (rknn at ε = 1) | {len(pilots)} | | | {100 * np.mean(off):.1f} |"
+    key = ("data", "method", "epsilon")
+    own = [(each, runs[where]) for each in tried if each["idea"] == "own figure"
+           if (where := tuple(each[name] for name in key)) in runs]  # fmt: skip
+    if own:
+        held = float(np.mean([each["low"] <= value <= each["high"] for each, measured in own for value in measured]))
+        width = float(np.mean([each["high"] - each["low"] for each, _ in own]))
+        off = [abs(each["expected"] - float(np.mean(measured))) for each, measured in own]
+        shown = f"{len(own)} | {held:.0%} | {100 * width:.1f} | {100 * np.mean(off):.1f}"
+        yield f"| a user's own figure without privacy | {shown} |"
+
+
+def group(found: list[dict[str, Any]], known: int, kind: str) -> list[dict[str, Any]]:
+    """The lines of one row of the summary."""
+    mine = [each for each in found if each["known"] == known and each.get("rehearsed", False) == (kind == REHEARSAL)]
+    return [each for each in mine if kind == REHEARSAL or (each["method"] in ("rknn", "class_sums")) == (kind == TWO)]
+
+
+def summary(found: list[dict[str, Any]], known: int, kind: str) -> dict[str, float]:
     """Over runs: how often the interval held the measured share; its width; and how far the middle was off."""
-    mine = [each for each in found if each["known"] == known and (each["method"] in ("rknn", "class_sums")) != several]
+    mine = group(found, known, kind)
     held = [each["low"] <= value <= each["high"] for each in mine for value in each["measured"]]
     wide = [each["high"] - each["low"] for each in mine]
     off = [abs(each["expected"] - np.mean(each["measured"])) for each in mine]
@@ -169,9 +254,9 @@ SCALES: dict[str, Callable[[dict[str, Any]], float]] = {
 }
 
 
-def calibrated(found: list[dict[str, Any]], known: int, several: bool, scale: str) -> tuple[float, float]:
+def calibrated(found: list[dict[str, Any]], known: int, kind: str, scale: str) -> tuple[float, float]:
     """Coverage and width of intervals around the same middles whose scale is that of all other data sets."""
-    mine = [each for each in found if each["known"] == known and (each["method"] in ("rknn", "class_sums")) != several]
+    mine = group(found, known, kind)
     held, wide = [], []
     for name in sorted({each["data"] for each in mine}):
         off = sorted(
@@ -188,17 +273,21 @@ def calibrated(found: list[dict[str, Any]], known: int, several: bool, scale: st
     return float(np.mean(held)), float(np.mean(wide))
 
 
-def write(found: list[dict[str, Any]], record: dict[str, Any] | None = None) -> None:
-    heads = [(known, several) for several in (False, True) for known in KNOWN]
-    totals = {f"{'others' if s else 'rknn and class_sums'}, {k} labels": summary(found, k, s) for k, s in heads
-              if any(e["known"] == k and (e["method"] in ("rknn", "class_sums")) != s for e in found)}  # fmt: skip
-    record = record or {"machine": machine(), "versions": versions(), "totals": totals, "lines": found}
+def write(found: list[dict[str, Any]], tried: list[dict[str, Any]]) -> None:
+    totals = {
+        f"{kind}, {known} labels": summary(found, known, kind)
+        for kind in (TWO, OTHERS, REHEARSAL)
+        for known in KNOWN
+        if group(found, known, kind)
+    }
+    record = {"machine": machine(), "versions": versions(), "totals": totals, "lines": found, "ideas": tried}
     (RESULTS / "forecasts.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     text = [
         "# Forecasts against measured runs",
         "",
         "Written by `python benchmarks/forecasts.py --folder DATA`. A forecast sees public samples, and none, 100 or",
-        "300 of their labels. *Covered* is how many runs lie in the interval that should hold nine of ten; *width*",
+        "300 of their labels; where it is rehearsed, the method is run on public samples as if these were records.",
+        "*Covered* is how many runs lie in the interval that should hold nine of ten; *width*",
         "is its mean, *off* the mean distance of its middle from the measured mean, in points.",
         "",
         "| methods, labels known | settings | runs | covered | width | off |",
@@ -209,22 +298,31 @@ def write(found: list[dict[str, Any]], record: dict[str, Any] | None = None) -> 
             for name, each in totals.items()
         ),
         "",
+        "Two other ideas, on the same settings (`--ideas`):",
+        "",
+        "| idea | settings | covered | width | off |",
+        "|---|---|---|---|---|",
+        *idea_rows(tried, found),
+        "",
         "Would other widths around the same middles do better? Each is scaled to hold nine of ten settings of all",
         "other data sets, and held against the one left out (a setting counts by its mean).",
         "",
         "| half width | labels known | covered | width |",
         "|---|---|---|---|",
         *(
-            f"| {scale} | {known} | {covered:.0%} | {100 * width:.1f} |"
+            f"| {scale} | {kind}, {known} | {covered:.0%} | {100 * width:.1f} |"
+            for kind in (TWO, REHEARSAL)
             for known in KNOWN
+            if len({each["data"] for each in group(found, known, kind)}) > 1
             for scale in SCALES
-            for covered, width in [calibrated(found, known, False, scale)]
+            for covered, width in [calibrated(found, known, kind, scale)]
         ),
         "",
         "| data | method | ε | labels known | measured | expected | interval | |",
         "|---|---|---|---|---|---|---|---|",
         *(
-            f"| {each['data']} | {each['method']} | {each['epsilon']:g} | {each['known']} | "
+            f"| {each['data']} | {each['method']}{', rehearsed' * each.get('rehearsed', False)} | "
+            f"{each['epsilon']:g} | {each['known']} | "
             f"{100 * np.mean(each['measured']):.1f} | {100 * each['expected']:.1f} | {100 * each['low']:.1f} – "
             f"{100 * each['high']:.1f} | "
             f"{'' if each['low'] <= np.mean(each['measured']) <= each['high'] else 'missed'} |"
@@ -241,12 +339,19 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="only write the tables again, from forecasts.json")
+    parser.add_argument("--ideas", action="store_true", help="only try two other ideas, beside the lines of before")
+    parser.add_argument("--data", default="", help="only these sets: digits,adult")
     given = parser.parse_args()
+    wanted = given.data.split(",") if given.data else []
+    kept = json.loads((RESULTS / "forecasts.json").read_text(encoding="utf-8"))
     if given.again:
-        kept = json.loads((RESULTS / "forecasts.json").read_text(encoding="utf-8"))
-        write(kept["lines"], kept)
+        write(kept["lines"], kept.get("ideas", []))
         return
-    write(list(lines(given.folder, given.runs)))
+    if given.ideas:
+        write(kept["lines"], list(ideas(given.folder, wanted)))
+        return
+    others = [each for each in kept["lines"] if wanted and each["data"] not in wanted]
+    write([*others, *lines(given.folder, given.runs, wanted)], kept.get("ideas", []))
 
 
 if __name__ == "__main__":

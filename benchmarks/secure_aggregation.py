@@ -31,18 +31,16 @@ from tacit.federation.secure_aggregation.neighbors import (
     write_agreements,
     write_inbox,
 )
-from tacit.federation.secure_aggregation.relaying import neighbors_of
 from tacit.federation.secure_aggregation.session import (
+    STEPS,
     Keys,
     Session,
     read_keys,
-    write_boxes,
     write_roster,
-    write_unmask_request,
 )
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
-from tacit.mechanisms.masked.neighborhoods import exposure, neighborhood_of
+from tacit.mechanisms.masked.neighborhoods import Neighborhood, exposure, neighborhood_of
 from tacit.private.gate import Gate
 from tacit.private.records import Private
 from tacit.runs.folders import machine
@@ -97,6 +95,8 @@ class Node:
 def session_for(nodes: list[Node], sparse: bool) -> Session:
     plan = plan_of(len(nodes))
     graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding) if sparse else None
+    # All others: whoever is left of them restores a secret.
+    graph = graph or Neighborhood(plan.holders - 1, plan.threshold - 1)
     return Session("bench", 0, "r", CELLS, plan, {each.name: each.identity.public for each in nodes}, graph)
 
 
@@ -107,12 +107,11 @@ def sampled(holders: int, sparse: bool) -> tuple[float, float]:
     measured = nodes[:MEASURED]
     states: dict[str, Any] = {}
     said: dict[str, bytes] = {}
-    if session.neighborhood is not None:
-        # A node checks that its neighborhood is safe; so that everybody does not do so here, it is measured apart.
-        began = time.process_time()
-        exposure(holders, session.plan.honest, session.plan.colluding or 0, session.neighborhood)
-        checking = time.process_time() - began
-        allowed, type(session.neighborhood).require = type(session.neighborhood).require, lambda *_: None
+    # A node checks that its neighborhood is safe; so that everybody does not do so here, it is measured apart.
+    began = time.process_time()
+    exposure(holders, session.plan.honest, session.plan.colluding or 0, session.neighborhood)
+    checking = time.process_time() - began
+    allowed, type(session.neighborhood).require = type(session.neighborhood).require, lambda *_: None
     try:
         for each in nodes:
             if each in measured:
@@ -120,15 +119,11 @@ def sampled(holders: int, sparse: bool) -> tuple[float, float]:
             else:
                 states[each.name], said[each.name] = client.announce(session, each.name, each.identity)
     finally:
-        if session.neighborhood is not None:
-            type(session.neighborhood).require = allowed
+        type(session.neighborhood).require = allowed
     keys = {name: read_keys(each, session, seen=True) for name, each in said.items()}
-    if session.neighborhood is None:
-        with_all(measured, session, said, states, keys)
-    else:
-        with_neighbors(nodes, measured, session, said, states, keys)
-        for each in measured:
-            each.seconds += checking
+    with_neighbors(nodes, measured, session, said, states, keys)
+    for each in measured:
+        each.seconds += checking
     count = len(measured)
     return 1000 * sum(each.seconds for each in measured) / count, sum(each.bytes for each in measured) / count
 
@@ -142,22 +137,6 @@ def box(state: Any, mine: Keys, session: Session) -> bytes:  # noqa: ANN401
     )
 
 
-def with_all(
-    measured: list[Node], session: Session, said: dict[str, bytes], states: dict[str, Any], keys: dict[str, Keys]
-) -> None:
-    """The steps of nodes that mask with everybody; a tenth drops out before the table is sent."""
-    roster = write_roster(said, session)
-    for each in measured:
-        each.step("shares", roster, session)
-    states |= {each.name: client.ClientState.read(each.state) for each in measured}
-    names = list(session.names)
-    dropped = names[session.plan.threshold :]
-    for each in measured:
-        boxes = {name: box(states[name], keys[each.name], session) for name in names if name != each.name}
-        each.step("input", write_boxes(each.name, boxes, session), session)
-        each.step("unmask", write_unmask_request(names[: session.plan.threshold], dropped, session), session)
-
-
 def with_neighbors(
     nodes: list[Node],
     measured: list[Node],
@@ -168,7 +147,7 @@ def with_neighbors(
 ) -> None:
     """The steps of nodes that mask with their neighbors."""
     drawn = {name: drawn_neighbors(each.choice, session, name) for name, each in keys.items()}
-    neighbors = neighbors_of(drawn)
+    neighbors = server.neighbors_of(drawn)
     for each in measured:
         each.step(
             "shares", write_roster({name: said[name] for name in (each.name, *neighbors[each.name])}, session), session
@@ -198,7 +177,7 @@ def whole(holders: int, sparse: bool) -> tuple[float, float, float]:
     began, worked = time.process_time(), 0.0
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, session.announced)
     lost = set(session.names[session.plan.threshold :])
-    for step in session.steps:
+    for step in STEPS:
         for name in inbox if step in ("keys", "shares") else inbox.keys() - lost:
             state = server.accept_message(state, name, nodes[name].step(step, inbox[name], session))
         state, inbox = server.close(state)

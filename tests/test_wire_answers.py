@@ -192,11 +192,11 @@ def test_messages_of_a_crowd_are_answers_and_damaged_ones_are_not(mechanism):
 
 
 def test_messages_of_shuffled_crowds_are_answers():
-    noise_message_target = Shuffled(FLOOD, 1000)
-    require_answer(votes(noise_message_target), FLOOD.sample(TRUE_CELLS, SeededRandomness(1)))
+    flooded = Shuffled(FLOOD, 1000)
+    require_answer(votes(flooded), FLOOD.sample(TRUE_CELLS, SeededRandomness(1)))
     for damaged in ([[12, 1]], [[0, 0]], [[-1, 1]], [[0, 1, 1]]):
         with pytest.raises(InvalidInput):
-            require_answer(votes(noise_message_target), np.array(damaged))
+            require_answer(votes(flooded), np.array(damaged))
     single = Shuffled(SingleMessage(LOCAL[4], 50, "1e-6"), 50)
     require_answer(votes(single), np.array([0, 11]))
     with pytest.raises(InvalidInput):

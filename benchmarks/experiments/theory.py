@@ -176,7 +176,7 @@ def amplification(
 
 
 def shuffled_messages(fractions: Sequence[Fraction] = TWENTIETHS) -> Chart:
-    """What counting from noise_message_target messages costs, over the fraction φ of ε that pays for the flood.
+    """The cost of counting with noise messages, over the fraction φ of ε that pays for them.
 
     >>> chart = shuffled_messages([Fraction(1, 2)])
     >>> [round(panel.curves["epsilon = 1"][0], 2) for panel in chart.panels]

@@ -10,7 +10,7 @@ def visit():
     ill = random.random() < 0.5
     return {
         "age": "" if random.random() < 0.05 else round(random.gauss(70 if ill else 45, 10)),
-        "pressure": round(random.gauss(150 if ill else 120, 12)),
+        "pressure": round(random.gauss(150 if ill else 120, 12), 2),
         "ward": random.choice(["north", "north", "west"] if ill else ["south", "south", "west"]),
         "smokes": random.choice(["yes", "yes", "no"] if ill else ["yes", "no", "no"]),
         "diagnosis": "ill" if ill else "well",

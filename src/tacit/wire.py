@@ -1,14 +1,13 @@
 """Questions and answers as bytes and back: what may be sent between machines.
 
 Every question is a set of named fields that its own class writes and reads; the registry lists the classes. An answer
-is what only its holder knows: a few bytes of the receipt that paid for it, and the packed value. Reading checks types,
-shapes, ranges and sizes, refuses what it does not know, and runs no code of the sender's. Whatever is sent, what comes
-out is a value of one of these types or ``InvalidInput``.
+has only what the coordinator does not know: a few bytes of the receipt, and the packed value. Reading checks types,
+shapes, ranges and sizes, refuses unknown values, and runs no code of the sender. For any bytes the result is a value of
+one of these types or ``InvalidInput``.
 
-A receipt is sent as what the coordinator cannot know by itself. Who pays is known by the connection, and what for and
-how much by the question. Left are the payment's place in the holder's ledger, whether its noise is a simulation's, and
-the first bytes of the ledger row's digest: enough that the holder cannot show another row later. The whole row stays in
-its ledger.
+The connection identifies the payer, and the question the purpose and the price. So of a receipt only this is sent: the
+payment's sequence number in the holder's ledger, whether its noise is a simulation, and the first bytes of the ledger
+entry's digest, which commit the holder to that entry. The whole entry stays in its ledger.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ __all__ = [
     "release_to_bytes",
 ]
 
-# Whoever wants another row with the same first bytes has to try 2^64 of them.
+# Another entry with the same first bytes takes about 2^64 attempts.
 EVIDENCE = 8
 LONGEST_PLACE = 9
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a question costs its holder, and the request name of the payment."""
+    """The price of an answer, with the request id and purpose of its payment."""
 
     request: str
     purpose: str
@@ -68,7 +67,7 @@ def receipt_to_bytes(receipt: Receipt, price: Price) -> bytes:
 
 
 def read_receipt(payload: bytes, account: str, price: Price) -> tuple[Receipt, bytes]:
-    """The receipt at the head of these bytes, for an answer that ``account`` gave at this price; and what is left.
+    """The receipt at the beginning of these bytes, for an answer of ``account`` at this price; and the rest.
 
     >>> from tacit.core.spend import Pure
     >>> receipt, left = read_receipt(bytes.fromhex("08abababababababab07"), "clinic", Price("r-1", "labels", Pure(1)))
@@ -91,7 +90,7 @@ def read_receipt(payload: bytes, account: str, price: Price) -> tuple[Receipt, b
 
 
 def _number(number: int) -> bytes:
-    """Seven bits per byte, the lowest first; the highest bit says that more follow."""
+    """A variable-length number: seven bits per byte, the lowest first; the highest bit means that more follow."""
     written = bytearray()
     while number >= 0x80:
         written.append(number & 0x7F | 0x80)
@@ -104,7 +103,7 @@ def _read_number(payload: bytes) -> tuple[int, bytes]:
     for place, byte in enumerate(payload[:LONGEST_PLACE]):
         number |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            # A number has one form: it does not end with zeros.
+            # A number has one encoding: without zeros at the end.
             if place and not byte:
                 break
             return number, payload[place + 1 :]
@@ -132,7 +131,7 @@ def ask_to_bytes(ask: Notice) -> bytes:
 
 
 def read_ask(payload: bytes, most: int = QUESTION_BYTES, methods: Iterable[str] = ()) -> Any:  # noqa: ANN401
-    """The question in these bytes, checked. From outside the package only these ``methods`` are read at all."""
+    """The question in these bytes, checked. Of methods from other packages only these ``methods`` are read."""
     fields = decode_strict(payload, most, "question")
     known = known_kinds(methods)
     ask = known[fields.one_of("ask", known)].read(fields)
@@ -143,7 +142,7 @@ def read_ask(payload: bytes, most: int = QUESTION_BYTES, methods: Iterable[str] 
 def release_to_bytes(release: Release[Any], ask: Question, most_records: int = MOST_RECORDS) -> bytes:
     """An answer to this question as bytes, from a holder of at most ``most_records`` records.
 
-    A value that cannot be such an answer is refused; a refusal is no bytes at all.
+    A value that cannot be such an answer is an error; a refusal is encoded as no bytes.
     """
     if release.value is None and not release.receipts:
         return b""
@@ -153,9 +152,9 @@ def release_to_bytes(release: Release[Any], ask: Question, most_records: int = M
 
 
 def read_release(payload: bytes, ask: Question, account: str, most_records: int = MOST_RECORDS) -> Release[Any]:
-    """The answer of ``account`` in these bytes, if it is one to this question.
+    """The answer of ``account`` to this question in these bytes, checked.
 
-    A value that is out of range for the question is refused. What one holder can still do to a sum: ``plausible.py``.
+    A value that is out of range for the question is an error. ``federation.coordinator.implausible`` checks sums.
     """
     if len(payload) > ANSWER_BYTES:
         raise InvalidInput(f"the answer must be at most {ANSWER_BYTES} bytes, got {len(payload)}")

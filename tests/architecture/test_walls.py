@@ -102,7 +102,7 @@ def test_a_smuggled_import_is_found(tree):
 LEAN = {
     "tacit.cli": "numpy scipy sklearn pydantic",
     "tacit.ledger.sqlite": "numpy scipy sklearn pydantic typer rich dp_accounting",
-    "tacit.federation.node.door": "scipy sklearn pydantic typer rich",
+    "tacit.federation.node.local_socket": "scipy sklearn pydantic typer rich",
     "tacit.cli.federation": "scipy sklearn pydantic starlette",
     "tacit.federation.intake.worker, tacit.federation.intake.store": "scipy sklearn pydantic typer rich",
     # What a question to devices is read with.

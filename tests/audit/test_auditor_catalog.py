@@ -19,7 +19,7 @@ SLOW = {
     "private-knn-filtered": 500,
     "private-knn-screen": 4_000,
     "shuffled-response": 20_000,
-    "noise_message_target-messages": 10_000,
+    "flooded-messages": 10_000,
     "nfdp-subset": 2_000,
     "nfdp-with-replacement": 2_000,
     "nfdp-stratified": 2_000,
@@ -46,7 +46,7 @@ def test_a_mechanism_gives_no_more_away_than_it_claims(name):
         # Concentrated privacy is all that is proven of it, which converts to a larger epsilon than is true.
         ("distributed-gaussian", 50_000, 0.35),
         ("shuffled-response", 20_000, 0.4),
-        ("noise_message_target-messages", 10_000, 0.4),
+        ("flooded-messages", 10_000, 0.4),
         ("nfdp-subset", 2_000, 0.7),
         ("nfdp-with-replacement", 2_000, 0.7),
         ("nfdp-stratified", 2_000, 0.6),

@@ -96,7 +96,7 @@ def test_the_protocol_tells_an_asker_nothing_beside_releases(monkeypatch):
     monkeypatch.setattr(protocol, "_TIMED", 2)  # with the real pace: a shorter one is missed where the machine is busy
     result = run("protocol", "--questions", "2")
     assert result.exit_code == 0, result.output
-    assert result.output.count("equal") == len(protocol.DOORS) * len(protocol.AUDITED_ACCOUNTS) + 1
+    assert result.output.count("equal") == len(protocol.PROTOCOL_RUNS) * len(protocol.AUDITED_ACCOUNTS) + 1
     assert "DIFFERS" not in result.output
 
 

@@ -33,7 +33,7 @@ def test_methods_stand_side_by_side_within_eighty_columns(place, capsys, monkeyp
     assert run(*base, "--method", "rknn", "--method", "pate", "--accuracy", 0.9, "--chart", "plan.svg") == 0
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines()[:12])) <= 80
-    for word in ("central", "local", "pate", "ε for 90%", "0 %", "9 of 10", "No record was read"):
+    for word in ("central", "local", "pate", "ε for 90%", "0 %", "90 % interval", "No record was read"):
         assert word in said
     assert (place / "plan.svg").read_text().startswith("<?xml")
 

@@ -22,7 +22,7 @@ def test_a_folder_without_images_one_class_or_loose_images_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="only one folder"):
         image_files(tmp_path, labeled=True)
     save(tmp_path / "loose.png", np.zeros((4, 4), np.uint8))
-    with pytest.raises(InvalidInput, match="images are beside the folders"):
+    with pytest.raises(InvalidInput, match="images are next to the class folders"):
         image_files(tmp_path, labeled=True)
     (tmp_path / ".hidden.png").write_bytes(b"")
     assert len(image_files(tmp_path, labeled=False)) == 2

@@ -137,11 +137,11 @@ def test_leaf_files_of_a_folder(tmp_path):
         ("{", "not a LEAF file"),
         ('{"users": []}', "not a LEAF file"),
         ('{"users": ["a"], "num_samples": [], "user_data": {}}', "1 users and 0 sizes"),
-        ('{"users": ["a"], "num_samples": [1], "user_data": {}}', "the user at place 0 must have 'x'"),
+        ('{"users": ["a"], "num_samples": [1], "user_data": {}}', "the user at index 0 must have 'x'"),
         ('{"users": ["a"], "num_samples": [2], "user_data": {"a": {"x": [[1]], "y": [0]}}}', "declares 2"),
         (
             '{"users": ["a"], "num_samples": [1], "user_data": {"a": {"x": [["b"]], "y": [0]}}}',
-            "the user at place 0 must have 'x'",
+            "the user at index 0 must have 'x'",
         ),
         ('{"users": ["a"], "num_samples": [1], "user_data": {"a": {"x": [[NaN]], "y": [0]}}}', "finite"),
         ('{"users": [], "num_samples": [], "user_data": {}}', "no user has a sample"),

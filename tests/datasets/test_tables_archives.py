@@ -117,7 +117,7 @@ def test_a_device_is_no_file_and_a_suffix_must_be_known(tmp_path):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(InvalidInput, match="cannot read"):
             read_data(tmp_path / name)
-    with pytest.raises(InvalidInput, match="cannot be the label and the person at once"):
+    with pytest.raises(InvalidInput, match="cannot be both the label and the person column"):
         read_data(tmp_path / "records.csv", "who", "who")
 
 

@@ -175,5 +175,5 @@ def test_a_number_is_in_one_interval_and_a_gap_in_none():
 @pytest.mark.parametrize("edges", [[2.0, 1.0], [1.0, 1.0], list(range(64))])
 def test_edges_that_do_not_rise_or_are_too_many_are_refused(edges):
     fields = NumberColumn.fit("age", np.arange(100.0), 4).fields() | {"edges": np.array(edges, dtype=np.float64)}
-    with pytest.raises(InvalidInput, match="edges must rise"):
+    with pytest.raises(InvalidInput, match="edges must be increasing"):
         NumberColumn.read(StrictReader(decode(encode(fields)), "column"))

@@ -26,7 +26,7 @@ def frame(**columns):
     [
         (NUMBERS[:0], {}, "the public part is empty"),
         (NUMBERS, {"kind": "tables"}, "tables"),
-        (NUMBERS, {"text": ["note"]}, "text and categories name columns, but the public samples have none"),
+        (NUMBERS, {"text": ["note"]}, "text and categories are columns, but the public samples have none"),
         (NUMBERS, {"kind": "text"}, "the public samples are numbers, not texts"),
         (np.zeros((4, 8, 8)), {"kind": "mixed"}, "not a mixed table"),
         (np.zeros(4), {}, "public samples must be numbers, one row per sample"),

@@ -10,6 +10,8 @@ from tacit.engines.engine import Threads
 from tacit.engines.fragments import BLOCK, RecordBlock, reblocked
 from tacit.methods.class_sums.holder import SumTable, class_sums
 from tacit.methods.class_sums.wire import SumAsk
+from tacit.methods.noisy_sgd.holder import GradientTable, record_gradients
+from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.rknn.holder import VoteTable
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.neighbors import vote_counts
@@ -58,7 +60,9 @@ PUBLIC = np.random.default_rng(99).normal(size=(60, WIDTH))
 SPACE = Standardized.fit(PUBLIC)
 VOTES = VoteAsk(SPACE.encode(PUBLIC)[:9], SPACE, 2, CLASSES, "c0ffee", None, "labels", "r-1")
 SUMS = SumAsk(SPACE, WIDTH, 100.0, 1000, "l2", 500, CLASSES, "c0ffee", None, "sums", "r-1", centered=True)
-TABLES = {"votes": VoteTable(VOTES), "sums": SumTable(SUMS)}
+WEIGHTS = np.arange(15).reshape(5, 3) * 40 - 200
+GRADIENT = GradientAsk(SPACE, 100.0, 300, 150, WEIGHTS, 60_000, "l2", CLASSES, "c0ffee", None, "gradient", "r-1")
+TABLES = {"votes": VoteTable(VOTES), "sums": SumTable(SUMS), "gradient": GradientTable(GRADIENT)}
 
 
 def in_memory(name, content):
@@ -66,6 +70,8 @@ def in_memory(name, content):
     samples, labels = arrays(content)
     if name == "sums":
         return class_sums(SUMS, Records(samples, labels))
+    if name == "gradient":
+        return record_gradients(GRADIENT, [(SPACE.encode(samples), labels)])
     return vote_counts(SPACE.encode(samples), labels, VOTES.queries, VOTES.neighbors, len(CLASSES))
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import socket
 from functools import cache
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import tacit
 from tacit.core.errors import TacitError
-from tacit.engines.counting import FAILED, FragmentCount, FragmentReading, Partial, added_up
+from tacit.engines.counting import FAILED, FragmentCount, FragmentReading, Partial, added_up, require_reached
 from tacit.engines.fragments import BLOCK
 from tacit.methods.encoding import encoded_block
 from tacit.representations.registry import fit_representation
@@ -189,3 +190,18 @@ def test_progress_counts_rows():
     told = []
     added_up(threads(), FragmentCount(READING, TABLES["votes"]), cut(RECORDS, [100]), told.append)
     assert told == [100, RECORDS.num_rows]
+
+
+@pytest.mark.parametrize("address", ["local", "auto", "yarn", "spark://a:7077,b:7077", "k8s://https://host:443"])
+def test_an_address_of_another_form_is_left_to_the_engine(address):
+    require_reached("Spark", address)
+
+
+def test_an_address_at_which_somebody_listens_is_taken_and_another_is_refused_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for form in ("127.0.0.1:{}", "spark://127.0.0.1:{}", "ray://localhost:{}"):
+            require_reached("Ray", form.format(port))
+    for address in (f"spark://127.0.0.1:{port}", "127.0.0.1:99999"):
+        with pytest.raises(TacitError, match="Spark cannot be reached at"):
+            require_reached("Spark", address)

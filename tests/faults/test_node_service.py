@@ -1,6 +1,6 @@
 """A node that stays up, as a real process: killed in the middle, started twice, told to end once and twice.
 
-The coordinator is not there; requests come through the door by which Flower's processes hand them over.
+The coordinator is not there; requests come through the socket to which Flower's processes forward them.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.cli.federation_setup import new_coordinator, new_node
 from tacit.federation.messages import RefusalReason, read_response
-from tacit.federation.node.door import forward_request
+from tacit.federation.node.local_socket import forward_request
 from tacit.federation.node.queue import JobQueue, job_id
 from tacit.federation.processes import free_port
 from tacit.federation.settings import read_node_file
@@ -55,7 +55,7 @@ class Command:
     def start(self):
         self.process = self.command()
         self.until(lambda: self.get("/health") == (200, "ok\n"))
-        self.until(lambda: self.door.exists())
+        self.until(lambda: self.socket.exists())
 
     def command(self):
         return subprocess.Popen(
@@ -64,8 +64,8 @@ class Command:
         )  # fmt: skip
 
     @property
-    def door(self):
-        return self.settings.state / "door"
+    def socket(self):
+        return self.settings.state / "socket"
 
     def get(self, path):
         try:
@@ -79,7 +79,7 @@ class Command:
             return None
 
     def ask(self, request="r", run="run"):
-        return read_response(forward_request(self.door, self.payload(request, run), START)).answer
+        return read_response(forward_request(self.socket, self.payload(request, run), START)).answer
 
     def later(self, *arguments):
         found = []
@@ -155,7 +155,7 @@ def test_killed_in_the_middle_it_goes_on_unpaid_and_told_to_end_it_finishes_its_
     assert (code, node.paid) == (0, 2)
     assert isinstance(answer[0], bytes)
     assert "ended; no question is unfinished" in said
-    assert not node.door.exists()
+    assert not node.socket.exists()
     events = [json.loads(line) for line in (node.settings.state / "service.jsonl").read_text().splitlines()]
     assert [each["event"] for each in events].count("started") == 2
     assert events[-1] == events[-1] | {"event": "ended", "state": "idle"}

@@ -45,6 +45,6 @@ def federated(
     exchange, public, epsilon=None, *, nodes, records=1000, holders="nodes", surviving="2/3", colluding=None,
     deliver=None, **more,
 ):  # fmt: skip
-    """A run over nodes, through the one door."""
+    """A run over nodes, by distill."""
     there = Nodes(exchange, nodes, records, holders, Fraction(surviving), colluding=colluding, deliver=deliver)
     return distill(None, public, epsilon, exchange=there, **more)

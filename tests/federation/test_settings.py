@@ -12,7 +12,7 @@ from tacit.core.guarantee import Unit
 from tacit.datasets.published import digits
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.node import open_node, prepare_ledger
-from tacit.federation.settings import read_node_file
+from tacit.federation.settings import NODE_EXAMPLE, read_node_file
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.private.records import reveal
 from tacit.wire import ask_to_bytes, read_release
@@ -85,6 +85,8 @@ def test_a_node_that_is_started_again_has_its_ledger_and_its_answers(folder):
 
 
 def test_a_node_tells_no_budget_unless_its_file_says_so(folder):
+    (folder / "example.toml").write_text(NODE_EXAMPLE)
+    assert not read_node_file(folder / "example.toml").link.tell_budget
     link = '[link]\naddress = "hub:9092"\nauthority = "authority.pem"\nkey = "clinic.key"\n'
     text = (folder / "node.toml").read_text()
     told = {}

@@ -33,7 +33,7 @@ WRITTEN = [
     "929111d60f72b80c",  # answer-sheet
     "ddc5894b67ddbeaa",  # responses
     "845ed10f9da277b0",  # shuffled
-    "6fa3fba972579bb5",  # noise_message_target-messages
+    "6fa3fba972579bb5",  # flooded-messages
     "d9641f480a3397fc",  # single-message
     "3d675c243d9b3060",  # single-message
     "8d22628138b26bf7",  # single-message

@@ -46,7 +46,7 @@ LOCALS = {
     "bit-response", "collision", "concatenation", "generalized-response", "linear-hashing", "local-laplace",
     "separation", "subset-selection",
 }  # fmt: skip
-MIXED = {"shuffled(noise_message_target-messages)", *(f"shuffled(single-message({each}))" for each in LOCALS)}
+MIXED = {"shuffled(flooded-messages)", *(f"shuffled(single-message({each}))" for each in LOCALS)}
 SEALED_MIXED = {each.replace("shuffled(", "sealed-messages(", 1) for each in MIXED}
 VOTE_TABLES = {"permute-and-flip", "discrete-laplace", "discrete-gaussian", "rounded-gaussian"}
 PARTY_TABLES = {"permute-and-flip", "discrete-laplace"}

@@ -1,7 +1,7 @@
 """Whatever is asked, and whatever a record holds: the kind of reply, its size and the charge are the same.
 
-The questions and doors are those of ``tacit audit protocol``. On the tree in which holders computed before they paid,
-a tenth of the pairs below differed, and a whole record could be read at epsilon = 0.
+The questions and protocols are those of ``tacit audit protocol``. On the tree in which holders computed before they
+paid, a tenth of the pairs below differed, and a whole record could be read at epsilon = 0.
 """
 
 from itertools import count
@@ -37,12 +37,12 @@ REPLACED = protocol.AUDITED_ACCOUNTS["replace-one"]
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-def kinds_of(door):
-    return sorted(name for name, kind in QUESTION_KINDS.items() if kind.door == door)
+def kinds_of(wanted):
+    return sorted(name for name, kind in QUESTION_KINDS.items() if kind.protocol == wanted)
 
 
-def check(door, data):
-    kind = data.draw(st.sampled_from(kinds_of(door)))
+def check(wanted, data):
+    kind = data.draw(st.sampled_from(kinds_of(wanted)))
     account = data.draw(st.sampled_from(sorted(protocol.AUDITED_ACCOUNTS)).map(protocol.AUDITED_ACCOUNTS.get))
     pair = data.draw(st.sampled_from(list(protocol.neighbors(account, QUESTION_KINDS[kind].sets))))
     ask = question(kind, lambda: data.draw(hostile))
@@ -59,11 +59,11 @@ def test_neighboring_data_sets_get_the_same_kind_of_reply_at_the_same_price(data
 
 
 @quiet
-@pytest.mark.parametrize("door", ["masked", "shuffled", "curated"])
+@pytest.mark.parametrize("wanted", ["masked", "shuffled", "curated"])
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_the_same_holds_where_several_nodes_and_a_collector_take_part(door, data):
-    check(door, data)
+def test_the_same_holds_where_several_nodes_and_a_collector_take_part(wanted, data):
+    check(wanted, data)
 
 
 def harmless():
@@ -75,9 +75,9 @@ def harmless():
 def test_every_kind_of_question_is_answered_whatever_the_records_are(kind):
     """With ordinary numbers every question is answered, so the law above compares answers, too."""
     ask = question(kind, harmless())
-    door = protocol.DOORS[QUESTION_KINDS[kind].door]
+    ask_by = protocol.PROTOCOL_RUNS[QUESTION_KINDS[kind].protocol]
     pairs = list(protocol.neighbors(REPLACED, QUESTION_KINDS[kind].sets))
-    assert {door(ask, pair[1], REPLACED).kind for pair in pairs} == {"answered"}
+    assert {ask_by(ask, pair[1], REPLACED).kind for pair in pairs} == {"answered"}
 
 
 # What the law must catch

@@ -71,7 +71,7 @@ class Voters:
         return np.bincount(members % 4, minlength=4)
 
 
-def noise_message_target(noise, flood, share):
+def flooded(noise, flood, share):
     hiding = NegativeBinomial(20, flood * Fraction(1, 2))
     return MultiMessageNoise(12, 1, 10, noise * Fraction(1, 4), 1, hiding, share * Fraction(9, 10))
 
@@ -122,9 +122,9 @@ SAMPLERS = {
     "LocalLaplace": lambda by, bits: LocalLaplace(12, 2, by).sample(TWO_CELLS[:100], bits),
     "NegativeBinomial": lambda by, bits: NegativeBinomial("1/3", by).scatter(100, 20, bits),
     "NegativeBinomial, shape": lambda by, bits: NegativeBinomial(by / 3, 1).scatter(100, 20, bits),
-    "MultiMessageNoise, noise": lambda by, bits: noise_message_target(by, 1, 1).sample(ONE_CELL[:200], bits),
-    "MultiMessageNoise, flood": lambda by, bits: noise_message_target(1, by, 1).sample(ONE_CELL[:200], bits),
-    "MultiMessageNoise, crowd": lambda by, bits: noise_message_target(1, 1, 1 / by).sample(ONE_CELL[:200], bits),
+    "MultiMessageNoise, noise": lambda by, bits: flooded(by, 1, 1).sample(ONE_CELL[:200], bits),
+    "MultiMessageNoise, flood": lambda by, bits: flooded(1, by, 1).sample(ONE_CELL[:200], bits),
+    "MultiMessageNoise, crowd": lambda by, bits: flooded(1, 1, 1 / by).sample(ONE_CELL[:200], bits),
     "SingleMessage": lambda by, bits: SingleMessage(GeneralizedRandomizedResponse(12, 1, by), CLIENTS, "1e-6").sample(
         ONE_CELL, bits
     ),

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
 import tacit
@@ -184,3 +185,21 @@ def test_a_ledger_has_a_page_and_a_statement_and_stays_as_it_was(tmp_path, monke
     assert Path("site.ledger").read_bytes() == before
     assert run("report", "site.ledger", "--nist", "n.md") == 2
     assert "--nist is about a run" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
+def test_folders_of_images_name_the_true_classes(tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image", reason="tacit[images] is not installed")
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(1)
+    for place in range(160):
+        dark = place % 2
+        part = "private" if place < 80 else "public" if place < 130 else "tested"
+        home = Path(part, "" if part == "public" else "dark" if dark else "bright")
+        home.mkdir(parents=True, exist_ok=True)
+        pixels = random.integers(0, 60, (8, 8)) + (0 if dark else 150)
+        image.fromarray(pixels.astype(np.uint8)).save(home / f"{place}.png")
+    tacit.distill("private", "public", 20, method="rknn", student="logistic", seed=1).save("shapes")
+    assert run("report", "shapes", "--test", "tested", "--out", "tested.html") == 0
+    assert "30 samples of tested" in Path("tested.html").read_text()
+    assert "<b>100.0%</b> are right" in Path("tested.html").read_text()

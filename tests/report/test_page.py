@@ -17,7 +17,7 @@ from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.report.budget import read_book, running_totals
 from tacit.report.measured import measure
-from tacit.report.page import odds_bound, report_page
+from tacit.report.page import _numbers, odds_bound, report_page
 from tacit.runs.folders import read_record
 
 PARTS = tacit.digits()
@@ -177,6 +177,20 @@ def test_hard_labels_are_as_certain_as_the_student_holds_them(runs):
     page = report_page(read_record(runs / "hard"))
     assert f"{sum(each < 0.5 for each in wanted)} are less certain than one half" in page
     assert page.count("class='doubt'") == 5
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ({"method": "auto", "chosen": "votes"}, "Counts of votes with noise"),
+        ({"method": "auto", "chosen": "votes, then sums"}, "Counts of votes and sums with noise"),
+        ({"method": "auto", "chosen": "sums, then a mixture of public samples"}, "Sums with noise"),
+        ({"method": "class_sums"}, "Sums with noise"),
+        ({"method": "rknn"}, "Labels or probabilities alone were released"),
+    ],
+)
+def test_what_was_released_is_named(recipe, said):
+    assert said in _numbers(recipe, {})
 
 
 def test_what_a_test_part_says_is_marked_as_computed_in_the_clear(runs):

@@ -195,7 +195,7 @@ def test_folders_of_images(tmp_path):
         distill(private, public)
     (tmp_path / "one" / "ill").mkdir(parents=True)
     files[0].rename(tmp_path / "one" / "ill" / "1.png")
-    with pytest.raises(InvalidInput, match="only one folder; private images need one folder per class"):
+    with pytest.raises(InvalidInput, match="only one folder; labeled images need one folder per class"):
         distill(tmp_path / "one", public)
     (public / "part 0" / "bad.png").write_bytes(b"no image")
     with pytest.raises(InvalidInput, match=r"bad\.png: cannot be read as an image; remove"):

@@ -123,6 +123,8 @@ def test_every_page_is_guarded_and_shows_what_is_there(client, folder):
     assert "notes.db" not in page
     assert "<td>1</td><td>2</td>" in page
     assert "The privacy statement" in client.get("/run/runs/first").text
+    for report in ("/run/runs/first", "/ledger/site.ledger"):
+        assert "<a href='/'>Overview</a>" in client.get(report).text
     assert "clinic" in client.get("/ledger/site.ledger").text
     for wrong in ("/run/runs/../runs/first", "/run/../../etc/passwd", "/run/.hidden/run", "/run/%2e%2e/site", "/run/."):
         assert client.get(wrong).status_code in (404, 200)

@@ -13,8 +13,22 @@ from functools import lru_cache
 
 from tacit.accounting.compose import total
 from tacit.accounting.rdp import checked_delta, rho_of
-from tacit.core import DiscreteGaussian, Gaussian, InvalidInput, Pure, Repeated, Rule, Subsampled
-from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, rounded_up
+from tacit.core import (
+    DiscreteGaussian,
+    Gaussian,
+    InvalidInput,
+    Number,
+    Pure,
+    Repeated,
+    Rule,
+    Subsampled,
+    bisect,
+    exact,
+    positive,
+    probability,
+    rounded_down,
+    rounded_up,
+)
 
 __all__ = [
     "discrete_gaussian_sigma",
@@ -65,6 +79,7 @@ def gaussian_sigma(epsilon: Number, delta: Number, sensitivity: Number = 1) -> f
     return bisect(lambda sigma: gaussian_delta(goal, sigma, distance) <= limit, enough, too_little)
 
 
+@lru_cache(maxsize=256)
 def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, rule: Rule = Rule.PLANNED) -> Fraction:
     """The noise multiplier, within about 1e-5 of the smallest, of ``repetitions`` Gaussian releases within (ε, δ).
 
@@ -96,6 +111,7 @@ def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, ru
     return rounded_up(least * enough, 9)
 
 
+@lru_cache(maxsize=256)
 def discrete_gaussian_sigma(
     epsilon: Number,
     delta: Number,

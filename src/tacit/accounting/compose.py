@@ -46,8 +46,18 @@ from typing import Any, cast
 
 from tacit.accounting.parts import Part, SpendParts, basic_epsilon, largest_epsilon, own_delta, parts_of
 from tacit.accounting.rest import Rest, deciding_orders, sum_up
-from tacit.core import Rule, Total, probability, rounded_up
-from tacit.core.spend import Approximate, Pure, RandomizedResponse, Spend, spend_from_json, spend_to_json
+from tacit.core import (
+    Approximate,
+    Pure,
+    RandomizedResponse,
+    Rule,
+    Spend,
+    Total,
+    probability,
+    rounded_up,
+    spend_from_json,
+    spend_to_json,
+)
 
 __all__ = ["TABLE", "Running", "Share", "least_total", "share_of", "total", "total_of"]
 

@@ -14,18 +14,19 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import assert_never
 
-from tacit.core import InvalidInput, rounded_up
-from tacit.core.spend import (
+from tacit.core import (
     Approximate,
     Composed,
     DiscreteGaussian,
     Gaussian,
+    InvalidInput,
     Pure,
     RandomizedResponse,
     Repeated,
     Spend,
     Stability,
     Subsampled,
+    rounded_up,
 )
 
 __all__ = ["Part", "SpendParts", "basic_epsilon", "group", "largest_epsilon", "own_delta", "parts_of"]

@@ -45,8 +45,20 @@ from numpy.typing import NDArray
 
 from tacit.accounting.parts import Part, SpendParts
 from tacit.accounting.rdp import ORDERS, curve
-from tacit.core import InvalidInput, Reals, exact, positive, probability
-from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
+from tacit.core import (
+    Approximate,
+    DiscreteGaussian,
+    Gaussian,
+    InvalidInput,
+    Pure,
+    RandomizedResponse,
+    Reals,
+    Stability,
+    Subsampled,
+    exact,
+    positive,
+    probability,
+)
 
 __all__ = ["pld_epsilon", "repeated_epsilon", "response_epsilon", "smallest_epsilon", "supports"]
 

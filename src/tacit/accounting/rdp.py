@@ -42,8 +42,18 @@ from typing import assert_never
 import numpy as np
 
 from tacit.accounting.parts import Part, SpendParts
-from tacit.core import InvalidInput, Reals, bisect
-from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, RandomizedResponse, Stability, Subsampled
+from tacit.core import (
+    Approximate,
+    DiscreteGaussian,
+    Gaussian,
+    InvalidInput,
+    Pure,
+    RandomizedResponse,
+    Reals,
+    Stability,
+    Subsampled,
+    bisect,
+)
 
 __all__ = [
     "ORDERS",

@@ -1,1 +1,1 @@
-"""Tests a claimed ε against samples: what an attacker who knows everything but one record could tell at most."""
+"""Audits: tests of claimed privacy losses against samples, and of protocols on neighboring data sets."""

@@ -1,13 +1,13 @@
-"""One auditor for all mechanisms, and everything that can be audited by name.
+"""The auditor of all mechanisms, and the list of everything that can be audited by name.
 
-Half of the samples choose an event, the other half are the proof. The event is the one that tells two inputs apart
-best. Outcomes are put into cells of a grid over their features, fine in the tails, where truncated noise shows. By the
-Neyman-Pearson lemma the best event is made of the cells with the largest ratio of probabilities; how many of them to
-take is decided by the bound they would prove. All of this looks at samples that are not used to prove anything.
+Half of the samples choose an event, the other half are the proof. The event is the one that distinguishes two inputs
+best. Outcomes are grouped into the cells of a grid over their features, finer in the tails, where truncated noise
+shows. By the Neyman-Pearson lemma the best event consists of the cells with the largest likelihood ratio;
+the bound that they would prove decides how many of them to take. Samples that choose the event prove nothing.
 
-By name: what mechanisms say of themselves, the gate, and whole protocols. The gate is audited end to end, from records
-to a release: encode, vote, pay, randomize, store, let go. Nothing is trusted there: not the mechanism, nor that the
-votes move as little as the holder says, nor that a retried request gets the release that was paid for.
+Audited by name are the mechanisms' own checks, the gate, and whole protocols. The gate is audited end to end, from
+records to a release: encode, vote, pay, randomize, store, release. Nothing is trusted there: neither the mechanism, nor
+the sensitivity that the holder states, nor that a repeated request gets the release that was paid for.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ __all__ = [
     "gate_retried", "open_account", "runnable", "whole_path",
 ]  # fmt: skip
 
-# Cells of the whole grid, coarse to fine: few cells know their probabilities well, many tell more apart.
+# Cells of the whole grid, coarse to fine: few cells have well-known probabilities, many distinguish more.
 _SIZES = (16, 64, 256)
-# The outermost cells are to hold about this many samples.
+# The outermost cells should contain about this many samples.
 _FEWEST = 10
-# Ratios are taken this many standard errors lower than they look, so that chance does not put a cell in front.
+# Ratios are lowered by this many standard errors, so that chance does not put a cell first.
 DOUBT = 2.0
 
-# Hits on the input where the event should be frequent, hits on the other, trials of each: the bounds they prove.
+# From hits on the input where the event should be frequent, hits on the other, and trials of each to proven bounds.
 Prove = Callable[[Counts, Counts, int], Reals]
 
 
 def _edges(column: Integers, limit: int) -> Integers:
     """Where the cells of one feature begin: at every value, or at ``limit`` quantiles that are dense in the tails.
 
-    The smallest and the largest value always have cells of their own: noise that ends shows there.
+    The smallest and the largest value always have their own cells: truncated noise shows there.
     """
     values = np.unique(column)
     if len(values) <= limit + 2:
@@ -76,7 +76,7 @@ class Grid:
 
     @classmethod
     def of(cls, features: Integers, size: int) -> Grid:
-        """A grid of about this many cells that suits these samples, one row each."""
+        """A grid of about this many cells for these samples, one per row."""
         limit = max(1, round(size ** (1 / features.shape[1])) - 1)
         return cls(tuple(_edges(column, limit) for column in features.T))
 
@@ -95,7 +95,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Event:
-    """A set of cells, and whether it is on the second input that it should be frequent."""
+    """A set of cells; ``reverse`` if it should be frequent on the second input."""
 
     grid: Grid
     members: NDArray[np.bool_]
@@ -108,10 +108,10 @@ class Event:
 
 
 def best_event(first: Integers, second: Integers, prove: Prove) -> Event:
-    """The event, in the better of both directions, that can be expected to prove the most in as many samples.
+    """The event, in the better of both directions, with the largest expected bound for this many samples.
 
-    One half of the samples puts cells in order, the other says how far to go and with which grid: the cell that looks
-    best to the first half is the one that was luckiest there.
+    One half of the samples orders the cells, the other chooses how many of them to take and which grid: the best cell
+    of the first half is partly there by chance.
     """
     trials, half = len(first), len(first) // 2
     scale = trials / (trials - half)
@@ -124,7 +124,7 @@ def best_event(first: Integers, second: Integers, prove: Prove) -> Event:
         for reverse in (False, True):
             here, there = (1, 0) if reverse else (0, 1)
             order = _order(ordering[here], ordering[there])
-            # What was never seen is expected once, or the rarest events would look best.
+            # An event that was never seen is expected once; otherwise the rarest events would look best.
             others = np.minimum(choosing[there][order].cumsum() + 1, trials - half)
             bounds = prove(choosing[here][order].cumsum() * scale, others * scale, trials)
             members = np.zeros(grid.size, dtype=np.bool_)
@@ -134,7 +134,7 @@ def best_event(first: Integers, second: Integers, prove: Prove) -> Event:
 
 
 def _order(here: Integers, there: Integers) -> Integers:
-    """Cells by falling ratio of probabilities; half a hit is added so that none is infinite."""
+    """Cells by decreasing likelihood ratio; half a hit is added so that none is infinite."""
     ratio = np.log((here + 0.5) / (there + 0.5)) - DOUBT * np.sqrt(1 / (here + 0.5) + 1 / (there + 0.5))
     return np.argsort(-ratio, kind="stable")
 
@@ -146,7 +146,7 @@ FEWEST_SAMPLES = 100
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit found: a bound that the samples prove, beside the largest one that the claim allows.
+    """An audit's result: the bound that the samples prove, and the largest one that the claim allows.
 
     ``measure`` is ``ε`` or ``δ``, the proven lower bound of which must not be above the claim; or ``|z|``, the
     largest error of an estimate in standard deviations, which must not be above what chance allows.
@@ -164,12 +164,12 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether the samples agree with the claim. It is no proof that the claim is true."""
+        """Whether the samples agree with the claim. This does not prove that the claim is true."""
         return self.found <= self.allowed
 
     @property
     def share(self) -> float | None:
-        """How much of a privacy claim the audit could show to be needed; nothing for an estimator."""
+        """The proven fraction of a privacy claim; None for an estimator."""
         return None if self.measure == "|z|" else self.found / self.allowed
 
     def __str__(self) -> str:
@@ -218,7 +218,7 @@ def _audit_privacy(target: Target, samples: int, confidence: float, randomness: 
         return epsilon_bounds(hits, others, trials, float(target.delta), error)
 
     event = best_event(_draw(target, 0, half, randomness), _draw(target, 1, half, randomness), prove)
-    # The event is fixed before these samples are drawn, so the two intervals are all that can fail.
+    # The event is fixed before these samples are drawn, so only the two intervals can fail.
     hits, others = event.hits(_draw(target, 0, half, randomness), _draw(target, 1, half, randomness))
     return Finding(
         name=target.name,
@@ -241,7 +241,7 @@ def _draw(target: Target, which: int, count: int, randomness: Randomness) -> Int
 
 
 def _audit_bias(estimator: Estimator, clients: int, confidence: float, randomness: Randomness) -> Finding:
-    """A normal test of every cell's error, with the error of the test shared among the cells.
+    """A normal test of every cell's error, with a Bonferroni correction over the cells.
 
     A sum over thousands of clients is normal to far better than the last digit shown, even in the tail.
     """
@@ -260,17 +260,17 @@ def _audit_bias(estimator: Estimator, clients: int, confidence: float, randomnes
 
 
 ACCOUNT = "audited"
-# More than any audit can spend: it is each release that is audited, not their sum.
+# More than any audit can spend: each release is audited, not their total.
 BOTTOMLESS = 10**12
 _QUERIES = np.array([[0.0, 0.0], [10.0, 10.0]], dtype=np.float32)
-# How often a request is made: the more, the sooner a fresh draw for an old payment shows.
+# How often a request is made: the more often, the clearer a second draw shows.
 RETRIES = 8
 # Two records near the first query, of which the second may have either label.
 SAMPLES = np.array([[1.0, 0.0], [0.0, 1.0]])
 
 
 def open_account(adjacency: Adjacency = Adjacency.REPLACE_ONE) -> Ledger:
-    """A ledger with one account that never runs dry."""
+    """A ledger with one account whose budget is never spent."""
     return open_ledger("memory:", {ACCOUNT: Ceiling(BOTTOMLESS, adjacency=adjacency)})
 
 
@@ -279,7 +279,7 @@ def whole_path(
 ) -> Target:
     """One record of a holder changes its label; every request is made this many ``times``.
 
-    What is compared is how often the query near the record got label 1.
+    Compared is how often the query near the record got label 1.
     """
 
     def draw(label: int, count: int, randomness: Randomness) -> Integers:
@@ -300,12 +300,12 @@ def gate(epsilon: Fraction) -> Target:
 
 
 def gate_retried(epsilon: Fraction) -> Target:
-    """Every request is made again and again, as if answers were lost: all of them together still cost ε."""
+    """Every request is repeated, as if answers were lost: together they still cost ε."""
     return whole_path("gate-retried", PermuteAndFlip.for_epsilon(epsilon, row_range=2), times=RETRIES)
 
 
 def runnable(name: str) -> bool:
-    """Whether all that an audit needs is installed: protocols need keys and ciphers.
+    """Whether everything that an audit needs is installed: protocols need ``cryptography``.
 
     >>> runnable("permute-and-flip")
     True
@@ -328,7 +328,7 @@ def _protocol(name: str) -> Checks:
     return checks
 
 
-# What a server sees in whole runs: sum and packets of masked ones, numbers and order of messages in shuffled ones.
+# What a server sees in whole runs: the masked sum and messages, and the numbers and order of shuffled messages.
 PROTOCOLS = ("masked-sum", "masked-packets", "shuffled-counts", "shuffled-order")
 AUDITABLE: Mapping[str, Checks] = {
     **registry.audits(),

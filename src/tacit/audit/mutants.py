@@ -1,4 +1,4 @@
-"""Mistakes that real code of this field makes, seeded on purpose: an audit that lets one pass is not worth running.
+"""Mutants: mistakes that real code of this field makes, seeded on purpose. An audit must catch all of them.
 
 Each mutant claims what the correct mechanism claims. ``tacit audit all --mutants`` must catch every one of them.
 """
@@ -187,7 +187,7 @@ def _product(epsilon: Fraction, delta: Fraction) -> Estimator:
 
 def _no_flood(epsilon: Fraction, delta: Fraction) -> Target:
     whole = plan_noise_messages(epsilon, delta, cells=2, participants=AUDITED_PARTICIPANTS)
-    return noise_message_target("noise_message_target-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
+    return noise_message_target("flooded-messages", whole, replace(whole, flood=NegativeBinomial(1, 100)))
 
 
 def _not_shuffled(epsilon: Fraction, delta: Fraction) -> Target:
@@ -205,7 +205,7 @@ def _wrong_adjacency(epsilon: Fraction, delta: Fraction) -> Target:
 
 
 class _Forgetful(MemoryLedger):
-    """A ledger that takes payments and forgets what they bought."""
+    """A ledger that accepts payments and does not store their releases."""
 
     def __init__(self) -> None:
         super().__init__({ACCOUNT: Ceiling(BOTTOMLESS)})
@@ -265,7 +265,7 @@ _ALL = (
     Mutant(
         "truncated-tail",
         "discrete-laplace",
-        "noise made from 256 floating-point numbers ends somewhere, and the end shows where the count was",
+        "noise made from 256 floating-point numbers is bounded, and the bound reveals the count",
         _truncated_tail,
     ),
     Mutant("reused-noise", "discrete-laplace", "two rounds at half of ε each use the same noise", _reused_noise),
@@ -303,7 +303,7 @@ _ALL = (
         "two estimates from the same message are multiplied as if they were independent",
         _product,
     ),
-    Mutant("no-flood", "noise_message_target-messages", "nothing hides that a +1 message is one too many", _no_flood),
+    Mutant("no-flood", "flooded-messages", "too few noise messages hide one more +1 message", _no_flood),
     Mutant("not-shuffled", "shuffled-response", "messages arrive in the order of the clients", _not_shuffled),
     Mutant(
         "wrong-adjacency",

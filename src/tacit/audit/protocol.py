@@ -1,11 +1,11 @@
-"""What a stranger sees of a node, a curator and a shuffler, compared on neighboring data sets.
+"""The audit of the protocol: what a coordinator sees of nodes, curator and shuffler on neighboring data sets.
 
-A coordinator chooses every number of a question, and may choose them for one guessed record. Whatever is made of it
-must not depend on any record but through a release that was paid for. So two federations that differ in one record of
-one node are asked the same hostile questions, through every door: the node's own answer, a masked sum, a shuffler and a
-curator. Everything but the released values must be equal: the kind of every reply, its size, what every ledger
-charged, what the collectors count, and the time of a reply in whole paces. What differs is a leak at no price, which
-the mechanisms' own audits cannot see.
+A coordinator chooses every number of a question, and may choose them for one guessed record. What it sees must not
+depend on a record except through a release that was paid for. So two federations that differ in one record of one node
+get the same hostile questions, in every kind of request: the node's own answer, secure aggregation, a shuffler and a
+curator. Everything but the released values must be equal: the kind and size of every response, the charges of every
+ledger, the collectors' counts, and the time of a response in whole paces. A difference is a leak without a payment,
+which the mechanisms' own audits cannot see.
 """
 
 from __future__ import annotations
@@ -35,9 +35,18 @@ from tacit.audit.protocol_questions import (
     public_samples,
     question,
 )
-from tacit.core import Adjacency, Ceiling, InvalidInput, Ledger, TooFewParticipants, Unit
+from tacit.core import (
+    Adjacency,
+    Ceiling,
+    InvalidInput,
+    Ledger,
+    Randomness,
+    SeededRandomness,
+    TooFewParticipants,
+    Unit,
+    uniform_below,
+)
 from tacit.core.codec import decode_strict
-from tacit.core.randomness import Randomness, SeededRandomness, uniform_below
 from tacit.federation.collector.batches import open_shuffler, plan_batch, plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.collector.curator import Curator, open_curator
@@ -52,7 +61,7 @@ from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger import open_ledger
 from tacit.ledger.policy import Rules
 from tacit.ledger.policy_file import mechanism_names
-from tacit.mechanisms.masked.neighborhoods import neighborhood_of
+from tacit.mechanisms.masked.neighborhoods import Neighborhood, neighborhood_of
 from tacit.methods.fedmd.models import ConsensusStore
 from tacit.methods.question import table_shape
 from tacit.methods.registry import METHODS
@@ -62,8 +71,8 @@ from tacit.students.wrapped import Refitted
 from tacit.wire import ask_to_bytes
 
 __all__ = [
-    "AUDITED_ACCOUNTS", "DOORS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with", "play",
-    "records",
+    "AUDITED_ACCOUNTS", "PROTOCOL_RUNS", "AuditedAccount", "ProtocolRow", "Seen", "compare", "neighbors", "node_with",
+    "play", "records",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -82,7 +91,7 @@ _TIMED, _TRIES = 6, 3
 
 @dataclass(frozen=True)
 class AuditedAccount:
-    """What a node's account protects, and up to where; the audit plays every kind of account."""
+    """The unit, adjacency and ceiling of a node's account; the audit runs with every kind of account."""
 
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     unit: Unit = field(default_factory=Unit)
@@ -105,10 +114,10 @@ AUDITED_ACCOUNTS = {
 
 @dataclass(frozen=True)
 class Seen:
-    """All that who asks gets to see, but for the released values.
+    """Everything that a coordinator sees, except the released values.
 
-    ``said`` has the kind and the size of every reply in order, ``charged`` what every ledger lost in how many
-    payments, ``counts`` what collectors tell.
+    ``said`` has the kind and the size of every response in order, ``charged`` the total and number of every ledger's
+    payments, ``counts`` the collectors' counts.
     """
 
     said: tuple[tuple[str, int], ...]
@@ -118,12 +127,12 @@ class Seen:
 
     @property
     def kind(self) -> str:
-        """How it ended: ``answered``, or the first refusal."""
+        """``answered``, or the first refusal."""
         return next((kind for kind, _ in self.said if kind != "answered"), "answered")
 
 
 def records(sets: bool = False) -> Records:
-    """The data set that is guessed at: every person in it has two records."""
+    """The attacked data set: every person in it has two records."""
     samples = private_samples()
     labels = np.arange(len(samples)) % len(AUDIT_CLASSES)
     held = (np.arange(len(AUDIT_CLASSES)) == labels[:, None]) if sets else labels
@@ -131,7 +140,7 @@ def records(sets: bool = False) -> Records:
 
 
 def neighbors(account: AuditedAccount, sets: bool = False) -> Iterator[tuple[Records, Records]]:
-    """Pairs of data sets that differ in one record, by what is most likely to make a difference."""
+    """Pairs of data sets that differ in one record, in ways that are most likely to make a difference."""
     own = records(sets)
     alike = replace(own, labels=np.broadcast_to(own.labels[0], own.labels.shape).copy())
     every = np.arange(RECORDS)
@@ -147,14 +156,14 @@ def neighbors(account: AuditedAccount, sets: bool = False) -> Iterator[tuple[Rec
     labels[SECRET_ROW] = ~labels[SECRET_ROW] if sets else 1
     yield alike, replace(alike, labels=labels)
     if account.unit == PERSON:
-        # Somebody who has a third record in place of somebody who has one less.
+        # One record changes its person, who then has three records.
         persons = np.asarray(own.persons).copy()
         persons[SECRET_ROW] = persons[0]
         yield own, replace(own, persons=persons)
 
 
 def node_with(own: Records, account: AuditedAccount, name: str = _VICTIM, pace: float = 0.0) -> Node:
-    """A node of the real kind over these records, with seeded noise: two of them draw the same."""
+    """A real node over these records, with seeded noise: two such nodes draw the same noise."""
     return Node(
         name=name,
         classes=AUDIT_CLASSES,
@@ -169,13 +178,13 @@ def node_with(own: Records, account: AuditedAccount, name: str = _VICTIM, pace: 
 
 
 def compare(kind: str, ask: Any, account: AuditedAccount, pair: tuple[Records, Records]) -> tuple[Seen, Seen]:  # noqa: ANN401
-    """What a stranger sees of the same question to two federations that differ in one record of one node."""
-    door = DOORS[QUESTION_KINDS[kind].door]
-    first, second = (door(ask, own, account) for own in pair)
+    """What a coordinator sees of the same question to two federations that differ in one record of one node."""
+    protocol = PROTOCOL_RUNS[QUESTION_KINDS[kind].protocol]
+    first, second = (protocol(ask, own, account) for own in pair)
     return first, second
 
 
-# The doors
+# The protocols, as a coordinator sees them
 
 
 def _answered(ask: Any, own: Records, account: AuditedAccount, pace: float = 0.0) -> Seen:  # noqa: ANN401
@@ -188,7 +197,7 @@ def _answered(ask: Any, own: Records, account: AuditedAccount, pace: float = 0.0
 
 
 def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
-    """Every step of a masked sum, and whether there is one in the end."""
+    """Every step of secure aggregation, and whether there is a sum in the end."""
     nodes = _nodes(own, account)
     identities = {name: SigningIdentity.new() for name in nodes}
     publics = {name: each.public for name, each in identities.items()}
@@ -196,7 +205,8 @@ def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: A
         name: replace(node, masking=Masking(identities[name], publics, NodeMemory())) for name, node in nodes.items()
     }
     plan = ask.mechanism
-    graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding)
+    # A plan without a safe neighborhood is asked all the same: nodes must refuse it.
+    graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding) or Neighborhood(1, 1)
     session = Session(_RUN, 0, ask.request, math.prod(table_shape(ask)), plan, publics, graph)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, session.to_bytes())
     said = []
@@ -216,19 +226,19 @@ def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: A
 
 
 def _shuffled(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
-    """Handing in to a shuffler, what it counts, and what the coordinator collects."""
+    """Submitting to a shuffler, its counts, and what the coordinator collects."""
 
     def opened_office(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
         return open_shuffler(file, coordinator, publics)
 
     batch = plan_batch(ask.mechanism.inner, _RUN, 0, ask.request, _NAMES, public_key(_SECRET), RECORDS)
     seen = _collected(ask, own, account, batch, opened_office, [])
-    # Where a client sends any number of messages, their number is part of the released value: the votes and the noise.
+    # If a client may send any number of messages, their number is part of the release: votes and noise.
     return seen if batch.each else _without_pieces(seen, batch)
 
 
 def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
-    """Handing in to a curator, what it says of the tables, and its release."""
+    """Submitting to a curator, its responses, and its release."""
     ledger = open_ledger("memory:", {"curator": account.limit})
 
     def opened_office(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
@@ -239,7 +249,7 @@ def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: 
     return _collected(ask, own, account, batch, opened_office, [("curator", ledger)])
 
 
-DOORS: Mapping[str, Callable[..., Seen]] = {
+PROTOCOL_RUNS: Mapping[str, Callable[..., Seen]] = {
     "answer": _answered,
     "masked": _masked,
     "shuffled": _shuffled,
@@ -287,7 +297,7 @@ def _collected(
 
 
 def _without_pieces(seen: Seen, batch: Batch) -> Seen:
-    """What is left to compare of a collected batch when the number of its pieces is not."""
+    """The observation of a collected batch without the number of its pieces."""
     (kind, size), found = seen.said[-1], re.search(r"'pieces_out': (\d+)", seen.counts)
     pieces = int(found[1]) if found and kind == "answered" else 0
     counts = re.sub(r"'pieces_(in|out)': \d+", "'pieces'", seen.counts)
@@ -295,13 +305,13 @@ def _without_pieces(seen: Seen, batch: Batch) -> Seen:
 
 
 def _nodes(own: Records, account: AuditedAccount) -> dict[str, Node]:
-    """Three nodes; the first has the records that are guessed at, the others what they always have."""
+    """Three nodes; the first has the attacked records, the others always the same ones."""
     others = records(sets=own.labels.ndim == 2)
     return {name: node_with(own if name == _VICTIM else others, account, name) for name in _NAMES}
 
 
 def _told(node: Node, request: Request) -> tuple[tuple[str, int], bytes | None]:
-    """The kind and the size of a node's reply, and what it said if it answered."""
+    """The kind and the size of a node's response, and its answer if there is one."""
     reply = node.reply(request.to_bytes())
     answer = read_response(reply).answer
     if isinstance(answer, RefusalReason):
@@ -320,9 +330,9 @@ def _charged(nodes: Any, more: list[tuple[str, Ledger]] | None = None) -> tuple[
 
 @dataclass
 class ProtocolRow:
-    """What came of the questions through one door to one kind of account."""
+    """The results of one kind of request with one kind of account."""
 
-    door: str
+    protocol: str
     account: str
     questions: int = 0
     endings: Counter[str] = field(default_factory=Counter)
@@ -330,17 +340,17 @@ class ProtocolRow:
 
 
 def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = lambda _: None) -> list[ProtocolRow]:
-    """Ask that many hostile questions through each door, of neighboring data sets, and note what differs.
+    """Ask this many hostile questions per kind of request, on neighboring data sets, and record differences.
 
     >>> rows = play(1, SeededRandomness(4))
     >>> sum(len(row.differing) for row in rows)
     0
     """
     rows, numbers, done = [], hostile_numbers(randomness), 0
-    for door in DOORS:
-        kinds = [name for name, kind in QUESTION_KINDS.items() if kind.door == door]
+    for protocol in PROTOCOL_RUNS:
+        kinds = [name for name, kind in QUESTION_KINDS.items() if kind.protocol == protocol]
         for name, account in AUDITED_ACCOUNTS.items():
-            rows.append(row := ProtocolRow(door, name))
+            rows.append(row := ProtocolRow(protocol, name))
             for _ in range(questions):
                 kind, ask = _readable(kinds, numbers, randomness)
                 pair = _one_of(list(neighbors(account, QUESTION_KINDS[kind].sets)), randomness)
@@ -351,9 +361,9 @@ def play(questions: int, randomness: Randomness, tell: Callable[[int], None] = l
 
 
 def _timed(randomness: Randomness) -> ProtocolRow:
-    """The time of replies in whole paces; a machine that was busy once is asked again."""
+    """The time of responses in whole paces; repeated, because the machine may have been busy."""
     row, numbers = ProtocolRow("reply time", "replace-one"), hostile_numbers(randomness)
-    kinds = [name for name, kind in QUESTION_KINDS.items() if kind.door == "answer" and not kind.sets]
+    kinds = [name for name, kind in QUESTION_KINDS.items() if kind.protocol == "answer" and not kind.sets]
     pairs = list(neighbors(AuditedAccount()))
     for _ in range(_TIMED):
         kind, ask = _readable(kinds, numbers, randomness)
@@ -367,7 +377,7 @@ def _timed(randomness: Randomness) -> ProtocolRow:
 
 
 def _readable(kinds: list[str], numbers: NumberSource, randomness: Randomness) -> tuple[str, Any]:
-    """A question that can be read at all, of one of these kinds; what cannot be read tells nobody anything."""
+    """A question of one of these kinds that can be read; one that cannot be read reveals nothing."""
     while True:
         kind = _one_of(kinds, randomness)
         if (ask := question(kind, numbers)) is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import InvalidInput, Randomness, SeededRandomness, Unit, uniform_below
+from tacit.core import InvalidInput, Randomness, SeededRandomness, Sensitivity, Unit, uniform_below
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import GNMax, LNMax
@@ -54,9 +54,9 @@ _WIDTH = SIDE * SIDE
 _QUERIES = 4
 NODES = 3
 AUDIT_PURPOSE = "audit"
-# The record that is guessed at, and that neighboring data sets differ in.
+# The attacked record, in which neighboring data sets differ.
 SECRET_ROW = 3
-# Zeros of both signs, the smallest numbers there are, ends of ranges, and what is no number.
+# Zeros of both signs, the smallest numbers, ends of ranges, infinities and NaN.
 HOSTILE = (
     *(0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1e-300, 1e-45, 1e-38, 1e-30, 1e-9, 0.25, 0.5, 1.0, -1.0),
     *(1.0000000000000002, 3.0, 255.0, 1e9, 1e18, -1e18, 1e30, -1e30, 3.4e38, 1e39, 1e300, 1.7976931348623157e308),
@@ -69,7 +69,7 @@ NumberSource = Callable[[], float]
 def hostile_numbers(randomness: Randomness) -> NumberSource:
     """A source of numbers for questions: a quarter of them hostile, an eighth any 64 bits, the rest harmless.
 
-    Were more of them hostile, hardly any question could be read.
+    With more hostile numbers hardly any question could be read.
 
     >>> numbers = hostile_numbers(SeededRandomness(1))
     >>> [isinstance(numbers(), float) for _ in range(3)]
@@ -89,12 +89,12 @@ def hostile_numbers(randomness: Randomness) -> NumberSource:
 
 
 def public_samples() -> NDArray[np.float64]:
-    """The samples that everybody knows: small images with whole levels."""
+    """The public samples: small images with integer levels."""
     return _levels(5, 8)
 
 
 def private_samples() -> NDArray[np.float64]:
-    """The samples of the data set that is guessed at."""
+    """The samples of the attacked data set."""
     return _levels(7, RECORDS)
 
 
@@ -103,7 +103,7 @@ def _levels(seed: int, rows: int) -> NDArray[np.float64]:
 
 
 def _table(numbers: NumberSource, *shape: int, kind: type = np.float64) -> NDArray[Any]:
-    """An array of numbers of which few are hostile: one is enough, and with more nothing is left to compare."""
+    """An array of numbers of which few are hostile; with more, no question could be answered."""
     made: NDArray[Any] = 1 + uniform_below(4, math.prod(shape), SeededRandomness(11)).reshape(shape).astype(kind)
     flat = made.reshape(-1)
     with np.errstate(all="ignore"):
@@ -113,7 +113,7 @@ def _table(numbers: NumberSource, *shape: int, kind: type = np.float64) -> NDArr
 
 
 def _near_a_record(numbers: NumberSource) -> PrincipalComponents:
-    """A projection that is 0, or nearly, on one guessed record alone."""
+    """A projection that is 0, or nearly 0, on one guessed record only."""
     directions = np.eye(_WIDTH)
     directions[0, 0] = numbers()
     return PrincipalComponents(private_samples()[SECRET_ROW], directions)
@@ -138,8 +138,8 @@ _REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
         _table(numbers, 2, _WIDTH), _table(numbers, 2, _WIDTH, _WIDTH), _table(numbers, 2)
     ),
     "head": lambda numbers: ClusteringHead(_table(numbers, 3, _WIDTH), _table(numbers, 3)),
-    # The chain with which a whole record was once read: nothing is left of the guess but 0, which a range of no width
-    # turned into no number.
+    # The chain of the attack that once revealed a whole record: the guessed record becomes 0, which a range of zero
+    # width turned into NaN.
     "targeted": lambda numbers: Chained((_near_a_record(numbers), Deskewed(**_dark(numbers)))),
     "targeted gradients": lambda numbers: Chained(
         (_near_a_record(numbers), OrientedGradients(**_dark(numbers), cell=2, bins=4))
@@ -151,7 +151,7 @@ _REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
 _WIDTHS = {
     "principal": 3, "interpolated": 2, "mixture": 2, "head": 3, "gradients": 16, "targeted gradients": 16,
 }  # fmt: skip
-# As far as the votes of a person with two records and two labels each can move, so that every account may answer.
+# The largest change of the votes of a person with two records and two labels each, so that every account may answer.
 _MOVES = 36
 _TABLES = {
     "permute-and-flip": PermuteAndFlip.for_epsilon(1, _MOVES),
@@ -173,43 +173,29 @@ SHUFFLED = {
     "many messages": Shuffled(plan_noise_messages(2, "1/100", _CELLS, _CLIENTS), _CLIENTS),
 }
 MASKED = DistributedLaplace(_MOVES, _MOVES, NODES, NODES, NODES, most=50, colluding=0)
-# The sums of a person with two records move twice as far; of all adjacencies replacing moves farthest.
+
+
+def _noises(steps: int, longest: Sensitivity) -> tuple[dict[str, Any], DistributedGaussian]:
+    """The mechanisms of a curator's sums that change as far as this, and the one of sums over nodes."""
+    squared = int(longest.l2_squared)
+    curated = {
+        "rounded gaussian": RoundedGaussianNoise(40 * steps, squared),
+        "gaussian": DiscreteGaussianNoise(40 * steps, squared, unit_steps=False),
+        "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(longest.l1)),
+    }
+    cells = len(AUDIT_CLASSES) * (_WIDTH + 1)
+    return curated, DistributedGaussian(40 * steps, squared, cells, NODES, NODES, NODES, 50 * steps, colluding=0)
+
+
+# The sums of a person with two records change twice as much; replace-one is the largest of all adjacencies.
 _STEPS = 64
 _LONGEST = sum_sensitivity(_WIDTH, _STEPS, _STEPS // 2, unit=Unit.person("patient", 2))
-_SUMS = {
-    "rounded gaussian": RoundedGaussianNoise(40 * _STEPS, int(_LONGEST.l2_squared)),
-    "gaussian": DiscreteGaussianNoise(40 * _STEPS, int(_LONGEST.l2_squared), unit_steps=False),
-    "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(_LONGEST.l1)),
-}
-_SHARES = DistributedGaussian(
-    40 * _STEPS,
-    int(_LONGEST.l2_squared),
-    len(AUDIT_CLASSES) * (_WIDTH + 1),
-    NODES,
-    NODES,
-    NODES,
-    most=50 * _STEPS,
-    colluding=0,
-)
-# Gradients of three classes and one feature more than a record has move no farther than this, for every account.
+_SUMS, _SHARES = _noises(_STEPS, _LONGEST)
+# A bound on the gradients of three classes and one more feature than a record has, for every account.
 _RADIUS = 2**12
 _STEEPEST = gradient_sensitivity(len(AUDIT_CLASSES) * (_WIDTH + 1), _RADIUS, unit=Unit.person("patient", 2))
-_GRADIENTS = {
-    "rounded gaussian": RoundedGaussianNoise(40 * _RADIUS, int(_STEEPEST.l2_squared)),
-    "gaussian": DiscreteGaussianNoise(40 * _RADIUS, int(_STEEPEST.l2_squared), unit_steps=False),
-    "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(_STEEPEST.l1)),
-}
-_GRADIENT_SHARES = DistributedGaussian(
-    40 * _RADIUS,
-    int(_STEEPEST.l2_squared),
-    len(AUDIT_CLASSES) * (_WIDTH + 1),
-    NODES,
-    NODES,
-    NODES,
-    most=50 * _RADIUS,
-    colluding=0,
-)
-# Two records of a person move two votes each.
+_GRADIENTS, _GRADIENT_SHARES = _noises(_RADIUS, _STEEPEST)
+# Two records of a person change two votes each.
 _SAMPLED = {
     "votes": SubsampledGNMax("1/2", 40, _QUERIES, 8, replace_one=True),
     "screen": SubsampledScreen("1/2", 40, 1, _QUERIES, 4, replace_one=True),
@@ -286,7 +272,7 @@ def _gradient(mechanism: Any, encoder: str, numbers: NumberSource) -> GradientAs
 
 
 def _whole(numbers: NumberSource, *shape: int) -> NDArray[np.int64]:
-    """Whole numbers of which few are hostile."""
+    """Integers of which few are hostile."""
     found = np.nan_to_num(_table(numbers, *shape), posinf=2.0**62, neginf=-(2.0**62))
     whole: NDArray[np.int64] = np.clip(found, -(2.0**62), 2.0**62).astype(np.int64)
     return whole
@@ -337,10 +323,10 @@ def _predictions(kind: str, numbers: NumberSource) -> fedmd.PredictAsk:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of question: how it is made, which door it goes through, and whether records carry sets of labels."""
+    """One kind of question: how it is made, its protocol, and whether records are multi-label."""
 
     make: Callable[[NumberSource], Any]
-    door: str = "answer"
+    protocol: str = "answer"
     sets: bool = False
 
 
@@ -396,7 +382,7 @@ QUESTION_KINDS: Mapping[str, Kind] = _kinds()
 
 
 def question(kind: str, numbers: NumberSource) -> Any | None:  # noqa: ANN401
-    """A question of a kind with hostile numbers in it, as a node reads it; None where it cannot even be written.
+    """A question of this kind with hostile numbers, as a node reads it; None if it cannot be encoded.
 
     >>> question("privatekt", lambda: 1.0) is None
     False

@@ -1,13 +1,13 @@
-"""Everything that a server sees in a whole run of a protocol, audited packet by packet.
+"""Audits of whole protocol runs: everything that a server sees, message by message.
 
-The masked sum is run as it is: keys, boxes, masked tables, shares of secrets, and the sum. One table has many pairs of
-cells, and in each of them one record votes for the one cell or for the other, so that one run gives as many samples as
-there are pairs. One of the holders works together with the server and adds no noise at all.
+Secure aggregation is run as it is: keys, boxes, masked tables, shares of secrets, and the sum. One table has many pairs
+of cells, in each of which one record votes for one of the two cells, so that one run gives as many samples as there are
+pairs. One of the holders colludes with the server and adds no noise.
 
-A shuffled batch is run as it is as well: sealed boxes, the shuffler's mixing, and what the coordinator finds inside. It
-has many pairs of cells, too, each with noise and a flood of its own.
+A shuffled batch is run as it is, too: encrypted boxes, the shuffler, and what the coordinator finds. It also has many
+pairs of cells, each with its own noise messages.
 
-Beside them are parties that do one thing wrong, for audits that must notice: half a share, no mask, no mixing.
+Mutants of the parties do one thing wrong, which the audits must find: half a share of noise, no mask, no shuffling.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.secure_aggregation import client, server
-from tacit.federation.secure_aggregation.session import Session, read_input
+from tacit.federation.secure_aggregation.session import STEPS, Session, read_input
 from tacit.ledger import open_ledger
 from tacit.mechanisms.auditing import Target
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace, MaskedShare
+from tacit.mechanisms.masked.neighborhoods import Neighborhood
 from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise, plan_noise_messages
 from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial
 from tacit.private.gate import Gate
@@ -43,10 +44,10 @@ __all__ = ["HalfShare", "Silent", "masked_transcript", "shuffled_transcript", "u
 _VICTIM, HONEST, COLLUDING = "ada", "bob", "eve"
 REQUEST = "audit"
 _BOTTOMLESS = 10**12
-# One record's vote moves from one cell of a pair to the other.
+# One record's vote changes from one cell of a pair to the other.
 _MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
 _SECRET = b"s" * 32
-# Pairs of cells in a batch, and clients: enough that the voters' own part of the flood hides nothing.
+# Pairs of cells in a batch, and clients: enough that the voters' own noise messages do not matter.
 PAIRS = 50
 _CLIENTS = 40 * PAIRS
 
@@ -55,7 +56,7 @@ Wrap = Callable[[MaskedShare], Mechanism[Any, Any]]
 
 @dataclass(frozen=True)
 class Silent:
-    """A holder that keeps to the protocol but adds no noise, because it works together with the server."""
+    """A holder that follows the protocol but adds no noise, because it colludes with the server."""
 
     share: MaskedShare
 
@@ -70,17 +71,17 @@ class Silent:
         return self.share.max_sensitivity
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
-        """The table under its masks, and nothing else."""
+        """The masked table without noise."""
         width = np.dtype(f"u{self.share.plan.bits // 8}")
         return (value.astype(np.uint64) + self.share.mask).astype(width)
 
 
 def masked_transcript(epsilon: Fraction, packets: bool, wrap: Wrap = lambda share: share) -> Target:
-    """What the server and the colluding holder see of one record: the sum, or the packets of the record's holder.
+    """What the server and the colluding holder see of one record: the sum, or the messages of the record's holder.
 
     ``wrap`` is how honest holders answer; a mutant does it wrongly.
     """
-    plan = DistributedLaplace(2 / epsilon, l1=2, holders=3, threshold=3, honest=2, most=1)
+    plan = DistributedLaplace(2 / epsilon, l1=2, holders=3, threshold=3, honest=2, most=1, colluding=1)
 
     def draw(vote: int, count: int, randomness: Randomness) -> Integers:
         table = np.zeros((count, 2), dtype=np.int64)
@@ -99,10 +100,10 @@ def masked_transcript(epsilon: Fraction, packets: bool, wrap: Wrap = lambda shar
 def _run(
     plan: DistributedLaplace, tables: dict[str, Integers], wrap: Wrap, randomness: Randomness
 ) -> server.ServerState:
-    """The whole protocol; what the server has seen at its end."""
+    """Run the whole protocol; returns everything that the server has seen."""
     identities = {name: SigningIdentity.new() for name in tables}
     publics = {name: each.public for name, each in identities.items()}
-    session = Session("audit", 0, REQUEST, tables[_VICTIM].size, plan, publics)
+    session = Session("audit", 0, REQUEST, tables[_VICTIM].size, plan, publics, Neighborhood(2, 2))
     ledger = open_ledger("memory:", {name: Ceiling(_BOTTOMLESS) for name in tables})
 
     def answer(name: str, share: MaskedShare) -> Release[Any]:
@@ -122,7 +123,7 @@ def _run(
     for name, identity in identities.items():
         holders[name], sent = client.announce(session, name, identity)
         state = server.accept_message(state, name, sent)
-    for step in server.SERVER_STEPS[1:]:
+    for step in STEPS[1:]:
         state, inbox = server.close(state)
         for name, payload in inbox.items():
             match step:
@@ -130,6 +131,8 @@ def _run(
                     holders[name], sent = client.share_secrets(holders[name], payload)
                 case "input":
                     holders[name], sent = client.masked_input(holders[name], payload, partial(answer, name))
+                case "agree":
+                    holders[name], sent = client.agree(holders[name], payload, identities[name])
                 case _:
                     holders[name], sent = client.unmask(holders[name], payload)
             state = server.accept_message(state, name, sent)
@@ -144,8 +147,8 @@ def shuffled_transcript(
 ) -> Target:
     """What the coordinator finds in a batch: how many messages of a kind there are, or which one comes first.
 
-    Of every pair of cells one client votes for the first or for the second, and all others vote elsewhere or nowhere.
-    A random order of all messages is one of each pair's, independent of the others'. ``make`` is the shuffler.
+    In every pair of cells one client votes for the first or for the second, and all others have no vote. A random order
+    of all messages is a random order of each pair's, independent of the other pairs. ``make`` is the shuffler.
     """
     plan = plan_noise_messages(epsilon, delta, cells=2 * PAIRS, participants=_CLIENTS, prefer="1/2")
 
@@ -201,7 +204,7 @@ class HalfShare(Silent):
     """A holder adds half of its share of the noise."""
 
     def sample(self, value: NDArray[Any], randomness: Randomness) -> NDArray[Any]:
-        """The table with too little noise, under its masks."""
+        """The masked table with too little noise."""
         law = cast(DistributedLaplace, self.share.plan).share_law
         jumps = NegativeBinomial(law.shape / 2, law.epsilon).scatter(1, 2 * value.size, randomness)
         both = np.zeros(2 * value.size, dtype=np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.screen import console, counting, show_rows
-from tacit.core import InvalidInput, positive, probability
+from tacit.core import InvalidInput, listed, positive, probability
 
 if TYPE_CHECKING:
     from tacit.audit.auditor import Finding
@@ -67,7 +67,7 @@ def audit_command(
     concatenation-corrected, local-laplace, privatekt-answers
 
     Shuffled messages, secret subsets, and the whole path from records to labels:
-    shuffled-response, noise_message_target-messages, nfdp-subset, nfdp-with-replacement,
+    shuffled-response, flooded-messages, nfdp-subset, nfdp-with-replacement,
     nfdp-stratified, gate, gate-retried
 
     All messages that a server sees in whole runs of a protocol:
@@ -140,7 +140,7 @@ def _chosen(
     if mechanism != "all" and mechanism not in AUDITABLE:
         near = nearest(mechanism, ["all", PROTOCOL, *AUDITABLE, *MUTANTS])
         guess = f" (did you mean {near}?)" if near else ""
-        raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known()}")
+        raise InvalidInput(f"unknown mechanism {mechanism!r}{guess}: {_known(listed)}; 'tacit audit' lists all")
     names = [name for name in AUDITABLE if runnable(name)] if mechanism == "all" else [mechanism]
     if len(left := set(PROTOCOLS) - set(names)) and mechanism == "all":
         console.print(f"left out, since they need tacit[federated]: {', '.join(sorted(left))}")
@@ -148,12 +148,12 @@ def _chosen(
     return checks, [each for each in MUTANTS.values() if mutants and each.mechanism in names]
 
 
-def _known() -> str:
+def _known(shown: Callable[[Sequence[str]], str] = ", ".join) -> str:
     from tacit.audit.auditor import AUDITABLE
     from tacit.audit.mutants import MUTANTS
 
     return (
-        f"choose one of {', '.join(sorted(AUDITABLE))}, or all of them: all, or a mutant: {', '.join(MUTANTS)}, "
+        f"choose one of {shown(sorted(AUDITABLE))}, or all of them: all, or a mutant: {shown(list(MUTANTS))}, "
         f"or what a coordinator sees besides releases: {PROTOCOL}"
     )
 
@@ -164,17 +164,17 @@ def _audit_protocol(questions: int) -> None:
 
     if not runnable("masked-sum"):
         raise InvalidInput("auditing the protocol needs an extra: pip install 'tacit[federated]'")
-    from tacit.audit.protocol import AUDITED_ACCOUNTS, DOORS, play
+    from tacit.audit.protocol import AUDITED_ACCOUNTS, PROTOCOL_RUNS, play
     from tacit.core import SystemRandomness
 
-    with _quiet(), counting(questions * len(DOORS) * len(AUDITED_ACCOUNTS), "asking") as tell:
+    with _quiet(), counting(questions * len(PROTOCOL_RUNS) * len(AUDITED_ACCOUNTS), "asking") as tell:
         rows = play(questions, SystemRandomness(), tell)
     shown = []
     for row in rows:
         verdict = Text("DIFFERS", "bold red") if row.differing else Text("equal", "green")
         numbers = (str(row.questions), str(row.endings["answered"]), str(len(row.differing)))
-        shown.append((row.door, row.account, *numbers, verdict))
-    show_rows(("door", "account", "questions", "answered", "differing", "verdict"), shown)
+        shown.append((row.protocol, row.account, *numbers, verdict))
+    show_rows(("protocol", "account", "questions", "answered", "differing", "verdict"), shown)
     differing = sorted({kind for row in rows for kind in row.differing})
     for kind in differing:
         console.print(Text.assemble(("differs:", "bold red"), f" {kind}"))

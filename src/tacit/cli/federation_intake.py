@@ -169,11 +169,12 @@ def tokens(
 
 
 @intake_app.command(
+    "collect",
     help=flowing("""Close the question, shuffle its messages into one file, and delete them from the store.
 
 Below the question's minimum nothing is written and it stays open. With --trust shuffle this is the shuffler's work and
 needs its key. Memory does not grow with the number of messages. Example: tacit federation intake collect
-question.tacit messages.tacit --store sqlite:///intake.db --secret shuffler.key""")
+question.tacit messages.tacit --store sqlite:///intake.db --secret shuffler.key"""),
 )
 def collect_command(
     file: Path = typer.Argument(..., help="The question.", show_default=False),
@@ -193,10 +194,11 @@ def collect_command(
 
 
 @intake_app.command(
+    "decode",
     help=flowing("""Read collected messages: estimated votes, a label for each query and for each public sample.
 
 With --trust shuffle this is the coordinator's work and needs its key. Example: tacit federation intake decode
-question.tacit messages.tacit --public public.csv --out labels.csv --secret coordinator.key""")
+question.tacit messages.tacit --public public.csv --out labels.csv --secret coordinator.key"""),
 )
 def decode_command(
     file: Path = typer.Argument(..., help="The question.", show_default=False),

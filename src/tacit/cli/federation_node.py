@@ -48,7 +48,7 @@ def node_command(file: Path = _FILE) -> None:
     from tacit.federation.flower.processes import NodeConnection, require_version, supernode_command
     from tacit.federation.node.node import prepare_ledger
     from tacit.federation.node.queue import JobQueue
-    from tacit.federation.node.service import DOOR, NodeService, budgets, queue_file
+    from tacit.federation.node.service import SOCKET, NodeService, budgets, queue_file
     from tacit.federation.node.telemetry import NodeMetrics, NodeWeb, log_events, read_token, tell
     from tacit.federation.processes import Processes, ended_by_signals, free_port, only_process
     from tacit.federation.settings import read_node_file
@@ -80,7 +80,7 @@ def node_command(file: Path = _FILE) -> None:
         # Errors in the data are found here, where its owner reads them.
         service.load()
         token = read_token(serving.token or state / "metrics.token")
-        command = supernode_command(settings.link, state, state / DOOR, free_port())
+        command = supernode_command(settings.link, state, state / SOCKET, free_port())
         connection = NodeConnection(processes, command, state, lambda what: tell("error", what=what))
         web = NodeWeb(metrics, token, lambda: service.ready and connection.connected)
         address = web.start(serving.host, serving.port)

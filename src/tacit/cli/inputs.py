@@ -94,12 +94,12 @@ def read_inputs(
         if not len(each if not isinstance(each, Table) else each.samples):
             raise InvalidInput(f"{each.source}: the file has no rows")
     if isinstance(found, Frame) and isinstance(opened, Frame):
-        if not mixed and all_numbers(opened):
-            found.numbers()
         surplus = "" if owner else "if one says whose a record is, name it with --unit; "
         match_names(
             found.columns, opened.columns, str(private), str(public), f"{surplus}remove what the public file lacks"
         )
+        if not mixed and all_numbers(opened):
+            found.numbers()
         found = found.take(opened.columns)
     elif isinstance(found, Table) and isinstance(opened, Table):
         found = align(found, opened)

@@ -69,6 +69,12 @@ def plan_command(
     Example: tacit plan --records 20000 --classes ill,well --public samples.csv --accuracy 0.9 --chart plan.svg
     """
     names = _classes(classes)
+    from tacit.methods.registry import method_named
+
+    # What is mistyped is said before anything is printed.
+    method = [method_named(each).name for each in method]
+    if accuracy is not None and not 1 / len(names) < accuracy < 1:
+        raise InvalidInput(f"accuracy must be between {1 / len(names):.2g} and 1, got {accuracy}")
     if chart is not None:
         _require_chart(chart)
     if public is None and public_label is not None:
@@ -103,12 +109,12 @@ def _forecast(
 ) -> Forecast:  # fmt: skip
     from tacit.core import Unit
     from tacit.datasets.table import Table as Rows
-    from tacit.methods.registry import METHODS, method_named
+    from tacit.methods.registry import METHODS
     from tacit.methods.rknn.options import ReverseKNN
     from tacit.runs.planning import forecast
 
     found, labels = (None, None) if public is None else _some_labels(public, public_label)
-    asked: list[Any] = [method_named(each).name for each in methods]
+    asked: list[Any] = list(methods)
     asked = asked or ([name for name, each in METHODS.items() if each.forecast] if public is not None else ["rknn"])
     votes = ReverseKNN(queries=queries, neighbors=neighbors)
     return forecast(

@@ -40,7 +40,9 @@ def report_command(
     test: Path | None = typer.Option(
         None, help="Samples with known labels: confusion and reliability of the student. Computed without noise."
     ),
-    label: str | None = typer.Option(None, help="With --test: the column with the true labels."),
+    label: str | None = typer.Option(
+        None, help="With --test: the column with the true labels. Folders of images have none."
+    ),
     ledger: str | None = typer.Option(None, help="The ledger that paid: also show what its accounts have left."),
     statement: Path | None = typer.Option(None, help="Also write the statement for programs: .json."),
     nist: Path | None = typer.Option(None, help="Also write answers to the questions of NIST SP 800-226: .md."),
@@ -154,7 +156,8 @@ def _measured(record: Record, test: Path, label: str | None) -> Measured:
     from tacit.report.measured import measure
     from tacit.runs.run import load
 
-    samples, truth = samples_for(record, test, label)
+    # Folders of images are named after the classes.
+    samples, truth = samples_for(record, test, label, labeled=test.is_dir())
     if truth is None:
         raise InvalidInput(f"{listed([str(test)])}: name the column with the true labels by --label")
     finished = load(record.folder)

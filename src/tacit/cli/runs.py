@@ -218,16 +218,18 @@ def _loaded(record: Record) -> Run:
     return load(record.folder)
 
 
-def samples_for(record: Record, file: Path, label: str | None) -> tuple[Any, NDArray[Any] | None]:
+def samples_for(
+    record: Record, file: Path, label: str | None, labeled: bool = False
+) -> tuple[Any, NDArray[Any] | None]:
     """The file's samples, which must have the features that the student was trained on, and the labels if a column is
-    named. The run's encoder, if there is one, checks the columns itself.
+    named, or of a folder of images that is ``labeled``. The run's encoder, if there is one, checks the columns itself.
     """
     from tacit.core.samples import match_names
     from tacit.datasets.frame import Frame
     from tacit.datasets.table import Table
     from tacit.datasets.tables import read_data
 
-    found = read_data(file, label)
+    found = read_data(file, label, labeled=labeled)
     if isinstance(found, Frame):
         # Columns that the run did not use may be in this file, too.
         unused = _left_out(record)

@@ -1,1 +1,1 @@
-"""One loader a format."""
+"""Loaders of samples, one per file format."""

@@ -1,8 +1,8 @@
-"""A table as it was found: named columns of numbers, dates or anything else, with what is missing left missing.
+"""A table as it is in its source: named columns of numbers, dates or text; missing values stay missing.
 
 Files, data frames (pandas, polars), Arrow tables and structured arrays all become a ``Frame``; none of those packages
-needs to be installed. What a cell stands for is asked column by column: ``as_numbers``, ``as_dates`` and ``as_levels``
-look at each cell alone, never raise, and give what they cannot read as missing.
+needs to be installed. ``as_numbers``, ``as_dates`` and ``as_levels`` convert one column, each cell by itself; a cell
+that they cannot convert becomes a missing value, never an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 # Float64 with nan, datetime64 with NaT, or objects (text, numbers, dates) with None.
 Cells = NDArray[Any]
 
-# Cells that say that there is no value, in any case of letters.
+# Cells that mean a missing value; upper and lower case are the same.
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?", "<na>", "nat"))
 DATE_FORMATS = ("iso", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y")
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -39,10 +39,10 @@ LONGEST_LEVEL = 200
 
 @dataclass(frozen=True)
 class Frame:
-    """Named columns with one cell per row, and the labels and persons that were asked for.
+    """Named columns with one cell per row, and the label and person columns that were requested.
 
-    ``cells`` is one array per column, or one table of numbers with a column for each. ``source`` and ``rows`` are how
-    complaints name a place: the file, and the number of each row in it.
+    ``cells`` is one array per column, or one two-dimensional array of numbers. Error messages name a cell by
+    ``source``, the file, and ``rows``, the number of each row in the file.
 
     >>> Frame(("age", "sex"), (np.array([61.0]), np.array(["f"], dtype=object))).columns
     ('age', 'sex')
@@ -79,7 +79,7 @@ class Frame:
         return replace(self, columns=tuple(names), cells=tuple(self.column(name) for name in names))
 
     def apart(self, label: str | None, *owners: str | None) -> tuple[Frame, Cells | None, tuple[Cells | None, ...]]:
-        """The other columns, and the cells of the columns that are the label and say whose a row is."""
+        """The other columns, and the cells of the label column and of the columns that name the owners of the rows."""
         named = [name for name in (label, *owners) if name is not None]
         for name in named:
             require_column(name, self.columns, self.source)
@@ -88,7 +88,7 @@ class Frame:
         return rest, found[0], tuple(found[1:])
 
     def numbers(self) -> Table:
-        """The frame as a table of finite numbers, or an error at the first cell that is none.
+        """The frame as a table of finite numbers; the first cell that is not one raises an error.
 
         >>> Frame(("age", "sex"), (np.array([61.0]), np.array(["f"], dtype=object)), source="a.csv").numbers()
         Traceback (most recent call last):
@@ -106,12 +106,12 @@ class Frame:
         )
 
     def _require_numbers(self, read: Sequence[NDArray[np.float64]]) -> None:
-        """Refuse the first cell, row by row, that is no number."""
+        """Refuse the first cell, row by row, that is not a number."""
         first: tuple[int, int] | None = None
         for column, (values, cells) in enumerate(zip(read, self.cells, strict=True)):
             if cells.dtype.kind == "f":
                 continue
-            # A cell that says nan is a number that is missing; who looks at numbers says so.
+            # The text "nan" becomes NaN, which require_finite refuses with its own message.
             bad = [row for row in np.flatnonzero(np.isnan(values)).tolist() if not _says_nan(cells[row])]
             if bad and (first is None or bad[0] < first[0]):
                 first = bad[0], column
@@ -147,7 +147,7 @@ def require_column(name: str, columns: Sequence[str], source: str) -> None:
 
 
 def named_values(column: Cells, source: str, name: str) -> NDArray[Any]:
-    """The labels or persons in a column, as text; one that is missing is refused.
+    """The labels or persons in a column, as text; a missing one is refused.
 
     >>> named_values(np.array([1.0, 2.5]), "a.parquet", "outcome").tolist()
     ['1', '2.5']
@@ -261,7 +261,7 @@ def _plain(cell: Any) -> Any:  # noqa: ANN401
 
 
 def is_missing(cell: object) -> bool:
-    """Whether a cell says that there is no value: nothing, NaN, or a word for it.
+    """Whether a cell is a missing value: None, NaN, or a text such as "n/a".
 
     >>> is_missing(" N/A "), is_missing(None), is_missing("0")
     (True, True, False)
@@ -276,7 +276,7 @@ def _says_nan(cell: object) -> bool:
 
 
 def number(cell: object) -> float:
-    """What a cell is worth as a number, NaN where it is none; true and false are 1 and 0.
+    """A cell as a number, NaN where it is not one; true and false are 1 and 0.
 
     >>> number(" 2.5 "), number("True"), number("1_000"), number("ill")
     (2.5, 1.0, nan, nan)
@@ -292,7 +292,7 @@ def number(cell: object) -> float:
 
 
 def as_numbers(column: Cells) -> NDArray[np.float64]:
-    """The cells as numbers, NaN where one is missing or no number.
+    """The cells as numbers, NaN where one is missing or not a number.
 
     >>> as_numbers(np.array(["1", 2.0, "ill", None], dtype=object)).tolist()
     [1.0, 2.0, nan, nan]
@@ -303,7 +303,7 @@ def as_numbers(column: Cells) -> NDArray[np.float64]:
 
 
 def as_dates(column: Cells, written: str = "iso") -> NDArray[np.float64]:
-    """The cells as days since 1970, NaN where one is missing or no date as ``written``.
+    """The cells as days since 1970, NaN where one is missing or not a date in the format ``written``.
 
     >>> as_dates(np.array(["1970-01-02", "soon"], dtype=object)).tolist()
     [1.0, nan]
@@ -317,7 +317,7 @@ def as_dates(column: Cells, written: str = "iso") -> NDArray[np.float64]:
 
 
 def as_levels(column: Cells) -> NDArray[Any]:
-    """The cells as names of categories, None where one is missing; a number has one name however it is written.
+    """The cells as names of categories, None where one is missing; 1, "01" and 1.0 are the same category.
 
     >>> as_levels(np.array(["a ", 1.0, "01", "?", "True"], dtype=object)).tolist()
     ['a', '1', '1', None, 'true']
@@ -331,7 +331,7 @@ def as_levels(column: Cells) -> NDArray[Any]:
 
 
 def as_texts(column: Cells) -> list[str]:
-    """The cells as texts; where one is missing, the empty text.
+    """The cells as texts; a missing one is the empty text.
 
     >>> as_texts(np.array(["A cough.", None, 3.0], dtype=object))
     ['A cough.', '', '3']
@@ -340,7 +340,7 @@ def as_texts(column: Cells) -> list[str]:
 
 
 def _each(column: Cells, read: Callable[[Any], Any], missing: Any, dtype: Any) -> NDArray[Any]:  # noqa: ANN401
-    """What each cell stands for; cells that are the same are read once."""
+    """The value that ``read`` gives for each cell; equal cells are read once."""
     cells = column.tolist()
     known = {cell: missing if is_missing(cell) else read(cell) for cell in set(cells)}
     found = np.empty(len(cells), dtype=dtype)

@@ -1,7 +1,7 @@
-"""Images in files: a folder with a folder per class, a folder of any shape, or a list of files.
+"""Images in files: a folder with one folder per class, any other folder of images, or a list of files.
 
-Pillow reads them (extra ``images``). What size they are brought to is decided by public images alone; a file that
-cannot be read is a blank image there, and how many there are is told to who loads them.
+Pillow reads them (extra ``images``). Public images alone decide the size that all are resized to. A private file that
+cannot be read becomes a blank image, and the caller receives the rows of such files.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tacit.core.samples import ImageShape
 __all__ = ["IMAGE_SUFFIXES", "ImageFiles", "common_shape", "image_files", "looks_like_image_files", "read_images"]
 
 IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"))
-# Larger images are made smaller: encoders of ours take less, and pretrained ones little more.
+# Larger images are reduced: our encoders take smaller ones, and pretrained encoders hardly gain from larger ones.
 LONGEST_SIDE = 96
-# A file may say that it holds more pixels than memory does.
+# A small file may declare more pixels than fit in memory.
 MOST_PIXELS = 2**26
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Image files with the class of each, where folders name it; ``persons`` are never known."""
+    """Image files with the class of each, where folders name it; ``persons`` is always None."""
 
     files: tuple[Path, ...]
     labels: NDArray[Any] | None = None
@@ -42,7 +42,7 @@ class ImageFiles:
 
 
 def image_files(folder: Path, labeled: bool) -> ImageFiles:
-    """The images in a folder and the folders in it, sorted by name; ``labeled`` by the first folder below it.
+    """The images in a folder and its subfolders, sorted by name; if ``labeled``, the first subfolder is the class.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp())
@@ -63,15 +63,15 @@ def image_files(folder: Path, labeled: bool) -> ImageFiles:
         return ImageFiles(files, None, str(folder))
     parts = [file.relative_to(folder).parts for file in files]
     if any(len(part) < 2 for part in parts):
-        raise InvalidInput(f"{folder}: images are beside the folders; private images need one folder per class")
+        raise InvalidInput(f"{folder}: images are next to the class folders; labeled images need one folder per class")
     labels = np.array([part[0] for part in parts])
     if len(set(labels.tolist())) < 2:
-        raise InvalidInput(f"{folder}: only one folder; private images need one folder per class, at least two")
+        raise InvalidInput(f"{folder}: only one folder; labeled images need one folder per class, at least two")
     return ImageFiles(files, labels, str(folder))
 
 
 def looks_like_image_files(values: Sequence[Any] | NDArray[Any]) -> bool:
-    """Whether all of several texts or paths are names of image files that are there.
+    """Whether all of these texts or paths name image files that exist.
 
     >>> looks_like_image_files(["no-such-file.png"]), looks_like_image_files([])
     (False, False)
@@ -85,9 +85,9 @@ def looks_like_image_files(values: Sequence[Any] | NDArray[Any]) -> bool:
 
 
 def common_shape(files: Sequence[Path]) -> ImageShape:
-    """The size that public images are resized to: that of the median one, at most 96 pixels per side.
+    """The size that images are resized to: the median height and width of public images, at most 96 pixels per side.
 
-    They are gray if all of them are. A public image that cannot be read is refused by its name.
+    The images become gray if all public ones are. A public image that cannot be read is refused by its name.
     """
     sizes, gray = [], True
     for file in files:
@@ -124,7 +124,7 @@ def read_images(files: Sequence[Path], shape: ImageShape) -> tuple[NDArray[np.ui
 
 
 def _eight_bits(image: Any) -> Any:  # noqa: ANN401
-    """A deeper image with the range of its type, 16 bits, brought to 8."""
+    """An image of 16 bits per pixel, scaled to 8 bits."""
     values = np.asarray(image, dtype=np.float64)
     if values.max(initial=0) > 255:
         values = values / 257
@@ -132,14 +132,14 @@ def _eight_bits(image: Any) -> Any:  # noqa: ANN401
 
 
 def _opened(file: Path) -> Any:  # noqa: ANN401
-    """The whole image, or None where it cannot be read in whatever way."""
+    """The decoded image, or None where it cannot be read for any reason."""
     pillow = _pillow()
     try:
         with pillow.open(file) as image:
             if image.size[0] * image.size[1] > MOST_PIXELS:
                 return None
             image.load()
-            # As it is meant to be seen: cameras write down how they were held.
+            # Cameras store the orientation in EXIF.
             return import_module("PIL.ImageOps").exif_transpose(image)
     except Exception:
         # Pillow has errors of many kinds for damaged files.

@@ -1,13 +1,13 @@
 """Published data sets by the name of their format, and fixed private, public and test parts of such sets.
 
-A sample's part depends on the data set's name and the sample's place in the published file alone, by a hash: no
-generator's version can change it, and nobody chose it. The parts are disjoint, and kept in a file to read.
+A hash of the data set's name and the sample's index in the published file decides the sample's part: it does not
+depend on the version of a random generator, and nobody could choose it. The parts are disjoint, and stored in a file.
 
 Three sets are read here: scikit-learn's bundled digits; medical abstracts with the kind of condition they are about,
 from the published csv file; and LEAF's json, in which FEMNIST and other federated sets are published: a folder holds
 any number of ``*.json`` files, each with ``users``, ``num_samples`` and ``user_data``, which maps a user to ``x`` (rows
-of numbers, for FEMNIST 784 gray values between 0 and 1 with ink dark) and ``y`` (labels). Messages give a user's place
-in the list, counted from 0: who the users are is private.
+of numbers, for FEMNIST 784 gray values between 0 and 1 with dark ink) and ``y`` (labels). Error messages name a user by
+its index in the list, from 0, because the users' names are private.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def split(name: str, samples: int, sizes: Mapping[str, int]) -> str:
 
 
 def rows_of(letters: str, part: str) -> NDArray[np.int64]:
-    """The places of a part's samples.
+    """The indices of a part's samples.
 
     >>> rows_of("putt", "test").tolist()
     [2, 3]
@@ -109,7 +109,7 @@ def rows_of(letters: str, part: str) -> NDArray[np.int64]:
 
 
 def write_split(letters: str, file: Path) -> None:
-    """Publish a split, a hundred letters per line; a file that is there must say the same."""
+    """Write a split, a hundred letters per line; an existing file must contain the same split."""
     lines = [letters[start : start + _WIDTH] for start in range(0, len(letters), _WIDTH)]
     text = "\n".join(lines) + "\n"
     if file.exists():
@@ -122,7 +122,7 @@ def write_split(letters: str, file: Path) -> None:
 
 @dataclass(frozen=True)
 class OwnedSamples:
-    """Samples with a label each, and whose each is."""
+    """Samples with the label and the owner of each."""
 
     samples: Floats  # (n, features)
     labels: Integers  # (n,)
@@ -152,10 +152,10 @@ def read_leaf(path: str | Path) -> OwnedSamples:
     labels: list[Integers] = []
     owners: list[str] = []
     for file in files:
-        for place, (user, rows, marks) in enumerate(_users(file)):
+        for index, (user, rows, marks) in enumerate(_users(file)):
             if samples and rows.shape[1] != samples[0].shape[1]:
                 raise InvalidInput(
-                    f"{file}: the user at place {place} has {rows.shape[1]} features, others {samples[0].shape[1]}"
+                    f"{file}: the user at index {index} has {rows.shape[1]} features, others {samples[0].shape[1]}"
                 )
             samples.append(rows)
             labels.append(marks)
@@ -166,7 +166,7 @@ def read_leaf(path: str | Path) -> OwnedSamples:
 
 
 def _users(file: Path) -> list[tuple[str, Floats, Integers]]:
-    """Every user of one file that has samples."""
+    """The users of one file that have samples."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         users, sizes, data = content["users"], content["num_samples"], content["user_data"]
@@ -175,8 +175,8 @@ def _users(file: Path) -> list[tuple[str, Floats, Integers]]:
     if len(users) != len(sizes):
         raise InvalidInput(f"{file}: {len(users)} users and {len(sizes)} sizes")
     found = []
-    for place, (user, size) in enumerate(zip(users, sizes, strict=True)):
-        who = f"{file}: the user at place {place}"
+    for index, (user, size) in enumerate(zip(users, sizes, strict=True)):
+        who = f"{file}: the user at index {index}"
         try:
             rows = np.array(data[user]["x"], dtype=np.float32)
             marks = np.array(data[user]["y"], dtype=np.int64)
@@ -194,7 +194,7 @@ def _users(file: Path) -> list[tuple[str, Floats, Integers]]:
 
 
 def medical_abstracts(folder: str | Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The texts and their labels in ``medical_abstracts.csv``, or in another csv file of the folder with its columns.
+    """The texts and their labels in the folder's first csv file, ``medical_abstracts.csv`` as published.
 
     >>> medical_abstracts("no-such-folder")
     Traceback (most recent call last):
@@ -212,7 +212,7 @@ def medical_abstracts(folder: str | Path) -> tuple[NDArray[Any], NDArray[np.int6
                 rows.append((row[TEXT], int(row[LABEL])))
     except (KeyError, TypeError, ValueError, csv.Error):
         raise InvalidInput(
-            f"{files[0]}: needs columns {LABEL} (a number) and {TEXT}; record {len(rows)} has not"
+            f"{files[0]}: needs columns {LABEL} (a number) and {TEXT}, and record {len(rows)} lacks one"
         ) from None
     if not rows:
         raise InvalidInput(f"{files[0]}: the file has no rows")
@@ -221,7 +221,7 @@ def medical_abstracts(folder: str | Path) -> tuple[NDArray[Any], NDArray[np.int6
 
 @dataclass(frozen=True)
 class PublishedSamples:
-    """Samples with a label each, and whose each is where the format says so."""
+    """Samples with the label of each, and the owner where the format names it."""
 
     samples: NDArray[Any]
     labels: NDArray[Any]

@@ -1,4 +1,4 @@
-"""Samples in whatever form people have them: files, folders, tables, arrays, texts, sparse matrices, tensors."""
+"""Samples in every form that users may pass: files, folders, tables, arrays, texts, sparse matrices, tensors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["is_text", "labeled_samples", "samples_of"]
 
 
 def samples_of(values: Any, what: str = "samples") -> Any:  # noqa: ANN401
-    """The samples as a frame, an array, a sparse matrix of rows, or image files; what else they are is left alone.
+    """The samples as a frame, an array, a sparse matrix of rows, or image files.
 
-    One text or path names a file. Several texts are samples, or image files if all are names of such.
+    One text or path names a file. Several texts are samples, or image files if all of them name existing ones.
 
     >>> samples_of(["A cough.", "A fever."]).dtype.kind
     'U'
@@ -61,7 +61,7 @@ def samples_of(values: Any, what: str = "samples") -> Any:  # noqa: ANN401
 
 
 def _tensor(values: Any) -> NDArray[Any]:  # noqa: ANN401
-    """A tensor as an array, wherever it lies; numpy has no number of 16 bits of the kind that networks use."""
+    """A tensor of any device as an array; numpy has no bfloat16, so this type becomes 32-bit floats."""
     found = values.detach().cpu()
     try:
         return np.asarray(found.numpy())
@@ -88,7 +88,7 @@ def labeled_samples(
     person: str | None = None,
     holder: str | None = None,
 ) -> tuple[Any, Any, NDArray[Any] | None, NDArray[Any] | None]:
-    """Private samples, labels, persons and holders: of a pair (X, y), a file, a folder, or a table with such columns.
+    """Private samples, labels, persons and holders of a pair (X, y), a file, a folder, or a table with such columns.
 
     >>> table = np.array([(61.0, "ill", "ada")], dtype=[("age", "f8"), ("outcome", "U4"), ("who", "U3")])
     >>> samples, labels, persons, _ = labeled_samples(table, "outcome", "who")
@@ -101,7 +101,7 @@ def labeled_samples(
         samples, _, persons, holders = _apart(samples_of(values[0], "private samples"), None, person, holder)
         return samples, values[1], persons, holders
     if isinstance(values, str | Path):
-        # A file's label and person are read with its own row numbers, for complaints.
+        # The reader checks label and person itself, so that its errors name the file's row numbers.
         values = read_data(values, label, person, labeled=True)
         if isinstance(values, Frame):
             rest, _, _, holders = _apart(values, None, None, holder)
@@ -141,7 +141,7 @@ def _apart(
 
 
 def _values(cells: NDArray[Any] | None) -> NDArray[Any] | None:
-    """A column's cells as they are: whole numbers as such."""
+    """A column's cells; whole numbers become integers."""
     if cells is None or cells.dtype.kind != "f" or not np.isfinite(cells).all() or (cells % 1 != 0).any():
         return cells
     return cells.astype(np.int64)

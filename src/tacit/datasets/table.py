@@ -1,6 +1,6 @@
 """A table: one sample per row, with the label and the person of each; and the list of classes.
 
-The list of classes is public knowledge, declared by the user; a label is its place in it.
+The list of classes is public and declared by the user; a label is an index into it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ UNSEEN = -1
 
 @dataclass(frozen=True)
 class Table:
-    """Samples with named feature columns, and the label and person columns that were asked for.
+    """Samples with named feature columns, and the label and person columns that were requested.
 
-    Samples are (n, features), or images as they were given: (n, height, width) or with channels. ``rows`` is how
-    the file numbers them, for complaints. Columns are ``named`` where the file gives them names; elsewhere their names
-    are places.
+    Samples are (n, features), or images as they were given: (n, height, width) or with channels. ``rows`` are the row
+    numbers of the file, for error messages. Columns are ``named`` where the file names them; elsewhere their names
+    are indices.
     """
 
     source: str
@@ -57,7 +57,7 @@ class Table:
 
 
 def row_number(rows: RowNumbers, index: int) -> int:
-    """What the file calls the row at an index.
+    """The file's own number of the row at an index.
 
     >>> row_number(2, 5), row_number(np.array([2, 4, 7]), 1)
     (7, 4)
@@ -78,7 +78,7 @@ def require_finite(table: Table) -> Table:
     if not table.columns:
         raise InvalidInput(f"{table.source}: no feature columns are left besides the label")
     flat = table.samples.reshape(len(table.samples), -1)
-    # A comparison with nan is false, so this finds what is missing, too.
+    # A comparison with NaN is false, so this finds missing values, too.
     bad = np.argwhere(~(np.abs(flat) <= LARGEST_NUMBER))
     if len(bad):
         row, column = map(int, bad[0])
@@ -143,12 +143,12 @@ def plain(labels: NDArray[Any]) -> NDArray[Any]:
 def class_indices(
     labels: NDArray[Any], classes: NDArray[Any], source: str = "labels", rows: RowNumbers = 0, column: str | None = None
 ) -> Integers:
-    """The place of every label in the list of classes, or an error at the first label that is not in it.
+    """The index of every label in the list of classes; the first label that is not in it raises an error.
 
-    The error names the row, and the column where it is given: the label itself is private.
+    The error names the row, and the column where it is known, but not the label, which is private.
 
-    A label is the class that is written the same way. Where none is, it is the class of the same value, if just one
-    has it: 1, 1.0, "1" and True are one value, 0, "0.0" and False another.
+    A label matches the class that is spelled the same. If there is none, it matches the class of equal value, if
+    exactly one has it: 1, 1.0, "1" and True are equal, and so are 0, "0.0" and False.
 
     >>> class_indices(np.array(["b", "a"]), np.array(["a", "b"])).tolist()
     [1, 0]
@@ -172,7 +172,7 @@ def class_indices(
 
 
 def class_places(labels: Sequence[Any], classes: NDArray[Any]) -> Integers:
-    """The place of each label in the list of classes, -1 where it is none of them.
+    """The index of each label in the list of classes, -1 where it is not in the list.
 
     >>> class_places(["b", 1, "?"], np.array(["a", "b", "1.0"])).tolist()
     [1, 2, -1]
@@ -191,7 +191,7 @@ def class_places(labels: Sequence[Any], classes: NDArray[Any]) -> Integers:
 
 
 def _value(name: Any) -> float | None:  # noqa: ANN401
-    """What a label is worth as a number; nothing where it is text."""
+    """A label as a number, None where it is text."""
     text = str(name).strip()
     if text.lower() in ("true", "false"):
         return float(text.lower() == "true")
@@ -199,5 +199,5 @@ def _value(name: Any) -> float | None:  # noqa: ANN401
         value = float(text)
     except ValueError:
         return None
-    # Python would read 1_000 as a thousand; among labels it is a name.
+    # Python reads 1_000 as a thousand; as a label it is a name.
     return value if math.isfinite(value) and "_" not in text else None

@@ -1,9 +1,9 @@
 """Tables from files: separated values, JSON lines, Parquet, Arrow and Feather.
 
-Text files are UTF-8, plain or compressed, as their suffix says. Separators are commas, semicolons or tabs, whichever
-the header has. Rows are counted as an editor counts lines, blank ones too: the header is usually row 1. JSON lines have
-one object per line and a column per key; a key that a line has not is a missing value. Parquet, Arrow and Feather are
-read where pyarrow is installed. No message shows what is in a cell: the file may be a private one.
+Text files are UTF-8, plain or compressed according to their suffix. The separator is the comma, semicolon or tab that
+the header uses. Row numbers are line numbers, as in an editor: the header is usually row 1. JSON lines have
+one object per line and one column per key; a key that a line lacks is a missing value. Parquet, Arrow and Feather are
+read where pyarrow is installed. No message shows the content of a cell, because the file may be private.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HINT = "; features must be numbers"
 
 
 def suffix_of(path: Path) -> str:
-    """What kind of file it is, without the suffix that says how it is compressed.
+    """The suffix that names the format, without the one that names the compression.
 
     >>> suffix_of(Path("records.CSV.gz")), suffix_of(Path("scan.png"))
     ('.csv', '.png')
@@ -137,7 +137,7 @@ def _read(path: Path, file: TextIO, label: str | None, person: str | None) -> Fr
 
 
 def _chunk(cells: list[list[str]], width: int) -> list[NDArray[Any]] | NDArray[np.float64]:
-    """Some rows as one table of numbers, or where a cell is none, as columns of numbers and of text."""
+    """Some rows as one array of numbers, or, if a cell is not a number, as columns of numbers and of text."""
     whole = _numbers(cells)
     if whole is not None:
         return whole.reshape(len(cells), width)
@@ -149,7 +149,7 @@ def _chunk(cells: list[list[str]], width: int) -> list[NDArray[Any]] | NDArray[n
 
 
 def _numbers(cells: Any) -> NDArray[np.float64] | None:  # noqa: ANN401
-    """The cells as numbers, if all are; Python would read 1_000 as a thousand, in a file it is more likely a code."""
+    """The cells as numbers, if all are; Python reads 1_000 as a thousand, but in a file it is more likely a code."""
     try:
         found = np.array(cells, dtype=np.float64)
     except ValueError:
@@ -158,7 +158,7 @@ def _numbers(cells: Any) -> NDArray[np.float64] | None:  # noqa: ANN401
 
 
 def _joined(chunks: list[list[NDArray[Any]] | NDArray[np.float64]]) -> Any:  # noqa: ANN401
-    """The chunks below one another."""
+    """The chunks, concatenated by rows."""
     tables = [chunk for chunk in chunks if isinstance(chunk, np.ndarray)]
     if len(tables) == len(chunks):
         return np.concatenate(tables)
@@ -189,7 +189,7 @@ def _check_header(path: Path, header: list[str], label: str | None, person: str 
         )
     for name in (label, person):
         if name is not None and name not in header:
-            # Where the header is missing, the first row is a record, and no name to be shown.
+            # If the header is missing, the first row is a private record and must not be shown.
             if any(map(VALUE.match, header)):
                 raise InvalidInput(
                     f"{path}: no column {name!r}; the first row must name the columns, and seems to contain values"
@@ -234,7 +234,7 @@ def read_json_lines(path: Path, label: str | None, person: str | None) -> Frame:
         None if person is None else named[person],
         str(path),
         np.array(rows, dtype=np.int64),
-        "; features must be numbers",
+        HINT,
     )
 
 
@@ -283,7 +283,7 @@ def read_arrow(path: Path, label: str | None, person: str | None) -> Frame:
     try:
         content = reader.read_table(path)
     except Exception as error:
-        # pyarrow has errors of its own for damaged files, and they may quote them.
+        # pyarrow raises its own errors for damaged files, and their text may quote the file.
         raise InvalidInput(f"{path}: cannot be read as {kind} ({type(error).__name__})") from None
     names = column_names(content, str(path)) or ()
     for name in (label, person):

@@ -1,8 +1,8 @@
-"""What a file holds, whatever its format: a table, images, or plain arrays; and tables of numbers, strictly.
+"""The content of a file of any known format: a table, images or arrays; ``read_table`` accepts only finite numbers.
 
-Every complaint names the file, the row and the column, and never what is in it. An npz file is read here: the samples
-are the array ``X``, the one named behind a colon (``scans.npz:train_images``), or the only one that can be meant.
-Nothing is unpickled, ever.
+Every error names the file, the row and the column, and never the content of a cell. This module reads npz files: the
+samples are the array ``X``, the one named after a colon (``scans.npz:train_images``), or the only one that can be
+samples. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ def _table(
     rows = values.astype(np.float64)
     side = pixel_side(rows) if rows.ndim == 2 else None
     shaped = rows if side is None else rows.reshape(len(rows), side, side)
-    # Names without the array's own, so that train_images and test_images are the same columns.
+    # The names do not contain the array's name, so that train_images and test_images have the same columns.
     return Table(str(path), tuple(f"X[{i}]" for i in range(math.prod(rows.shape[1:]))), shaped, labels, persons)
 
 
 def _damage(error: Exception) -> str:
-    """What is wrong with an archive; what numpy says may quote the file."""
+    """The reason why an archive cannot be read; numpy's own message may quote the file, and is not shown."""
     return str(error) if isinstance(error, zipfile.BadZipFile | zlib.error) else why_unreadable(error)
 
 
@@ -126,7 +126,7 @@ def _heads(archive: Any) -> _Heads:  # noqa: ANN401
 
 
 def _samples_array(path: Path, heads: _Heads, label: str | None, person: str | None) -> str:
-    """The array ``X``, or the only one that has numbers, several of them per row, and a row for every label."""
+    """The array ``X``, or the only array of numbers with several per row and one row per label."""
     if "X" in heads:
         return "X"
     length = heads[label][0][:1] if label in heads else None
@@ -163,7 +163,7 @@ def _check_array(path: Path, heads: _Heads, name: str | None) -> None:
 
 
 def _column(path: Path, name: str, values: NDArray[Any], length: int) -> NDArray[Any]:
-    """One value per sample: a flat array, or a single column as some data sets keep their labels."""
+    """One value per sample: a flat array, or a single column, as some data sets store their labels."""
     if values.shape not in ((length,), (length, 1)):
         raise InvalidInput(
             f"{path}: array {name!r} has shape {values.shape} for {length} samples; it must have one value per sample"
@@ -184,11 +184,11 @@ def _listed(heads: _Heads) -> str:
 def read_data(
     path: str | Path, label: str | None = None, person: str | None = None, labeled: bool = False
 ) -> Frame | Table | ImageFiles:
-    """What a file or a folder holds, by its suffix: a frame, a table of numbers, or images.
+    """The content of a file, according to its suffix, or of a folder: a frame, a table of numbers, or images.
 
     ``.csv``, ``.tsv`` and ``.jsonl`` may be compressed (``.gz``, ``.xz``, ``.bz2``). In an npz file the samples are the
     array ``X``, or the one that is named: ``scans.npz:train_images``. An npy file's labels are in another one, which
-    ``label`` names. A folder holds images, with a folder for each class where they are ``labeled``. A published set is
+    ``label`` names. A folder holds images, with one subfolder per class if they are ``labeled``. A published set is
     named by its format and has labels of its own: ``svhn:train_32x32.mat``.
 
     >>> import tempfile, pathlib
@@ -199,7 +199,7 @@ def read_data(
     """
     path, array = Path(path), None
     if label is not None and label == person:
-        raise InvalidInput(f"{label!r} cannot be the label and the person at once; name two columns")
+        raise InvalidInput(f"{label!r} cannot be both the label and the person column; name two columns")
     try:
         if not path.exists():
             if parts := ARRAY_OF_FILE.fullmatch(str(path)):
@@ -240,7 +240,7 @@ def _published(name: str, file: Path) -> Table:
 
 
 def read_table(path: str | Path, label: str | None = None, person: str | None = None) -> Table:
-    """The table of finite numbers in a file: what else there is in it is refused by its place.
+    """The table of finite numbers in a file; any other cell is refused, by its row and column.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "records.csv"
@@ -275,13 +275,13 @@ def align(private: Table, public: Table) -> Table:
 
 
 def row_marks(samples: NDArray[Any]) -> Iterator[int]:
-    """A number for every row, equal for rows of equal numbers whatever their type and shape.
+    """A hash of every row, equal for rows of equal numbers, whatever their type and shape.
 
     >>> list(row_marks(np.array([[1, 0]]))) == list(row_marks(np.array([[[1.0], [-0.0]]])))
     True
     """
     for start in range(0, len(samples), _BLOCK):
         block = samples[start : start + _BLOCK]
-        # Adding 0 makes equal zeros of both signs.
+        # Adding 0 turns -0.0 into 0.0.
         rows = np.ascontiguousarray(block.reshape(len(block), -1), dtype=np.float64) + 0.0
         yield from (hash(row.tobytes()) for row in rows)

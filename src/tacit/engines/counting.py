@@ -10,6 +10,8 @@ A fragment's table is added once, however often its task ran, and failed tasks a
 from __future__ import annotations
 
 import logging
+import re
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Integers, InvalidInput, TacitError
+from tacit.core import Integers, InvalidInput, TacitError, listed
 from tacit.engines.fragments import Fragment, RecordBlock, class_column, frame_of_bytes, number_table
 from tacit.engines.persons import PersonBound
 
@@ -36,6 +38,9 @@ __all__ = [
 FAILED = -1
 ATTEMPTS = 3
 _log = logging.getLogger("tacit.engines")
+# A cluster's address, and how many seconds it has to take a connection.
+_PLACE = re.compile(r"(?:\w+://)?(?P<host>\[[^\]]+\]|[^:/,\[\]]+):(?P<port>\d{1,5})")
+_PATIENCE = 10.0
 
 
 class Partial(NamedTuple):
@@ -139,6 +144,25 @@ charged
             f"the question cannot be sent to workers ({type(error).__name__}): use the engine threads. "
             "Nothing was charged"
         ) from None
+
+
+def require_reached(engine: str, address: str) -> None:
+    """Refuse an address at which nobody listens, in words and at once; engines would ask for minutes.
+
+    An address of another form than ``host:port`` is the engine's own to understand.
+
+    >>> require_reached("Ray", "127.0.0.1:1")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.TacitError: Ray cannot be reached at 127.0.0.1:1 (ConnectionRefusedError)
+    """
+    found = _PLACE.fullmatch(address)
+    if found is None:
+        return
+    try:
+        socket.create_connection((found["host"].strip("[]"), int(found["port"])), _PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise TacitError(f"{engine} cannot be reached at {listed([address])} ({type(error).__name__})") from None
 
 
 def added_up(

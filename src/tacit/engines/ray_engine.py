@@ -23,7 +23,7 @@ import ray.data
 from numpy.typing import NDArray
 
 from tacit.core import TacitError, listed
-from tacit.engines.counting import FragmentCount, Partial, require_written
+from tacit.engines.counting import FragmentCount, Partial, require_reached, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["FragmentActor", "RayEngine"]
@@ -76,6 +76,8 @@ class RayEngine:
         self._workers = workers
         self._started = not ray.is_initialized()
         if self._started:
+            if address is not None:
+                require_reached("Ray", address)
             local = {} if address is not None else {"num_cpus": workers, "object_store_memory": STORE_BYTES}
             try:
                 # Output of workers may contain anything, so it is not shown here.

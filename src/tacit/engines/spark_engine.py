@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from tacit.core import InvalidInput, TacitError, listed
-from tacit.engines.counting import FragmentCount, Partial, require_written
+from tacit.engines.counting import FragmentCount, Partial, require_reached, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["SparkEngine"]
@@ -44,6 +44,8 @@ class SparkEngine:
         self._started = SparkSession.getActiveSession() is None
         if self._started and address is None:
             _java()
+        if self._started and address is not None:
+            require_reached("Spark", address)
         # Workers on this machine run this Python interpreter, which has all packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder: Any = SparkSession.builder

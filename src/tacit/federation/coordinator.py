@@ -10,7 +10,7 @@ before the question was first asked; a repeated question shows the same payment 
 from a backup, or that runs twice from a copied folder, shows a number that is in use or too small: its answer is
 rejected, and the node is named. Sequence numbers and digests depend on payments, never on a record.
 
-Not detected: a copy that has since made so many payments to others that its numbers are above all remembered ones.
+Not detected: a copy whose numbers have since risen above all remembered ones, by payments to others.
 
 The journal is on disk, so that a killed run can be resumed without a second payment. Every question is written before
 it is sent, and every round's answers before they are used. All of it is public or was released. An interrupted round is

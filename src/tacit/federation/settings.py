@@ -31,7 +31,7 @@ from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
 
 __all__ = [
-    "NODE_EXAMPLE", "NODE_NAME", "SERVICE_EXAMPLE", "File", "Key", "Link", "Names", "NodeEngine", "NodeFile",
+    "NODE_EXAMPLE", "NODE_NAME", "File", "Key", "Link", "Names", "NodeEngine", "NodeFile",
     "ServiceConfig", "Serving", "Trusted", "TrustedCurator", "read_node_file", "read_peers",
     "read_service_config", "read_settings",
 ]  # fmt: skip
@@ -161,7 +161,7 @@ drain = 60.0                        # seconds for the running answer when the no
 address = "coordinator.example.org:9092"
 authority = "authority.pem"         # the certificate that signs the coordinator's
 key = "north.key"                   # this node's own key; the coordinator registers north.pub
-tell_budget = true                  # optional: every reply tells the account's ceiling and what is spent of it
+tell_budget = false                 # optional: true states in every response what is spent of which ceiling
 """.replace("{zeros}", "0" * 64)
 
 
@@ -295,20 +295,6 @@ def read_peers(path: Path) -> dict[str, bytes]:
     32
     """
     return read_settings(path, Peers, "the nodes' identities ").root
-
-
-SERVICE_EXAMPLE = """\
-host = "0.0.0.0"
-port = 9300
-certificate = "shuffler.pem"   # signed by the federation's authority
-key = "shuffler.key"
-state = "shuffler.db"          # submissions are stored here until they are collected
-largest = 67108864             # the most bytes of a message; larger ones are not read
-coordinator = "<64 hexadecimal digits: the coordinator's public identity>"
-
-[nodes]                        # the public identity of every node that may submit
-north = "<64 hexadecimal digits>"
-"""
 
 
 class ServiceConfig(BaseModel):

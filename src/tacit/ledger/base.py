@@ -13,8 +13,22 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from tacit.core import Adjacency, InvalidInput, LedgerError, Receipt, Spend, Unit, spend_from_json
-from tacit.core.account import Balance, Ceiling, Change, Limits, Paid, Rule, Total
+from tacit.core import (
+    Adjacency,
+    Balance,
+    Ceiling,
+    Change,
+    InvalidInput,
+    LedgerError,
+    Limits,
+    Paid,
+    Receipt,
+    Rule,
+    Spend,
+    Total,
+    Unit,
+    spend_from_json,
+)
 from tacit.ledger.account import Standing
 from tacit.ledger.entries import Entry, EntryKind, payment, receipt_of, release, replayed, text
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
@@ -44,7 +45,8 @@ participants = 3              # at least this many nodes take part
 # purpose = { epsilon = 1.0, delta = 1e-6 }    # each purpose above, with all its rounds
 # day = { epsilon = 0.5, questions = 10 }      # per day (UTC)
 """
-METHOD_NAMES = ("class_sums", "fedmd", "noisy_sgd", "pate", "private_knn", "privatekt", "rknn")
+# A method that nodes answer has a holder; its package is not imported here, below it.
+METHOD_NAMES = tuple(sorted(each.parent.name for each in (Path(__file__).parents[1] / "methods").glob("*/holder.py")))
 # Purposes are free text, and these are what Tacit's own coordinators write.
 KNOWN_PURPOSES = (
     "FedMD predictions",

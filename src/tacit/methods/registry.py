@@ -78,6 +78,9 @@ class Method:
     over_nodes: tuple[str, ...] = ("local",)  # the trust models over nodes
     holders_pay: bool = False  # every holder has its own account
     streams: bool = False  # its tables are computed block by block, so records need not be in memory
+    forecast_by_features: bool = False  # its forecast needs public samples, not only how far voters agree
+    # One curator has the records, and a larger ε stands for more of them: noise and counts keep their ratio.
+    rehearsable: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -141,6 +144,7 @@ METHODS: Mapping[str, Method] = {
             forecast="forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
             streams=True,
+            rehearsable=True,
         ),
         Method(
             "auto",
@@ -151,6 +155,8 @@ METHODS: Mapping[str, Method] = {
             forecast="tacit.methods.auto.method:forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
             streams=True,
+            forecast_by_features=True,
+            rehearsable=True,
         ),
         _own(
             "class_sums",
@@ -158,12 +164,21 @@ METHODS: Mapping[str, Method] = {
             "ClassSums",
             over_nodes=("local", "masked", "central"),
             streams=True,
+            forecast_by_features=True,
+            rehearsable=True,
         ),
         _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True),
         _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
         _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("local", "masked")),
-        _own("noisy_sgd", (GradientAsk,), "NoisySGD", over_nodes=("local", "masked", "central")),
-        _own("private_knn", (NeighborAsk,), "PrivateKNN"),
+        _own(
+            "noisy_sgd",
+            (GradientAsk,),
+            "NoisySGD",
+            over_nodes=("local", "masked", "central"),
+            forecast_by_features=True,
+            rehearsable=True,
+        ),
+        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast_by_features=True),
     )
 }
 

@@ -10,8 +10,22 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Adjacency, Ceiling, InvalidInput, Randomness, Spend, SystemRandomness, Trust, Unit, warn_user
-from tacit.core.protocols import Coordinator, Exchange, Integers, Ledger, Representation
+from tacit.core import (
+    Adjacency,
+    Ceiling,
+    Coordinator,
+    Exchange,
+    Integers,
+    InvalidInput,
+    Ledger,
+    Randomness,
+    Representation,
+    Spend,
+    SystemRandomness,
+    Trust,
+    Unit,
+    warn_user,
+)
 from tacit.mechanisms.masked.distributed_gaussian import quorum_of
 from tacit.mechanisms.masked.distributed_laplace import TWO_THIRDS
 from tacit.students.registry import STUDENTS

@@ -14,9 +14,19 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from tacit.core import ANYTHING, FREE, Ledger, Limits, Mechanism, Release, Sensitivity, ToleranceExceeded
+from tacit.core import (
+    ANYTHING,
+    FREE,
+    Ledger,
+    Limits,
+    Mechanism,
+    Randomness,
+    Release,
+    Sensitivity,
+    SystemRandomness,
+    ToleranceExceeded,
+)
 from tacit.core.codec import decode, encode
-from tacit.core.randomness import Randomness, SystemRandomness
 from tacit.private.records import Private, redact_errors, reveal
 
 __all__ = ["Gate"]

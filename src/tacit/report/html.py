@@ -61,13 +61,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -
     """A table of text; a cell that is ``Markup`` is not escaped.
 
     >>> table(("class", "samples"), [("a<b", 3)])
-    "<div class='wide'><table class=''><thead><tr><th>class</th><th>samples</th></tr></thead><tbody><tr><td>a&lt;b</td>\
-<td>3</td></tr></tbody></table></div>"
+    "<div class='wide'><table class=''><thead><tr><th>class</th><th>samples</th></tr></thead><tbody>\
+<tr><td>a&lt;b</td><td>3</td></tr></tbody></table></div>"
     """
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
     shown = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
-    body = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<div class='wide'><table class='{kind}'>{shown}<tbody>{body}</tbody></table></div>"
+
+
+# Characters of a cell that is not broken.
+_SHORT = 16
 
 
 class Markup(str):
@@ -77,7 +81,12 @@ class Markup(str):
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401
-    return str(value) if isinstance(value, Markup) else escape(str(value))
+    """A cell; one with little in it, such as 1e-05, stays on one line."""
+    if isinstance(value, Markup):
+        return f"<td>{value}</td>"
+    breaks = " " in str(value) or "-" in str(value)
+    short = " class='short'" if breaks and len(str(value)) <= _SHORT else ""
+    return f"<td{short}>{escape(str(value))}</td>"
 
 
 def pair(chart: str, numbers: str, caption: str) -> str:

@@ -304,10 +304,15 @@ def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """The released noisy tables."""
     name = next((each for each in ("counts", "sums") if each in arrays and arrays[each].ndim == 2), None)
     if name is None:
-        if recipe.get("method") in ("class_sums", "noisy_sgd") or "sums" in str(recipe.get("chosen")):
+        # The default chooses between them, and releases counts of votes where a method of votes alone has labels.
+        chosen = str(recipe.get("chosen") or "")
+        votes = "votes" in chosen
+        sums = "sums" in chosen or recipe.get("method") in ("class_sums", "noisy_sgd")
+        if votes or sums:
+            what = " and ".join(["counts of votes"] * votes + ["sums"] * sums).capitalize()
             return (
-                "<p>Sums with noise in them were released, which the student and the labels are made of; the payments "
-                "below give the scale of their noise. They are not kept as a table.</p>"
+                f"<p>{what} with noise in them were released, which the student and the labels are made of; the "
+                "payments below give the scale of their noise. They are not kept as a table.</p>"
             )
         return "<p>Labels or probabilities alone were released; no counts left the gate.</p>"
     numbers = arrays[name]

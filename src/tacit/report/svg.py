@@ -26,7 +26,7 @@ def bars(rows: Sequence[tuple[str, float]], what: str, percent: bool = False) ->
     (2, True)
     """
     most = max([*(abs(value) for _, value in rows), 1e-9])
-    name_width = min(170.0, 12 + 7.2 * max([0, *(len(_short(name)) for name, _ in rows)]))
+    name_width = _names_width([name for name, _ in rows])
     room = _WIDTH - name_width - 70
     drawn = []
     for place, (name, value) in enumerate(rows):
@@ -48,7 +48,7 @@ def intervals(rows: Sequence[tuple[str, float, float, float]], what: str) -> str
     >>> chart.count("<circle"), "70% to 95%" in chart
     (1, True)
     """
-    name_width = min(170.0, 12 + 7.2 * max([0, *(len(_short(name)) for name, *_ in rows)]))
+    name_width = _names_width([name for name, *_ in rows])
     room, high = _WIDTH - name_width - 100, _ROW * len(rows)
     drawn = [
         f"<line class='grid' x1='{name_width + room * part:.1f}' x2='{name_width + room * part:.1f}' y1='0' "
@@ -76,7 +76,8 @@ def columns(rows: Sequence[tuple[str, int]], across: str, up: str, marked: int =
     high = 230.0
     most = max([1, *(count for _, count in rows)])
     step = (_WIDTH - _LEFT - _RIGHT) / len(rows)
-    drawn = [_grid(high, [(0, "0"), (0.5, f"{most / 2:,g}"), (1, f"{most:,}")])]
+    ticks = [each for each in _ticks(most) if each == int(each)]
+    drawn = [_grid(high, [(each / most, f"{each / 1000:g}k" if each >= 10_000 else f"{each:,.0f}") for each in ticks])]
     for place, (_, count) in enumerate(rows):
         tall = (high - _TOP - _BOTTOM) * count / most
         kind = "doubt" if place < marked else "fill"
@@ -162,25 +163,28 @@ def matrix(table: Sequence[Sequence[int]], names: Sequence[str]) -> str:
     """
     size = len(names)
     cell = min(46.0, 420.0 / size)
-    aside = 18 + min(120.0, 7.2 * max(len(_short(name, 14)) for name in names))
+    longest = max(len(_short(name, 14)) for name in names)
+    aside = 18 + min(120.0, 8 * longest)
+    # Few classes have room for their names above their columns.
+    wide = max(cell, min(8.0 * longest + 8, 420.0 / size))
     drawn = []
     for row, counts in enumerate(table):
         total = max(1, sum(counts))
         for column, count in enumerate(counts):
-            x, y, part = aside + column * cell, 26 + row * cell, count / total
+            x, y, part = aside + column * wide, 26 + row * cell, count / total
             kind = "zero" if count == 0 else "right" if row == column else "wrong"
             drawn.append(
-                f"<rect class='cell {kind}' x='{x:.1f}' y='{y:.1f}' width='{cell - 2:.1f}' height='{cell - 2:.1f}' "
+                f"<rect class='cell {kind}' x='{x:.1f}' y='{y:.1f}' width='{wide - 2:.1f}' height='{cell - 2:.1f}' "
                 f"rx='2' opacity='{0.15 + 0.85 * part if count else 0.45:.3f}'/>"
             )
             if size <= _NUMBERED and count:
                 tone = "on" if part > 0.5 else "off"
-                drawn.append(_text(x + cell / 2 - 1, y + cell / 2 + 3, str(count), "middle", f"count {tone}"))
+                drawn.append(_text(x + wide / 2 - 1, y + cell / 2 + 3, str(count), "middle", f"count {tone}"))
         drawn.append(_text(aside - 8, 26 + row * cell + cell / 2 + 3, _short(names[row], 14), "end"))
-        drawn.append(_text(aside + row * cell + cell / 2, 18, _short(names[row], max(2, int(cell / 7))), "middle"))
+        drawn.append(_text(aside + row * wide + wide / 2, 18, _short(names[row], max(2, int(wide / 8))), "middle"))
     high = 26 + size * cell
-    drawn.append(_text(aside + size * cell / 2, high + 18, "predicted class", "middle", "axis"))
-    return _svg(aside + size * cell + 4, high + 26, "confusion matrix, one row per true class", "".join(drawn))
+    drawn.append(_text(aside + size * wide / 2, high + 18, "predicted class", "middle", "axis"))
+    return _svg(aside + size * wide + 4, high + 26, "confusion matrix, one row per true class", "".join(drawn))
 
 
 def share(spent: float, ceiling: float) -> str:
@@ -227,6 +231,11 @@ def _square_axes(across: str, up: str) -> str:
         + f"<text class='axis' x='12' y='{middle}' text-anchor='middle' "
         f"transform='rotate(-90 12 {middle})'>{escape(up)}</text>"
     )
+
+
+def _names_width(names: Sequence[str]) -> float:
+    """Room for the names before a chart, of which the widest letters take about 8 units."""
+    return min(190.0, 16 + 8 * max([0, *(len(_short(name)) for name in names)]))
 
 
 def _ticks(most: float) -> list[float]:

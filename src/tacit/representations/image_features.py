@@ -20,13 +20,13 @@ from tacit.core.codec import StrictReader
 from tacit.core.samples import ImageShape, as_images, image_shape
 from tacit.representations.arrays import LARGEST_PARAMETER, blocks, parameters, read_range, read_shape, snapped
 
-__all__ = ["CLIP", "GRAY", "LEVELS", "Deskewed", "EvenWidth", "OrientedGradients", "block_floor", "cell_windows"]
+__all__ = ["BLOCK_CLIP", "GRAY", "LEVELS", "Deskewed", "EvenWidth", "OrientedGradients", "block_floor", "cell_windows"]
 
 LEVELS = 1020  # a multiple of 255, so that 8-bit values stay distinct
 NARROWEST, _WIDEST = 0.5, 1.6  # the limits of the horizontal stretch: a stroke must not become a block
-# A block of cells is divided by its norm plus this floor, so that empty parts stay near 0.
+# A block of cells is divided by √(norm² + floor²), so that empty parts stay near 0.
 _FLOOR = 1.0
-CLIP = 0.2  # no single orientation may dominate a block
+BLOCK_CLIP = 0.2  # no single orientation may dominate a block
 GRAY = (77, 150, 29)  # of 256: the luminance of red, green and blue
 
 
@@ -267,7 +267,7 @@ class OrientedGradients:
         block = np.concatenate(corners, axis=1)
         floor = block_floor(self.cell)
         normal = np.sqrt((block * block).sum(axis=1, keepdims=True) + floor * floor)
-        return snapped(block / normal, bits=16, limit=CLIP)
+        return snapped(block / normal, bits=16, limit=BLOCK_CLIP)
 
 
 def block_floor(cell: int) -> float:

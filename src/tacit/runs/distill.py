@@ -9,8 +9,20 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.core import Exchange, InvalidInput, Ledger, Number, Receipt, Release, warn_user
-from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta
+from tacit.core import (
+    ONE_PLACE,
+    Adjacency,
+    Exchange,
+    InvalidInput,
+    Ledger,
+    Number,
+    Receipt,
+    Release,
+    Trust,
+    Unit,
+    large_delta,
+    warn_user,
+)
 from tacit.core.options import Options, to_recipe
 from tacit.core.places import LedgerUrl
 from tacit.encoders.kinds import Recognized

@@ -18,7 +18,7 @@ from tacit.methods.auto.teaching import ReleasedFeatures
 from tacit.representations.chained import Chained
 from tacit.representations.groups import LARGEST_PENALTY, SQUARINGS, ClusteringHead, MixtureShares
 from tacit.representations.image_features import (
-    CLIP,
+    BLOCK_CLIP,
     GRAY,
     LEVELS,
     OrientedGradients,
@@ -303,7 +303,7 @@ def _gradients(graph: Graph, part: OrientedGradients, rows: str) -> str:
     energy = graph.node("ReduceSumSquare", block, graph.constant(np.array([1])), keepdims=1)
     normal = graph.node("Div", block, graph.node("Sqrt", graph.node("Add", energy, floor)))
     grid = graph.constant(2.0**16)
-    capped = graph.node("Clip", normal, graph.constant(-CLIP), graph.constant(CLIP))
+    capped = graph.node("Clip", normal, graph.constant(-BLOCK_CLIP), graph.constant(BLOCK_CLIP))
     snapped = graph.node("Div", graph.node("Round", graph.node("Mul", capped, grid)), grid)
     return graph.node("Flatten", snapped, axis=1)
 

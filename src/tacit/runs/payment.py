@@ -19,8 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.compose import least_total
 from tacit.accounting.parts import group
-from tacit.core import Adjacency, Guarantee, Ledger, Number, Pure, Receipt, Trust, Unit, whole
-from tacit.core.errors import BudgetExceeded, InvalidInput, warn_user
+from tacit.core import (
+    Adjacency,
+    BudgetExceeded,
+    Guarantee,
+    InvalidInput,
+    Ledger,
+    Number,
+    Pure,
+    Receipt,
+    Trust,
+    Unit,
+    warn_user,
+    whole,
+)
 from tacit.core.places import SCHEME, LedgerUrl, Place
 from tacit.ledger import open_ledger, opened
 

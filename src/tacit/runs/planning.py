@@ -17,7 +17,7 @@ from tacit.core.options import Options
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows
-from tacit.methods.registry import AUTO, METHODS, chosen_method
+from tacit.methods.registry import AUTO, METHODS, Method, chosen_method
 from tacit.methods.task import Task
 from tacit.runs.rehearsal import Rehearsal, rows_taken
 
@@ -25,10 +25,6 @@ __all__ = ["Forecast", "Prospect", "forecast"]
 
 # The trust models of the methods with several.
 _TRUSTS = {"rknn": (Trust.CENTRAL, Trust.SHUFFLE, Trust.LOCAL)}
-# Their forecast needs features of public samples, not only how far voters agree.
-_BY_FEATURES = ("auto", "class_sums", "noisy_sgd", "private_knn")
-# One curator has the records, and a larger ε stands for more of them: noise and counts keep their ratio.
-_REHEARSABLE = ("auto", "class_sums", "noisy_sgd", "rknn")
 # Public samples of a rehearsal.
 _REHEARSED = 5000
 _GRID = tuple(float(each) for each in np.round(np.geomspace(0.05, 10, 9), 3))
@@ -136,8 +132,8 @@ def forecast(
                 unit=unit or Unit(), adjacency=Adjacency.REPLACE_ONE, trust=trust, units=whole(records, "records"),
                 request="forecast", holders=tuple(map(str, range(whole(holders, "holders")))), kind=kind,
             )  # fmt: skip
-            found = _prospect(chosen.name, options, task, evidence)
-            if stage is not None and chosen.name in _REHEARSABLE and trust in (None, Trust.CENTRAL):
+            found = _prospect(chosen, options, task, evidence)
+            if stage is not None and chosen.rehearsable and trust in (None, Trust.CENTRAL):
                 found = _rehearsed(found, options, task, evidence, stage)
             if accuracy is not None and not found.refused:
                 found = replace(found, needed=_needed(chosen.name, options, task, evidence, accuracy))
@@ -150,9 +146,9 @@ def forecast(
     return Forecast(tuple(prospects), evidence.basis, kind, accuracy, tuple(lines))
 
 
-def _prospect(method: str, options: Options, task: Task, evidence: Evidence) -> Prospect:
-    trust = {"privatekt": Trust.LOCAL, "fedmd": Trust.LOCAL}.get(method, task.trust or Trust.CENTRAL)
-    if method in _BY_FEATURES and not len(evidence.points):
+def _prospect(chosen: Method, options: Options, task: Task, evidence: Evidence) -> Prospect:
+    method, trust = chosen.name, Trust.LOCAL if chosen.holders_pay else task.trust or Trust.CENTRAL
+    if chosen.forecast_by_features and not len(evidence.points):
         return Prospect(method, str(trust), float(task.budget), refused="needs public samples for a forecast")
     try:
         low, middle, high = (_expected(method, options, task, evidence.at(level)) for level in (-1, 0, 1))
@@ -177,7 +173,7 @@ def _rehearsed(
             options, task.kind, evidence.found,
         )  # fmt: skip
     except InvalidInput as error:
-        return replace(prospect, said=f"{prospect.said}; no rehearsal: {error}" if prospect.said else str(error))
+        return replace(prospect, said="; ".join(filter(None, (prospect.said, f"no rehearsal: {error}"))))
     said = f"rehearsed on {evidence.labeled} labels"
     return replace(prospect, accuracy=found.accuracy, low=found.low, high=found.high, said=said, refused="")
 

@@ -16,11 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput, TacitWarning
-from tacit.core.guarantee import Unit
+from tacit.core import Integers, InvalidInput, Number, TacitWarning, Unit
 from tacit.core.options import Options
-from tacit.core.protocols import Integers
-from tacit.core.rational import Number
 from tacit.datasets.frame import Frame
 from tacit.datasets.image_files import ImageFiles
 from tacit.methods.forecast import NINE_OF_TEN
@@ -35,8 +32,11 @@ _FOLDS = 3
 _MOST = 3000
 # Components and strengths of the regression that are compared by their likelihood on labels that they did not see.
 _COMPONENTS, _STRENGTHS = (10, 40), (0.01, 0.1, 1.0)
-# The regression has seen a few labels and the records know theirs: what it misses may be learned from them.
-_MISSED = 0.25
+# The regression has seen a few labels, and records know theirs. What it misses may be learned from them: this part of
+# it at most.
+_LEARNED = 0.15
+# How far records differ from public samples with such labels, as a deviation.
+_UNLIKE = 0.015
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,13 @@ class Rehearsal:
             right.append(np.asarray(run.labels)[kept] == classes[known[kept]])
             seen.append(odds[kept].argmax(axis=1) == known[kept])
         hits, guesses = np.concatenate(right), np.concatenate(seen)
-        middle, missed = float(hits.mean()), 1 - float(guesses.mean())
+        missed = 1 - float(guesses.mean())
+        middle = min(1.0, float(hits.mean()) + missed / math.sqrt(len(hits)))
         # A share of labels, of a law that is never quite sure; and from fold to fold.
         likely = (hits.sum() + 1) / (len(hits) + 2)
         folds = np.var([each.mean() for each in right]) / _FOLDS
-        wide = NINE_OF_TEN * math.sqrt(likely * (1 - likely) / len(hits) + folds)
-        return cls(middle, max(0.0, middle - wide), min(1.0, middle + math.hypot(wide, _MISSED * missed)))
+        wide = NINE_OF_TEN * math.sqrt(likely * (1 - likely) / len(hits) + folds + _UNLIKE**2)
+        return cls(middle, max(0.0, middle - wide), min(1.0, middle + math.hypot(wide, _LEARNED * missed)))
 
 
 def _folds(known: Integers, places: Integers) -> list[Integers]:

@@ -9,9 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core import Adjacency, Integers, InvalidInput, Representation, Trust, Unit, listed, nearest
-from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
-from tacit.core.rational import Number, positive, probability, whole
+from tacit.core import (
+    Adjacency,
+    Integers,
+    InvalidInput,
+    Number,
+    Randomness,
+    Representation,
+    SeededRandomness,
+    SystemRandomness,
+    Trust,
+    Unit,
+    listed,
+    nearest,
+    positive,
+    probability,
+    whole,
+)
 from tacit.core.samples import column_names, in_order
 from tacit.datasets.table import class_indices
 from tacit.encoders.kinds import KINDS

@@ -232,7 +232,7 @@ def _skops() -> Any:  # noqa: ANN401
     Scikit-learn's adapter of torch is left out: it would import torch, which is slow, and no student that skops writes
     needs it.
     """
-    if _BRIDGE not in sys.modules:
+    if not {"skops.io", _BRIDGE} & sys.modules.keys():
         sys.modules[_BRIDGE] = None  # type: ignore[assignment]  # an import of it then fails
         try:
             importlib.import_module("skops.io")

@@ -23,7 +23,6 @@ __all__ = [
     "NamedStudent",
     "Projected",
     "Refitted",
-    "by_itself",
     "for_images",
     "with_encoder",
     "with_names",
@@ -289,19 +288,6 @@ class Refitted:
             else:
                 self._fitted = fit_soft(self._estimator, samples, np.arange(self._classes), chances)
         return self._fitted
-
-
-def by_itself(student: Any) -> Any:  # noqa: ANN401
-    """The fitted classifier alone, without names and encoder, and of a ``Refitted`` the present one.
-
-    >>> from tacit.students.weighted import logistic
-    >>> model = Refitted(logistic(), classes=2)
-    >>> model.learn(np.array([[0.0], [1.0]]), np.array([0, 1]), epochs=1)
-    >>> type(by_itself(model)).__name__
-    'Pipeline'
-    """
-    student = without_names(student)
-    return student.fitted if isinstance(student, Refitted) else student
 
 
 def _rows(samples: NDArray[Any]) -> NDArray[Any]:

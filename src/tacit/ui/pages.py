@@ -21,7 +21,7 @@ from tacit.ui.folder import FoundFiles, JobState, WatchedFolder, job_states
 if TYPE_CHECKING:
     from tacit.runs.fleet import Fleet
 
-__all__ = ["FIELDS", "PUBLIC_FIELDS", "fleet_page", "message_page", "overview_page", "plan_page", "planned", "state"]
+__all__ = ["FIELDS", "fleet_page", "message_page", "overview_page", "plan_page", "planned", "state"]
 
 BADGES = {"running": "good", "done": "good", "stopped": "fair", "failed": "bad"}
 CLAIMS = {"differential privacy": "good", "simulation": "bad", "no guarantee": "bad", "cannot be read": "fair"}
@@ -258,7 +258,6 @@ FIELDS = (
     ("delta", "failure probability δ (0: pure methods only)", "1e-6", (0, 0.1)),
     ("holders", "holders, where a method has several", "10", (1, 10**5)),
 )
-PUBLIC_FIELDS = ("public", "label", "purity")
 _PURITY = (0.01, 1)
 
 

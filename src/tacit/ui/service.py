@@ -162,7 +162,13 @@ def _run(watched: WatchedFolder, name: str) -> Response:
         page = report_page(read_record(place))
     except (TacitError, OSError):
         return _own(message_page("Run", "This run cannot be read: see tacit show."), 500)
-    return HTMLResponse(page, headers={"Content-Security-Policy": _REPORT})
+    return _report(page)
+
+
+def _report(page: str) -> Response:
+    """A report, with the way back that a file of its own does not need."""
+    back = "<p class='kind'><a href='/'>Overview</a> · "
+    return HTMLResponse(page.replace("<p class='kind'>", back, 1), headers={"Content-Security-Policy": _REPORT})
 
 
 def _fleet(watched: WatchedFolder, name: str) -> Response:
@@ -185,4 +191,4 @@ def _ledger(watched: WatchedFolder, name: str) -> Response:
     book = None if place is None else watched.book(place)
     if book is None:
         return _own(message_page("Ledger", _GONE), 404)
-    return HTMLResponse(ledger_page(book), headers={"Content-Security-Policy": _REPORT})
+    return _report(ledger_page(book))

@@ -22,7 +22,7 @@ from tacit.federation.collector.messages import MOST_BYTES, Submission, Submissi
 from tacit.federation.collector.service import CONNECTIONS, make_service
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import SigningIdentity, public_key
-from tacit.federation.settings import SERVICE_EXAMPLE, read_service_config
+from tacit.federation.settings import read_service_config
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.shuffle.single_message import SingleMessage
 
@@ -121,7 +121,8 @@ def test_wrong_descriptions_end_with_words(tmp_path):
         assert "Traceback" not in ended.stderr
     with pytest.raises(InvalidInput, match="cannot read"):
         read_service_config(tmp_path / "missing.toml")
-    (tmp_path / "example.toml").write_text(SERVICE_EXAMPLE)
+    written = 'port = 9300\nstate = "shuffler.db"\ncoordinator = "<64 hexadecimal digits>"\n[nodes]\nnorth = "<64>"\n'
+    (tmp_path / "example.toml").write_text(written)
     with pytest.raises(InvalidInput, match="coordinator"):
         read_service_config(tmp_path / "example.toml")
 

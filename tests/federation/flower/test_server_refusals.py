@@ -18,7 +18,7 @@ from tacit.federation.flower.client import InProcessGrid, client_app, configured
 from tacit.federation.flower.handover import forwarding_app
 from tacit.federation.flower.server import FlowerExchange, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Request, read_response
-from tacit.federation.node.door import SOCKET_VARIABLE, LocalSocket, receive
+from tacit.federation.node.local_socket import SOCKET_VARIABLE, LocalSocket, receive
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.wire import ask_to_bytes, read_ask, read_release
@@ -156,23 +156,23 @@ def test_a_simulated_node_has_a_place_by_its_own_configuration_only():
 
 
 def test_a_real_node_is_the_one_behind_its_own_door_whatever_a_run_says(tmp_path, monkeypatch):
-    monkeypatch.setenv(SOCKET_VARIABLE, str(tmp_path / "door"))
+    monkeypatch.setenv(SOCKET_VARIABLE, str(tmp_path / "socket"))
     context = contexts(1)[0]
     context.run_config = {SOCKET_VARIABLE: "/somewhere/else", "simulation": "digits"}
     heard = []
 
     def answer():
-        with door.accept() as connection:
+        with listening.accept() as connection:
             heard.append(receive(connection))
             connection.send_bytes(b"reply")
 
-    door = LocalSocket(tmp_path / "door", 1)
+    listening = LocalSocket(tmp_path / "socket", 1)
     thread = threading.Thread(target=answer)
     thread.start()
     grid = InProcessGrid(forwarding_app(), [context], keep=True)
     (reply,) = grid.send_and_receive([Message(content_of(b"hello"), 1, "query.answer", ttl=7.0)], timeout=5)
     thread.join()
-    door.close()
+    listening.close()
     assert payload_of(reply) == b"reply"
     assert heard == [(b"hello", 7.0)]
     # Nobody is behind it: one word, and nothing of the path.

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("prometheus_client", reason="needs tacit[federated]")
 
 from tacit.federation.messages import RefusalReason, Request, read_response
-from tacit.federation.node.door import forward_request
+from tacit.federation.node.local_socket import forward_request
 from tacit.federation.node.node import open_node, prepare_ledger
 from tacit.federation.node.queue import JobQueue, job_id
 from tacit.federation.node.service import NodeService, budgets, queue_file
@@ -44,7 +44,7 @@ class Place:
 
     def start(self):
         self.service.load()
-        self.door = self.service.start(self.settings.state)
+        self.socket = self.service.start(self.settings.state)
         return self
 
     def stop(self):
@@ -61,7 +61,7 @@ class Place:
         return Request(run, 0, 2, ask_to_bytes(ask)).to_bytes()
 
     def ask(self, request="r", run="run", seconds=60.0):
-        reply = forward_request(self.door, self.payload(request, run), seconds)
+        reply = forward_request(self.socket, self.payload(request, run), seconds)
         return read_response(reply).answer
 
     def later(self, *arguments):
@@ -255,7 +255,7 @@ def test_a_full_disk_refuses_and_the_node_goes_on_when_there_is_room(place, monk
 @pytest.mark.parametrize("payload", [b"", b"TACIT1 and something else", bytes(10**6), b"\xff" * 100])
 def test_what_cannot_be_read_is_refused_and_never_queued(place, payload):
     place.start()
-    assert read_response(forward_request(place.door, payload, 60.0)).answer is RefusalReason.QUESTION
+    assert read_response(forward_request(place.socket, payload, 60.0)).answer is RefusalReason.QUESTION
     assert place.queue.jobs() == []
     assert place.paid == 0
 
@@ -288,7 +288,7 @@ def test_a_door_in_a_deep_folder_can_be_opened(place, tmp_path):
     place.service.load()
     deep = tmp_path / ("a" * 60) / ("b" * 60)
     deep.mkdir(parents=True)
-    place.door = place.service.start(deep)
+    place.socket = place.service.start(deep)
     assert isinstance(place.ask(), bytes)
 
 

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
+from tacit.core.codec import decode, encode
 from tacit.federation.collector.batches import plan_batch, plan_tables
 from tacit.federation.collector.client import Address
 from tacit.federation.keys import SigningIdentity, public_key
@@ -155,11 +156,14 @@ def test_a_masked_sum_counts_by_its_session(participants, enough):
 def test_a_sum_that_nobody_signs_is_refused():
     """A coordinator that told every holder other dropouts learned a sum of fewer tables than the noise was made for."""
     own = replace(node(1)[0], masking=Masking(IDENTITIES["ada"], PEERS, NodeMemory()))
-    for plan, graph in ((replace(SHARES, colluding=None), None), (SHARES, None), (SHARES, GRAPH)):
-        session = Session("run", 0, "r-1", 4, plan, PEERS, graph)
+    unbounded = replace(SHARES, colluding=None)
+    whole = Session("run", 0, "r-1", 4, SHARES, PEERS, GRAPH).to_bytes()
+    without = encode({name: value for name, value in decode(whole).items() if name != "neighborhood"})
+    nowhere = Session("run", 0, "r-1", 4, unbounded, PEERS, GRAPH).to_bytes()
+    for plan, session in ((unbounded, nowhere), (SHARES, without), (SHARES, whole)):
         ask = ask_to_bytes(replace(VOTES, mechanism=plan))
-        answer = read_response(own.reply(Request("run", 0, 4, ask, "keys", session.to_bytes()).to_bytes())).answer
-        assert isinstance(answer, bytes) if graph else answer is RefusalReason.QUESTION
+        answer = read_response(own.reply(Request("run", 0, 4, ask, "keys", session).to_bytes())).answer
+        assert isinstance(answer, bytes) if session is whole else answer is RefusalReason.QUESTION
 
 
 @pytest.mark.parametrize("wrong", ["a stranger", "without it", "cells", "plan", "request", "run", "round"])

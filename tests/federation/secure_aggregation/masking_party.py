@@ -1,5 +1,7 @@
 """Holders and a coordinator of a masked sum in one process, for tests."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from tacit.core.account import Ceiling
@@ -8,7 +10,7 @@ from tacit.core.randomness import SeededRandomness
 from tacit.core.sensitivity import Sensitivity
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.secure_aggregation import client, server
-from tacit.federation.secure_aggregation.session import Session
+from tacit.federation.secure_aggregation.session import STEPS, Session
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.mechanisms.masked.neighborhoods import neighborhood_of
@@ -65,6 +67,8 @@ def parties(count, seed=1, ceiling=10):
 
 def session_of(nodes, plan=None, run="run", request="r-1"):
     plan = plan or DistributedLaplace.for_epsilon(1, 2, len(nodes), most=1000)
+    if plan.colluding is None:
+        plan = replace(plan, colluding=plan.threshold - plan.honest)
     graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding)
     return Session(run, 0, request, CELLS, plan, {name: each.identity.public for name, each in nodes.items()}, graph)
 
@@ -74,7 +78,7 @@ def summed(nodes, session, drops=None, transcript=None, shape=(CELLS,)):
     drops = drops or {}
     alive = dict(nodes)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, b"")
-    for step in session.steps:
+    for step in STEPS:
         alive = {name: each for name, each in alive.items() if drops.get(name) != step and name in inbox}
         for name, each in alive.items():
             sent = each.keys(session) if step == "keys" else each.step(step, inbox[name])

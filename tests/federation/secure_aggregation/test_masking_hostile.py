@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.codec import decode
-from tacit.core.errors import InvalidInput, TooFewParticipants
+from tacit.core.errors import InvalidInput
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.messages import Request
 from tacit.federation.node.steps import FolderMemory, Masking, NodeMemory, masked_step
 from tacit.federation.secure_aggregation import client, server
 from tacit.federation.secure_aggregation.masks import own_mask, pairwise_mask
-from tacit.federation.secure_aggregation.session import read_boxes, read_roster, write_boxes, write_unmask_request
+from tacit.federation.secure_aggregation.neighbors import AgreementQuestion
+from tacit.federation.secure_aggregation.session import STEPS, Keys, read_keys, read_roster, write_pieces
 
 sys.path.insert(0, str(Path(__file__).parent))
 from masking_party import CELLS, broken, expected
@@ -29,57 +30,13 @@ from masking_party import CELLS, broken, expected
 from tests.federation.secure_aggregation.test_masking import ready
 
 
-def test_a_server_that_asks_for_both_secrets_is_refused():
-    nodes, session, _, inbox = ready()
-    ada, names = nodes["node-0"], sorted(nodes)
-    both = broken(write_unmask_request(names, [], session), dropped=["node-1"])
-    with pytest.raises(InvalidInput, match="both secrets of one node"):
-        ada.step("unmask", both)
-    first = ada.step("unmask", inbox["node-0"])
-    assert set(decode(first)["names"]) == set(names)
-    for other in ("node-1", "node-2"):
-        story = write_unmask_request([name for name in names if name != other], [other], session)
-        with pytest.raises(InvalidInput, match="is complete, and had different content"):
-            ada.step("unmask", story)
-    assert ada.step("unmask", inbox["node-0"]) == first
-
-
-def test_two_stories_to_different_holders_reveal_neither_secret():
-    """The server tells half of the holders that node-0 dropped out: neither of its secrets gets enough shares."""
-    nodes, session, state, inbox = ready(count=6)
-    names = sorted(nodes)
-    lie = write_unmask_request(names[1:], names[:1], session)
-    for name in names[1:4]:
-        state = server.accept_message(state, name, nodes[name].step("unmask", inbox[name]))
-    for name in names[4:]:
-        state = server.accept_message(state, name, nodes[name].step("unmask", lie))
-    state, _ = server.close(state)
-    with pytest.raises(TooFewParticipants, match="correct share"):
-        server.result(state, "votes", (CELLS,))
-
-
-@pytest.mark.parametrize(
-    ("survivors", "dropped", "said"),
-    [
-        (["node-0", "node-1"], ["node-2", "node-3"], "only 2 nodes are in the sum"),
-        (["node-1", "node-2", "node-3"], ["node-0"], "this node's own table"),
-        (["node-0", "node-1", "node-2"], [], "exactly the nodes that sent shares"),
-        (["node-0", "node-1", "node-9"], ["node-2", "node-3"], "does not take part"),
-    ],
-)
-def test_other_questions_about_secrets_are_refused(survivors, dropped, said):
-    nodes, session, _, _ = ready()
-    with pytest.raises(InvalidInput, match=said):
-        nodes["node-0"].step("unmask", write_unmask_request(survivors, dropped, session))
-
-
-@pytest.mark.parametrize("step", ["shares", "input", "unmask"])
+@pytest.mark.parametrize("step", STEPS[1:])
 def test_messages_of_another_run_are_refused(step):
     nodes, _, state, inbox = ready(until=step)
     _, _, other_state, other_inbox = ready(until=step)
     with pytest.raises(InvalidInput, match=r"another session|for this session"):
         nodes["node-0"].step(step, other_inbox["node-0"])
-    before = server.SERVER_STEPS[server.SERVER_STEPS.index(step) - 1]
+    before = STEPS[STEPS.index(step) - 1]
     late = server.ServerState(state.session, {**state.came, before: {}}, before)
     with pytest.raises(InvalidInput, match=r"another session|for this session"):
         server.accept_message(late, "node-0", other_state.came[before]["node-0"])
@@ -87,31 +44,39 @@ def test_messages_of_another_run_are_refused(step):
 
 
 def test_steps_come_in_order():
-    nodes, session, _, inbox = ready(until="shares")
+    nodes, _, _, inbox = ready(until="shares")
     with pytest.raises(InvalidInput, match="comes after 'shares'"):
-        nodes["node-0"].step("unmask", write_unmask_request(sorted(nodes), [], session))
+        nodes["node-0"].step("unmask", b"")
     nodes["node-0"].step("shares", inbox["node-0"])
+
+
+def with_keys(roster, session, changes):
+    """The roster with other keys under some names, or without them."""
+    peers = {name: keys.content for name, keys in read_roster(roster, session, seen=True).items()} | changes
+    pieces = write_pieces("keys", {name: content for name, content in peers.items() if content is not None})
+    return broken(roster, **pieces)
 
 
 def test_keys_that_a_server_made_up_are_refused():
     nodes, session, state, inbox = ready(until="shares")
-    intruder = SigningIdentity.new()
+    ada, roster, intruder = nodes["node-0"], inbox["node-0"], SigningIdentity.new()
     fake = replace(session, nodes={**session.nodes, "node-1": intruder.public})
     _, forged = client.announce(fake, "node-1", intruder)
     with pytest.raises(InvalidInput, match="signed by the node they name"):
         server.accept_message(server.ServerState(session), "node-1", forged)
-    roster = decode(inbox["node-0"])
-    roster["keys"][1] = np.frombuffer(forged, dtype=np.uint8)
     with pytest.raises(InvalidInput, match="signed by the node they name"):
-        nodes["node-0"].step("shares", broken(inbox["node-0"], keys=roster["keys"]))
+        ada.step("shares", with_keys(roster, session, {"node-1": read_keys(forged, fake, seen=True).content}))
+    # A node that signs another's keys as its own could open what is encrypted for neither.
+    theirs = read_keys(state.came["keys"]["node-2"], session)
+    pieces = theirs.sealing, theirs.masking, theirs.commitment, theirs.choice
+    copied = Keys.signed(session, "node-1", nodes["node-1"].identity, *pieces).content
     with pytest.raises(InvalidInput, match="same key twice"):
-        nodes["node-0"].step("shares", broken(inbox["node-0"], keys=[*roster["keys"][:1], *roster["keys"][:1]]))
-    with pytest.raises(InvalidInput, match="only 2 nodes announced keys"):
-        nodes["node-0"].step("shares", broken(inbox["node-0"], keys=roster["keys"][::2]))
-    without = [each for place, each in enumerate(decode(inbox["node-1"])["keys"]) if place != 1]
+        ada.step("shares", with_keys(roster, session, {"node-1": copied}))
+    with pytest.raises(InvalidInput, match="only 1 of this node's neighbors announced keys; at least 2 must"):
+        ada.step("shares", with_keys(roster, session, {"node-2": None, "node-3": None}))
     with pytest.raises(InvalidInput, match="keys that this node announced"):
-        nodes["node-1"].step("shares", broken(inbox["node-1"], keys=without))
-    with pytest.raises(InvalidInput, match="of another node"):
+        nodes["node-1"].step("shares", with_keys(inbox["node-1"], session, {"node-1": None}))
+    with pytest.raises(InvalidInput, match="another node"):
         server.accept_message(server.ServerState(session), "node-2", state.came["keys"]["node-1"])
     with pytest.raises(InvalidInput, match="under its own identity"):
         client.announce(session, "node-1", intruder)
@@ -126,19 +91,10 @@ def test_keys_that_the_right_node_announced_elsewhere_are_refused():
         server.accept_message(server.ServerState(session), "node-1", earlier)
     # Keys of this session that a node announced once more, with another secret, are not those it uses.
     _, second = client.announce(session, "node-1", bob)
-    keys = decode(inbox["node-1"])["keys"]
-    keys[1] = np.frombuffer(second, dtype=np.uint8)
     with pytest.raises(InvalidInput, match="keys that this node announced"):
-        nodes["node-1"].step("shares", broken(inbox["node-1"], keys=keys))
-
-
-def test_a_table_leaves_only_under_masks_with_enough_others():
-    nodes, session, _, inbox = ready(until="input")
-    _, boxes = read_boxes(inbox["node-0"], session)
-    few = write_boxes("node-0", dict(list(boxes.items())[:1]), session)
-    with pytest.raises(InvalidInput, match="only 2 nodes sent shares; at least 3 are needed"):
-        nodes["node-0"].step("input", few)
-    assert nodes["node-0"].spent == 0
+        nodes["node-1"].step(
+            "shares", with_keys(inbox["node-1"], session, {"node-1": read_keys(second, session).content})
+        )
 
 
 def test_a_table_that_comes_after_its_key_was_opened_is_still_masked():
@@ -167,6 +123,9 @@ def test_a_spoiled_box_and_wrong_shares_do_not_spoil_the_sum(liars):
         state = server.accept_message(state, name, each.step("input", inbox[name]))
     state, inbox = server.close(state)
     for name, each in nodes.items():
+        state = server.accept_message(state, name, each.step("agree", inbox[name]))
+    state, inbox = server.close(state)
+    for name, each in nodes.items():
         sent = each.step("unmask", inbox[name])
         if name in liars:
             sent = broken(sent, openings=np.zeros_like(decode(sent)["openings"]))
@@ -176,7 +135,7 @@ def test_a_spoiled_box_and_wrong_shares_do_not_spoil_the_sum(liars):
 
 
 @settings(max_examples=60)
-@given(data=st.data(), step=st.sampled_from(server.SERVER_STEPS))
+@given(data=st.data(), step=st.sampled_from(STEPS))
 def test_hostile_messages_are_refused_and_change_nothing(data, step):
     _nodes, _session, state, _inbox = READY[step]
     honest = HONEST[step]
@@ -195,7 +154,7 @@ def test_hostile_messages_are_refused_and_change_nothing(data, step):
         assert set(after.came[step]) == {"node-0"}
 
 
-READY = {step: ready(until=step) for step in server.SERVER_STEPS}
+READY = {step: ready(until=step) for step in STEPS}
 
 
 HONEST = {
@@ -204,36 +163,10 @@ HONEST = {
 }
 
 
-@settings(max_examples=60)
-@given(data=st.data(), step=st.sampled_from(server.SERVER_STEPS[1:]))
-def test_a_holder_refuses_hostile_messages(data, step):
-    nodes, _, _, inbox = READY[step]
-    payload = bytearray(inbox["node-1"])
-    for _ in range(data.draw(st.integers(1, 3))):
-        payload[data.draw(st.integers(0, len(payload) - 1))] ^= data.draw(st.integers(1, 255))
-    state = nodes["node-1"].state
-    try:
-        match step:
-            case "shares":
-                client.share_secrets(state, bytes(payload))
-            case "input":
-                # A box may be any bytes until it is opened.
-                client.masked_input(state, bytes(payload), lambda share: pytest.skip("boxes are opened later"))
-            case "unmask":
-                client.unmask(state, bytes(payload))
-    except InvalidInput:
-        pass
-    except pytest.skip.Exception:
-        assert decode(bytes(payload))["names"] == decode(inbox["node-1"])["names"]
-    else:
-        assert bytes(payload) == inbox["node-1"]
-
-
 @pytest.mark.parametrize("folder", [False, True])
 def test_two_questions_at_once_are_not_both_answered(folder, tmp_path, monkeypatch):
     """Each would find that nothing was said yet, and together they would open both secrets of a node."""
-    nodes, session, _, inbox = ready()
-    names = sorted(nodes)
+    nodes, session, _, inbox = ready(until="agree")
     memory = FolderMemory(tmp_path / "masking") if folder else NodeMemory()
     key = f"{hashlib.sha256(b'run 0').hexdigest()[:32]}.masking"
     memory.write(key, nodes["node-0"].state.to_bytes())
@@ -244,17 +177,19 @@ def test_two_questions_at_once_are_not_both_answered(folder, tmp_path, monkeypat
         write(self, name, content)
 
     monkeypatch.setattr(type(memory), "write", slowly)
-    ours = Masking(SigningIdentity.new(), {}, memory)
-    stories = [inbox["node-0"], write_unmask_request([n for n in names if n != "node-1"], ["node-1"], session)]
+    ours = Masking(nodes["node-0"].identity, {}, memory)
+    told = AgreementQuestion.read(inbox["node-0"], session)
+    other = AgreementQuestion(told.survivors - {"node-1"}, told.dropped | {"node-1"}, told.tags)
+    stories = [inbox["node-0"], other.to_bytes(session)]
 
-    def told(story):
-        wire_request = Request("run", 0, 4, b"", "unmask", story)
+    def signed(story):
+        wire_request = Request("run", 0, 4, b"", "agree", story)
         try:
             return masked_step(wire_request, None, "node-0", ours, None)
         except InvalidInput as error:
             return str(error)
 
     with ThreadPoolExecutor(2) as pool:
-        said = list(pool.map(told, stories))
+        said = list(pool.map(signed, stories))
     assert sum(isinstance(each, bytes) for each in said) == 1
     assert sum("had different content" in each for each in said if isinstance(each, str)) == 1

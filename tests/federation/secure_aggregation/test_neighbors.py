@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
 from tacit.core.account import Ceiling
-from tacit.core.codec import decode
+from tacit.core.codec import decode, encode
 from tacit.core.errors import InvalidInput, TooFewParticipants
 from tacit.core.randomness import SeededRandomness
 from tacit.federation.keys import SigningIdentity
@@ -31,7 +31,14 @@ from tacit.federation.secure_aggregation.neighbors import (
     write_agreements,
     write_inbox,
 )
-from tacit.federation.secure_aggregation.session import Session, read_keys, read_openings, read_roster, write_roster
+from tacit.federation.secure_aggregation.session import (
+    STEPS,
+    Session,
+    read_keys,
+    read_openings,
+    read_roster,
+    write_roster,
+)
 from tacit.ledger.memory import MemoryLedger
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -42,7 +49,6 @@ from masking_party import CELLS, Party, broken, expected, parties, session_of, s
 
 COUNT = 12
 PLAN = DistributedLaplace(2, 2, COUNT, threshold=10, honest=3, most=1000, colluding=1)
-STEPS = ("keys", "shares", "input", "agree", "unmask")
 
 
 def ready(until):
@@ -50,7 +56,7 @@ def ready(until):
     nodes = parties(COUNT)
     session = session_of(nodes, PLAN)
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, b"")
-    for step in session.steps:
+    for step in STEPS:
         if step == until:
             return nodes, session, state, inbox
         for name, each in nodes.items():
@@ -87,7 +93,6 @@ def test_each_node_has_few_neighbors_and_the_sum_is_exact():
     nodes = parties(COUNT)
     session = session_of(nodes, PLAN)
     assert session.neighborhood == Neighborhood(5, 3)
-    assert session.steps == STEPS
     transcript = []
     release, state = summed(nodes, session, transcript=transcript)
     assert release.value.tolist() == expected(nodes, nodes, PLAN).tolist()
@@ -137,21 +142,19 @@ def test_integer_noise_of_class_sums_is_summed_exactly():
     assert {each.spend for each in release.receipts} == {plan.spend}
 
 
-def test_plans_without_a_bound_mask_with_all_others_as_ever():
-    """The same bytes: the session names its members, and there are four steps."""
-    unbounded = session_of(parties(4), DistributedLaplace(2, 2, 4, 4, 3, 1000))
-    assert unbounded.neighborhood is None
-    assert unbounded.announced == unbounded.to_bytes()
-    assert "neighborhood" not in decode(unbounded.to_bytes())
-    assert "colluding" not in decode(unbounded.to_bytes())["plan"]
-    assert unbounded.steps == server.SERVER_STEPS
+def test_a_session_names_its_neighborhood():
+    """A sum without one would have no signatures, and a coordinator could tell every holder other dropouts."""
+    session = session_of(parties(4))
+    for written in (session.to_bytes(), session.announced):
+        without = {name: value for name, value in decode(written).items() if name != "neighborhood"}
+        with pytest.raises(InvalidInput, match="neighborhood"):
+            Session.read(encode(without), session.nodes)
 
 
 def test_few_holders_draw_all_others_and_agree():
     nodes = parties(9)
     session = session_of(nodes, DistributedLaplace(2, 2, 9, threshold=6, honest=4, most=1000, colluding=2))
     assert session.neighborhood == Neighborhood(8, 5)
-    assert session.steps == STEPS
     release, _ = summed(nodes, session, {"node-1": "shares", "node-2": "input", "node-3": "unmask"})
     survivors = [name for name in nodes if name not in ("node-1", "node-2")]
     assert release.value.tolist() == expected(nodes, survivors, session.plan).tolist()
@@ -250,7 +253,7 @@ def test_a_coordinator_that_shows_different_graphs_is_noticed(before):
     for name, each in nodes.items():
         state = server.accept_message(state, name, each.step("input", inbox[name]))
     _, inbox = server.close(state)
-    with pytest.raises(InvalidInput, match=f"'{node}' did not mask with this one: they were shown different graphs"):
+    with pytest.raises(InvalidInput, match=f"'{node}' did not mask with this node: they were shown different graphs"):
         nodes[hidden].step("agree", inbox[hidden])
 
 

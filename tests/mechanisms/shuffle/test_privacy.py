@@ -19,12 +19,12 @@ from tacit.mechanisms.shuffle.negative_binomial import (
 )
 
 
-def client_law(mechanism, vote, size, noise_message_target=True, noise=1.0):
+def client_law(mechanism, vote, size, flooded=True, noise=1.0):
     """P[i, j] that one client sends i messages +1 and j messages −1 about a cell, for i, j < size."""
     support = np.arange(size)
     share = mechanism.noise_share
     sign = NegativeBinomial(noise * share.shape, share.epsilon).pmf(support)
-    flood = mechanism.flood_share.pmf(support) if noise_message_target else np.eye(1, size)[0]
+    flood = mechanism.flood_share.pmf(support) if flooded else np.eye(1, size)[0]
     law = np.zeros((size, size))
     for hidden in range(size - vote):
         # The vote and the flood move the +1 count, the flood alone the −1 count.
@@ -73,7 +73,7 @@ def test_replacing_a_vote_costs_at_most_the_spend():
 
 
 @pytest.mark.parametrize(
-    "mutation", [{"noise_message_target": False}, {"noise": 0.5}], ids=["without a flood", "half of the noise shares"]
+    "mutation", [{"flooded": False}, {"noise": 0.5}], ids=["without a flood", "half of the noise shares"]
 )
 def test_enumeration_refutes_mutants(mutation):
     without, more = cell_law(SMALL, 0, 48, **mutation), cell_law(SMALL, 1, 48, **mutation)

@@ -90,7 +90,7 @@ def test_the_shares_of_every_plan_are_all_there_is(releases, side, monkeypatch):
 def test_one_question_gets_all_and_keeps_its_name():
     whole = task(PRIVATE, PUBLIC)
     assert divided_task(whole, [Fraction(1)]) == [whole]
-    assert plan_auto(whole, "auto").tasks == (whole,)
+    assert plan_auto(whole, "sums").tasks == (whole,)
 
 
 def test_every_choice_is_said_with_its_reason():

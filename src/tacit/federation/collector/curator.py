@@ -20,7 +20,7 @@ from tacit.core.codec import bytes_to_array, encode
 from tacit.federation.collector.messages import Batch, Submission
 from tacit.federation.collector.submission_store import SubmissionOutcome, SubmissionStore
 from tacit.federation.keys import OVERHEAD, SigningIdentity, public_key, unseal
-from tacit.federation.node.refusals import require_door
+from tacit.federation.node.refusals import require_allowed
 from tacit.ledger.account import PolicyLimits, covered
 from tacit.ledger.policy import NO_LIMITS
 from tacit.mechanisms.central.counts import read_sealed_table, table_bytes
@@ -83,7 +83,7 @@ class Curator:
             )
         if self._purposes and not any(covered(ask.purpose, each) for each in self._purposes):
             raise InvalidInput(f"the purpose {ask.purpose[:80]!r} is not among those that the curator's policy names")
-        require_door("curate", ask)
+        require_allowed("curate", ask)
         ask.sensitivity(self._gate.unit, self._gate.adjacency)
         return ask
 

@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MOST_NODES = 10_000
-MOST_PARTICIPANTS = 10**9
+_MOST_PARTICIPANTS = 10**9
 LARGEST_PIECE = 2**28
 LARGEST_BATCH = 2**29
 # The default limit for the bytes of an announced message.
@@ -102,7 +102,7 @@ class Batch:
             request=fields.text("request"),
             nodes=fields.texts("nodes", _MOST_NODES),
             key=fields.content("key", KEY_BYTES),
-            minimum=fields.integer("minimum", 2, MOST_PARTICIPANTS),
+            minimum=fields.integer("minimum", 2, _MOST_PARTICIPANTS),
             size=fields.integer("size", 1, LARGEST_PIECE),
             most=fields.integer("most", 1, LARGEST_PIECE),
             block=fields.integer("block", 1, LARGEST_PIECE),

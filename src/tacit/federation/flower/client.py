@@ -28,6 +28,7 @@ from tacit.federation.flower.handover import answering_app
 from tacit.federation.node.node import Node
 from tacit.ledger import open_ledger
 from tacit.ledger.policy import Rules
+from tacit.methods.registry import METHODS
 from tacit.private.records import Private, Records
 
 __all__ = ["InProcessGrid", "client_app", "configured_node", "contexts", "node_app", "simulated_node"]
@@ -56,7 +57,7 @@ node_app = client_app(configured_node)
 
 CEILING = 10**6
 SIMULATED_RULES = Rules(
-    methods=("rknn", "privatekt", "pate", "private_knn", "fedmd", "class_sums", "noisy_sgd"),
+    methods=tuple(each.name for each in METHODS.values() if each.questions),
     mechanisms=(
         "RandomizedLabels",
         "DiscreteGaussianNoise",

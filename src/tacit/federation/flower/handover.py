@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 
 from tacit.federation.flower.server import MESSAGE_TYPE, content_of, payload_of
 from tacit.federation.messages import RefusalReason, Response, digest_request
-from tacit.federation.node.door import SOCKET_VARIABLE, forward_request
+from tacit.federation.node.local_socket import SOCKET_VARIABLE, forward_request
 from tacit.federation.processes import failure_in_words
 
 __all__ = ["answering_app", "forwarding_app"]
@@ -43,5 +43,5 @@ def answering_app(reply: Callable[[bytes, Message, Context], bytes]) -> ClientAp
 
 def forwarding_app() -> ClientApp:
     """The app of a real node: the node that its operator started answers, whatever the run's settings say."""
-    door = Path(os.environ[SOCKET_VARIABLE])
-    return answering_app(lambda payload, message, _: forward_request(door, payload, float(message.metadata.ttl)))
+    socket = Path(os.environ[SOCKET_VARIABLE])
+    return answering_app(lambda payload, message, _: forward_request(socket, payload, float(message.metadata.ttl)))

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tacit.core import InvalidInput, TacitError
-from tacit.federation.node.door import SOCKET_VARIABLE
+from tacit.federation.node.local_socket import SOCKET_VARIABLE
 from tacit.federation.processes import Processes, last_lines
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ def link_command(keys: Path, state: Path, host: str, port: int) -> Command:
     return command, environment(state / "flower", path)
 
 
-def supernode_command(link: Link, state: Path, door: Path, port: int) -> Command:
-    """The command of a SuperNode that forwards requests to the socket ``door``, and runs this library's app only."""
+def supernode_command(link: Link, state: Path, socket: Path, port: int) -> Command:
+    """The command of a SuperNode that forwards requests to the socket ``socket``, and runs this library's app only."""
     programs = program_folder(state / "programs", NODE_PROGRAMS)
     command = [
         sys.executable, "-m", "tacit.federation.flower.node",
@@ -160,7 +160,7 @@ def supernode_command(link: Link, state: Path, door: Path, port: int) -> Command
     ]  # fmt: skip
     return command, {
         **environment(state / "flower", str(programs)),
-        SOCKET_VARIABLE: str(door),
+        SOCKET_VARIABLE: str(socket),
         CONNECTED_VARIABLE: str(state / "connected"),
     }
 

@@ -27,7 +27,7 @@ from tacit.federation.flower.server import FlowerGrid, FlowerTransport
 from tacit.federation.keys import KEY_BYTES, SigningIdentity, public_key
 from tacit.federation.messages import Request
 from tacit.federation.secure_aggregation import server
-from tacit.federation.secure_aggregation.session import Session
+from tacit.federation.secure_aggregation.session import STEPS, Session
 from tacit.mechanisms.masked.neighborhoods import neighborhood_of
 from tacit.methods.question import table_shape
 from tacit.wire import Price, ask_to_bytes, read_receipt
@@ -235,10 +235,10 @@ class FlowerMasked:
         self._heads.asked(ask.request)
         state = self._kept(status.number)
         if state is None:
-            cells, graph = (
-                math.prod(table_shape(ask)),
-                neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding),
-            )
+            graph = neighborhood_of(plan.holders, plan.threshold, plan.honest, plan.colluding)
+            if graph is None:
+                raise InvalidInput("secure aggregation needs a plan that names how many holders may collude")
+            cells = math.prod(table_shape(ask))
             session = Session(self._run, status.number, ask.request, cells, plan, self._identities, graph)
             state = server.ServerState(session)
         # A complete sum needs no node.
@@ -247,7 +247,7 @@ class FlowerMasked:
         status.asked = tuple(nodes)
         self._transport.tell(status)
         inbox = dict.fromkeys(nodes, state.session.announced)
-        if state.step in state.session.steps[1:]:
+        if state.step in STEPS[1:]:
             inbox = _inbox(state)
         while state.step != "over":
             state = self._step(status, nodes, state, inbox, question)
@@ -328,6 +328,6 @@ class FlowerMasked:
 
 def _inbox(state: server.ServerState) -> dict[str, bytes]:
     """The messages of the open step, which are computed from the step before."""
-    before = state.session.steps[state.session.steps.index(state.step) - 1]
+    before = STEPS[STEPS.index(state.step) - 1]
     _, inbox = server.close(replace(state, step=before))
     return inbox

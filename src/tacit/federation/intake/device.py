@@ -36,10 +36,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.amplify import AmplificationBound, amplified_epsilon
-from tacit.core import Approximate, Ceiling, InvalidInput, Randomness, TacitError
+from tacit.core import (
+    Approximate,
+    Ceiling,
+    InvalidInput,
+    Number,
+    Randomness,
+    TacitError,
+    positive,
+    probability,
+    rounded_up,
+)
 from tacit.core.codec import decode_strict, encode
 from tacit.core.files import locked, write_file
-from tacit.core.rational import Number, positive, probability, rounded_up
 from tacit.federation.certificates import client_context, on_loopback, why_untrusted
 from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, double_box
 from tacit.federation.intake.question import TOKENS, OpenQuestion

@@ -15,8 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core import Adjacency, Encodings, Ledger, Randomness, Release, SeededRandomness, SystemRandomness, decimal
-from tacit.core.errors import BudgetExceeded, InvalidInput, LedgerError, LimitExceeded, RequestConflict, TacitError
+from tacit.core import (
+    Adjacency,
+    BudgetExceeded,
+    Encodings,
+    InvalidInput,
+    Ledger,
+    LedgerError,
+    LimitExceeded,
+    Randomness,
+    Release,
+    RequestConflict,
+    SeededRandomness,
+    SystemRandomness,
+    TacitError,
+    decimal,
+)
 from tacit.core.samples import match_names
 from tacit.datasets.tables import read_table
 from tacit.federation.collector.client import Address
@@ -41,7 +55,7 @@ from tacit.federation.node.refusals import (
     mechanism_name,
     node_side,
     reason_for,
-    require_door,
+    require_allowed,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
 from tacit.federation.settings import NodeFile, read_peers
@@ -259,7 +273,7 @@ class Node:
         if mechanism_name(ask) not in self.rules.mechanisms:
             raise Refused(RefusalReason.MECHANISM)
         try:
-            require_door(step, ask, self._named())
+            require_allowed(step, ask, self._named())
         except InvalidInput as error:
             raise Refused(RefusalReason.MECHANISM, str(error)) from None
         if not self.rules.covers(ask.purpose):

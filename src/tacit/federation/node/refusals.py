@@ -42,7 +42,7 @@ from tacit.wire import read_ask
 
 __all__ = [
     "APPROVED", "DECLINED", "PENDING", "ApprovalRequest", "Approvals", "Refused", "lacks_delta", "log_refusal",
-    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_door",
+    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_allowed",
 ]  # fmt: skip
 
 
@@ -64,13 +64,13 @@ def mechanism_name(ask: Question) -> str:
     return policy_name(ask.mechanism)
 
 
-def require_door(step: str, ask: Question, named: Collection[type] = ()) -> None:
+def require_allowed(step: str, ask: Question, named: Collection[type] = ()) -> None:
     """Refuse a question whose mechanism is not allowed in this step; ``named`` are further ones that the policy allows.
 
     >>> import numpy as np
     >>> from tacit.mechanisms.local.randomized_response import RandomizedLabels
     >>> from tacit.methods.privatekt.wire import LabelAsk
-    >>> require_door("masked", LabelAsk(np.zeros((5, 2)), None, RandomizedLabels(10, 5, 1), (), "labels", "r-1"))
+    >>> require_allowed("masked", LabelAsk(np.zeros((5, 2)), None, RandomizedLabels(10, 5, 1), (), "labels", "r-1"))
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: a LabelAsk is not answered in the step 'masked'

@@ -25,7 +25,7 @@ from tacit.federation.messages import (
     read_node_request,
     read_response,
 )
-from tacit.federation.node.door import LocalSocket, receive
+from tacit.federation.node.local_socket import LocalSocket, receive
 from tacit.federation.node.node import Node, open_node
 from tacit.federation.node.queue import (
     ANSWERED,
@@ -46,9 +46,9 @@ from tacit.methods.encoding import EncodingMemory
 from tacit.representations.registry import admitted
 from tacit.wire import Price, read_ask
 
-__all__ = ["DOOR", "NodeService", "budgets", "queue_file"]
+__all__ = ["SOCKET", "NodeService", "budgets", "queue_file"]
 
-DOOR, QUEUE = "door", "queue.db"
+SOCKET, QUEUE = "socket", "queue.db"
 # The most processes of Flower that may wait for an answer at a time.
 MOST_CALLERS = 128
 # Seconds until a failed write of the queue is repeated, and between two checks of the queue.
@@ -73,7 +73,7 @@ class NodeService:
         self._changed, self._draining, self._idle = threading.Event(), threading.Event(), threading.Event()
         # Requests are read and stored one at a time: they may be large.
         self._reading, self._callers = threading.Lock(), threading.BoundedSemaphore(MOST_CALLERS)
-        self._door: LocalSocket | None = None
+        self._socket: LocalSocket | None = None
         self._worker = threading.Thread(target=self._work, daemon=True)
 
     def load(self) -> None:
@@ -84,10 +84,10 @@ class NodeService:
     def start(self, folder: Path) -> Path:
         """Resume the queue, and listen at a socket in this folder, which is its owner's only; returns the socket."""
         self._queue.recover()
-        self._door = LocalSocket(folder / DOOR, MOST_CALLERS)
+        self._socket = LocalSocket(folder / SOCKET, MOST_CALLERS)
         self._worker.start()
-        threading.Thread(target=self._listen, args=(self._door,), daemon=True).start()
-        return self._door.place
+        threading.Thread(target=self._listen, args=(self._socket,), daemon=True).start()
+        return self._socket.place
 
     @property
     def alive(self) -> bool:
@@ -216,16 +216,16 @@ class NodeService:
 
     def close(self) -> None:
         """Close the socket."""
-        if self._door is not None:
-            door, self._door = self._door, None
-            door.close()
+        if self._socket is not None:
+            socket, self._socket = self._socket, None
+            socket.close()
 
-    def _listen(self, door: LocalSocket) -> None:
+    def _listen(self, socket: LocalSocket) -> None:
         while True:
             try:
-                connection = door.accept()
+                connection = socket.accept()
             except OSError as error:
-                if self._door is None:
+                if self._socket is None:
                     return
                 tell("error", what=f"a connection cannot be accepted: {failure_in_words(error)}")
                 self._draining.wait(_PAUSE)

@@ -251,11 +251,6 @@ def _said(
 def _require_session(session: Session, request: Request, ask: Any, name: str, masking: Masking) -> None:  # noqa: ANN401
     if ask is None or session.plan != ask.mechanism:
         raise InvalidInput("the session's plan is not the one that the question names")
-    if session.neighborhood is None:
-        # Without signatures a coordinator could tell every holder another list of whose tables are in the sum.
-        raise InvalidInput(
-            "the plan names no number of colluding holders, so no holder would sign whose tables are in the sum"
-        )
     if session.cells != prod(table_shape(ask)):
         raise InvalidInput("the session's table does not have the size of the question's")
     if (session.run, session.round, session.request) != (request.run, request.round, ask.request):

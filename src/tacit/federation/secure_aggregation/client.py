@@ -7,7 +7,7 @@ repeated message gets the same answer, byte for byte; a different message for a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,12 +37,11 @@ from tacit.federation.secure_aggregation.neighbors import (
     write_agreement,
 )
 from tacit.federation.secure_aggregation.session import (
+    STEPS,
     Keys,
     Session,
-    read_boxes,
     read_keys,
     read_roster,
-    read_unmask_request,
     write_boxes,
     write_input,
     write_openings,
@@ -66,8 +65,6 @@ class ClientState:
     sealing: bytes = field(repr=False)
     masking: bytes = field(repr=False)
     seed: bytes = field(repr=False)
-    # The holder's shares of its own two secrets.
-    own: bytes = field(default=b"", repr=False)
     heard: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     said: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
@@ -78,7 +75,6 @@ class ClientState:
                 "session": bytes_to_array(self.session.to_bytes()),
                 "node": self.node,
                 "secrets": bytes_to_array(self.sealing + self.masking + self.seed),
-                "own": bytes_to_array(self.own),
                 "heard": {step: bytes_to_array(content) for step, content in self.heard.items()},
                 "said": {step: bytes_to_array(content) for step, content in self.said.items()},
             }
@@ -87,11 +83,11 @@ class ClientState:
     @property
     def forgotten(self) -> ClientState:
         """The state without its secrets, which can decrypt and reveal no share any more."""
-        return replace(self, sealing=b"", masking=b"", seed=b"", own=b"")
+        return replace(self, sealing=b"", masking=b"", seed=b"")
 
     @property
     def drawn(self) -> frozenset[str]:
-        """The neighbors that this node drew; without a neighborhood, all other nodes."""
+        """The neighbors that this node drew."""
         return drawn_neighbors(read_keys(self.said["keys"], self.session, seen=True).choice, self.session, self.node)
 
     @classmethod
@@ -100,16 +96,13 @@ class ClientState:
         fields = decode_strict(payload, _LARGEST_STATE, "state")
         session, node = Session.read(fields.content("session", _LARGEST_STATE)), fields.text("node")
         secrets = fields.content("secrets", 3 * _WIDTH)
-        own = fields.content("own", 2 * _WIDTH)
         steps = [fields.nested(name) for name in ("heard", "said")]
         heard, said = (
-            {step: each.content(step, _LARGEST_STATE) for step in session.steps if each.peek(step) is not None}
+            {step: each.content(step, _LARGEST_STATE) for step in STEPS if each.peek(step) is not None}
             for each in steps
         )
         fields.done()
-        return cls(
-            session, node, secrets[:_WIDTH], secrets[_WIDTH : 2 * _WIDTH], secrets[2 * _WIDTH :], own, heard, said
-        )
+        return cls(session, node, secrets[:_WIDTH], secrets[_WIDTH : 2 * _WIDTH], secrets[2 * _WIDTH :], heard, said)
 
 
 def announce(session: Session, node: str, identity: SigningIdentity) -> tuple[ClientState, bytes]:
@@ -120,15 +113,13 @@ def announce(session: Session, node: str, identity: SigningIdentity) -> tuple[Cl
     """
     if session.nodes.get(node) != identity.public:
         raise InvalidInput("this node does not take part in the session under its own identity")
-    plan, choice = session.plan, tuple[bytes, ...]()
+    plan = session.plan
+    session.neighborhood.require(plan.holders, plan.threshold, plan.honest, plan.colluding)
     # Keys come from the system's generator, in simulations too: they do not change the sum.
     source = SystemRandomness()
-    if session.neighborhood is not None:
-        session.neighborhood.require(plan.holders, plan.threshold, plan.honest, plan.colluding)
-        choice = (element_to_bytes(integer_below(PRIME, source)),)
-    sealing, masking, seed = (element_to_bytes(integer_below(PRIME, source)) for _ in range(3))
+    choice, sealing, masking, seed = (element_to_bytes(integer_below(PRIME, source)) for _ in range(4))
     state = ClientState(session, node, sealing, masking, seed)
-    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session, node), *choice
+    public = public_key(sealing), masking_public(masking, session, node), commitment(seed, session, node), choice
     keys = Keys.signed(session, node, identity, *public).to_bytes()
     return _done(state, "keys", b"", keys), keys
 
@@ -139,21 +130,17 @@ def share_secrets(state: ClientState, roster: bytes) -> tuple[ClientState, bytes
         return state, again
     session, peers = state.session, read_roster(roster, state.session)
     _require_own_keys(state, peers)
-    receivers = list(peers) if session.neighborhood is None else _drawn_among(state, peers)
+    receivers = _drawn_among(state, peers)
     source, places = SystemRandomness(), [session.place(name) for name in receivers]
     parts = [
         split_secret(read_element(secret), session.shares, places, source) for secret in (state.seed, state.masking)
     ]
-    boxes, own = {}, b""
+    boxes = {}
     for name, *pair in zip(receivers, *parts, strict=True):
-        content = b"".join(map(element_to_bytes, pair))
-        if name == state.node:
-            own = content
-        else:
-            key, label = _box_key(state, peers[name], sender=state.node)
-            boxes[name] = boxed(key, content, label)
+        key, label = _box_key(state, peers[name], sender=state.node)
+        boxes[name] = boxed(key, b"".join(map(element_to_bytes, pair)), label)
     sent = write_boxes(state.node, boxes, session)
-    return _done(replace(state, own=own), "shares", roster, sent), sent
+    return _done(state, "shares", roster, sent), sent
 
 
 def masked_input(
@@ -172,15 +159,13 @@ def masked_input(
     (receipt,) = release.receipts
     paid = receipt_to_bytes(receipt, Price(state.session.request, receipt.purpose, plan.spend))
     table = np.ascontiguousarray(release.value, dtype=np.dtype(WIDTHS[plan.bits]).newbyteorder("<"))
-    tags = None
-    if state.session.neighborhood is not None:
-        tags = {name: _tag(state, keys, sender=state.node) for name, keys in there.items()}
+    tags = {name: _tag(state, keys, sender=state.node) for name, keys in there.items()}
     sent = write_input(state.node, paid + table.tobytes(), state.session, tags)
     return _done(state, "input", inbox, sent), sent
 
 
 def agree(state: ClientState, question: bytes, identity: SigningIdentity) -> tuple[ClientState, bytes]:
-    """Step 4 with neighborhoods: sign the list of tables in the sum, if all neighbors were shown the same graph."""
+    """Step 4: sign the list of tables in the sum, if all neighbors were shown the same graph."""
     if (again := _again(state, "agree", question)) is not None:
         return state, again
     asked, there = (
@@ -200,47 +185,30 @@ def agree(state: ClientState, question: bytes, identity: SigningIdentity) -> tup
 
 
 def unmask(state: ClientState, question: bytes) -> tuple[ClientState, bytes]:
-    """The last step: reveal for every other holder one share, of its seed or of its key, and never of both.
+    """Step 5: reveal for every neighbor that drew this holder one share, of its seed or of its key, and never of both.
 
-    With neighborhoods, only for the neighbors that drew this holder, by the request that it signed, and only once
-    enough others have signed the same. ``Equivocation`` ends the session for this holder: its secrets must be deleted.
+    It follows the request that this holder signed, once enough others have signed the same. ``Equivocation`` ends the
+    session for this holder: its secrets must be deleted.
     """
     if (again := _again(state, "unmask", question)) is not None:
         return state, again
     session = state.session
-    survivors, asked, boxes = _asked(state, question)
+    if not state.sealing:
+        raise InvalidInput("this node has left the session: nodes were sent different unmask requests")
+    signed = AgreementQuestion.read(state.heard["agree"], session)
+    require_agreement(question, signed, session)
+    _, boxes, _ = read_inbox(state.heard["input"], session)
     peers = read_roster(state.heard["shares"], session, seen=True)
     openings = {}
-    for name in asked:
-        content = state.own
-        if name != state.node:
-            key, label = _box_key(state, peers[name], sender=name)
-            # A box that cannot be decrypted was damaged by its sender; other holders have shares of the same secret.
-            content = unboxed(key, boxes[name], label) or b""
+    for name in sorted(boxes):
+        key, label = _box_key(state, peers[name], sender=name)
+        # A box that cannot be decrypted was damaged by its sender; other holders have shares of the same secret.
+        content = unboxed(key, boxes[name], label) or b""
         if len(content) == 2 * _WIDTH:
-            openings[name] = content[:_WIDTH] if name in survivors else content[_WIDTH:]
+            openings[name] = content[:_WIDTH] if name in signed.survivors else content[_WIDTH:]
     sent = write_openings(state.node, openings, session)
     # This was the last step of the session, so the secrets are deleted.
     return _done(state.forgotten, "unmask", question, sent), sent
-
-
-def _asked(state: ClientState, payload: bytes) -> tuple[Collection[str], list[str], dict[str, bytes]]:
-    """Whose tables are in the sum, the nodes whose shares are to be revealed, and the boxes with the shares."""
-    session = state.session
-    if session.neighborhood is not None:
-        if not state.sealing:
-            raise InvalidInput("this node has left the session: nodes were sent different unmask requests")
-        question = AgreementQuestion.read(state.heard["agree"], session)
-        require_agreement(payload, question, session)
-        _, boxes, _ = read_inbox(state.heard["input"], session)
-        return question.survivors, sorted(boxes), boxes
-    survivors, dropped = read_unmask_request(payload, session)
-    _, boxes = read_boxes(state.heard["input"], session)
-    if state.node not in survivors or {*survivors, *dropped} != {state.node, *boxes}:
-        raise InvalidInput(
-            "the unmask request must name exactly the nodes that sent shares, and include this node's own table"
-        )
-    return survivors, [*survivors, *dropped], boxes
 
 
 def _drawn_among(state: ClientState, peers: Mapping[str, Keys]) -> list[str]:
@@ -255,16 +223,9 @@ def _drawn_among(state: ClientState, peers: Mapping[str, Keys]) -> list[str]:
 
 
 def _neighbors_there(state: ClientState, inbox: bytes, seen: bool = False) -> dict[str, Keys]:
-    """The keys of the nodes, or neighbors, whose shares arrived; an inbox that was ``seen`` is not checked again."""
+    """The keys of the neighbors whose shares arrived; an inbox that was ``seen`` is not checked again."""
     session = state.session
     peers = read_roster(state.heard["shares"], session, seen=True)
-    if session.neighborhood is None:
-        node, boxes = read_boxes(inbox, session)
-        if node != state.node or state.node in boxes or not set(boxes) <= set(peers):
-            raise InvalidInput("the encrypted shares must be for this node, from other nodes that announced keys")
-        if len(boxes) + 1 < session.plan.threshold:
-            raise InvalidInput(f"only {len(boxes) + 1} nodes sent shares; at least {session.plan.threshold} are needed")
-        return {name: peers[name] for name in boxes}
     node, boxes, there = read_inbox(inbox, session)
     if seen:
         return {name: peers[name] for name in there}
@@ -311,7 +272,7 @@ def _again(state: ClientState, step: str, payload: bytes) -> bytes | None:
         if state.heard[step] != payload:
             raise InvalidInput(f"this session's step {step!r} is complete, and had different content")
         return state.said[step]
-    if (due := state.session.steps[len(state.said)]) != step:
+    if (due := STEPS[len(state.said)]) != step:
         raise InvalidInput(f"the step {step!r} comes after {due!r}")
     return None
 

@@ -79,10 +79,13 @@ def lagrange_weights(places: Sequence[int], prime: int = PRIME) -> list[int]:
     return weights
 
 
-def reconstruct_secret(shares: Mapping[int, int], prime: int = PRIME) -> int:
-    """The secret of these shares, by place; with fewer than the threshold the result is unrelated to it."""
-    weights = lagrange_weights(list(shares), prime)
-    return sum(weight * share for weight, share in zip(weights, shares.values(), strict=True)) % prime
+def reconstruct_secret(shares: Mapping[int, int], weights: Sequence[int] | None = None) -> int:
+    """The secret of these shares, by place; with fewer than the threshold the result is unrelated to it.
+
+    ``weights`` are those of the places, for many secrets of the same ones.
+    """
+    known = lagrange_weights(list(shares)) if weights is None else weights
+    return sum(weight * share for weight, share in zip(known, shares.values(), strict=True)) % PRIME
 
 
 def element_to_bytes(element: int) -> bytes:

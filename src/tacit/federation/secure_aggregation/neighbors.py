@@ -60,7 +60,7 @@ class Equivocation(InvalidInput):
 def drawn_neighbors(choice: bytes, session: Session, node: str) -> frozenset[str]:
     """The neighbors that a node draws by its random number: the first distinct ones of a uniform sequence."""
     others = len(session.nodes) - 1
-    degree = others if session.neighborhood is None else session.neighborhood.degree
+    degree = session.neighborhood.degree
     if degree == others:
         return frozenset(session.nodes) - {node}
     key, own, words = derived(choice, "neighbors", session.digest, node), session.place(node) - 1, 2 * degree

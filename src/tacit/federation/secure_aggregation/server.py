@@ -17,11 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Integers, InvalidInput, SystemRandomness, TooFewParticipants, permutations
+from tacit.core import (
+    Integers,
+    InvalidInput,
+    Receipt,
+    Release,
+    SystemRandomness,
+    TooFewParticipants,
+    gather,
+    permutations,
+    restored,
+)
 from tacit.core.codec import bytes_to_array, decode_strict, encode
-from tacit.core.release import Receipt, Release, gather, restored
 from tacit.federation.secure_aggregation.masks import (
-    PRIME,
     commitment,
     element_to_bytes,
     lagrange_weights,
@@ -29,13 +37,15 @@ from tacit.federation.secure_aggregation.masks import (
     own_mask,
     pairwise_mask,
     read_element,
+    reconstruct_secret,
 )
-from tacit.federation.secure_aggregation.relaying import (
-    announced_graph,
-    check_agreement,
-    check_sparse_boxes,
-    neighbors_of,
-    next_inbox,
+from tacit.federation.secure_aggregation.neighbors import (
+    AgreementQuestion,
+    drawn_neighbors,
+    read_agreement,
+    read_tags,
+    write_agreements,
+    write_inbox,
 )
 from tacit.federation.secure_aggregation.session import (
     STEPS,
@@ -45,17 +55,15 @@ from tacit.federation.secure_aggregation.session import (
     read_input,
     read_keys,
     read_openings,
-    write_boxes,
     write_roster,
-    write_unmask_request,
 )
 from tacit.mechanisms.masked.distributed_gaussian import WIDTHS
 from tacit.wire import Price, read_receipt
 
-__all__ = ["SERVER_STEPS", "ServerState", "accept_message", "close", "receipts_of", "result"]
+__all__ = ["ServerState", "accept_message", "close", "receipts_of", "result"]
 
-SERVER_STEPS = STEPS
 _LARGEST_STATE = 2**32
+_Came = Mapping[str, Mapping[str, bytes]]
 # Sets of holders that are tried for a secret when some shares are wrong.
 _TRIES = 1000
 
@@ -65,15 +73,12 @@ class ServerState:
     """All received messages by step and node, and the open step."""
 
     session: Session
-    came: Mapping[str, Mapping[str, bytes]] = field(
-        default_factory=lambda: {step: {} for step in (*SERVER_STEPS, "agree")}, repr=False
-    )
+    came: Mapping[str, Mapping[str, bytes]] = field(default_factory=lambda: {step: {} for step in STEPS}, repr=False)
     step: str = "keys"
 
     def to_bytes(self) -> bytes:
         """The state for the coordinator's disk."""
-        steps = self.session.steps
-        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in steps}
+        came = {step: {name: bytes_to_array(each) for name, each in self.came[step].items()} for step in STEPS}
         return encode({"session": bytes_to_array(self.session.to_bytes()), "step": self.step, "came": came})
 
     @classmethod
@@ -81,9 +86,9 @@ class ServerState:
         """The state in these bytes."""
         fields = decode_strict(payload, _LARGEST_STATE, "state")
         session = Session.read(fields.content("session", _LARGEST_STATE))
-        step, steps = fields.one_of("step", (*session.steps, "over")), fields.nested("came")
+        step, steps = fields.one_of("step", (*STEPS, "over")), fields.nested("came")
         came = {}
-        for each in session.steps:
+        for each in STEPS:
             inner = steps.nested(each)
             came[each] = {
                 name: inner.content(name, _LARGEST_STATE) for name in session.nodes if inner.peek(name) is not None
@@ -102,10 +107,10 @@ def accept_message(state: ServerState, sender: str, payload: bytes) -> ServerSta
     """
     if sender not in state.session.nodes:
         raise InvalidInput("the sender does not take part in this session")
-    if state.step not in state.session.steps:
+    if state.step not in STEPS:
         raise InvalidInput("the session is complete")
-    place = state.session.steps.index(state.step)
-    earlier = state.session.steps[place - 1] if place else None
+    place = STEPS.index(state.step)
+    earlier = STEPS[place - 1] if place else None
     if earlier is not None and sender not in state.came[earlier]:
         raise InvalidInput(f"the sender did not complete the step {earlier!r} and has dropped out")
     CHECKS[state.step](state, sender, payload)
@@ -122,11 +127,12 @@ def _check_keys(state: ServerState, sender: str, payload: bytes) -> None:
 
 
 def _check_boxes(state: ServerState, sender: str, payload: bytes) -> None:
-    if state.session.neighborhood is not None:
-        return check_sparse_boxes(state.came, state.session, sender, payload)
     node, boxes = read_boxes(payload, state.session)
-    if node != sender or {node, *boxes} != set(state.came["keys"]) or node in boxes:
-        raise InvalidInput("the boxes must be the sender's, one for each other node that announced keys")
+    drawn = drawn_neighbors(
+        read_keys(state.came["keys"][sender], state.session, seen=True).choice, state.session, sender
+    )
+    if node != sender or set(boxes) != drawn & state.came["keys"].keys():
+        raise InvalidInput("the boxes must be the sender's, one for each neighbor that it drew and that announced keys")
 
 
 def _check_input(state: ServerState, sender: str, payload: bytes) -> None:
@@ -144,7 +150,8 @@ def _check_openings(state: ServerState, sender: str, payload: bytes) -> None:
 
 
 def _check_agreement(state: ServerState, sender: str, payload: bytes) -> None:
-    check_agreement(state.came, state.session, sender, payload)
+    if read_agreement(payload, state.session, _question(state.came, {}))[0] != sender:
+        raise InvalidInput("the agreement is signed by another node")
 
 
 CHECKS: Mapping[str, Callable[[ServerState, str, bytes], None]] = {
@@ -164,26 +171,66 @@ def close(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
             f"{len(here)} of {len(session.nodes)} nodes completed the step {state.step!r} of the masked sum, and at "
             f"least {session.plan.threshold} are needed. Nothing was revealed; ask again when more nodes can answer"
         )
-    if session.neighborhood is not None and state.step in session.steps[:-1]:
-        following = session.steps[session.steps.index(state.step) + 1]
-        return replace(state, step=following), next_inbox(state.step, state.came, session)
-    match state.step:
+    if state.step not in STEPS[:-1]:
+        return replace(state, step="over"), {}
+    following = STEPS[STEPS.index(state.step) + 1]
+    return replace(state, step=following), next_inbox(state.step, state.came, session)
+
+
+def announced_graph(came: _Came, session: Session) -> dict[str, frozenset[str]]:
+    """The neighbors that each node drew, for the nodes that announced keys."""
+    keys: dict[str, Keys] = {name: read_keys(each, session, seen=True) for name, each in came["keys"].items()}
+    return {name: drawn_neighbors(each.choice, session, name) for name, each in keys.items()}
+
+
+def neighbors_of(drawn: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """The nodes that each node masks with: those that it drew and those that drew it, among the nodes in the graph."""
+    found: dict[str, set[str]] = {name: set() for name in drawn}
+    for name, others in drawn.items():
+        for other in others & drawn.keys():
+            found[name].add(other)
+            found[other].add(name)
+    return {name: frozenset(others) for name, others in found.items()}
+
+
+def next_inbox(step: str, came: _Came, session: Session) -> dict[str, bytes]:
+    """The message of the next step for each node that completed this one."""
+    here = came[step]
+    match step:
         case "keys":
-            roster = write_roster(here, session)
-            return replace(state, step="shares"), dict.fromkeys(here, roster)
+            neighbors = neighbors_of(announced_graph(came, session))
+            return {
+                name: write_roster({other: here[other] for other in (name, *neighbors[name])}, session) for name in here
+            }
         case "shares":
             sent = {name: read_boxes(payload, session)[1] for name, payload in here.items()}
-            inbox = {
-                name: write_boxes(name, {other: sent[other][name] for other in here if other != name}, session)
+            drawn = {name: each for name, each in announced_graph(came, session).items() if name in here}
+            neighbors = neighbors_of(drawn)
+            return {
+                name: write_inbox(
+                    name,
+                    {other: sent[other][name] for other in neighbors[name] if name in drawn[other]},
+                    neighbors[name],
+                    session,
+                )
                 for name in here
             }
-            return replace(state, step="input"), inbox
         case "input":
-            dropped = [name for name in state.came["shares"] if name not in here]
-            question = write_unmask_request(list(here), dropped, session)
-            return replace(state, step="unmask"), dict.fromkeys(here, question)
+            tags: dict[str, dict[str, bytes]] = {name: {} for name in here}
+            for sender, payload in here.items():
+                for receiver, tag in read_tags(payload, session).items():
+                    if receiver in tags:
+                        tags[receiver][sender] = tag
+            return {name: _question(came, tags[name]).to_bytes(session) for name in here}
         case _:
-            return replace(state, step="over"), {}
+            question = _question(came, {})
+            signed = {name: read_agreement(each, session, question)[1] for name, each in here.items()}
+            return dict.fromkeys(here, write_agreements(signed, session))
+
+
+def _question(came: _Came, tags: Mapping[str, bytes]) -> AgreementQuestion:
+    survivors = frozenset(came["input"])
+    return AgreementQuestion(survivors, frozenset(came["shares"]) - survivors, tags)
 
 
 def result(state: ServerState, purpose: str, shape: tuple[int, ...]) -> Release[Integers]:
@@ -239,8 +286,6 @@ def _whole_mask(state: ServerState) -> NDArray[np.uint64]:
 def _masked_with(state: ServerState) -> Mapping[str, frozenset[str]]:
     """The nodes that each node masked with, for the nodes that sent shares."""
     everyone = frozenset(state.came["shares"])
-    if state.session.neighborhood is None:
-        return dict.fromkeys(everyone, everyone)
     drawn = announced_graph(state.came, state.session)
     return neighbors_of({name: each for name, each in drawn.items() if name in everyone})
 
@@ -267,10 +312,8 @@ class _Secrets:
         for chosen in self._choices(givers):
             if chosen not in self._weights:
                 self._weights[chosen] = lagrange_weights([self._session.place(name) for name in chosen])
-            parts = (read_element(self._openings[name][node]) for name in chosen)
-            secret = element_to_bytes(
-                sum(weight * part for weight, part in zip(self._weights[chosen], parts, strict=True)) % PRIME
-            )
+            shares = {self._session.place(name): read_element(self._openings[name][node]) for name in chosen}
+            secret = element_to_bytes(reconstruct_secret(shares, self._weights[chosen]))
             if fits(secret):
                 # These holders' shares are probably correct for other secrets, too, and their weights are known.
                 self._weights = {chosen: self._weights[chosen]}

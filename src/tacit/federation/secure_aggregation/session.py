@@ -1,13 +1,12 @@
-"""A session of secure aggregation: its run and round, its members, and the messages of its four steps.
+"""A session of secure aggregation: its run and round, its members, and the messages of its five steps.
 
-1. *keys*: each holder announces fresh public keys, signed by its identity.
-2. *shares*: each holder sends every other one encrypted shares of its two secrets.
+1. *keys*: each holder announces fresh public keys, signed by its identity, and a number from which its neighbors follow
+   (``neighbors.py``).
+2. *shares*: each holder sends the neighbors that it drew encrypted shares of its two secrets.
 3. *input*: each holder sends its masked table.
-4. *unmask*: each holder reveals, for every other one, a share of one secret: of the seed of the other's own mask if its
-   table is in the sum, of its pairwise key if it dropped out. Never of both.
-
-With many holders each one masks with a few neighbors only (``neighbors.py``), and there is one more step: before
-*unmask* the holders *agree* by signature on whose tables are in the sum.
+4. *agree*: each holder signs the list of those whose tables are in the sum.
+5. *unmask*: each holder reveals, for every neighbor that drew it, a share of one secret: of the seed of the other's own
+   mask if its table is in the sum, of its pairwise key if it dropped out. Never of both.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ __all__ = [
     "read_openings",
     "read_pieces",
     "read_roster",
-    "read_unmask_request",
     "require_enough",
     "sorted_names",
     "write_boxes",
@@ -47,14 +45,14 @@ __all__ = [
     "write_openings",
     "write_pieces",
     "write_roster",
-    "write_unmask_request",
 ]  # fmt: skip
 
-STEPS = ("keys", "shares", "input", "unmask")
+STEPS = ("keys", "shares", "input", "agree", "unmask")
 _MOST_NODES = 10_000
 _SHARES: tuple[type[DistributedLaplace | DistributedGaussian], ...] = (DistributedLaplace, DistributedGaussian)
 _MOST_CELLS = 2**26
 KEY, SIGNATURE, BOX = 32, 64, 80
+_KEYS = 4 * KEY + SIGNATURE
 # The most bytes of a message per node, and in addition.
 PER_NODE = 4096
 _SLACK = 65_536
@@ -65,7 +63,7 @@ class Session:
     """What all members know before the first step. ``nodes`` are the public keys of the members' identities by name.
 
     >>> names = {name: SigningIdentity.new().public for name in ("ada", "bob")}
-    >>> session = Session("run", 0, "r-1", 4, DistributedLaplace(2, 2, 2, 2, 2, 100), names)
+    >>> session = Session("run", 0, "r-1", 4, DistributedLaplace(2, 2, 2, 2, 2, 100), names, Neighborhood(1, 1))
     >>> Session.read(session.to_bytes()) == session, len(session.digest)
     (True, 64)
     """
@@ -76,8 +74,7 @@ class Session:
     cells: int
     plan: DistributedLaplace | DistributedGaussian
     nodes: Mapping[str, bytes]
-    # None: every holder masks with all others.
-    neighborhood: Neighborhood | None = None
+    neighborhood: Neighborhood
 
     def __post_init__(self) -> None:
         if len(self.nodes) != self.plan.holders:
@@ -90,16 +87,14 @@ class Session:
         return encode(self._header() | self._members())
 
     def _header(self) -> dict[str, Any]:
-        header = {
+        return {
             "run": self.run,
             "round": self.round,
             "request": self.request,
             "cells": self.cells,
             "plan": mechanism_fields(self.plan),
+            "neighborhood": {"degree": self.neighborhood.degree, "shares": self.neighborhood.shares},
         }
-        if self.neighborhood is not None:
-            header["neighborhood"] = {"degree": self.neighborhood.degree, "shares": self.neighborhood.shares}
-        return header
 
     def _members(self) -> dict[str, Any]:
         names = bytes_to_array(b"".join(self.nodes[name] for name in self.names))
@@ -107,9 +102,7 @@ class Session:
 
     @cached_property
     def announced(self) -> bytes:
-        """The session as it is sent: with neighborhoods only a digest of the members, as every node has a list."""
-        if self.neighborhood is None:
-            return self.to_bytes()
+        """The session as it is sent: only a digest of the members, as every node has a list."""
         return encode(self._header() | {"members": hashlib.sha256(encode(self._members())).hexdigest()})
 
     @classmethod
@@ -119,12 +112,10 @@ class Session:
         run, number, request = fields.text("run"), fields.integer("round", 0, 10**9), fields.text("request")
         cells = fields.integer("cells", 1, _MOST_CELLS)
         plan = read_mechanism(fields.nested("plan"), _SHARES)
-        neighborhood = None
-        if fields.peek("neighborhood") is not None:
-            inner = fields.nested("neighborhood")
-            neighborhood = Neighborhood(*(inner.integer(name, 1, _MOST_NODES) for name in ("degree", "shares")))
-            inner.done()
-        if neighborhood is not None and fields.peek("members") is not None:
+        inner = fields.nested("neighborhood")
+        neighborhood = Neighborhood(*(inner.integer(name, 1, _MOST_NODES) for name in ("degree", "shares")))
+        inner.done()
+        if fields.peek("members") is not None:
             digest = fields.digest("members")
             fields.done()
             session = cls(run, number, request, cells, plan, dict(members or {}), neighborhood)
@@ -137,14 +128,9 @@ class Session:
         return cls(run, number, request, cells, plan, dict(zip(names, keys, strict=True)), neighborhood)
 
     @property
-    def steps(self) -> tuple[str, ...]:
-        """The steps of the session, in their order."""
-        return STEPS if self.neighborhood is None else (*STEPS[:3], "agree", STEPS[3])
-
-    @property
     def shares(self) -> int:
         """How many shares reconstruct a secret."""
-        return self.plan.threshold if self.neighborhood is None else self.neighborhood.shares
+        return self.neighborhood.shares
 
     @cached_property
     def digest(self) -> str:
@@ -179,23 +165,21 @@ class Keys:
     masking: bytes
     commitment: bytes
     signature: bytes
-    # The random number that determines the node's neighbors; empty without neighborhoods.
-    choice: bytes = b""
+    # The random number that determines the node's neighbors.
+    choice: bytes
 
     @classmethod
     def signed(cls, session: Session, node: str, identity: SigningIdentity, *pieces: bytes) -> Keys:
         """The keys with their owner's signature; ``pieces`` are in the order of the fields."""
-        sealing, masking, commitment, *choice = pieces
+        sealing, masking, commitment, choice = pieces
         signature = identity.sign(_announcement(session, node, b"".join(pieces)))
-        return cls(node, sealing, masking, commitment, signature, *choice)
+        return cls(node, sealing, masking, commitment, signature, choice)
 
     @classmethod
     def of(cls, node: str, content: bytes) -> Keys:
-        """The keys in these bytes: three or four, and a signature."""
-        sealing, masking, commitment, *choice = (
-            content[at : at + KEY] for at in range(0, len(content) - SIGNATURE, KEY)
-        )
-        return cls(node, sealing, masking, commitment, content[-SIGNATURE:], *choice)
+        """The keys in these bytes: four, and a signature."""
+        sealing, masking, commitment, choice = (content[at : at + KEY] for at in range(0, 4 * KEY, KEY))
+        return cls(node, sealing, masking, commitment, content[4 * KEY :], choice)
 
     @property
     def content(self) -> bytes:
@@ -227,55 +211,39 @@ def read_keys(payload: bytes, session: Session, seen: bool = False) -> Keys:
 
     The signature of keys that were ``seen`` before is not checked again.
     """
-    keys = _keys(decode_strict(payload, session.limit, "keys"), 3 if session.neighborhood is None else 4)
+    keys = _keys(decode_strict(payload, session.limit, "keys"))
     if not seen:
         keys.require(session)
     return keys
 
 
-def _keys(fields: StrictReader, count: int) -> Keys:
+def _keys(fields: StrictReader) -> Keys:
     node = fields.text("node")
-    size = count * KEY + SIGNATURE
-    content = fields.content("keys", size)
+    content = fields.content("keys", _KEYS)
     fields.done()
-    if len(content) != size:
-        raise InvalidInput(f"the {fields.what} must have {count} keys and a signature")
+    if len(content) != _KEYS:
+        raise InvalidInput(f"the {fields.what} must have four keys and a signature")
     return Keys.of(node, content)
 
 
 def write_roster(announced: Mapping[str, bytes], session: Session) -> bytes:
     """The keys of all nodes, as the coordinator relays them."""
-    if session.neighborhood is not None:
-        contents = {name: read_keys(each, session, seen=True).content for name, each in announced.items()}
-        return encode({"session": session.digest, **write_pieces("keys", contents)})
-    return encode({"session": session.digest, "keys": [bytes_to_array(announced[name]) for name in sorted(announced)]})
+    contents = {name: read_keys(each, session, seen=True).content for name, each in announced.items()}
+    return encode({"session": session.digest, **write_pieces("keys", contents)})
 
 
 def read_roster(payload: bytes, session: Session, seen: bool = False) -> dict[str, Keys]:
-    """The keys by name: each signed, all different, and enough of them."""
+    """The keys by name: each signed, and all different."""
     fields = of_session(payload, session, "roster")
-    if session.neighborhood is None:
-        contents = [StrictReader({"keys": each}, "roster").content("keys", session.limit) for each in _list(fields)]
-        found = [read_keys(each, session, seen) for each in contents]
-    else:
-        found = [Keys.of(*each) for each in read_pieces(fields, session, "keys", 4 * KEY + SIGNATURE).items()]
-        for keys in found if not seen else ():
-            keys.require(session)
+    found = [Keys.of(*each) for each in read_pieces(fields, session, "keys", _KEYS).items()]
+    for keys in found if not seen else ():
+        keys.require(session)
     fields.done()
     roster = {each.node: each for each in found}
     for one in ("sealing", "masking"):
         if len({getattr(each, one) for each in found}) < len(found):
             raise InvalidInput("the roster has the same key twice")
-    if session.neighborhood is None:
-        require_enough(len(roster), session, "announced keys")
     return roster
-
-
-def _list(fields: StrictReader) -> list[Any]:
-    listed = fields.take("keys")
-    if not isinstance(listed, list):
-        raise InvalidInput("the roster must list keys")
-    return listed
 
 
 def write_boxes(node: str, boxes: Mapping[str, bytes], session: Session) -> bytes:
@@ -288,40 +256,20 @@ def read_boxes(payload: bytes, session: Session) -> tuple[str, dict[str, bytes]]
     return _read_pieces(payload, session, "boxes", BOX)
 
 
-def write_input(node: str, paid: bytes, session: Session, tags: Mapping[str, bytes] | None = None) -> bytes:
-    """A receipt followed by the masked table that it paid for; with ``tags`` for neighbors."""
-    sent: dict[str, Any] = {"session": session.digest, "node": node, "paid": bytes_to_array(paid)}
-    return encode(sent | ({} if tags is None else write_pieces("tags", tags)))
+def write_input(node: str, paid: bytes, session: Session, tags: Mapping[str, bytes]) -> bytes:
+    """A receipt followed by the masked table that it paid for, with ``tags`` for neighbors."""
+    sent = {"session": session.digest, "node": node, "paid": bytes_to_array(paid)}
+    return encode(sent | write_pieces("tags", tags))
 
 
 def read_input(payload: bytes, session: Session) -> tuple[str, bytes]:
     """The node, and the receipt with its table."""
     fields = of_session(payload, session, "input", session.cells * 8 + _SLACK)
     node, paid = _known(fields.text("node"), session), fields.content("paid", session.cells * 8 + _SLACK)
-    if session.neighborhood is not None:
-        # The tags are for the node's neighbors.
-        fields.take("names"), fields.take("tags")
+    # The tags are for the node's neighbors.
+    fields.take("names"), fields.take("tags")
     fields.done()
     return node, paid
-
-
-def write_unmask_request(survivors: list[str], dropped: list[str], session: Session) -> bytes:
-    """An unmask request: whose tables are in the sum, and who dropped out after sending shares."""
-    return encode({"session": session.digest, "survivors": sorted(survivors), "dropped": sorted(dropped)})
-
-
-def read_unmask_request(payload: bytes, session: Session) -> tuple[list[str], list[str]]:
-    """Surviving and dropped nodes; all are members, and none is both."""
-    fields = of_session(payload, session, "unmasking question")
-    survivors = sorted_names(fields, len(session.nodes), "survivors")
-    dropped = sorted_names(fields, len(session.nodes), "dropped")
-    fields.done()
-    if set(survivors) & set(dropped):
-        raise InvalidInput("the unmask request asks for both secrets of one node, which would reveal its table")
-    for name in (*survivors, *dropped):
-        _known(name, session)
-    require_enough(len(survivors), session, "are in the sum")
-    return list(survivors), list(dropped)
 
 
 def write_openings(node: str, openings: Mapping[str, bytes], session: Session) -> bytes:

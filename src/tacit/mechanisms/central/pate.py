@@ -17,8 +17,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Integers, InvalidInput, Number, Randomness, Sensitivity, exact, rounded_up
-from tacit.core.spend import DiscreteGaussian, Pure, Repeated
+from tacit.core import (
+    DiscreteGaussian,
+    Integers,
+    InvalidInput,
+    Number,
+    Pure,
+    Randomness,
+    Repeated,
+    Sensitivity,
+    exact,
+    rounded_up,
+)
 from tacit.mechanisms.auditing import MOVED, PURE, Check, accounted, difference, provable_epsilon, rowwise
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers

@@ -18,8 +18,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import ANYTHING, Integers, InvalidInput, Sensitivity, Stability, decimal, rounded_up
-from tacit.core.randomness import Randomness, permutations, uniform_below
+from tacit.core import (
+    ANYTHING,
+    Integers,
+    InvalidInput,
+    Randomness,
+    Sensitivity,
+    Stability,
+    decimal,
+    permutations,
+    rounded_up,
+    uniform_below,
+)
 from tacit.mechanisms.auditing import PURE, Check, Target
 from tacit.mechanisms.description import Checks, Described
 

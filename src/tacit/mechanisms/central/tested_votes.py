@@ -16,12 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import InvalidInput
-from tacit.core.protocols import Integers
-from tacit.core.randomness import Randomness
+from tacit.core import Approximate, Integers, InvalidInput, Randomness, Sensitivity
 from tacit.core.rational import Number, positive, probability, rounded_up
-from tacit.core.sensitivity import Sensitivity
-from tacit.core.spend import Approximate
 from tacit.mechanisms.auditing import Check, Target
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
@@ -127,7 +123,7 @@ class TestedGNMax(Described):
     @cached_property
     def safe(self) -> DiscreteGaussianNoise:
         """The noise that keeps all rows within (ε, δ), whatever the votes are."""
-        from tacit.core.account import Rule
+        from tacit.core import Rule
 
         return DiscreteGaussianNoise.for_budget(self.epsilon, self.delta, 2 * self.queries, True, 1, Rule.PLANNED)
 

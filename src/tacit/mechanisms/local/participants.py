@@ -16,8 +16,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tacit.core import ANYTHING, Estimates, Integers, InvalidInput, Number, Randomness, Sensitivity, positive
-from tacit.core.spend import Pure, RandomizedResponse
+from tacit.core import (
+    ANYTHING,
+    Estimates,
+    Integers,
+    InvalidInput,
+    Number,
+    Pure,
+    RandomizedResponse,
+    Randomness,
+    Sensitivity,
+    positive,
+)
 from tacit.mechanisms.description import CELLS, EXACT, Described, Parameters
 from tacit.mechanisms.forms import MessageCode, Messages
 from tacit.mechanisms.shuffle.privacy_blanket import Blanket

@@ -20,9 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core import ANYTHING, Integers, InvalidInput, MessageLaw, Randomness, Rule, Sensitivity, uniform_below
-from tacit.core.rational import Number, bisect, positive, probability, rounded_down
-from tacit.core.spend import RandomizedResponse, Repeated
+from tacit.core import (
+    ANYTHING,
+    Integers,
+    InvalidInput,
+    MessageLaw,
+    Number,
+    RandomizedResponse,
+    Randomness,
+    Repeated,
+    Rule,
+    Sensitivity,
+    bisect,
+    positive,
+    probability,
+    rounded_down,
+    uniform_below,
+)
 from tacit.mechanisms.auditing import AUDITED_CELLS, PAIR, PURE, Check, Target, message_checks
 from tacit.mechanisms.description import CELLS, EXACT, Checks, Described, Inner, Parameters
 from tacit.mechanisms.exact import ExactTable, exp, precision

@@ -18,8 +18,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import DiscreteGaussian, Integers, InvalidInput, Randomness, Rule, Sensitivity
-from tacit.core.rational import Number, exact, positive, rounded_up
+from tacit.core import (
+    DiscreteGaussian,
+    Integers,
+    InvalidInput,
+    Number,
+    Randomness,
+    Rule,
+    Sensitivity,
+    exact,
+    positive,
+    rounded_up,
+)
 from tacit.mechanisms.auditing import MOVED, Check, accounted, difference, rowwise
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.central.discrete_gaussian import gaussian_integers

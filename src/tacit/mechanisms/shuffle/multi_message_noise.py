@@ -19,8 +19,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import ANYTHING, Approximate, Estimates, Integers, InvalidInput, Randomness, Sensitivity
-from tacit.core.rational import Number, exact, positive
+from tacit.core import (
+    ANYTHING,
+    Approximate,
+    Estimates,
+    Integers,
+    InvalidInput,
+    Number,
+    Randomness,
+    Sensitivity,
+    exact,
+    positive,
+)
 from tacit.mechanisms.auditing import Check, Estimator, Target
 from tacit.mechanisms.central.counts import count_table
 from tacit.mechanisms.description import (
@@ -83,7 +93,7 @@ class MultiMessageNoise(Described):
     1.893
     """
 
-    name = "noise_message_target-messages"
+    name = "flooded-messages"
     statistic = "messages"
     releases = "messages"
     parameters: ClassVar[Parameters] = {

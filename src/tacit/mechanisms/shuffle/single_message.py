@@ -17,8 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.amplify import AmplificationBound, amplified_epsilon, largest_local_epsilon
-from tacit.core import Approximate, Estimates, Integers, InvalidInput, LocalMechanism, Randomness, Sensitivity
-from tacit.core.rational import Number, bisect, exact, positive, rounded_down, rounded_up
+from tacit.core import (
+    Approximate,
+    Estimates,
+    Integers,
+    InvalidInput,
+    LocalMechanism,
+    Number,
+    Randomness,
+    Sensitivity,
+    bisect,
+    exact,
+    positive,
+    rounded_down,
+    rounded_up,
+)
 from tacit.mechanisms.auditing import Check, Target
 from tacit.mechanisms.description import (
     EXACT,

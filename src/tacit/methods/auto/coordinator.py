@@ -24,6 +24,7 @@ from tacit.methods.class_sums.coordinator import (
     LinearOdds,
     Moments,
     ReleasedSums,
+    added_up,
     moments,
     read_calibrated,
     read_logistic,
@@ -42,6 +43,7 @@ __all__ = [
     "Step",
     "SumFeatures",
     "VoteFeatures",
+    "current",
     "fit_public_mixture",
     "joint_odds",
     "joint_points",
@@ -103,6 +105,8 @@ class Block:
     public: Reals  # (public samples, features)
     moments: Moments
     counts: NDArray[Any] | None = None  # (queries, classes), of votes
+    size: float | None = None  # how many records were added up, of sums
+    refines: bool = False  # whether it contains what the block before it told
 
 
 def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int | None) -> Block:
@@ -110,7 +114,15 @@ def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int |
     features = SumFeatures(ask.representation, ask.scale, ask.radius, ask.norm)
     points = features.points(public)
     mechanism: Any = ask.mechanism
-    return Block(features, points, moments(ReleasedSums(table), ask, mechanism.noise_law.variance, points, records))
+    released = ReleasedSums(table)
+    told = moments(released, ask, mechanism.noise_law.variance, points, records)
+    return Block(features, points, told, size=added_up(released, ask, records))
+
+
+def current(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks without those that a later one contains."""
+    later = [*blocks[1:], None]
+    return [each for each, after in zip(blocks, later, strict=True) if after is None or not after.refines]
 
 
 def purity(counts: NDArray[Any]) -> float:
@@ -124,7 +136,7 @@ def purity(counts: NDArray[Any]) -> float:
 
 def joint_points(blocks: Sequence[Block]) -> Reals:
     """The public samples in the features of all blocks."""
-    return np.concatenate([each.public for each in blocks], axis=1)
+    return np.concatenate([each.public for each in current(blocks)], axis=1)
 
 
 def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
@@ -133,6 +145,7 @@ def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
     Class proportions are averaged over the blocks, weighted by precision. Two classes use logistic regression, which
     ranks better; more classes use calibrated least squares, which is more robust to noise.
     """
+    blocks = current(blocks)
     exact = np.array([1 / each.moments.variances.mean() for each in blocks])
     shares = np.average([each.moments.shares for each in blocks], axis=0, weights=exact)
     together = Moments(

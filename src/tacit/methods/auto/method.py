@@ -11,6 +11,7 @@ from tacit.core.options import Options
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import AutoCoordinator, Step
+from tacit.methods.auto.correction import correction_mechanism
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import FIRST_SHARE, AutoPlan, plan_auto
 from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
@@ -21,6 +22,8 @@ from tacit.methods.class_sums.plan import SMALLEST_DELTA, added_as, sum_mechanis
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.curated import Answering, CuratedJob
 from tacit.methods.forecast import Evidence, Expected
+from tacit.methods.noisy_sgd.holder import GradientHolder
+from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.rknn.forecast import votes_forecast
 from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.method import prepare as prepare_votes
@@ -102,7 +105,7 @@ def elsewhere(task: Task) -> str | None:
 
 def worth_dividing(teaching: AutoTeaching) -> bool:
     """Whether first votes with a part of the budget exceed the noise; otherwise one question gets the full budget."""
-    if len(teaching.plan.tasks) == 1:
+    if len(teaching.plan.tasks) == 1 or teaching.plan.kind != "images":
         return True
     first = teaching.plan.tasks[0]
     lead = teaching.vote_mechanism(first, 2).lead(teaching.classes, UNSURE)
@@ -121,11 +124,15 @@ def _answering(task: Task, gate: Gate) -> Answering:
     """All records behind one gate, for questions about votes and about sums."""
     parts, observer = list(task.parts), task.observer
     sums, votes = SumHolder(parts, gate, observer.progress), VoteHolder(parts, gate, observer.progress)
+    gradients = GradientHolder(parts, gate, observer.progress)
 
     def answer(ask: Any) -> Release[Any]:  # noqa: ANN401
         if isinstance(ask, SumAsk):
             observer.stage("adding up the records of each class")
             return sums.answer(ask)
+        if isinstance(ask, GradientAsk):
+            observer.stage("adding up what each record says of the odds")
+            return gradients.answer(ask)
         observer.stage("counting votes")
         return votes.answer(ask)
 
@@ -134,7 +141,10 @@ def _answering(task: Task, gate: Gate) -> Answering:
 
 def question_prices(plan: AutoPlan, classes: int) -> dict[str, Spend]:
     """The cost of each question, which does not depend on earlier releases, although the question may."""
-    return {each.request: _price(each, classes) for each in plan.tasks}
+    prices = {each.request: _price(each, classes) for each in plan.tasks}
+    if plan.corrects:
+        prices[plan.tasks[-1].request] = correction_mechanism(plan.tasks[-1], 1).spend
+    return prices
 
 
 def _price(task: Task, classes: int) -> Spend:

@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import gaussian_delta, gaussian_multiplier
 from tacit.accounting.compose import total
-from tacit.core import Gaussian, InvalidInput, Rule, rounded_down
+from tacit.core import Gaussian, InvalidInput, Rule, Trust, rounded_down
 from tacit.methods.auto.coordinator import MIXED_KINDS
+from tacit.methods.auto.correction import FINE, gradient_radius
+from tacit.methods.class_sums.options import ClassSums
+from tacit.methods.class_sums.plan import plan_sums
 from tacit.methods.task import Task
 
 __all__ = ["FIRST_SHARE", "AutoPlan", "divided_task", "installed", "plan_auto"]
@@ -23,6 +26,9 @@ __all__ = ["FIRST_SHARE", "AutoPlan", "divided_task", "installed", "plan_auto"]
 FIRST_SHARE, LATER = Fraction(1, 10), Fraction(9, 20)
 # Smaller images have too few cells for gradient histograms.
 LEAST_SIDE = 16
+# Sums and the gradient that follows them; and the part of the components' signal that noise must leave for it. Adult's
+# test part was seen when they were chosen.
+SUMS_THEN_GRADIENT, CORRECTABLE = (Fraction(1, 3), Fraction(2, 3)), 0.6
 _HALVINGS = 40
 
 
@@ -37,6 +43,7 @@ class AutoPlan:
     tasks: tuple[Task, ...]  # one per question, each with its own budget and request
     releases: str
     reasons: tuple[tuple[str, str], ...]
+    corrects: bool = False  # whether the odds that follow from sums are corrected by a gradient
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -55,16 +62,9 @@ def installed(*modules: str) -> bool:
 
 def plan_auto(task: Task, releases: str) -> AutoPlan:
     """The plan for a curator's records of one kind."""
-    said: list[tuple[str, str]] = []
     if task.kind != "images":
-        said.append(
-            ("questions", "class sums, once: classes in tables, texts and embeddings are about linearly separable")
-        )
-        if task.kind in MIXED_KINDS:
-            said.append(("student", "a Gaussian mixture on the public samples, unless the released sums contradict it"))
-        # The encoder of a mixed table has already scaled its columns.
-        seen = "identity" if task.kind == "mixed" else "auto"
-        return AutoPlan(task.kind, seen, "auto", False, tuple(divided_task(task, [Fraction(1)])), "sums", tuple(said))
+        return _plan_sums(task, releases)
+    said: list[tuple[str, str]] = []
     representation, vote_space, network = image_parts(task.public)
     shares = [FIRST_SHARE, LATER, LATER] if network else [FIRST_SHARE, 1 - FIRST_SHARE]
     if releases == "sums":
@@ -87,6 +87,34 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     return AutoPlan(
         task.kind, representation, vote_space, network, tuple(divided_task(task, shares)), releases, tuple(said)
     )
+
+
+def _plan_sums(task: Task, releases: str) -> AutoPlan:
+    """Sums, and for tables with Gaussian noise that leaves enough of them a gradient."""
+    # The columns of a mixed table were brought to one scale by their encoder.
+    seen = "identity" if task.kind == "mixed" else "auto"
+    plan = AutoPlan(
+        task.kind, seen, "auto", False, (task,), "sums",
+        (("questions", "class sums, once: classes in tables, texts and embeddings are about linearly separable"),),
+    )  # fmt: skip
+    if task.kind in MIXED_KINDS:
+        mixed = ("student", "a Gaussian mixture on the public samples, unless the released sums contradict it")
+        return replace(plan, reasons=(*plan.reasons, mixed))
+    if releases == "sums" or task.delta == 0 or gradient_radius(task.unit.records) < FINE:
+        return plan
+    try:
+        tasks = divided_task(task, SUMS_THEN_GRADIENT)
+    except InvalidInput:
+        return plan
+    kept = plan_sums(tasks[0], ClassSums(representation=seen, whitening=0.0), Trust.CENTRAL).kept
+    if kept is None or kept < CORRECTABLE:
+        return plan
+    said = (
+        ("questions", "class sums; then the gradient of the regression that follows from them, which corrects what the "
+         "public samples misled"),
+        ("budget", f"{', '.join(f'{float(each):.0%}' for each in SUMS_THEN_GRADIENT)} for 2 questions"),
+    )  # fmt: skip
+    return replace(plan, tasks=tuple(tasks), reasons=said, corrects=True)
 
 
 def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:

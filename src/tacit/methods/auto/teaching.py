@@ -28,12 +28,14 @@ from tacit.methods.auto.coordinator import (
     Step,
     SumFeatures,
     VoteFeatures,
+    current,
     joint_odds,
     joint_points,
     purity,
     refined,
     sum_block,
 )
+from tacit.methods.auto.correction import corrected_block, correction_ask
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
 from tacit.methods.class_sums.options import ClassSums
@@ -152,6 +154,8 @@ class AutoTeaching:
     def choose(self, blocks: Sequence[Block]) -> Step:
         """The next question: for images votes first, then by their purity."""
         task = self.plan.tasks[len(blocks)]
+        if self.plan.corrects and blocks:
+            return self._correction(task, blocks[0])
         if self.plan.kind != "images" or (self.plan.releases == "sums" and not blocks):
             return self._sums(task, self.plan.representation)
         if not blocks:
@@ -189,7 +193,7 @@ class AutoTeaching:
         task = self.task
         odds = None if self.plan.kind == "images" and self.clustered(blocks) else joint_odds(blocks)
         chances = self.probabilities(blocks) if odds is None else odds.probabilities(joint_points(blocks))
-        mixture = refined(blocks, task.public, chances) if self.plan.kind in MIXED_KINDS else None
+        mixture = refined(current(blocks), task.public, chances) if self.plan.kind in MIXED_KINDS else None
         if mixture is not None:
             chances = mixture.probabilities
         labels = task.classes[chances.argmax(axis=1)]
@@ -201,12 +205,12 @@ class AutoTeaching:
         elif mixture is not None:
             trained = mixture_student(mixture, task.classes)
         else:
-            features = [each.features for each in blocks]
+            features = [each.features for each in current(blocks)]
             trained = regression_student(features, odds, task.classes, task.public.shape[1:])
             if self.plan.network:
                 trained = self._with_network(trained, chances)
         arrays = {f"release_{number}": each.moments.means for number, each in enumerate(blocks, start=1)}
-        asked = ["sums" if each.counts is None else "votes" for each in blocks]
+        asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in blocks]
         chosen = ", then ".join(dict.fromkeys([*asked, *(() if mixture is None else ("a mixture of public samples",))]))
         return Outcome(trained, labels, chances, arrays, recipe={"student": type(trained).__name__, "chosen": chosen})
 
@@ -272,6 +276,11 @@ class AutoTeaching:
         planned = plan_sums(task, options, Trust.CENTRAL)
         ask = planned.question
         return Step(ask, lambda table: sum_block(ask, table, self.task.public, counted(self.task)), planned.doubts)
+
+    def _correction(self, task: Task, sums: Block) -> Step:
+        """The gradient at the odds that follow from the sums."""
+        ask = correction_ask(task, sums, joint_odds([sums]))
+        return Step(ask, lambda table: corrected_block(ask, table, sums))
 
     def _view(self, chances: NDArray[np.float64]) -> Representation:
         """The feature space of a network trained on these probabilities; without networks that of the first votes."""

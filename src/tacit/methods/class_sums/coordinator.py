@@ -23,6 +23,7 @@ __all__ = [
     "ReleasedSums",
     "SumCoordinator",
     "SumState",
+    "added_up",
     "moments",
     "public_probabilities",
     "read_calibrated",
@@ -103,6 +104,13 @@ class Moments:
     variances: Reals  # (classes, components)
 
 
+def added_up(released: ReleasedSums, ask: SumAsk, records: int | None) -> float:
+    """How many records were added up: as many as is public, or what the noisy counts say."""
+    if records is not None:
+        return float(records)
+    return max(1.0, released.table[:, -1].sum() / ask.count) if ask.count else 1.0
+
+
 def moments(released: ReleasedSums, ask: SumAsk, variance: float, public: Reals, records: int | None) -> Moments:
     """The moments in the sums; ``variance`` is that of one answer's noise in one cell.
 
@@ -116,7 +124,7 @@ def moments(released: ReleasedSums, ask: SumAsk, variance: float, public: Reals,
     noise = variance * released.answers / times**2
     table = released.table / times
     counts = table[:, -1]
-    size = float(records) if records is not None else max(1.0, counts.sum() / ask.count) if ask.count else 1.0
+    size = added_up(released, ask, records)
     shares = np.full(classes, 1 / classes)
     if ask.count:
         shares = counts / (ask.count * size)

@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import InvalidInput, Mechanism, Representation, Sensitivity
-from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core import (
+    Adjacency,
+    InvalidInput,
+    Mechanism,
+    Representation,
+    Sensitivity,
+    Trust,
+    Unit,
+    large_delta,
+    weakness,
+)
 from tacit.core.options import Options
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise

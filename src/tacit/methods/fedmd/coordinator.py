@@ -13,8 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import InvalidInput, Release, SeededRandomness, Spend, gather, permutations
-from tacit.core.protocols import Floats, Integers, Mechanism, Representation
+from tacit.core import (
+    Floats,
+    Integers,
+    InvalidInput,
+    Mechanism,
+    Release,
+    Representation,
+    SeededRandomness,
+    Spend,
+    gather,
+    permutations,
+)
 from tacit.methods.fedmd.wire import Feedback, PartyVoteAsk, PredictAsk, PredictionForm, array_digest, one_hot, softmax
 
 __all__ = [

@@ -11,10 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core import Adjacency, Ceiling, Exchange, Ledger, Mechanism, Spend, Trust, Unit
-from tacit.core.errors import InvalidInput, TacitWarning, warn_user
+from tacit.core import (
+    Adjacency,
+    Ceiling,
+    Exchange,
+    InvalidInput,
+    Ledger,
+    Mechanism,
+    SeededRandomness,
+    Spend,
+    SystemRandomness,
+    TacitWarning,
+    Trust,
+    Unit,
+    warn_user,
+)
 from tacit.core.options import to_recipe
-from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
 from tacit.methods.fedmd.coordinator import Consensus as Agreement
 from tacit.methods.fedmd.coordinator import ConsensusVoteCoordinator, PredictCoordinator, agreed, require_weights

@@ -17,9 +17,23 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import gaussian_sigma, largest_pure_epsilon
 from tacit.accounting.compose import total
-from tacit.core import Ceiling, Integers, InvalidInput, Repeated, Representation, Rule, Unit
+from tacit.core import (
+    Ceiling,
+    Integers,
+    InvalidInput,
+    Number,
+    Repeated,
+    Representation,
+    Rule,
+    Unit,
+    bisect,
+    exact,
+    positive,
+    probability,
+    rounded_down,
+    whole,
+)
 from tacit.core.options import Options
-from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, whole
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample

@@ -8,14 +8,17 @@ or has another class adds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core import Adjacency, Encodings, Floats, Integers, InvalidInput, Release, Sensitivity
+from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, AllowedMechanisms, allowed_for_tables
-from tacit.methods.encoding import encoded_chunks, require_encodable
+from tacit.methods.encoding import encoded_block, encoded_chunks, require_encodable
 from tacit.methods.held import held, release_table, require_single_labels
 from tacit.methods.noisy_sgd.coordinator import TrainingAsk
 from tacit.methods.noisy_sgd.gradient import gradient_sum
@@ -23,8 +26,8 @@ from tacit.methods.noisy_sgd.torch_hidden import HiddenTraining
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, allowed_by_step
-from tacit.private.partition import bounded, require_owned
-from tacit.private.records import Private, Records, combine, schema_of
+from tacit.private.partition import bounded, one_stream, require_owned
+from tacit.private.records import Private, Records, combine, inspect, schema_of
 
 __all__ = ["AT_NODE", "GRADIENTS", "Encoded", "GradientHolder", "TrainingHolder", "record_gradients"]
 
@@ -51,10 +54,11 @@ class GradientHolder:
         progress: Callable[[int], None] | None = None,
         cache: Encodings | None = None,
     ) -> None:
-        self._records = held(records, gate)
+        self._records: list[Private[Any]] = list(held(records, gate))
         self._gate = gate
         self._progress = progress
         self._cache = cache
+        self._streamed = one_stream(records)
         self._seen_by: Any = None
         self._encoded: Private[Encoded] | None = None
 
@@ -62,6 +66,9 @@ class GradientHolder:
         """Pay, and return the mechanism's output for the sum of gradients."""
         GRADIENTS.require(ask.mechanism, self._gate.named)
         require_single_labels(self._records, ask.representation, ask.components, "noisy SGD takes")
+        if self._streamed:
+            inspect(self._records, lambda own: own[0].require_sendable(GradientTable(ask)))
+            return release_table(self._gate, ask, combine(self._records, partial(self._total, ask)))
         return release_table(self._gate, ask, self._encoded_by(ask).map(partial(record_gradients, ask)))
 
     def _encoded_by(self, ask: GradientAsk) -> Private[Encoded]:
@@ -69,6 +76,11 @@ class GradientHolder:
             self._seen_by = ask.representation
             self._encoded = combine(self._records, partial(self._encode, ask))
         return self._encoded
+
+    def _total(self, ask: GradientAsk, parts: list[Any]) -> Integers:
+        """The sum over records that are read block by block, and not kept."""
+        total: Integers = parts[0].total(GradientTable(ask), self._gate.unit, self._gate.randomness, self._progress)
+        return total
 
     def _encode(self, ask: GradientAsk, parts: list[Records]) -> Encoded:
         found, done = [], 0
@@ -82,6 +94,22 @@ class GradientHolder:
             rows = np.concatenate(chunks) if chunks else np.zeros((0, ask.components), dtype=np.float32)
             found.append((rows, part.labels))
         return found
+
+
+@dataclass(frozen=True)
+class GradientTable:
+    """The gradients of one block of streamed records; it travels to an engine's workers and holds no record."""
+
+    ask: GradientAsk
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """A row per class, a column per feature and one of the offset."""
+        return self.ask.table_shape
+
+    def __call__(self, samples: NDArray[Any], labels: Integers) -> Integers:
+        """The exact sum of these records' gradients."""
+        return record_gradients(self.ask, [(encoded_block(self.ask.representation, samples, BLOCK), labels)])
 
 
 class TrainingHolder:

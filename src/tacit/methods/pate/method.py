@@ -13,8 +13,19 @@ from numpy.typing import NDArray
 
 from tacit.accounting.calibrate import screened_sigma
 from tacit.accounting.pate import diagnosed_epsilon
-from tacit.core import Adjacency, Exchange, Integers, Mechanism, Release, Rule, Trust, Unit
-from tacit.core.errors import InvalidInput, TacitWarning, warn_user
+from tacit.core import (
+    Adjacency,
+    Exchange,
+    Integers,
+    InvalidInput,
+    Mechanism,
+    Release,
+    Rule,
+    TacitWarning,
+    Trust,
+    Unit,
+    warn_user,
+)
 from tacit.core.options import Options
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise

@@ -10,8 +10,18 @@ from typing import cast
 import numpy as np
 
 from tacit.accounting.calibrate import sampled_sigma
-from tacit.core import Floats, Integers, InvalidInput, Representation, Spend, exact
-from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
+from tacit.core import (
+    Adjacency,
+    Floats,
+    Integers,
+    InvalidInput,
+    Representation,
+    Spend,
+    Trust,
+    exact,
+    large_delta,
+    weakness,
+)
 from tacit.core.options import Options
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen

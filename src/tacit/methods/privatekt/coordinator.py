@@ -13,8 +13,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import BudgetExceeded, Integers, InvalidInput, NoResponse, Reals, Release, Spend, gather
-from tacit.core.randomness import SeededRandomness, permutations
+from tacit.core import (
+    BudgetExceeded,
+    Integers,
+    InvalidInput,
+    NoResponse,
+    Reals,
+    Release,
+    SeededRandomness,
+    Spend,
+    gather,
+    permutations,
+)
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.options import TARGETS, Teaching
 from tacit.methods.privatekt.wire import LabelAsk

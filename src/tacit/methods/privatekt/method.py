@@ -8,9 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core import Adjacency, Exchange, InvalidInput, Ledger, Trust, Unit, no_response, refusal, warn_user
+from tacit.core import (
+    Adjacency,
+    Exchange,
+    InvalidInput,
+    Ledger,
+    Randomness,
+    SeededRandomness,
+    SystemRandomness,
+    Trust,
+    Unit,
+    no_response,
+    refusal,
+    warn_user,
+)
 from tacit.core.options import to_recipe
-from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.methods.privatekt.coordinator import GlobalTrainer, LabelCoordinator, TaughtModel, TransferState, public_draw
 from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalTrainer, models
 from tacit.methods.privatekt.options import PrivateKT

@@ -24,8 +24,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Adjacency, InvalidInput, Release, Rule, Trust, whole
-from tacit.core.protocols import Estimates, Integers, Mechanism, Reals, Representation
+from tacit.core import (
+    Adjacency,
+    Estimates,
+    Integers,
+    InvalidInput,
+    Mechanism,
+    Reals,
+    Release,
+    Representation,
+    Rule,
+    Trust,
+    whole,
+)
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.choices import choose, require_current_name

@@ -13,8 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import least_total, total
-from tacit.core import Estimates, InvalidInput, Number, Representation, Rule, exact, positive, probability, whole
-from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core import (
+    Adjacency,
+    Estimates,
+    InvalidInput,
+    Number,
+    Representation,
+    Rule,
+    Trust,
+    Unit,
+    exact,
+    large_delta,
+    positive,
+    probability,
+    weakness,
+    whole,
+)
 from tacit.core.options import build
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.rknn.choice import Choice, choose_local, choose_mechanism, choose_shuffled

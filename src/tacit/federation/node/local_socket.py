@@ -64,10 +64,10 @@ def forward_request(place: Path, payload: bytes, seconds: float) -> bytes:
     """Send a request to the node's long-running process, and wait for the response.
 
     >>> import tempfile, threading
-    >>> place = Path(tempfile.mkdtemp()) / "door"
-    >>> door = LocalSocket(place, 1)
+    >>> place = Path(tempfile.mkdtemp()) / "socket"
+    >>> listening = LocalSocket(place, 1)
     >>> def answer():
-    ...     with door.accept() as connection:
+    ...     with listening.accept() as connection:
     ...         payload, seconds = receive(connection)
     ...         connection.send_bytes(payload[::-1])
     >>> thread = threading.Thread(target=answer)
@@ -75,7 +75,7 @@ def forward_request(place: Path, payload: bytes, seconds: float) -> bytes:
     >>> forward_request(place, b"which?", 60.0)
     b'?hcihw'
     >>> thread.join()
-    >>> door.close()
+    >>> listening.close()
     """
     with _reachable(place) as address, Client(address, "AF_UNIX") as connection:
         connection.send_bytes(_SECONDS.pack(seconds) + payload)
