@@ -133,20 +133,20 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return predicted
 
     def features(self, X: NDArray[Any]) -> Floats:
-        """What the last layer sees of every sample: a space to vote in, free because the student is a release."""
+        """The input of the last layer: a space to vote in without cost, since the student is a release."""
         if isinstance(self.network, str):
-            seen: Floats = self._through(self.network_.features, X).flatten(1).numpy()
-            return seen
+            found: Floats = self._through(self.network_.features, X).flatten(1).numpy()
+            return found
         own = getattr(self.network_.body, "features", None)
         if own is None:
-            raise InvalidInput("a network of your own shows features only if its module has a method 'features'")
+            raise InvalidInput("your own network has features only if its module has a method 'features'")
         network = self.network_
         mine: Floats = self._through(lambda batch: own((batch - network.mean) / network.spread), X).flatten(1).numpy()
         return mine
 
     @property
     def digest(self) -> str:
-        """A name for the trained network: equal weights give equal names."""
+        """A digest of the architecture, the classes and the weights."""
         content = hashlib.sha256(repr((self.network, self.shape_, self.classes_.tolist())).encode())
         for name, tensor in sorted(self.network_.state_dict().items()):
             content.update(name.encode())
@@ -154,7 +154,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return content.hexdigest()
 
     def save_tensors(self, file: Path) -> None:
-        """Write weights as plain tensors, with the architecture and the classes in words."""
+        """Write the weights as plain tensors, with the parameters and the classes."""
         if not isinstance(self.network, str):
             raise InvalidInput(
                 "only networks known by name can be saved so that they load without running code "
