@@ -192,7 +192,8 @@ def leaderboard(
         raise InvalidInput(f"every epsilon must be above 0 and below 1000, got {epsilons[:80]!r}")
     board = Board.of(
         read_set(data, folder or Path()), [each.strip() for each in methods.split(",") if each.strip()],
-        memory=Memory(cache / "leaderboard"), epsilons=sorted(set(asked)), runs=runs, tell=_tell, kept=kept,
+        written=out, memory=Memory(cache / "leaderboard"), epsilons=sorted(set(asked)), runs=runs, tell=_tell,
+        kept=kept,
     )  # fmt: skip
     board.measure()
     result = board.result()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments.development import DevelopmentSet
-from experiments.leaderboard_lines import HOLDER, LABEL, LINES, OWN, RECORD, Encoded, Line, encoded, references
+from experiments.leaderboard_lines import HOLDER, LABEL, LINES, OPACUS, OWN, RECORD, Encoded, Line, encoded, references
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
 from tacit.core import InvalidInput, nearest
@@ -32,11 +33,14 @@ class Board:
     runs: int = 5
     tell: Callable[[str], None] = lambda _: None
     kept: bool = False
+    # What an earlier version of the code measured on the same data: shown, and marked, until it is measured again.
+    earlier: Mapping[tuple[str, float], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     found: dict[tuple[str, float], list[Mapping[str, Any]]] = field(default_factory=dict)
+    measuring: Collection[str] | None = None  # the lines that are measured, where others are only shown
 
     @classmethod
-    def of(cls, parts: DevelopmentSet, methods: Sequence[str], **more: Any) -> Board:  # noqa: ANN401
-        """The board of these methods, all of them known."""
+    def of(cls, parts: DevelopmentSet, methods: Sequence[str], written: Path | None = None, **more: Any) -> Board:  # noqa: ANN401
+        """The board of these methods, all of them known; ``written`` is the folder of an earlier one."""
         from tacit.methods.registry import METHODS
 
         known = {name: line for name, line in LINES.items() if line.method in METHODS or line.method in OWN}
@@ -50,12 +54,17 @@ class Board:
             if known[each].applies not in ("", data.kind):
                 raise InvalidInput(f"{each} is for {known[each].applies}, and {parts.name} is of kind {data.kind}")
         chosen = methods or [name for name, line in known.items() if line.applies in ("", data.kind)]
-        return cls(data, lines={name: known[name] for name in chosen}, **more)
+        earlier = {} if written is None else _earlier(written / f"leaderboard-{parts.name}.json", data.content)
+        asked = [name for name in known if name in chosen or any(name == line for line, _ in earlier)]
+        made = cls(data, lines={name: known[name] for name in asked}, earlier=earlier, **more)
+        return replace(made, measuring=frozenset(chosen))
 
     def measure(self) -> None:
         """All runs: each seed of every line before the next, so that a board that is stopped is even."""
         for seed in range(self.runs):
             for name, line, epsilon in self._cells():
+                if self.measuring is not None and name not in self.measuring:
+                    continue
                 about = {
                     "board": self.data.parts.name, "content": self.data.content, "line": name, "delta": line.delta,
                     "epsilon": epsilon, "seed": seed, "code": line.code(),
@@ -75,6 +84,12 @@ class Board:
             for epsilon in self.epsilons:
                 yield name, line, epsilon
 
+    def shown(self) -> dict[tuple[str, float], Sequence[Mapping[str, Any]]]:
+        """The runs of every line and ε in the order of the lines: those of this code, else earlier ones."""
+        known = {**self.earlier, **self.found}
+        return {(name, each): known[name, each]
+                for name in self.lines for each in sorted({at for line, at in known if line == name})}  # fmt: skip
+
     def references(self) -> Mapping[str, float]:
         """The lines that do not depend on ε."""
         about = {"board": self.data.parts.name, "content": self.data.content, "line": "references",
@@ -84,11 +99,8 @@ class Board:
     def result(self) -> Result:
         """The table of what was measured."""
         rows, data = [], self.data
-        for name, line, epsilon in self._cells():
-            runs = self.found.get((name, epsilon), [])
-            if not runs:
-                continue
-            last = runs[-1]
+        for (name, epsilon), runs in self.shown().items():
+            line, last = self.lines[name], runs[-1]
             rows.append(
                 Row(
                     {
@@ -102,6 +114,7 @@ class Board:
                         "queries": str(last.get("queries") or ""),
                         "public samples": str(len(data.public)),
                         "public knowledge": data.knowledge if line.method != "auto" else "its own choice of encoders",
+                        "code": "this" if (name, epsilon) in self.found else "earlier",
                     },
                     runs,
                 )
@@ -130,15 +143,28 @@ class Board:
             "label_dp protects labels only and is for orientation. privatekt, fedmd response and fedmd ldp protect a "
             "holder with all its records, the others one record: their ε are not to be compared. The oracle that names "
             "clusters knows the test labels: it says what clusters are worth, not what a method reaches.",
-            *([FLOATS] if "noisy_sgd two layers" in self.lines else []),
+            *([FLOATS] if any(line.chosen == OPACUS for line in self.lines.values()) else []),
             "megabytes is the most that the process had held by then. Times were taken on a busy machine.",
-            "Each run in the JSON file names the digest of the code that it was measured with.",
+            "Each run in the JSON file names the digest of the code that it was measured with. Lines marked earlier "
+            "were measured with an earlier version of it, on the same data, and not again.",
         ]
 
 
+def _earlier(file: Path, content: str) -> dict[tuple[str, float], list[Mapping[str, Any]]]:
+    """The runs that were written down before, of the same data."""
+    if not file.is_file():
+        return {}
+    found: dict[tuple[str, float], list[Mapping[str, Any]]] = {}
+    for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
+        runs = [run for run in row["runs"] if run.get("settings", {}).get("content") == content]
+        if runs and row["names"].get("ε") and row["names"]["method"] in LINES:
+            found[row["names"]["method"], float(row["names"]["ε"])] = runs
+    return found
+
+
 FLOATS = (
-    "noisy_sgd two layers: noise in floating point by Opacus, from no cryptographic generator, as its guarantee says; "
-    "for records that are added or removed."
+    "noisy_sgd two layers and fine-tuned: noise in floating point by Opacus, from no cryptographic generator, as their "
+    "guarantee says; for records that are added or removed."
 )
 REFERENCES = (
     "ε = 0: a guess among the classes",
@@ -156,7 +182,7 @@ def draw_board(board: Board, file: Path) -> Path:
         from matplotlib.figure import Figure
     except ImportError:
         raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
-    measured = {line.protects for name, line in board.lines.items() if any(key[0] == name for key in board.found)}
+    measured = {board.lines[name].protects for name, _ in board.shown()}
     panels = [each for each in PANELS if measured & set(each[0])]
     figure = Figure(figsize=(7.0 * len(panels), 6.6))
     for place, (units, title) in enumerate(panels):
@@ -175,8 +201,8 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
     palette: Any = colormaps["tab20" if len(lines) > 10 else "tab10"]
     colors = palette.colors
     for place, (name, line) in enumerate(lines.items()):
-        shown = [(each, [100 * run["test"] for run in board.found[name, each]])
-                 for each in board.epsilons if (name, each) in board.found]  # fmt: skip
+        shown = [(each, [100 * run["test"] for run in runs])
+                 for (method, each), runs in board.shown().items() if method == name]  # fmt: skip
         if not shown:
             continue
         across = [each for each, _ in shown]
@@ -192,10 +218,11 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
         axes.axhline(100 * fixed[name], color="black", linewidth=0.9, linestyle=style, label=name)
     # How far a figure of these test samples may be from the truth, as a bar beside the curves.
     half = 1.96 * 50 / np.sqrt(len(board.data.test))
-    axes.errorbar([board.epsilons[0] * 0.8], [50.0], yerr=[half], color="black", capsize=3, linewidth=1)
+    marks = sorted({each for _, each in board.shown()})
+    axes.errorbar([marks[0] * 0.8], [50.0], yerr=[half], color="black", capsize=3, linewidth=1)
     axes.set_xscale("log")
     axes.set_ylim(0, 101)
-    axes.set_xticks(list(board.epsilons), [f"{each:g}" for each in board.epsilons])
+    axes.set_xticks(marks, [f"{each:g}" for each in marks])
     axes.minorticks_off()
     axes.set_xlabel("ε (logarithmic); the bar at the left is the 95 % interval of the test part at 50 %", fontsize=8)
     axes.set_ylabel("test accuracy, %, mean and standard deviation over runs", fontsize=9)

@@ -26,7 +26,7 @@ from experiments.noisy_logistic import gaussian_parameter
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 
-__all__ = ["HOLDER", "LABEL", "LINES", "OWN", "RECORD", "Encoded", "Line", "encoded", "references"]
+__all__ = ["HOLDER", "LABEL", "LINES", "OPACUS", "OWN", "RECORD", "Encoded", "Line", "encoded", "references"]
 
 DELTA = 1e-5
 COMPONENTS = 100
@@ -192,9 +192,9 @@ def _confident(data: Encoded, epsilon: float) -> dict[str, Any]:
     return chosen | {"queries": min(2 * chosen["queries"], len(data.public)), "threshold": 0.6}
 
 
-def _two_layers(data: Encoded, epsilon: float) -> dict[str, Any]:
+def _two_layers(model: str, data: Encoded, epsilon: float) -> dict[str, Any]:
     """Two layers by Opacus, whose Poisson samples are accounted for records that come and go."""
-    return _seen(0, data, epsilon) | {"model": "hidden", "records": data.units, "adjacency": "add-remove"}
+    return _seen(0, data, epsilon) | {"model": model, "records": data.units, "adjacency": "add-remove"}
 
 
 def _transferred(data: Encoded, _: float) -> dict[str, Any]:
@@ -258,13 +258,15 @@ def _regression() -> Any:  # noqa: ANN401
 OWN: Mapping[str, Callable[[Encoded, float, int], Mapping[str, Any]]] = {"label_dp": _label_dp}
 RULE = "teachers: one per 20 records, 500 at most; queries: as many as noise of an eighth of the teachers allows"
 REHEARSED = "rehearsed on public samples with made-up labels"
+OPACUS = "32 units, 10 epochs, samples of 500; by Opacus"
 TEN = "the paper's 10 parties, even; one round, two samples per class"
 LINES: Mapping[str, Line] = {
     "rknn": Line("rknn", partial(_seen, 1), delta=0.0),
     "class_sums": Line("class_sums", partial(_seen, 0)),
     "noisy_sgd": Line("noisy_sgd", partial(_seen, 0), chosen=REHEARSED),
     "noisy_sgd on the map": Line("noisy_sgd", _mapped, chosen=REHEARSED, applies="images"),
-    "noisy_sgd two layers": Line("noisy_sgd", _two_layers, chosen="32 units, 10 epochs, samples of 500; by Opacus"),
+    "noisy_sgd two layers": Line("noisy_sgd", partial(_two_layers, "hidden"), chosen=OPACUS),
+    "noisy_sgd fine-tuned": Line("noisy_sgd", partial(_two_layers, "finetuned"), chosen=OPACUS),
     "private_knn": Line("private_knn", partial(_seen, 1)),
     "auto": Line("auto"),
     "auto pure": Line("auto", delta=0.0),

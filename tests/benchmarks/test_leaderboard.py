@@ -10,6 +10,7 @@ from experiments.development import read_set
 from experiments.leaderboard import Board
 from experiments.leaderboard_lines import LINES, Line, encoded
 from experiments.measured import Memory, code_of
+from experiments.table import write_result
 from tacit.cli import main
 from tacit.core.errors import InvalidInput
 
@@ -93,6 +94,46 @@ def test_a_board_goes_on_and_a_change_of_code_or_data_serves_no_old_figure(digit
     assert Counted.asked == 8
     board(replace(digits, content="other"))
     assert Counted.asked == 12
+
+
+def test_lines_of_earlier_code_stay_in_the_table_and_are_marked(digits, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    fixed = dict.fromkeys(leaderboard.REFERENCES, 0.1)
+    monkeypatch.setattr(Board, "references", lambda self: fixed)
+    first = Board(digits, Memory(tmp_path / "kept"), {"rknn": Counted("rknn")}, (0.1, 1.0), 1)
+    first.measure()
+    write_result(first.result(), tmp_path)
+    file = tmp_path / "leaderboard-digits.json"
+    # Measurements name the data they are of; those of other data do not stay.
+    known = leaderboard._earlier(file, digits.content)
+    assert sorted(known) == [("rknn", 0.1), ("rknn", 1.0)]
+    assert not leaderboard._earlier(file, "other")
+    assert not leaderboard._earlier(tmp_path / "nowhere.json", digits.content)
+    monkeypatch.setattr(Counted, "version", "two")
+    lines = {"rknn": Counted("rknn"), "privatekt": Counted("privatekt", protects=leaderboard_lines.HOLDER)}
+    second = Board(digits, Memory(tmp_path / "kept"), lines, (1.0,), 1, earlier=known, measuring={"rknn"})
+    second.measure()
+    rows = second.result().rows
+    assert [(row.names["ε"], row.names["code"]) for row in rows[:2]] == [("0.1", "earlier"), ("1", "this")]
+    assert len(rows) == 2 + len(leaderboard.REFERENCES)
+    assert leaderboard.draw_board(second, tmp_path / "board.png").stat().st_size > 1000
+
+
+def test_what_protects_a_holder_or_a_label_says_so():
+    for name, line in LINES.items():
+        of_holders = name in ("privatekt", "fedmd response", "fedmd ldp")
+        expected = leaderboard_lines.HOLDER if of_holders else leaderboard_lines.RECORD
+        assert line.protects == (leaderboard_lines.LABEL if name == "label_dp" else expected)
+
+
+@pytest.mark.parametrize("name", ["privatekt", "fedmd rknn", "fedmd response", "pate confident", "private_knn"])
+def test_a_line_of_every_other_method_is_measured_with_its_own_unit(digits, name):
+    line = LINES[name]
+    found = line.measure(digits, 8.0, 0)
+    assert ("holder" in found["unit"]) == (line.protects == leaderboard_lines.HOLDER)
+    assert found["epsilon"] <= 8
+    assert found["delta"] <= line.delta
+    assert 0 <= found["test"] <= 1
 
 
 def test_a_digest_of_code_covers_what_a_line_imports_and_nothing_else(monkeypatch):

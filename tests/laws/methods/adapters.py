@@ -241,6 +241,8 @@ def _in_process() -> list[Adapter]:
                 delta_options={}, gaussian=True),
         Adapter("pate gnmax", tacit.PATE(mechanism="laplace"), 40, delta_options={"mechanism": "gnmax"},
                 gaussian=True),
+        # So large an ε that three teachers are enough for a test of their votes.
+        Adapter("pate, tested", tacit.PATE(queries=20, contested=0.1), 60, delta="1e-5", delta_options={}),
     ]  # fmt: skip
 
 

@@ -7,13 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tacit.accounting.pate import gaussian_divergence
+from tacit.accounting.rdp import improved_epsilon
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness, SystemRandomness
 from tacit.core.spend import Approximate
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.tested_votes import TestedGNMax, contested_sigma
+from tacit.mechanisms.central.tested_votes import _ORDERS, TestedGNMax, contested_sigma
 
 TEACHERS = 40
 # So little noise that the test decides, and a δ so large that its failures can be seen.
@@ -121,12 +123,36 @@ def test_the_distance_moves_by_one_when_a_teacher_changes(classes):
     assert max(seen) > 20
 
 
+@pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(3), Fraction(17)])
+def test_another_label_wins_no_more_often_than_is_reckoned_with(sigma):
+    leads = np.arange(1, math.ceil(8 * sigma))
+    wrong = 1 - first_wins(sigma, leads)
+    assert (wrong <= np.exp(-((leads / (2 * float(sigma))) ** 2)) + 1e-12).all()
+
+
+def test_the_distance_is_the_one_that_the_formulas_give():
+    mechanism, classes = TestedGNMax(3, 30, 4, "1e-5", "1/2"), 4
+    leads = np.array([60] * 26 + [45, 30, 2, 0])
+    votes = np.column_stack([leads + 5, np.full((30, classes - 1), 5)])
+
+    def cost(less):
+        total = np.zeros(len(_ORDERS))
+        for lead in np.maximum(leads - less, 0):
+            error = min(0.0, math.log(classes - 1) - lead**2 / 36)
+            total += [gaussian_divergence(error, 3.0, order) for order in _ORDERS]
+        return improved_epsilon(total, 1e-5, np.array(_ORDERS))
+
+    found = mechanism.distance(votes)
+    assert 0 < found < 2 * mechanism.margin
+    assert cost(2 * found) <= 4 < cost(2 * found + 2)
+
+
 def test_one_object_has_the_noise_and_its_price():
     made = TestedGNMax(40, 286, 2, "1e-6", "1/4")
     assert made.spend == Approximate(Fraction(9, 4), Fraction(2, 10**6))
     # From −1 the noise must reach one more than the margin.
     scale = math.exp(-1 / 4)
-    assert scale ** (made.margin + 1) / (1 + scale) <= 1e-6
+    assert scale ** (made.margin + 1) / (1 + scale) <= 1e-6 < scale**made.margin / (1 + scale)
     assert made.max_sensitivity.l1 == 2 * 286
     assert made.safe == DiscreteGaussianNoise.for_budget(2, "1e-6", 572, True, 1, Rule.PLANNED)
     assert made.releases == "labels"

@@ -1,6 +1,7 @@
 """Two layers by Opacus: what is accounted is what is drawn, the missing randomness is said, and what is refused."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,7 @@ from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.core.sensitivity import Sensitivity
 from tacit.methods.noisy_sgd.holder import TrainingHolder
-from tacit.methods.noisy_sgd.torch_hidden import CLIP, OPACUS_NOISE, HiddenTraining, hidden_student
+from tacit.methods.noisy_sgd.torch_hidden import CLIP, OPACUS_NOISE, HiddenTraining, hidden_student, pretrained_layer
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 
@@ -28,12 +29,13 @@ SMALL = HiddenTraining(4, 3, 8, Fraction(1, 2), 4, Fraction(2), 600)
 
 
 def run(**options):
-    given = {"delta": "1e-5", "adjacency": "add-remove", "records": 600, "epochs": 4, "width": 8} | options
+    given = {"delta": "1e-5", "adjacency": "add-remove", "records": 600, "epochs": 4, "width": 8, "model": "hidden"}
     return tacit.distill(
-        (SAMPLES, NAMES[LABELS]), PUBLIC, 6, method="noisy_sgd", model="hidden", classes=NAMES, seed=1, **given
+        (SAMPLES, NAMES[LABELS]), PUBLIC, 6, method="noisy_sgd", classes=NAMES, seed=1, **(given | options)
     )
 
 
+@pytest.mark.parametrize("model", ["hidden", "finetuned"])
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -43,9 +45,9 @@ def run(**options):
         ({"trust": "local"}, "trust must be"),
     ],
 )
-def test_wrong_use_is_named(options, words):
+def test_wrong_use_is_named(options, words, model):
     with pytest.raises(InvalidInput, match=words):
-        run(**options)
+        run(**options, model=model)
 
 
 def test_where_opacus_is_missing_it_is_said_how_to_get_it(monkeypatch):
@@ -105,3 +107,24 @@ def test_the_trainer_gets_the_noise_that_is_accounted(monkeypatch):
     assert {(each["noise_multiplier"], each["max_grad_norm"]) for each in given} == {(2.0, CLIP)}
     # How many records there are is private: what is divided by does not depend on it.
     assert {each["expected_batch_size"] for each in given} == {300}
+
+
+def test_a_pretrained_layer_is_of_the_network_and_depends_on_public_samples_alone():
+    layer = pretrained_layer(PUBLIC, 8, 6)
+    assert layer == pretrained_layer(PUBLIC.copy(), 8, 6)
+    assert replace(SMALL, pretrained=layer).spend == SMALL.spend
+    with pytest.raises(InvalidInput, match="not of the network's size"):
+        replace(SMALL, pretrained=layer[:-4])
+
+
+def test_fine_tuning_starts_from_what_public_samples_taught_and_costs_the_same():
+    pytest.importorskip("opacus", reason="needs tacit[compare]")
+    plain, tuned = run(), run(model="finetuned")
+    assert tuned.guarantee.epsilon == plain.guarantee.epsilon
+    assert OPACUS_NOISE in str(tuned.guarantee)
+    assert (tuned.labels == NAMES[LABELS]).mean() > 0.85
+    # With hardly a step the first layer is the public one; the release is what moved from there.
+    layer = pretrained_layer(PUBLIC, 8, 6)
+    still = replace(SMALL, pretrained=layer, rate=Fraction(1, 10**9), steps=1, noise_multiplier=Fraction(1, 10**9))
+    moved = still.sample((SAMPLES.astype(np.float32), LABELS), SeededRandomness(1))
+    np.testing.assert_allclose(moved[: 8 * 5], np.frombuffer(layer, dtype="<f4"), atol=1e-5)

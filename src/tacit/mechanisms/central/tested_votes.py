@@ -16,8 +16,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Approximate, Integers, InvalidInput, Randomness, Sensitivity
-from tacit.core.rational import Number, positive, probability, rounded_up
+from tacit.core import (
+    Approximate,
+    Integers,
+    InvalidInput,
+    Number,
+    Randomness,
+    Rule,
+    Sensitivity,
+    positive,
+    probability,
+    rounded_up,
+)
 from tacit.mechanisms.auditing import Check, Target
 from tacit.mechanisms.central.counts import count_rows
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
@@ -72,7 +82,7 @@ class TestedGNMax(Described):
 
     >>> mechanism = TestedGNMax(2, queries=4, epsilon=2, delta="1e-6", test="1/2")
     >>> mechanism.spend, mechanism.margin
-    (Approximate(epsilon=Fraction(5, 2), delta=Fraction(1, 500000)), 28)
+    (Approximate(epsilon=Fraction(5, 2), delta=Fraction(1, 500000)), 26)
     >>> agreed, contested = (np.tile([[top, 0, 0]], (4, 1)) for top in (500, 3))
     >>> mechanism.distance(agreed) > mechanism.margin, mechanism.distance(contested)
     (True, -1)
@@ -117,14 +127,13 @@ class TestedGNMax(Described):
     @property
     def margin(self) -> int:
         """What the noisy distance must reach: from −1 it does so with a probability of at most δ."""
-        # P(noise > m) = e^(−(m+1)·test)/(1 + e^−test) is below e^(−(m+1)·test); the 1 is room for rounding.
-        return math.ceil(-math.log(float(self.delta)) / float(self.test))
+        # P(noise > m) = e^(−(m+1)·test)/(1 + e^−test), with room for float errors.
+        test = float(self.test)
+        return math.ceil((-math.log(float(self.delta)) - math.log1p(math.exp(-test))) / test + _ROOM) - 1
 
     @cached_property
     def safe(self) -> DiscreteGaussianNoise:
         """The noise that keeps all rows within (ε, δ), whatever the votes are."""
-        from tacit.core import Rule
-
         return DiscreteGaussianNoise.for_budget(self.epsilon, self.delta, 2 * self.queries, True, 1, Rule.PLANNED)
 
     def distance(self, votes: NDArray[Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +20,13 @@ from tacit.methods.noisy_sgd.holder import GradientHolder, TrainingHolder
 from tacit.methods.noisy_sgd.options import NoisySGD
 from tacit.methods.noisy_sgd.plan import GRADIENT_PURPOSE, plan_gradients, public_points
 from tacit.methods.noisy_sgd.rehearsal import OFFSET, within_one
-from tacit.methods.noisy_sgd.torch_hidden import OPACUS_NOISE, calibrated_training, hidden_student, require_opacus
+from tacit.methods.noisy_sgd.torch_hidden import (
+    OPACUS_NOISE,
+    calibrated_training,
+    hidden_student,
+    pretrained_layer,
+    require_opacus,
+)
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.task import Announcement, Job, Outcome, Task
 from tacit.representations.chained import Chained
@@ -27,11 +34,14 @@ from tacit.representations.scaled import Identity, PrincipalComponents
 
 __all__ = ["prepare"]
 
+# Clusters per class that a network learns to tell apart before it is fine-tuned.
+GROUPS = 4
+
 
 def prepare(task: Task, options: NoisySGD) -> Job:
     """The job that trains a model on this task's records by noisy gradients."""
     task.single_labels("noisy_sgd")
-    if options.model == "hidden":
+    if options.model != "linear":
         return prepare_hidden(task, options)
     trust = trusted_with_sums(task, "noisy SGD has", "gradient", "gradients")
     task.observer.stage("trying settings on public samples with made-up labels")
@@ -84,15 +94,15 @@ def _finished(task: Task, ask: GradientAsk, released: NDArray[np.float64]) -> Ou
 def prepare_hidden(task: Task, options: NoisySGD) -> Job:
     """The job that trains two layers by Opacus: one release, in one process."""
     if task.nodes is not None:
-        raise InvalidInput("model hidden runs in one process only: nodes do not accept the noise of Opacus")
+        raise InvalidInput(f"model {options.model} runs in one process only: nodes do not accept the noise of Opacus")
     task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)
     if task.adjacency is not Adjacency.ADD_REMOVE or options.records is None:
         raise InvalidInput(
-            "model hidden is trained on Poisson samples, which protect records under add-remove adjacency: give "
-            "adjacency add-remove and records, the approximate number of records, which is private then"
+            f"model {options.model} is trained on Poisson samples, which protect records under add-remove adjacency: "
+            "give adjacency add-remove and records, the approximate number of records, which is private then"
         )
     if task.delta == 0 or task.unit.records != 1:
-        raise InvalidInput("model hidden needs a delta above 0, for example 1e-6, and one record per person")
+        raise InvalidInput(f"model {options.model} needs a delta above 0, for example 1e-6, and one record per person")
     require_opacus()
     name, base, fitted, points = public_points(task, options)
     seen, scale = within_one(points, "l2")
@@ -103,6 +113,9 @@ def prepare_hidden(task: Task, options: NoisySGD) -> Job:
     training = calibrated_training(
         task.budget, task.delta, seen.shape[1], len(task.classes), options.width, options.records, options.epochs
     )
+    if options.model == "finetuned":
+        task.observer.stage("training a first layer on clusters of the public samples")
+        training = replace(training, pretrained=pretrained_layer(seen, options.width, GROUPS * len(task.classes)))
     ask = TrainingAsk(
         representation, seen.shape[1], training, content_digest(row_digests(seen)), GRADIENT_PURPOSE, task.request
     )

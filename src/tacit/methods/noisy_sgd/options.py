@@ -11,7 +11,7 @@ from tacit.core.options import check, option
 
 __all__ = ["_MODELS", "NoisySGD"]
 
-_MODELS = ("linear", "hidden")
+_MODELS = ("linear", "hidden", "finetuned")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class NoisySGD:
     step asks for the sum of their clipped gradients, in integers with exact noise. Settings that are not given are
     tuned on public samples with made-up labels. ``hidden`` has two layers on the representation and is trained by
     Opacus on Poisson samples, in one process, with a delta and under add-remove adjacency: its noise is floating-point
-    and not from a cryptographic generator, and the guarantee says so.
+    and not from a cryptographic generator, and the guarantee says so. ``finetuned`` is the same network, whose
+    first layer has learned clusters of the public samples before both are trained on records.
     """
 
     name: ClassVar[str] = "noisy_sgd"
@@ -30,7 +31,8 @@ class NoisySGD:
 
     model: str = option(
         "linear",
-        "linear, a softmax regression with exact integer noise; hidden, two layers by Opacus.",
+        "linear, a softmax regression with exact integer noise; hidden, two layers by Opacus; finetuned, the same, "
+        "pretrained on clusters of the public samples.",
         choices=_MODELS,
     )
     representation: str | Representation = option(
@@ -60,9 +62,12 @@ class NoisySGD:
         None, "Approximate number of records; needed under add-remove, where the number is private.", least=1
     )
 
-    width: int = option(32, "Units of the hidden layer of model hidden.", least=1, most=4096)
+    width: int = option(32, "Units of the hidden layer of models hidden and finetuned.", least=1, most=4096)
     epochs: int = option(
-        10, "Epochs of model hidden: the expected number of times that each record is used.", least=1, most=10_000
+        10,
+        "Epochs of models hidden and finetuned: the expected number of times that each record is used.",
+        least=1,
+        most=10_000,
     )
 
     def __post_init__(self) -> None:

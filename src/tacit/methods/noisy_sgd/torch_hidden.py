@@ -17,9 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
-from tacit.core import Floats, Gaussian, InvalidInput, Randomness, Repeated, Rule, Sensitivity, Subsampled, rounded_up
+from tacit.core import (
+    Floats,
+    Gaussian,
+    InvalidInput,
+    Randomness,
+    Reals,
+    Repeated,
+    Rule,
+    Sensitivity,
+    Subsampled,
+    rounded_up,
+)
 
-__all__ = ["OPACUS_NOISE", "HiddenTraining", "calibrated_training", "hidden_student", "require_opacus"]
+__all__ = [
+    "OPACUS_NOISE",
+    "HiddenTraining",
+    "calibrated_training",
+    "hidden_student",
+    "pretrained_layer",
+    "require_opacus",
+]
 
 OPACUS_NOISE = (
     "the noise was drawn by Opacus in floating point, from a generator that is not cryptographic: the claim holds for "
@@ -27,6 +45,8 @@ OPACUS_NOISE = (
 )
 # The expected number of records per step, at most half of them; the clipping norm; and the learning rate.
 CALLED, CLIP, LEARNING_RATE = 500, 0.5, 2.0
+# Epochs over the public samples before fine-tuning.
+_PRETRAINED = 30
 # The relative precision of the calibrated noise.
 _CLOSE = 1e-2
 
@@ -57,6 +77,12 @@ class HiddenTraining:
     steps: int
     noise_multiplier: Fraction
     records: int
+    # The first layer as public samples taught it (little-endian float32: weights, offsets); drawn at random if empty.
+    pretrained: bytes = b""
+
+    def __post_init__(self) -> None:
+        if self.pretrained and len(self.pretrained) != 4 * self.hidden * (self.features + 1):
+            raise InvalidInput("the pretrained layer is not of the network's size")
 
     @property
     def spend(self) -> Repeated:
@@ -82,6 +108,10 @@ class HiddenTraining:
             for each in layers:
                 each.weight.normal_(0, 1 / math.sqrt(each.in_features), generator=generator)
                 each.bias.zero_()
+            if self.pretrained:
+                known = torch.as_tensor(np.frombuffer(self.pretrained, dtype="<f4").astype(np.float32))
+                layers[0].weight.copy_(known[: self.features * self.hidden].reshape(self.hidden, self.features))
+                layers[0].bias.copy_(known[self.features * self.hidden :])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Opacus and torch warn of each other's hooks
             network = GradSampleModule(nn.Sequential(layers[0], nn.Tanh(), layers[1]), loss_reduction="sum")
@@ -107,7 +137,7 @@ def require_opacus() -> None:
         import opacus  # noqa: F401
         import torch  # noqa: F401
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"model hidden needs {error.name}: pip install 'tacit[compare]'") from None
+        raise InvalidInput(f"models hidden and finetuned need {error.name}: pip install 'tacit[compare]'") from None
 
 
 def calibrated_training(
@@ -136,6 +166,25 @@ def calibrated_training(
         middle = math.sqrt(enough * least)
         enough, least = (middle, least) if fits(middle) else (enough, middle)
     return made(enough)
+
+
+def pretrained_layer(seen: Reals, hidden: int, groups: int) -> bytes:
+    """A first layer that tells clusters of the public samples apart: what fine-tuning starts from.
+
+    >>> len(pretrained_layer(np.random.default_rng(0).normal(size=(60, 5)), 8, 4)) == 4 * 8 * (5 + 1)
+    True
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+
+    clusters = KMeans(min(groups, len(seen)), n_init=1, random_state=0).fit_predict(seen)
+    network = MLPClassifier((hidden,), activation="tanh", max_iter=_PRETRAINED, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is stopped early on purpose
+        network.fit(seen, clusters)
+    parts = (network.coefs_[0].T.ravel(), network.intercepts_[0])
+    return np.concatenate(parts).astype("<f4").tobytes()
 
 
 def hidden_student(weights: Floats, training: HiddenTraining, classes: NDArray[Any]) -> Any:  # noqa: ANN401
