@@ -16,7 +16,7 @@ FORBIDDEN = {
     r"envelopes?|letter": "message, request, response",
     r"sites": "holder, or node",
     r"labell(ed|ing)|colou(r|red|rs)|neighbours?|behaviours?|centres?|grey": "the American spelling",
-    r"(travel|cancel|model|signal)l(ed|ing)|catalogues?|licences?|analysed?|judgements?|artefacts?": "American spelling",
+    r"(travel|cancel|model|signal)l(ed|ing)|catalogues?|licences?|analysed?|judgements?|artefacts?": "US spelling",
     r"(standard|normal|random|optim|organ|recogn|serial|summar|initial|general)is(e|es|ed|ing|ation)": "-ize",
     r"in any company": "independent of other samples",
     r"let(s|ting)? go": "close, release, or return",
