@@ -378,7 +378,7 @@ def test_every_copy_can_be_looked_at_and_none_but_the_last_can_pay(site, monkeyp
     code, said = run("verify", old)
     assert (code, "whole 3 entries" in said, "an older copy was restored" in said) == (1, True, True)
     with (
-        SqliteLedger(old, heads=site.state, looking=True) as ledger,
+        SqliteLedger(old, heads=site.state, allow_stale=True) as ledger,
         pytest.raises(StaleLedger, match="an older copy was restored"),
     ):
         ledger.charge("clinic", Pure("1/10"), "labels", "system", "r-3", "question")

@@ -156,3 +156,28 @@ def test_too_many_holders_are_refused(split):
 def test_dirichlet_needs_a_positive_alpha():
     with pytest.raises(InvalidInput, match="alpha must be above 0"):
         split_by_dirichlet(LABELS, 2, 0)
+
+
+def test_as_many_owners_as_records_are_split_by_one_sort():
+    owners = np.random.default_rng(0).permutation(200_000)
+    parts = split_by_owner(owners)
+    assert len(parts) == len(owners)
+    assert all(len(rows) == 1 for rows in parts)
+    assert np.array_equal(owners[np.concatenate(parts)], np.sort(owners))
+    alone = split_evenly(len(owners), len(owners), persons=owners)
+    assert np.array_equal(np.sort(np.concatenate(alone)), np.arange(len(owners)))
+
+
+def test_records_of_a_person_are_bounded_over_all_parts_and_stay_in_their_part():
+    parts = [
+        Records(np.arange(4.0)[:, None], np.zeros(4, dtype=np.int64), np.array(["ada", "ada", "bob", "ada"])),
+        Records(np.empty((0, 1)), np.empty(0, dtype=np.int64), np.empty(0, dtype="<U3")),
+        Records(np.arange(4.0, 7.0)[:, None], np.zeros(3, dtype=np.int64), np.array(["ada", "bob", "eve"])),
+    ]
+    for seed in range(20):
+        kept = bounded(parts, Unit.person("patient", 1), SeededRandomness(seed))
+        assert len(kept[1].labels) == 0
+        assert set(kept[0].samples.ravel()) <= {0.0, 1.0, 2.0, 3.0}
+        assert set(kept[2].samples.ravel()) <= {4.0, 5.0, 6.0}
+        owners = np.concatenate([np.asarray(each.persons) for each in kept])
+        assert sorted(owners.tolist()) == ["ada", "bob", "eve"]

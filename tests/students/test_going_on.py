@@ -8,11 +8,12 @@ from sklearn.svm import LinearSVC
 
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
+from tacit.core.samples import Named
 from tacit.methods.fedmd.models import party_models
 from tacit.students.registry import load_student, save_student
 from tacit.students.torch_continued import CONTINUED, ContinuedNetwork
 from tacit.students.weighted import logistic
-from tacit.students.wrapped import Refitted
+from tacit.students.wrapped import NamedStudent, Refitted
 
 
 def images(count, seed=1):
@@ -157,3 +158,18 @@ def test_a_refitted_pipeline_of_public_components_is_saved(tmp_path):
     model.learn(X, y, epochs=1)
     name = save_student(model.fitted, tmp_path)
     assert (load_student(tmp_path / name).predict(X.reshape(60, -1)) == model.predict(X)).all()
+
+
+def test_a_student_with_column_names_orders_the_samples_of_a_consensus_and_shows_its_digest():
+    model = NamedStudent(Refitted(logistic(), classes=2), ("dose", "age"))
+    model.learn(Named(np.array([[9.0, 0.0], [9.0, 1.0]]), ("age", "dose")), np.array([0, 1]), epochs=1)
+    public = Named(np.array([[9.0, 5.0], [9.0, 6.0]]), ("age", "dose"))
+    model.fit_consensus(public, np.array([[1, 0], [1, 0]], dtype=np.float32), False, epochs=1)
+    assert model.predict(np.array([[6.0, 9.0]])).tolist() == [0]
+    with pytest.raises(InvalidInput, match="columns"):
+        model.fit_consensus(Named(np.zeros((1, 2)), ("age", "weight")), np.eye(2)[:1], False, epochs=1)
+
+    class Trained:
+        digest = "c0ffee"
+
+    assert NamedStudent(Trained(), ("age",)).digest == "c0ffee"

@@ -188,7 +188,7 @@ def _ledger(place: str) -> PartFinding:
 
     try:
         with inspected(place) as book:
-            doubt, said = book.doubt(), f"{book.name} answers, with {len(book.accounts())} accounts"
+            doubt, said = book.stale_reason(), f"{book.name} answers, with {len(book.accounts())} accounts"
     except TacitError as error:
         return PartFinding("ledger", "service", "wrong", str(error)[:300])
     if doubt is not None:

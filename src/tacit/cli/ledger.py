@@ -228,7 +228,7 @@ def _decision(entry: Entry) -> str:
 
 def _show_doubt(book: StoredLedger) -> bool:
     """Report that a copy cannot pay, and why."""
-    doubt = book.doubt()
+    doubt = book.stale_reason()
     if doubt is not None:
         line = (
             f"  not the ledger that was last used here, so jobs are refused: {doubt}. To continue with it, use `tacit "

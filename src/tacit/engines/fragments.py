@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tacit.core import Integers
 from tacit.datasets.frame import Frame, as_numbers, cells_of
 from tacit.datasets.table import class_places
-from tacit.neighbors.search import hand_back
+from tacit.neighbors.search import drop_pages
 
 __all__ = [
     "BLOCK",
@@ -161,7 +161,7 @@ class ArrayFragment:
             yield RecordBlock(begin - self.start, parts[0], there, parts[2])
             for part in parts:
                 if part is not None:
-                    hand_back(part)
+                    drop_pages(part)
 
 
 def _mapped(file: Path) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Accounts that pay for releases, up to a ceiling that no job can raise. ``open_ledger`` is the one way to get one."""
+"""Privacy budgets: accounts that pay for releases up to a ceiling that no job can raise. See ``open_ledger``."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _GROUP = "tacit.ledgers"
 
 
 def open_ledger(place: Place, policy: Policy | None = None) -> Ledger:
-    """The ledger at a place: a path or ``sqlite:///path``, ``postgresql://…``, ``memory:``, or what a package adds.
+    """The ledger at a place: a path or ``sqlite:///path``, ``postgresql://…``, ``memory:``, or a package's scheme.
 
-    ``policy`` gives the accounts of a ledger that is not there yet; one that is there keeps those it has. A path after
-    ``sqlite:///`` is relative, after ``sqlite:////`` absolute, as elsewhere in Python. A PostgreSQL server is named as
-    libpq does it, so that a password may come from ``PGPASSWORD``, a password file or a service; no message shows it.
+    ``policy`` gives the accounts of a ledger that does not exist yet; an existing one keeps its own. A path after
+    ``sqlite:///`` is relative, after ``sqlite:////`` absolute, as in SQLAlchemy. The URL of a PostgreSQL server is
+    libpq's, so a password may come from ``PGPASSWORD``, a password file or a service; no message shows it.
 
     >>> from tacit.core.spend import Pure
     >>> ledger = open_ledger("memory:", {"clinic": Ceiling(1)})
@@ -62,7 +62,7 @@ def open_ledger(place: Place, policy: Policy | None = None) -> Ledger:
 
 @contextmanager
 def opened(ledger: Ledger | Place, policy: Policy | None = None) -> Iterator[Ledger]:
-    """The ledger itself, or the one at a place, which is closed at the end.
+    """The ledger given, or the one at a place, which is closed at the end.
 
     >>> with opened("memory:", {"clinic": Ceiling(1)}) as ledger:
     ...     ledger.durable
@@ -71,12 +71,12 @@ def opened(ledger: Ledger | Place, policy: Policy | None = None) -> Iterator[Led
     if not isinstance(ledger, str | Path | LedgerUrl):
         yield ledger
         return
-    with closing(open_ledger(ledger, policy)) as book:
-        yield book
+    with closing(open_ledger(ledger, policy)) as own:
+        yield own
 
 
 def inspected(place: Place) -> StoredLedger:
-    """The ledger at a place, to look at: also a copy that was restored or comes from elsewhere, which cannot pay.
+    """The ledger at a place, to be read: also a restored, copied or forked one, which cannot pay.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "site.ledger"
@@ -89,13 +89,13 @@ def inspected(place: Place) -> StoredLedger:
     if isinstance(where, Path):
         from tacit.ledger.sqlite import SqliteLedger
 
-        return SqliteLedger(where, looking=True)
+        return SqliteLedger(where, allow_stale=True)
     from tacit.ledger.postgres import PostgresLedger
 
-    return PostgresLedger(where, looking=True)
+    return PostgresLedger(where, allow_stale=True)
 
 
-# Imported when one is opened: a process that only names the package pays for none of them.
+# Back ends are imported when one is opened: importing this package stays fast.
 
 
 def _sqlite(rest: str, policy: Policy | None) -> Ledger:

@@ -1,12 +1,12 @@
-"""An account after an entry of the ledger: its ceiling, what it has paid, what it may claim, and what it can pay.
+"""The state of an account after an entry of the ledger: its ceiling, its payments, and whether it can pay a charge.
 
 Each payment and each ceiling is written with the account's state after it, which the entry's digest covers. A charge
-reads the account's last entry alone; ``verify`` recomputes every state from the first entry on.
+reads only the account's last entry; ``verify`` recomputes every state from the first entry on.
 
-Beside the ceiling a policy may limit what one question, one purpose and one day cost, and how many there are per day:
-a ceiling alone lets whoever asks spend it at once. The limits are checked where the payment is made, while nobody
-else can pay, so two processes cannot both have the last of a day. A request that was paid for is not counted again.
-A limit holds for what was charged while it was in force and before: it is read from the ledger, not from memory.
+Beside the ceiling a policy may limit the cost of one question, one purpose and one day, and the number of questions
+per day: a coordinator could spend a ceiling alone at once. The limits are checked in the transaction that pays, so two
+processes cannot both use the last of a day. A retried request is not counted again. Limits count all charges in the
+ledger, also those made before the limit existed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tacit.core import Balance, BudgetExceeded, Ceiling, InvalidInput, LimitExce
 
 __all__ = ["Bound", "PolicyLimits", "Standing", "Tally", "covered", "equal_states"]
 
-# Two machines may compute a curve with slightly different last digits; a state is no looser than this.
+# Two machines may compute an RDP curve with slightly different last digits.
 _TOLERANCE = 1e-9
 NOTHING_CHARGED = Running()
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What one account has paid: how often, and the running total of it.
+    """The number of payments of one account, and their composition.
 
     >>> from tacit.core.spend import Pure
     >>> Tally().plus(Pure(0.1)).plus(Pure(0.2)).total(Ceiling(1)).epsilon
@@ -42,17 +42,17 @@ class Tally:
     running: Running = NOTHING_CHARGED
 
     def plus(self, spend: Spend, curves: bool = True) -> Tally:
-        """The tally after one more payment; ``curves`` is False where δ is 0 and no Rényi curve is needed."""
+        """The tally after one more payment; ``curves`` is False if δ is 0 and no Rényi (RDP) curve is needed."""
         return Tally(self.payments + 1, self.running.plus(spend, curves=curves))
 
     def total(self, ceiling: Ceiling) -> Total:
-        """What the payments amount to at the ceiling's δ, by the tightest accountant its rule allows."""
+        """The total of the payments at the ceiling's δ, by the tightest accountant its rule allows."""
         return composed(self.running, ceiling.delta, ceiling.rule)
 
     def excess(self, spend: Spend, ceiling: Ceiling) -> Total | None:
-        """The total that one more spend would bring, if it is above the ceiling; nothing if it fits.
+        """The total after one more spend, if it is above the ceiling; None if it fits.
 
-        The sum of pure spends is valid under every rule, so while it fits no accountant is asked.
+        Basic composition of pure spends is valid under every rule, so while it fits no other accountant is run.
         """
         after = self.plus(spend, curves=ceiling.delta > 0)
         pure = after.running.pure_epsilon
@@ -62,10 +62,10 @@ class Tally:
         return reached if reached.epsilon > ceiling.epsilon else None
 
 
-# A charge is followed by reads of the same account, and a refused one by its retries.
+# A charge is followed by reads of the same account, and a refused charge by its retries.
 @lru_cache(maxsize=16)
 def composed(running: Running, delta: Fraction, rule: Rule) -> Total:
-    """The total of what was charged.
+    """The composition of all charges so far.
 
     >>> from tacit.core.spend import Pure
     >>> composed(Running.of([Pure(0.1)] * 10), Fraction(0), Rule.ADAPTIVE).epsilon
@@ -79,35 +79,35 @@ NOTHING_PAID = Tally()
 
 @dataclass(frozen=True)
 class Standing:
-    """An account at one entry.
+    """The state of an account after one entry.
 
-    ``place`` is the sequence of the entry that set the ceiling. ``claim`` is the ceiling at the first
-    charge that was not free: what the account may claim for good.
+    ``ceiling_entry`` is the sequence of the entry that set the ceiling. ``claim`` is the (ε, δ) of the ceiling at the
+    first charge that was not free: the guarantee that the account can state.
 
     >>> from tacit.core.spend import Pure
-    >>> standing = Standing("clinic", Ceiling(1), place=2).paid(Pure("1/4"))
+    >>> standing = Standing("clinic", Ceiling(1), ceiling_entry=2).paid(Pure("1/4"))
     >>> standing.balance.payments, standing.balance.remaining
     (1, Fraction(3, 4))
     """
 
     account: str
     ceiling: Ceiling
-    place: int
+    ceiling_entry: int
     tally: Tally = NOTHING_PAID
     claim: tuple[Fraction, Fraction] | None = None
 
-    def paid(self, spend: Spend, whole: bool = False) -> Standing:
-        """The account after a payment; ``whole`` keeps a curve even while δ is 0, for a ceiling to come."""
-        tally = self.tally.plus(spend, curves=whole or self.ceiling.delta > 0)
+    def paid(self, spend: Spend, keep_curve: bool = False) -> Standing:
+        """The account after a payment; ``keep_curve`` computes the RDP curve even if δ is 0, for a later ceiling."""
+        tally = self.tally.plus(spend, curves=keep_curve or self.ceiling.delta > 0)
         first = self.claim is None and tally.running.charges > 0
         return replace(self, tally=tally, claim=(self.ceiling.epsilon, self.ceiling.delta) if first else self.claim)
 
     def excess(self, spend: Spend) -> Total | None:
-        """The total that one more spend would bring, if it is above the ceiling; None if it fits."""
+        """The total after one more spend, if it is above the ceiling; None if it fits."""
         return self.tally.excess(spend, self.ceiling)
 
     def refuse(self, excess: Total | None) -> None:
-        """Refuse what was found to be in excess, if anything was, naming what remains."""
+        """Refuse a charge whose total is in excess, and say what remains; None is not refused."""
         if excess is None:
             return
         delta = self.ceiling.delta
@@ -127,15 +127,15 @@ class Standing:
         )
 
     def require_all(self, spends: Iterable[Spend]) -> None:
-        """Refuse spends that the account cannot pay one after another, each charged by itself.
+        """Refuse spends that the account cannot pay one after another, each as its own charge.
 
         >>> from tacit.core.spend import Pure
-        >>> Standing("clinic", Ceiling(1), place=2).require_all([Pure("0.5"), Pure("0.6")])
+        >>> Standing("clinic", Ceiling(1), ceiling_entry=2).require_all([Pure("0.5"), Pure("0.6")])
         Traceback (most recent call last):
             ...
         tacit.core.errors.BudgetExceeded: account 'clinic' cannot pay: it would reach epsilon 1.1 ...
         """
-        # As one charge they could pass for planned in advance, and the ledger will not see them so.
+        # As one charge they would be composed as planned in advance; the ledger will charge them one by one.
         coming = self
         for spend in spends:
             self.refuse(coming.excess(spend))
@@ -146,15 +146,15 @@ class Standing:
         """What the account has spent and what remains."""
         return Balance(self.account, self.ceiling, self.tally.total(self.ceiling), self.tally.payments)
 
-    def under(self, ceiling: Ceiling, place: int) -> Standing:
+    def under(self, ceiling: Ceiling, ceiling_entry: int) -> Standing:
         """The account with a new ceiling."""
-        return replace(self, ceiling=ceiling, place=place)
+        return replace(self, ceiling=ceiling, ceiling_entry=ceiling_entry)
 
     def require_change(self, after: Ceiling) -> None:
-        """Refuse a new ceiling that would change the meaning of what was paid, or for which nothing is proven.
+        """Refuse a new ceiling that would change the meaning of earlier payments, or for which no bound is proven.
 
         >>> from tacit.core.spend import Gaussian
-        >>> standing = Standing("clinic", Ceiling(1, "1e-6"), place=2).paid(Gaussian(50))
+        >>> standing = Standing("clinic", Ceiling(1, "1e-6"), ceiling_entry=2).paid(Gaussian(50))
         >>> standing.require_change(Ceiling("1/2", "1e-6"))
         >>> standing.require_change(Ceiling(2, "1e-6"))
         Traceback (most recent call last):
@@ -165,7 +165,7 @@ class Standing:
         if not self.tally.payments:
             return
         changed = [name for name in ("unit", "adjacency") if getattr(before, name) != getattr(after, name)]
-        # To call charges planned, or no longer planned, after a release uses δ twice; without δ the sum always holds.
+        # A change between planned and adaptive after a release would use δ twice; without δ basic composition holds.
         sums = before.delta == 0 == after.delta
         if before.rule is not after.rule and (after.rule is Rule.PLANNED or not sums):
             changed.append("rule")
@@ -186,9 +186,9 @@ class Standing:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values, the ceiling as the place where it is written."""
+        """The state as JSON values; the ceiling as the sequence of its entry."""
         return {
-            "ceiling": self.place,
+            "ceiling": self.ceiling_entry,
             "claim": None if self.claim is None else [str(each) for each in self.claim],
             "payments": self.tally.payments,
             **self.tally.running.to_json(self.ceiling.epsilon, self.ceiling.delta),
@@ -198,7 +198,7 @@ class Standing:
     def from_json(cls, account: str, ceiling: Ceiling, value: dict[str, Any]) -> Standing:
         """The state that ``to_json`` wrote, with its ceiling.
 
-        >>> standing = Standing("clinic", Ceiling(1), place=2)
+        >>> standing = Standing("clinic", Ceiling(1), ceiling_entry=2)
         >>> Standing.from_json("clinic", Ceiling(1), standing.to_json()) == standing
         True
         """
@@ -206,14 +206,14 @@ class Standing:
         return cls(
             account=account,
             ceiling=ceiling,
-            place=value["ceiling"],
+            ceiling_entry=value["ceiling"],
             tally=Tally(value["payments"], Running.from_json(value)),
             claim=None if claim is None else (Fraction(claim[0]), Fraction(claim[1])),
         )
 
 
 def equal_states(one: object, other: object) -> bool:
-    """Whether two states are the same, up to the last digits of a curve.
+    """Whether two states are the same, up to the last digits of an RDP curve.
 
     >>> equal_states({"curve": [[2.0, 0.1]]}, {"curve": [[2.0, 0.10000000000000002]]})
     True
@@ -241,7 +241,7 @@ def covered(purpose: str, allowed: str) -> bool:
 
 @dataclass(frozen=True)
 class Bound:
-    """The most that charges may add up to: ε at a δ, or at the account's own δ where none is said."""
+    """The largest total of some charges: ε at a δ; without δ, at that of the account."""
 
     epsilon: Fraction
     delta: Fraction | None = None
@@ -255,8 +255,8 @@ def _now() -> datetime:
 class PolicyLimits:
     """Bounds on one question, on each of the ``purposes``, and on a day; None is no bound.
 
-    A purpose counts with all its rounds. A day is one of UTC, by the times in the ledger and by ``clock``; payments
-    with a later day count too, so a clock that is set back frees nothing.
+    A purpose includes all its rounds. Days are in UTC, by the times in the ledger and by ``clock``; payments with a
+    later date count too, so setting the clock back frees no budget.
 
     >>> from tacit.core.spend import Pure
     >>> from tacit.ledger.memory import MemoryLedger
@@ -279,11 +279,11 @@ it to 1.25. Nothing was charged.
 
     @property
     def any(self) -> bool:
-        """Whether there is a bound at all."""
+        """Whether any bound is set."""
         return any(each is not None for each in (self.question, self.purpose, self.day, self.questions))
 
     def require(self, spend: Spend, purpose: str, delta: Fraction, paid: Callable[[], Iterable[Paid]]) -> None:
-        """Refuse a charge that the limits do not allow; ``paid`` reads what the account paid before, if need be."""
+        """Refuse a charge that the limits do not allow; ``paid`` reads the account's earlier payments, if needed."""
         if self.question is not None:
             self._require(self.question, "one question", [], spend, delta)
         if self.purpose is None and self.day is None and self.questions is None:

@@ -1,7 +1,7 @@
-"""What every ledger does alike, whatever stores its entries: the payment step, what it refuses, and what it replays.
+"""What all ledgers have in common: payment, refusal and replay, independent of how entries are stored.
 
-A back end is a class with the storage primitives below ``LedgerBase``'s contract: a transaction, six questions about
-what is stored, and one way to append. It gets the whole ``Ledger`` protocol from them, and with it the laws.
+A back end implements the storage primitives of ``LedgerBase``: a transaction, six reads and one append. ``LedgerBase``
+builds the whole ``Ledger`` protocol on them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class LedgerBase(ABC):
 
     @abstractmethod
     def _transaction(self, write: bool, outcome: str = "Nothing was read.") -> AbstractContextManager[None]:
-        """See one moment of the ledger; with ``write`` alone, and all of what is appended is stored or none of it.
+        """A consistent view of the ledger; with ``write``, exclusive, and all appended entries are stored or none.
 
-        It is on disk, where there is one, when the block ends. ``outcome`` says for an error what did not happen.
+        They are on disk, if there is one, when the block ends. ``outcome`` ends an error: it says what did not happen.
         """
 
     def close(self) -> None:  # noqa: B027
-        """Let go of what is open, if anything is."""
+        """Close connections and files, if there are any."""
 
     @abstractmethod
     def _head(self) -> tuple[int, str]:
@@ -70,7 +70,7 @@ class LedgerBase(ABC):
         standing: Standing | None = None,
         payload: bytes | None = None,
     ) -> Entry:
-        """Store the next entry: a payment or a ceiling with the account after it, a release with its payload."""
+        """Store the next entry: a payment or a ceiling with the account's new state, a release with its payload."""
 
     # The contract.
 
@@ -84,7 +84,7 @@ class LedgerBase(ABC):
         question: str,
         limits: Limits | None = None,
     ) -> Receipt:
-        """Pay once for a request; the same request and question again returns the first receipt unpaid."""
+        """Pay once for a request; the same request and question again returns the first receipt and pays nothing."""
         wanted = payment(account, spend, purpose, randomness, request, question)
         composed: tuple[Standing, Total | None] | None = None
         while True:
@@ -92,7 +92,8 @@ class LedgerBase(ABC):
                 standing = self._standing(account)
                 if first := self._payment(account, request):
                     return replayed(first, wanted)
-                # What takes seconds to compose is composed without the lock, and again if somebody paid meanwhile.
+                # Composing planned charges takes seconds, so it is done without the lock, and again after another
+                # payment.
                 if standing.ceiling.rule is Rule.ADAPTIVE:
                     composed = standing, standing.excess(spend)
                 if composed is not None and composed[0] == standing:
@@ -103,7 +104,7 @@ class LedgerBase(ABC):
             composed = standing, standing.excess(spend)
 
     def preflight(self, account: str, spends: Mapping[str, Spend]) -> None:
-        """Refuse now what charges for these requests would refuse, before work is done; a read that changes nothing."""
+        """Refuse now if charges for these requests would be refused, before any work; nothing is written."""
         with self._transaction(False):
             standing = self._standing(account)
             coming = [spend for request, spend in spends.items() if not self._payment(account, request)]
@@ -147,15 +148,15 @@ class LedgerBase(ABC):
             return list(map(receipt_of, self._payments(account)))
 
     def verify(self) -> list[str]:
-        """What is wrong with what is stored, in words; a store that no one else can write has nothing to check."""
+        """Descriptions of damage in what is stored; empty for a store that no other process can write."""
         return []
 
     def apply(self, policy: Mapping[str, Ceiling]) -> list[Change]:
-        """Append what a new or changed policy says, for the operator alone; returns before and after.
+        """Append the accounts and ceilings of a new or changed policy, for the operator; returns before and after.
 
-        What was paid was paid for one unit and adjacency, and a sequence of charges cannot be declared planned
-        after the fact, so those hold from the first payment on. A ceiling is raised only where that is sound. The
-        account's state is computed anew from all its payments, for the orders that the new ceiling needs.
+        The unit and adjacency of an account are fixed from its first payment on, and charges cannot be declared
+        planned afterwards. A ceiling is raised only where that is sound. The account's state is recomputed from all its
+        payments, for the RDP orders that the new ceiling needs.
         """
         named = named_accounts(policy)
         changes: list[Change] = []
@@ -195,7 +196,7 @@ class LedgerBase(ABC):
         return paid
 
     def _paid_before(self, account: str) -> list[Paid]:
-        """What the account paid, equal payments of one purpose and day as one group, the first payment first."""
+        """The account's payments; equal payments of one purpose and day are one group, the first payment first."""
         groups: dict[tuple[str, str, str], int] = {}
         for entry in self._payments(account):
             content = entry.content
@@ -206,16 +207,16 @@ class LedgerBase(ABC):
             for (purpose, day, spend), count in groups.items()
         ]
 
-    def _recomputed(self, account: str, ceiling: Ceiling, place: int) -> Standing:
-        """The account under a ceiling it did not have before, with its state computed from every payment."""
-        before, after = self._account(account), Standing(account, ceiling, place)
+    def _recomputed(self, account: str, ceiling: Ceiling, ceiling_entry: int) -> Standing:
+        """The account under a new ceiling, with its state recomputed from every payment."""
+        before, after = self._account(account), Standing(account, ceiling, ceiling_entry)
         for entry in self._payments(account):
             after = after.paid(spend_from_json(entry.content["spend"]))
         return after if before is None else replace(after, claim=before.claim)
 
 
 def named_accounts(policy: Mapping[str, Ceiling]) -> dict[str, Ceiling]:
-    """A policy whose accounts have names that can be written down, at least one.
+    """The policy, if it has an account and all names of accounts are printable.
 
     >>> named_accounts({"": Ceiling(1)})
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""A ledger moved to another place, from a file to a server or back, entry by entry: every digest stays as it is."""
+"""Moving a ledger to another place, from a file to a server or back, entry by entry with unchanged digests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["copy_ledger"]
 
 
 def copy_ledger(source: Place, target: Place, heads: str | Path | None = None) -> tuple[int, str]:
-    """Move a ledger to a place where there is none; returns the number of its entries and the last digest.
+    """Move a ledger to an empty place; returns the number of entries and the last digest.
 
-    Both are verified whole, the copy before it is there; a failure leaves nothing. The copy has one entry more, which
-    says where it came from: it is the newer one from then on, and the source is refused as an older copy.
+    Source and copy are verified entirely before the copy is committed; a failure leaves nothing. The copy has one
+    entry more, which says where it came from: it is the newer one, and the source is then refused as an older copy.
 
     >>> import tempfile
     >>> from tacit.core.account import Ceiling
@@ -69,7 +69,7 @@ def copy_ledger(source: Place, target: Place, heads: str | Path | None = None) -
 
             if not make_database(where, fill, memory):
                 raise InvalidInput(there)
-        # Before anybody else may pay from the source: from here on the copy is the one that was last used.
+        # While the source is still locked: from here on the copy is the ledger that was last used.
         with opened_store(where) as made:
             HeadMemory(made, memory).remember()
             return rows.last(made)

@@ -1,8 +1,8 @@
-"""The rows of a ledger and the chain that ties each one to all before it.
+"""The entries of a ledger and their hash chain.
 
-An entry's digest is SHA-256 over the previous digest, its own sequence, kind and body, with a newline between
-them. The body is canonical JSON (sorted keys, no spaces, ASCII), so anybody can recompute the chain from an
-export with a few lines of any language. Whoever changes one entry changes every digest after it.
+An entry's digest is SHA-256 over the previous digest and its own sequence, kind and body, separated by newlines. The
+body is canonical JSON (sorted keys, no spaces, ASCII), so the chain can be recomputed from an export in any language.
+Changing one entry changes every digest after it.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Entry:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The body as JSON values, if it is what its digest says."""
+        """The body as JSON values, after its digest was checked."""
         self.require_whole()
         content: dict[str, Any] = json.loads(self.body)
         return content
 
     def require_whole(self) -> None:
-        """Refuse an entry that is not what its digest says."""
+        """Refuse an entry that does not match its digest."""
         if self.digest != entry_digest(self.previous, self.sequence, self.kind, self.body):
             raise DamagedLedger(
                 f"entry {self.sequence} of the ledger was altered after it was written. "
@@ -67,7 +67,7 @@ class Entry:
 
 
 def canonical(content: Mapping[str, Any]) -> str:
-    """The one way to write these values as JSON.
+    """The values as canonical JSON.
 
     >>> canonical({"spend": {"kind": "pure", "epsilon": "1/10"}, "account": "clinic"})
     '{"account":"clinic","spend":{"epsilon":"1/10","kind":"pure"}}'
@@ -76,7 +76,7 @@ def canonical(content: Mapping[str, Any]) -> str:
 
 
 def entry_digest(previous: str, sequence: int, kind: str, body: str) -> str:
-    """The digest that ties an entry to the one before it.
+    """The digest of an entry, which chains it to the one before it.
 
     >>> entry_digest(ORIGIN, 1, "genesis", "{}")[:16]
     'a9f7e23368495bd9'
@@ -87,7 +87,7 @@ def entry_digest(previous: str, sequence: int, kind: str, body: str) -> str:
 def following(
     sequence: int, previous: str, kind: EntryKind, content: Mapping[str, Any], payload: bytes | None = None
 ) -> Entry:
-    """The entry that comes next after the given sequence and digest, stamped with the time.
+    """The entry after the given sequence and digest, with the present time.
 
     >>> following(0, ORIGIN, EntryKind.GENESIS, genesis()).sequence
     1
@@ -99,7 +99,7 @@ def following(
 
 
 def genesis() -> dict[str, Any]:
-    """The content of the first entry: the format, and a random name so that no two ledgers share a digest.
+    """The content of the first entry: the format, and a random id so that no two ledgers have a digest in common.
 
     >>> genesis()["format"]
     2
@@ -108,10 +108,10 @@ def genesis() -> dict[str, Any]:
 
 
 def release(payment: int, payload: bytes) -> dict[str, Any]:
-    """The content of an entry that keeps what a payment bought.
+    """The content of the entry that stores the release of a payment.
 
-    The salt keeps the chain's digests, which travel with receipts, from confirming a guess of the payload:
-    under masking or secret sampling what the ledger keeps is more than what leaves the holder.
+    Receipts carry digests of the chain. The salt prevents that a digest confirms a guess of the payload: under secure
+    aggregation or secret sampling the stored payload is more than what leaves the holder.
 
     >>> sorted(release(3, b"labels"))
     ['payment', 'salt', 'sha256']
@@ -131,7 +131,7 @@ def payload_digest(salt: str, payload: bytes) -> str:
 
 @dataclass(frozen=True)
 class Payment:
-    """A receipt, when it was written, and whether the release that it bought is kept."""
+    """A receipt, its time, and whether its release is stored."""
 
     receipt: Receipt
     at: str
@@ -181,9 +181,9 @@ def receipt_of(entry: Entry) -> Receipt:
 
 
 def replayed(entry: Entry, wanted: dict[str, Any]) -> Receipt:
-    """The first receipt for a request that comes again, which must be the same in every part.
+    """The first receipt of a repeated request, which must be identical in every field.
 
-    The randomness counts too: a payment for system randomness must never cover a seeded draw.
+    That includes the randomness: a payment for system randomness must never cover a seeded sample.
     """
     first = entry.content
     if changed := [name for name, value in wanted.items() if first[name] != value]:

@@ -1,13 +1,13 @@
-"""The head of every ledger in a second place, so that one that was restored, copied or forked is noticed.
+"""The head of every ledger in a second place, so that a restored, copied or forked ledger is detected.
 
-After each commit the ledger's sequence and last digest are written into a small file in the *state folder*, which is
-not beside the ledger: ``TACIT_STATE`` names it, and by default it is ``tacit`` in the user's state folder. The file
-is signed with a key that lies there too; folder and files are for their owner only. The signature finds damage and
-files from elsewhere. It does not stop somebody who may write the folder.
+After each commit the ledger's sequence and last digest are written into a small file in the *state folder*, apart from
+the ledger: ``TACIT_STATE`` names the folder, by default ``tacit`` in the user's state folder. The file is signed (HMAC)
+with a key in the same folder; only the owner can read either. The signature detects damage and files of other folders.
+It does not stop somebody who can write the folder.
 
-The ledger commits first. A crash between the two leaves a ledger that is ahead of the file; it contains the head that
-the file remembers, so nothing is wrong. A ledger that does not contain it was restored or forked, and a
-person must decide whether to go on with it.
+The ledger commits first. After a crash between the two, the ledger is ahead of the file and contains the head in the
+file, so nothing is wrong. A ledger that does not contain that head was restored or forked, and a person must decide
+whether to continue with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEY_FORM = re.compile(b"[0-9a-f]{64}")
 
 
 def state_folder() -> Path:
-    """Where heads are kept unless a ledger is told otherwise.
+    """The default folder of heads.
 
     >>> state_folder().is_absolute()
     True
@@ -49,7 +49,7 @@ def state_folder() -> Path:
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()
     home = Path(os.environ.get("XDG_STATE_HOME", ""))
-    # The specification asks to ignore a relative one.
+    # The XDG specification says to ignore a relative path.
     if home.is_absolute():
         return home / "tacit"
     try:
@@ -62,7 +62,7 @@ def state_folder() -> Path:
 
 @dataclass(frozen=True)
 class Head:
-    """Where a ledger was when it was last used: its random name, its length, its last digest, its path, and when."""
+    """A ledger's state when it was last used: its id, number of entries, last digest, path, and the time."""
 
     ledger: str
     sequence: int
@@ -91,7 +91,7 @@ class Heads:
         return self.folder / f"{ledger}.head"
 
     def remembered(self, ledger: str) -> Head | None:
-        """The head of a ledger as it was last written here, or nothing."""
+        """The head of a ledger as it was last written here, or None."""
         try:
             text = self.file(ledger).read_bytes()
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class Heads:
             ) from None
 
     def require_unused(self, place: str) -> None:
-        """Refuse to begin anew where a ledger was paid from that is gone: its payments would be forgotten.
+        """Refuse a new ledger where a used one is missing: its payments would be forgotten.
 
         >>> import tempfile
         >>> Heads(Path(tempfile.mkdtemp())).require_unused("site.ledger")
@@ -132,11 +132,11 @@ class Heads:
                 )
 
     def remember(self, head: Head, replace: bool = False) -> None:
-        """Write a head, unless a later one is there already; ``replace`` is a person's decision to put any other."""
+        """Write a head unless a later one is stored; with ``replace``, a person's decision, write it in any case."""
         stamped = Head(**{**asdict(head), "at": datetime.now(UTC).isoformat(timespec="seconds")})
         try:
             with self._locked():
-                # Two processes that commit one after the other may come here in the other order.
+                # Two processes may arrive here in the opposite order of their commits.
                 known = None if replace else self.remembered(head.ledger)
                 if known is None or known.sequence < head.sequence:
                     signed = canonical(asdict(stamped)).encode()
@@ -152,7 +152,7 @@ class Heads:
         return hmac.new(self._key(), signed, hashlib.sha256).hexdigest().encode()
 
     def _key(self) -> bytes:
-        """The key; a missing or damaged one is a ``ValueError``, as no signature can be right then."""
+        """The key; a missing or damaged one is a ``ValueError``: no signature can be verified."""
         try:
             text = (self.folder / KEY_FILE).read_bytes()
         except FileNotFoundError:
@@ -165,9 +165,9 @@ class Heads:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time, on the key, which is made when it is missing.
+        """Lock the key file for one process at a time; a missing key is created.
 
-        A damaged one is replaced: what it has signed is refused already, and is until a person accepts it.
+        A damaged key is replaced: its signatures are refused anyway, until a person accepts each ledger.
         """
         if not self.folder.is_dir():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +181,7 @@ class Heads:
 
 
 class HeadMemory:
-    """The head of one open ledger, compared with the one that was kept in the second place."""
+    """The head of one open ledger, compared with the one stored in the state folder."""
 
     def __init__(self, store: Store, heads: Heads) -> None:
         self._store = store
@@ -193,7 +193,7 @@ class HeadMemory:
         self._written: tuple[int, str] | None = None
 
     def finding(self) -> tuple[str, Head | None] | None:
-        """What is wrong with the ledger, in words, and the head that was remembered; nothing if all is well."""
+        """Why the ledger is stale, in words, and the stored head; None if it is not stale."""
         try:
             head = self._heads.remembered(self.ledger)
         except StaleLedger as error:
@@ -223,12 +223,12 @@ class HeadMemory:
         with rows.transaction(self._store, write=False):
             fine = self.finding() is None
         if not fine:
-            # Another process may have paid between two looks; while nobody else writes there is no doubt.
+            # Another process may have paid between the two reads; check again while nobody else can write.
             with rows.transaction(self._store):
                 self._require(self.finding())
 
     def require(self) -> None:
-        """Refuse such a ledger before it is written, by whom holds the lock; before a first payment note its head."""
+        """Refuse a stale ledger before a write, under its lock; before the first payment store its head."""
         self._require(self.finding())
         if self._heads.remembered(self.ledger) is None:
             self.remember()
@@ -243,11 +243,11 @@ class HeadMemory:
             )
 
     def remember(self, present: tuple[int, str] | None = None, replace: bool = False) -> None:
-        """Write a ledger's head into the second place, if it is not there yet: the one given, or the present one."""
+        """Store the head that is given, or the present one, in the state folder if it is not there yet."""
         if present is None and self._store.in_transaction:
             present = rows.last(self._store)
         elif present is None:
-            # Head record and last entry of one moment: between two reads another process may pay.
+            # Head record and last entry in one transaction: between two reads another process may pay.
             with rows.transaction(self._store, write=False):
                 present = rows.last(self._store)
         if present != self._written or replace:
@@ -264,7 +264,7 @@ class HeadMemory:
 def accept_head(place: Place, reason: str, heads: str | Path | None = None) -> Entry:
     """Record a person's decision to continue with a ledger that was restored, copied or forked.
 
-    The ledger must verify. What was found, what was remembered and the reason are an entry of it from then on.
+    The ledger must verify. A new entry records the finding, the stored head and the reason.
     """
     reason = text(reason, "reason")
     with opened_store(place, "Nothing was written.") as store:
@@ -291,7 +291,7 @@ def accept_head(place: Place, reason: str, heads: str | Path | None = None) -> E
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two places are the same: URLs as they are written, files wherever links lead."""
+    """Whether two places are the same: URLs by their text, files after following links."""
     return one == other if "://" in other else os.path.realpath(one) == os.path.realpath(other)
 
 

@@ -1,4 +1,4 @@
-"""Ledgers that live as long as the process: for tests and simulations, with the same laws as the durable one."""
+"""Ledgers in memory, for tests and simulations, with the same rules as the durable ones."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class MemoryLedger(LedgerBase):
 
 
 class UnlimitedLedger(MemoryLedger):
-    """Accounts without a ceiling, for baselines that have no privacy: it writes down what they give away, and pays it.
+    """Accounts without a ceiling, for baselines without privacy; their charges are recorded and always paid.
 
-    No holder's account may do this. It exists so that a non-private baseline runs the same code as everything else,
-    and its receipts say what it cost. Every name is an account.
+    No holder may use it for real records. It exists so that a non-private baseline runs the same code as every method,
+    with receipts of its cost. Every name is an account.
 
     >>> from tacit.core.spend import Stability
     >>> UnlimitedLedger().charge("party 0", Stability(1), "all records", "system", "r", "q").spend
@@ -93,14 +93,14 @@ class UnlimitedLedger(MemoryLedger):
         super().__init__({})
 
     def _account(self, account: str) -> Standing:
-        return self._standings.get(account) or _Unlimited(account, Ceiling(10**9), place=1)
+        return self._standings.get(account) or _Unlimited(account, Ceiling(10**9), ceiling_entry=1)
 
     def _paid_before(self, account: str) -> list[Paid]:
         raise InvalidInput("a ledger without a ceiling has no other limits either")
 
 
 class _Unlimited(Standing):
-    """An account whose ceiling says for whom it counts; nothing is compared with its number."""
+    """An account whose ceiling states the privacy unit only; its ε is never compared with anything."""
 
     def excess(self, spend: Spend) -> Total | None:
         return None

@@ -1,4 +1,4 @@
-"""The database at a ledger's place, opened for a while, and whether there is one."""
+"""Connections to the database at a ledger's place, and whether there is one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _POSTGRES = ("postgresql", "postgres")
 
 @contextmanager
 def connected(place: Place, outcome: str = "Nothing was read.") -> Iterator[Store]:
-    """A connection to the database at a place, whatever is in it; ``outcome`` says for an error what did not happen."""
+    """A connection to the database at a place, whatever it contains; ``outcome`` ends the message of an error."""
     where = ledger_place(place)
-    # Imported when one is opened: a process that only names a place pays for none of them.
+    # Back ends are imported when one is opened: importing this module stays fast.
     if isinstance(where, Path):
         from tacit.ledger import sqlite_store
 
@@ -46,7 +46,7 @@ def opened_store(place: Place, outcome: str = "Nothing was read.") -> Iterator[S
 
 
 def occupied(place: Place) -> bool:
-    """Whether something is at a place already, so that no ledger can be made there.
+    """Whether something exists at a place, so that no ledger can be created there.
 
     >>> occupied("no-such.ledger")
     False

@@ -1,6 +1,6 @@
-"""The operator's policy file: who may spend how much, on whose behalf. Jobs read it at most; none can change it.
+"""The operator's policy file: the ceiling of each account and what a node answers. No job can change it.
 
-Numbers are taken as they are written: ``epsilon = 0.1`` is one tenth, and ``"1/3"`` in quotes is a third.
+Numbers are exact: ``epsilon = 0.1`` is one tenth, and ``"1/3"`` in quotes is a third.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NO_LIMITS = PolicyLimits()
 
 @dataclass(frozen=True)
 class Rules:
-    """What a node answers at all: by which methods, through which mechanisms, for which purposes, among how many.
+    """What a node answers: the methods, mechanisms and purposes it allows, and the least number of participants.
 
-    A purpose covers the rounds of it: "labels" allows "labels, round 1 of 2" too. ``honest_others`` is how many other
-    nodes or clients a guarantee may need to be honest at most, and ``noise_share`` the least share of the noise it
-    counts that this node adds itself; None is any. With ``approval`` a person approves each job. Of other installed
-    packages only the ``representations`` that are named are read.
+    A purpose includes its rounds: "labels" allows "labels, round 1 of 2" too. ``honest_others`` is the largest number
+    of other honest nodes or devices that a guarantee may rely on, and ``noise_share`` the least share of the noise
+    that this node adds itself; None is no requirement. With ``approval`` a person approves each job. Of other installed
+    packages only the named ``representations`` are read.
     """
 
     methods: tuple[str, ...]
@@ -44,7 +44,7 @@ class Rules:
     representations: tuple[str, ...] = ()
 
     def covers(self, purpose: str) -> bool:
-        """Whether this purpose is one of those.
+        """Whether this purpose is allowed.
 
         >>> Rules(("rknn",), ("PermuteAndFlip",), ("labels",), 2).covers("labels, round 1 of 2")
         True
@@ -67,7 +67,7 @@ def parse_policy(text: str) -> dict[str, Ceiling]:
 
 
 def parse_rules(text: str) -> Rules:
-    """What a policy allows a node to answer; a policy that says nothing of it allows nothing.
+    """What a policy allows a node to answer; a policy without [allow] allows nothing.
 
     >>> from tacit.ledger.policy_file import POLICY_EXAMPLE, RULES_EXAMPLE
     >>> parse_rules(POLICY_EXAMPLE + RULES_EXAMPLE).participants
@@ -96,9 +96,9 @@ def parse_rules(text: str) -> Rules:
 
 
 def parse_limits(text: str) -> PolicyLimits:
-    """The limits of a policy for whoever answers for others, as a curator does; without a section, none.
+    """The limits of a policy, for a service that pays for others, as a curator does; without [limits], none.
 
-    A limit per purpose needs the purposes that the policy allows: who asks could call each question another.
+    A limit per purpose needs the list of allowed purposes: a coordinator could name each question differently.
 
     >>> from tacit.ledger.policy_file import POLICY_EXAMPLE
     >>> parse_limits(POLICY_EXAMPLE + "[limits.day]\\nepsilon = 2").day.epsilon

@@ -1,4 +1,4 @@
-"""What may stand in a policy file, and errors that name each wrong setting and suggest what was meant."""
+"""The settings of a policy file, and errors that name each wrong setting and suggest the right one."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ __all__ = [
 
 POLICY_EXAMPLE = """\
 [accounts.clinic]
-epsilon = 1.0               # the most that may ever be spent
+epsilon = 1.0               # the largest total that may ever be spent
 delta = 1e-6                # 0, the default, is pure differential privacy
 rule = "adaptive"           # or "planned": all charges were fixed in advance
 adjacency = "replace-one"   # or "add-remove"
-# Protects one record. To protect a person with several of them (or, with unit = "holder", all records at once):
+# The default unit is one record. To protect a person with several records (or unit = "holder": all records):
 unit = { column = "patient", records = 3 }
 """
 
 RULES_EXAMPLE = """\
-[allow]                       # what a node of a federation answers; all else is refused
+[allow]                       # what a node of a federation answers; everything else is refused
 methods = ["rknn"]            # rknn, class_sums, privatekt, fedmd, pate, private_knn, noisy_sgd
 mechanisms = ["DiscreteLaplaceNoise"]
 purposes = ["reverse k-NN labels"]
 participants = 3              # at least this many nodes take part
-# honest_others = 2           # a guarantee rests on at most this many other honest nodes or clients
-# noise_share = 0.25          # this node itself adds at least this share of the noise that a guarantee counts
+# honest_others = 2           # a guarantee relies on at most this many other honest nodes or devices
+# noise_share = 0.25          # this node itself adds at least this share of the noise of a guarantee
 # approval = true             # a person approves each job before its first answer: `tacit federation approve`
 # representations = ["ranks"] # also read these from other installed packages; Tacit's own are always read
 
-# [limits]                    # how much of the ceiling may be spent at once; what is left out has no limit
-# question = { epsilon = 0.5 }                 # delta: the account's own, if left out
+# [limits]                    # limits beside the ceiling; each may be omitted
+# question = { epsilon = 0.5 }                 # delta: that of the account, if omitted
 # purpose = { epsilon = 1.0, delta = 1e-6 }    # each purpose above, with all its rounds
 # day = { epsilon = 0.5, questions = 10 }      # per day (UTC)
 """
@@ -58,9 +58,9 @@ KNOWN_PURPOSES = (
     "noisy SGD",
     "reverse k-NN labels",
 )
-# What a node answers through by itself, in shares, or with a shuffler; other mechanisms are parts of these.
+# Statistics of mechanisms that a node uses alone, in shares, or with a shuffler; others are parts of these.
 _ANSWERED = ("table", "electorate", "local", "labels", "shuffle", "share")
-# How alike two purposes are that can only be a slip of the pen.
+# A purpose this similar to a known one is taken for a typing error.
 ALIKE = 0.85
 
 _IN_WORDS = {
@@ -71,19 +71,19 @@ _IN_WORDS = {
 
 
 def mechanism_names() -> tuple[str, ...]:
-    """What a policy can name: the package's own mechanisms by class, those of other packages as they registered them.
+    """The mechanisms that a policy can name: this package's by class, those of others by their registered name.
 
     >>> "PermuteAndFlip" in mechanism_names(), "MultiMessageNoise" in mechanism_names()
     (True, False)
     """
-    # All mechanisms are slow to import, and needed only where a policy says what a node answers.
+    # Mechanisms are slow to import, and needed only for a policy with [allow].
     from tacit.mechanisms.registry import OWN, outside
 
     own = sorted(kind.__name__ for kind in OWN if kind.statistic in _ANSWERED)
     return (*own, *(name for name, kind in outside().items() if kind.statistic in _ANSWERED))
 
 
-# What policies called mechanisms before they had the names of their papers.
+# Earlier names of mechanisms, which old policies contain.
 _RENAMED = {
     "AnswerSheet": "RandomizedLabels",
     "BitResponse": "UnaryEncoding",
@@ -134,7 +134,7 @@ class _Unit(BaseModel):
 
 
 class _WholeHolder(_Unit):
-    """All records of the holder: no column tells them apart."""
+    """All records of the holder; it has no person column."""
 
     column: str = ""
     records: int = 1
@@ -143,7 +143,7 @@ class _WholeHolder(_Unit):
         return Unit.whole_holder()
 
 
-def _whole(value: object) -> object:
+def _holder_unit(value: object) -> object:
     if isinstance(value, str) and value != "holder":
         raise ValueError(
             f'must be "holder" or a table, for example {{ column = "patient", records = 3 }}, got {value!r}'
@@ -158,7 +158,7 @@ class _Account(BaseModel):
     delta: Annotated[InstanceOf[Fraction], BeforeValidator(_delta)] = Fraction(0)
     rule: Rule = Rule.ADAPTIVE
     adjacency: Adjacency = Adjacency.REPLACE_ONE
-    unit: Annotated[_Unit | None, BeforeValidator(_whole)] = None
+    unit: Annotated[_Unit | None, BeforeValidator(_holder_unit)] = None
 
     def ceiling(self) -> Ceiling:
         unit = Unit() if self.unit is None else self.unit.protected()
@@ -166,7 +166,7 @@ class _Account(BaseModel):
 
 
 def _listed(own: Sequence[str], group: str | None = None) -> Callable[[str], str]:
-    """One of the package's own, or of those that installed packages add: naming one here is what lets it in."""
+    """A check for names of this package or of installed packages; naming one in the policy is what allows it."""
 
     def check(value: str) -> str:
         known = own if group is None else (*own, *sorted(entry_points(group=group).names))
@@ -186,7 +186,7 @@ def _purpose(value: str) -> str:
 
 
 def _nearest(value: str, known: Iterable[str]) -> str:
-    """The known name that is most like this one, as a question; nothing where none is.
+    """The most similar known name, as a question; empty if there is none.
 
     >>> _nearest("epsilom", ["delta", "epsilon"])
     "; did you mean 'epsilon'?"
@@ -249,7 +249,7 @@ class _Limits(BaseModel):
 
 
 class PolicyFile(BaseModel):
-    """A whole policy."""
+    """The settings of a policy file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -258,7 +258,7 @@ class PolicyFile(BaseModel):
     limits: _Limits | None = None
 
 
-# Where in a policy which settings may stand; a star is any name.
+# The settings of each section of a policy; a star is any name.
 _SETTINGS: Mapping[tuple[str, ...], type[BaseModel]] = {
     (): PolicyFile,
     ("accounts", "*"): _Account,
@@ -272,7 +272,7 @@ _SETTINGS: Mapping[tuple[str, ...], type[BaseModel]] = {
 
 
 def parsed(text: str) -> PolicyFile:
-    """A policy's settings, or an error that names each wrong one.
+    """The settings of a policy, or an error that names each wrong one.
 
     >>> parsed("epsilom = 2")
     Traceback (most recent call last):
@@ -294,7 +294,7 @@ def parsed(text: str) -> PolicyFile:
 
 
 def _suggested(place: Sequence[int | str]) -> str:
-    """The setting that was probably meant, of those that may stand where an unknown one was found."""
+    """The setting of the same section that is most similar to an unknown one."""
     *outer, name = map(str, place)
     for pattern, kind in _SETTINGS.items():
         if len(pattern) == len(outer) and all(one in ("*", other) for one, other in zip(pattern, outer, strict=True)):

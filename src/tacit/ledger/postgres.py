@@ -1,8 +1,8 @@
-"""The ledger on a PostgreSQL server, shared by the processes of many machines: how it is opened and made.
+"""The ledger on a PostgreSQL server, shared by the processes of many machines: opening, creating and retrying.
 
-What was interrupted is begun again where that is sound. A charge and a release have the request as their key: whatever
-became of the first attempt, the second one finds it or makes it. A changed policy has no such key, and is begun again
-only where it is certain that nothing was written.
+An interrupted step is retried where that is safe. A charge and a release have the request as their key: the second
+attempt finds the first or makes it. A changed policy has no such key, and is retried only if certainly nothing was
+written.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ from tacit.ledger.verify import problems
 
 __all__ = ["PostgresLedger", "make_database", "make_roles"]
 
-# So often a step is begun again: once is enough for a connection, conflicts end one of their parties at a time.
+# Retries of a step: one after a lost connection; of two transactions in conflict only one fails each time.
 RECONNECTS, CONFLICTS = 1, 20
 
 Found = TypeVar("Found")
 
 
 class PostgresLedger(StoredLedger):
-    """Accounts in a database of a server. Make it with ``create``, then open it by its URL wherever it is needed."""
+    """Accounts in a database of a server. Make it with ``create``, then open it by its URL in every process."""
 
     _store: PostgresStore
 
-    def __init__(self, url: Place, heads: str | Path | None = None, *, looking: bool = False) -> None:
-        """Open it; ``looking`` also opens a copy that was restored or comes from elsewhere, which cannot pay."""
+    def __init__(self, url: Place, heads: str | Path | None = None, *, allow_stale: bool = False) -> None:
+        """Open it; with ``allow_stale`` also a restored, copied or forked ledger, which cannot pay."""
         place = ledger_place(url)
         self._url = place if isinstance(place, LedgerUrl) else LedgerUrl(str(place))
-        super().__init__(connect_postgres(self._url), Heads(None if heads is None else Path(heads)), looking=looking)
+        memory = Heads(None if heads is None else Path(heads))
+        super().__init__(connect_postgres(self._url), memory, allow_stale=allow_stale)
 
     @classmethod
     def create(
         cls, url: Place, policy: Mapping[str, Ceiling], heads: str | Path | None = None, *, existing: bool = False
     ) -> Self:
-        """A new ledger with the policy's accounts, or with ``existing`` the one that is there.
+        """A new ledger with the policy's accounts, or with ``existing`` the one that exists already.
 
-        A failure leaves nothing, and the same call works again. None is made where one was paid from that is gone.
+        A failure leaves nothing, and the call can be repeated. Refused where a used ledger is missing.
         """
         place = ledger_place(url)
         accounts = named_accounts(policy)
@@ -69,32 +70,32 @@ class PostgresLedger(StoredLedger):
         question: str,
         limits: Limits | None = None,
     ) -> Receipt:
-        """Pay once for a request; the same request and question again returns the first receipt unpaid."""
+        """Pay once for a request; the same request and question again returns the first receipt and pays nothing."""
         step = super().charge
         return self._again(lambda: step(account, spend, purpose, randomness, request, question, limits))
 
     def store_release(self, receipt: Receipt, payload: bytes) -> bytes:
-        """Store what the payment bought, and return what is stored: the first one wins, always."""
+        """Store the release of a payment, and return what is stored: the first one always wins."""
         step = super().store_release
         return self._again(lambda: step(receipt, payload))
 
     def stored_release(self, receipt: Receipt) -> bytes | None:
-        """The release that this payment bought, if one was stored."""
+        """The release of this payment, if one was stored."""
         step = super().stored_release
         return self._again(lambda: step(receipt))
 
     def apply(self, policy: Mapping[str, Ceiling]) -> list[Change]:
-        """Append what a new or changed policy says, for the operator alone; returns before and after."""
+        """Append the accounts and ceilings of a new or changed policy, for the operator; returns before and after."""
         step = super().apply
         return self._again(lambda: step(policy), reconnects=0)
 
     def verify(self) -> list[str]:
-        """Everything that is wrong with the ledger, the first bad entry first; empty when it is whole."""
+        """All damage of the ledger, the first bad entry first; empty if there is none."""
         with self._transaction(False):
             return [str(each) for each in problems(self._store)]
 
     def _again(self, step: Callable[[], Found], reconnects: int = RECONNECTS) -> Found:
-        """A step that may be done twice without harm, once more after it was interrupted."""
+        """The result of an idempotent step, retried after an interruption."""
         conflicts = 0
         lost: LostConnection | None = None
         while True:
@@ -106,14 +107,14 @@ class PostgresLedger(StoredLedger):
                     raise
             except (LostConnection, ServerUnreachable) as error:
                 if lost is not None and not error.may_be_written:
-                    # What the first attempt left open is still open.
+                    # Whether the first attempt was written is still unknown.
                     raise lost from error
                 if reconnects == 0 or isinstance(error, ServerUnreachable):
                     raise
                 reconnects, lost = reconnects - 1, error
 
     def _ready(self) -> None:
-        """Take up a new connection to the same ledger where the last one is gone, checked as the first one was."""
+        """Replace a lost connection by a new one to the same ledger, with the same checks."""
         if not self._store.idle_alive():
             self._store.close()
             store = connect_postgres(self._url)
@@ -126,7 +127,7 @@ class PostgresLedger(StoredLedger):
 
 
 def make_database(url: LedgerUrl, fill: Callable[[rows.Store], None], heads: Heads) -> bool:
-    """Make a ledger in an empty database, all of it or nothing; False where one is there already."""
+    """Make a ledger in an empty database, in one transaction; False if one exists already."""
     store = connect_postgres(url)
     try:
         with store.explained("Nothing was created."):
@@ -147,7 +148,7 @@ def make_database(url: LedgerUrl, fill: Callable[[rows.Store], None], heads: Hea
 
 
 def make_roles(url: LedgerUrl, prefix: str | None = None, only_say: bool = False) -> list[str]:
-    """Make the owner, the writer and the reader of a ledger, all or none; returns the statements that do it."""
+    """Make the roles owner, writer and reader of a ledger in one transaction; returns the statements."""
     store = connect_postgres(url)
     try:
         with store.explained("Nothing was changed."):

@@ -1,9 +1,9 @@
-"""The tables of a ledger on a PostgreSQL server, what guards them there, and the three roles that may use them.
+"""The tables of a ledger on a PostgreSQL server, the triggers that guard them, and the three roles that may use them.
 
-Everything is in the schema ``tacit`` of a database of its own. A writer only ever inserts entries: a trigger of the
-owner's checks on the server that an entry follows the last one, has the digest that it must have and is of a kind that
-the writer may add, and then moves the head. Another writer's entry cannot come in between: ``turn`` is an empty table
-that is locked for the length of a charge, before the charge sees anything.
+Everything is in the schema ``tacit`` of a separate database. A writer can only insert entries: a trigger that runs as
+the owner checks on the server that an entry follows the last one, has the right digest and is of a kind that the writer
+may add, and then moves the head. No other writer's entry can come between: ``turn`` is an empty table that is locked
+during a charge, before the charge reads anything.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BEGIN
 END
 """
 
-# It runs as the owner, whoever inserts; session_user is who has logged in.
+# It runs as the owner, whoever inserts; session_user is the user who has logged in.
 _FOLLOW = """
 DECLARE
   last record;
@@ -126,7 +126,7 @@ SERVER_SCHEMA = (
     *_TRIGGERS,
 )
 
-# What is there: PostgreSQL's own words for every definition under the ledger's schema.
+# PostgreSQL's own text of every definition in the ledger's schema.
 CATALOG = """
 SELECT 'table ' || relname || ' ' || relpersistence::text || relrowsecurity::text FROM pg_class
   WHERE relnamespace = 'tacit'::regnamespace AND relkind NOT IN ('i', 't')
@@ -183,7 +183,7 @@ FOUND = frozenset(
 
 
 def definitions(found: frozenset[str]) -> Iterator[str]:
-    """What differs between the definitions that are there and those that must be.
+    """The differences between the definitions found and those expected.
 
     >>> list(definitions(FOUND - {"column head.digest texttrue"}))
     ['a definition was removed by hand: column head.digest texttrue']
@@ -194,7 +194,7 @@ def definitions(found: frozenset[str]) -> Iterator[str]:
 
 
 def default_prefix(database: str) -> str:
-    """What the names of a ledger's roles begin with, unless an operator says otherwise.
+    """The default prefix of the names of a ledger's roles.
 
     >>> default_prefix("clinic-budget")
     'tacit_clinic_budget'
@@ -203,10 +203,10 @@ def default_prefix(database: str) -> str:
 
 
 def role_statements(database: str, prefix: str) -> list[str]:
-    """What makes an owner, a writer and a reader of a ledger, as a user who may create roles and give the ledger away.
+    """The statements that make the roles of a ledger; run by a user who may create roles and change its owner.
 
-    The owner changes ceilings. The writer adds payments and releases and can change or remove nothing; the reader sees.
-    None of them can log in: a person or a node does, who is granted one of them.
+    The owner changes ceilings. The writer adds payments and releases and can change or remove nothing; the reader
+    reads. None of them can log in: they are granted to the users of people and nodes.
 
     >>> [each for each in role_statements("budget", "clinic") if "INSERT" in each]
     ['GRANT INSERT (sequence, kind, body, payload, previous, digest) ON tacit.entries TO "clinic_writer"']
@@ -217,7 +217,7 @@ def role_statements(database: str, prefix: str) -> list[str]:
     quoted = database.replace('"', '""')
     tables = ("format", "entries", "head", "accounts", "turn")
     return [
-        # A role that is there stays: roles belong to the server, and an operator may have made them before.
+        # An existing role is kept: roles belong to the server, and an operator may have made them before.
         *(
             f"DO $$BEGIN CREATE ROLE {role} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END$$"
             for role in (owner, writer, reader)
@@ -235,6 +235,6 @@ def role_statements(database: str, prefix: str) -> list[str]:
         f"GRANT USAGE ON SCHEMA tacit TO {writer}, {reader}",
         f"GRANT SELECT ON ALL TABLES IN SCHEMA tacit TO {writer}, {reader}",
         f"GRANT INSERT (sequence, kind, body, payload, previous, digest) ON tacit.entries TO {writer}",
-        # To lock a table one must be allowed to change it; this one has a constraint that no row meets.
+        # Locking a table needs the right to change it; this one has a constraint that no row satisfies.
         f"GRANT UPDATE ON tacit.turn TO {writer}",
     ]

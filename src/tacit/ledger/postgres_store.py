@@ -1,12 +1,12 @@
-"""A connection to a ledger on a PostgreSQL server: its transactions, its time limits, and its failures in words.
+"""A connection to a ledger on a PostgreSQL server: its transactions, time limits and error messages.
 
-Everything is serializable. A writer first locks the empty table ``turn``, which waits without seeing anything; what it
-sees afterwards nobody changes before it has ended. Whoever comes without the lock meets the server's own checks: of two
-transactions that would both add the same entry, one fails and is begun again.
+Transactions are serializable. A writer first locks the empty table ``turn`` and reads only afterwards, so nobody
+changes what it reads before it ends. A writer without the lock meets the server's own checks: of two transactions that
+add the same entry, one fails and is retried.
 
-No step waits without end: the server ends a statement, a wait for the lock and an idle transaction after a minute, and
-this side gives up on a server that does not answer. An answer that was lost after COMMIT leaves it open whether the
-payment is written. Nobody guesses: the same request is sent again, and finds its payment or makes it.
+Every wait has a limit: the server ends a statement, a wait for the lock and an idle transaction after a minute, and
+the client gives up on a server that does not answer. If the connection is lost after COMMIT, it is unknown whether the
+payment was written: the same request is sent again, and finds its payment or makes it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ except ModuleNotFoundError as missing:
 __all__ = ["Conflict", "LostConnection", "PostgresStore", "ServerUnreachable", "connect_postgres"]
 
 CONNECT_SECONDS = 10
-# So long this side waits for an answer: longer than the server takes to give up by itself.
+# How long the client waits for an answer: longer than the server's own limits.
 ANSWER_SECONDS = store.WAIT_SECONDS + 15
 _AT_MOST_ONCE = "Send the same request again, it is paid at most once."
 
@@ -45,7 +45,7 @@ _Result = TypeVar("_Result")
 
 
 class LostConnection(LedgerError):
-    """The connection ended in the middle; ``may_be_written`` says that nobody knows whether the last step was."""
+    """The connection was lost; ``may_be_written`` says that the last step may have been written."""
 
     def __init__(self, message: str, may_be_written: bool) -> None:
         super().__init__(message)
@@ -63,19 +63,19 @@ class Conflict(LedgerError):
 
 
 class _Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that does not wait for an answer for ever."""
+    """A connection that waits for an answer for a limited time."""
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         try:
             return super().wait(_within(gen, ANSWER_SECONDS), *arguments, **options)
         except TimeoutError:
-            # Whatever comes now is the answer to something else.
+            # A later answer would be taken for that of another statement.
             self.pgconn.finish()
             raise psycopg.OperationalError(f"no answer for {ANSWER_SECONDS:g} s") from None
 
 
 def _within(steps: Generator[Any, Any, _Result], seconds: float) -> Generator[Any, Any, _Result]:
-    """The same steps, which end in TimeoutError when nothing has come for so long."""
+    """The same steps, with TimeoutError if nothing was received for this many seconds."""
     ends = monotonic() + seconds
     try:
         wanted = next(steps)
@@ -92,14 +92,14 @@ def _within(steps: Generator[Any, Any, _Result], seconds: float) -> Generator[An
 
 
 def connect_postgres(url: LedgerUrl) -> PostgresStore:
-    """A connection to a server, on which a commit returns only when its disk has it."""
+    """A connection to a server whose commits return only after they are on disk."""
     return PostgresStore(url, _connected(url))
 
 
 class PostgresStore:
     """A connection to a ledger's database on a server."""
 
-    # What means damage. That a server is gone does not.
+    # Errors that mean damage; an unreachable server does not.
     failures: tuple[type[Exception], ...] = (errors.DataCorrupted, errors.IndexCorrupted, errors.InternalError_)
 
     def __init__(self, url: LedgerUrl, connection: _Connection) -> None:
@@ -117,39 +117,39 @@ class PostgresStore:
 
     @property
     def lost(self) -> bool:
-        """Whether the connection is gone."""
+        """Whether the connection is lost."""
         return self.connection.closed or self.connection.info.transaction_status == TransactionStatus.UNKNOWN
 
     def idle_alive(self) -> bool:
-        """Whether the connection, on which nothing was asked, is still there: a server that ended it has said so."""
+        """Whether the idle connection is still open; a server that closed it has sent a message."""
         if not self.lost:
-            heard = select.poll()
-            heard.register(self.connection.fileno(), select.POLLIN)
-            if heard.poll(0):
+            waiting = select.poll()
+            waiting.register(self.connection.fileno(), select.POLLIN)
+            if waiting.poll(0):
                 with suppress(psycopg.Error):
                     self.connection.execute("SELECT 1")
         return not self.lost
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
         """Run one statement."""
-        # Without values nothing in a statement stands for one, not even a percent sign.
+        # Without values a percent sign in a statement is literal.
         return self.connection.execute(
             statement.replace("?", "%s").encode() if values else statement.encode(), values or None
         )
 
     def stream(self, statement: str, values: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
-        """The rows of a long answer, a thousand at a time; only inside a transaction."""
+        """The rows of a long result, a thousand at a time; only inside a transaction."""
         with self.connection.cursor(f"tacit_{next(_CURSORS)}") as cursor:
             cursor.itersize = 1000
             cursor.execute(statement.replace("?", "%s").encode(), values or None)
             yield from cursor
 
     def indexed(self, index: str) -> str:
-        """Nothing: the server chooses, and has checksums of its own for what it stores."""
+        """Empty: the server chooses the index, and has its own checksums."""
         return ""
 
     def begin(self, write: bool) -> None:
-        """A writer waits for its turn before it sees anything; a reader sees one moment."""
+        """A writer waits for the lock before it reads; a reader gets a consistent view."""
         self._committing = False
         try:
             if write:
@@ -172,7 +172,7 @@ class PostgresStore:
         self._committing = False
 
     def rollback(self) -> None:
-        """End the transaction; nothing was appended. A connection that is gone has ended it already."""
+        """End the transaction; nothing was appended. A lost connection has ended it already."""
         with suppress(psycopg.Error):
             self.connection.execute("ROLLBACK")
 
@@ -208,18 +208,18 @@ class PostgresStore:
         return 0 if row is None else int(row[0])
 
     def insert(self, entry: Entry, account: str | None) -> None:
-        """Write an entry; the server's trigger checks it, moves the head and notes it for its account."""
+        """Write an entry; the server's trigger checks it, moves the head and updates its account's last entry."""
         self.execute(
             "INSERT INTO entries (sequence, kind, body, payload, previous, digest) VALUES (?, ?, ?, ?, ?, ?)",
             (entry.sequence, entry.kind, entry.body, entry.payload, entry.previous, entry.digest),
         )
 
     def guards(self, form: int = LEDGER_FORMAT) -> Iterator[str]:
-        """What was changed by hand in the tables, indexes, triggers and functions that guard appending."""
+        """Manual changes of the tables, indexes, triggers and functions that keep the ledger append-only."""
         return definitions(frozenset(line for (line,) in self.execute(CATALOG)))
 
     def damage(self) -> Iterator[str]:
-        """Nothing of its own: the server checks its pages when it reads them."""
+        """Empty: the server checks its pages when it reads them."""
         return iter(())
 
     def make_tables(self) -> None:
@@ -231,12 +231,12 @@ class PostgresStore:
             self.execute(statement)
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection."""
         self.connection.close()
 
     @contextmanager
     def explained(self, outcome: str) -> Iterator[None]:
-        """Turn the driver's failures into errors that say what happened, what is left of it and what to do."""
+        """Turn the driver's exceptions into errors that say what happened, what was written and what to do."""
         try:
             yield
         except psycopg.Error as error:
@@ -276,7 +276,7 @@ def _connected(url: LedgerUrl) -> _Connection:
     try:
         given = conninfo.conninfo_to_dict(url.text)
     except psycopg.ProgrammingError:
-        # What is wrong with it may quote a password.
+        # The driver's message may quote a password.
         raise InvalidInput(
             f"{str(url)[:80]}: not a URL that PostgreSQL's library reads: postgresql://USER@HOST:PORT/DATABASE, with "
             "special characters as %XX"
@@ -290,7 +290,7 @@ def _connected(url: LedgerUrl) -> _Connection:
         "idle_in_transaction_session_timeout": milliseconds,
     }
     own = " ".join(f"-c {name}={value}" for name, value in limits.items())
-    # What the operator says comes last and wins.
+    # The operator's own options come last, so they win.
     theirs = given.get("options") or os.environ.get("PGOPTIONS", "")
     defaults = {
         "connect_timeout": os.environ.get("PGCONNECT_TIMEOUT", str(CONNECT_SECONDS)), "application_name": "tacit",
@@ -307,7 +307,7 @@ def _connected(url: LedgerUrl) -> _Connection:
 
 
 def _unreachable(url: LedgerUrl, words: str) -> LedgerError | InvalidInput:
-    """Why a server did not let us in. Its library has only words for it."""
+    """Why connecting failed, read from the text of libpq's message: it has no codes."""
     about = f"the ledger {url}: "
     if "does not exist" in words and "database" in words:
         return InvalidInput(f"{about}the server has no such database. Its administrator makes one: CREATE DATABASE.")
@@ -322,7 +322,7 @@ def _unreachable(url: LedgerUrl, words: str) -> LedgerError | InvalidInput:
 
 
 def _place(connection: _Connection) -> str:
-    """Where the database is, whoever has logged in."""
+    """The address of the database, without the user."""
     info = connection.info
     if info.host.startswith("/"):
         return f"postgresql:///{info.dbname}?host={info.host}&port={info.port}"
@@ -330,6 +330,6 @@ def _place(connection: _Connection) -> str:
 
 
 def _words(error: psycopg.Error) -> str:
-    """What the server says in its first line; its details may quote a row."""
+    """The first line of the server's message; its details may quote a row."""
     said = error.diag.message_primary or next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     return said.strip()[:160]

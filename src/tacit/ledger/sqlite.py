@@ -1,4 +1,4 @@
-"""The ledger in one SQLite file, shared by the processes of one machine: how it is opened, made and converted."""
+"""The ledger in one SQLite file, shared by the processes of one machine: opening, creating and converting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["SqliteLedger", "make_file", "migrate"]
 
 
 class SqliteLedger(StoredLedger):
-    """Accounts in a file. Make it with ``create``, then open it by its path in every process that needs it.
+    """Accounts in a file. Make it with ``create``, then open it by its path in every process.
 
     >>> import tempfile
     >>> from tacit.core.spend import Pure
@@ -41,18 +41,18 @@ class SqliteLedger(StoredLedger):
     (True, b'first', Fraction(3, 4))
     """
 
-    def __init__(self, path: str | Path, heads: str | Path | None = None, *, looking: bool = False) -> None:
-        """Open it; ``looking`` also opens a copy that was restored or comes from elsewhere, which cannot pay."""
+    def __init__(self, path: str | Path, heads: str | Path | None = None, *, allow_stale: bool = False) -> None:
+        """Open it; with ``allow_stale`` also a restored, copied or forked ledger, which cannot pay."""
         self.path = Path(path)
         with sqlite_store.explained(self.path, "Nothing was read."):
             store = sqlite_store.connect_sqlite(self.path)
-            super().__init__(store, Heads(None if heads is None else Path(heads)), looking=looking)
+            super().__init__(store, Heads(None if heads is None else Path(heads)), allow_stale=allow_stale)
 
     @classmethod
     def create(cls, path: str | Path, policy: Mapping[str, Ceiling], heads: str | Path | None = None) -> Self:
-        """A new ledger with the policy's accounts. A failure leaves nothing, and the same call works again.
+        """A new ledger with the policy's accounts. A failure leaves nothing, and the call can be repeated.
 
-        Where a ledger was paid from that is gone, none is made.
+        Refused where a used ledger is missing.
         """
         accounts = named_accounts(policy)
         if not Path(path).is_dir() and not occupied(Path(path)):
@@ -61,12 +61,12 @@ class SqliteLedger(StoredLedger):
         return cls(path, heads)
 
     def verify(self) -> list[str]:
-        """Everything that is wrong with the file, the first bad entry first; empty when it is whole."""
+        """All damage of the file, the first bad entry first; empty if there is none."""
         return [str(each) for each in verify(self.path)]
 
 
 def make_file(path: Path, fill: Callable[[Store], None]) -> None:
-    """Write a new ledger, of which ``fill`` makes the content in a transaction; a failure leaves nothing behind."""
+    """Write a new ledger, which ``fill`` fills in a transaction; a failure leaves nothing behind."""
     if path.is_file():
         with sqlite_store.explained(path, "Nothing was created."), closing(sqlite_store.connect_sqlite(path)) as store:
             if store.vacant():
@@ -76,7 +76,7 @@ def make_file(path: Path, fill: Callable[[Store], None]) -> None:
                     raise LedgerError(f"{path} exists. Apply a policy to it with `tacit ledger open`.")
                 fill(store)
         return
-    # It is made in memory, so that the disk sees one file with one name and nothing beside it.
+    # It is made in memory and written at once, so that no partial or temporary file is left.
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         store = SqliteStore(connection, path)
         with rows.transaction(store):
@@ -93,10 +93,10 @@ def make_file(path: Path, fill: Callable[[Store], None]) -> None:
 
 
 def migrate(path: str | Path, heads: str | Path | None = None) -> bool:
-    """Convert a ledger of the first format, or return False when it is not one; all of it is done or nothing.
+    """Convert a ledger of the first format in one transaction; False if it has another format.
 
-    It is verified whole first. No entry changes, so every receipt stays valid. A migration entry marks where states
-    begin, and an entry of each account repeats its ceiling together with its state.
+    It is verified entirely first. No entry changes, so every receipt stays valid. A migration entry marks where states
+    begin, and an entry per account repeats its ceiling with its state.
     """
     path = Path(path)
     with sqlite_store.explained(path, "Nothing was converted."), closing(sqlite_store.connect_sqlite(path)) as store:
@@ -114,7 +114,7 @@ def migrate(path: str | Path, heads: str | Path | None = None) -> bool:
                     standings[account] = known.under(ceiling, entry.sequence)
                 elif entry.kind == EntryKind.PAYMENT:
                     account = content["account"]
-                    standings[account] = standings[account].paid(spend_from_json(content["spend"]), whole=True)
+                    standings[account] = standings[account].paid(spend_from_json(content["spend"]), keep_curve=True)
             for statement in sqlite_store.DROPPED:
                 store.execute(f"DROP INDEX {statement.split()[2]}")
             for statement in sqlite_store.ADDED:

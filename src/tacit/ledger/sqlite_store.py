@@ -1,7 +1,7 @@
-"""A ledger in an SQLite file: its tables, its transactions, its checks, and its failures in words.
+"""A connection to a ledger in an SQLite file: its tables, transactions, checks and error messages.
 
-What decides whether something is paid or drawn again is looked up in two indexes, and both must agree: a damaged page
-then ends in a refusal, not in a second payment or a second draw.
+Whether a request was paid, and whether its release was stored, is looked up in two indexes that must agree: a damaged
+page then leads to a refusal, not to a second payment or a second release.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class SqliteStore:
     stream = execute
 
     def indexed(self, index: str) -> str:
-        """SQLite's way to insist on an index."""
+        """SQLite's clause that forces an index."""
         return f"INDEXED BY {index}"
 
     def begin(self, write: bool) -> None:
-        """IMMEDIATE lets one writer in at a time; DEFERRED reads one moment."""
+        """IMMEDIATE admits one writer at a time; DEFERRED reads a consistent view."""
         self.connection.execute(f"BEGIN {'IMMEDIATE' if write else 'DEFERRED'}")
 
     def commit(self) -> None:
@@ -149,7 +149,7 @@ class SqliteStore:
         return int(pages) * int(page)
 
     def insert(self, entry: Entry, account: str | None) -> None:
-        """Write an entry, move the head to it, and note it as the last one of its account."""
+        """Write an entry, move the head to it, and make it the last entry of its account."""
         self.connection.execute(
             "INSERT INTO entries (sequence, kind, body, payload, previous, digest) VALUES (?, ?, ?, ?, ?, ?)",
             (entry.sequence, entry.kind, entry.body, entry.payload, entry.previous, entry.digest),
@@ -163,7 +163,7 @@ class SqliteStore:
             )
 
     def guards(self, form: int = LEDGER_FORMAT) -> Iterator[str]:
-        """What was changed by hand in the tables, indexes and triggers that guard appending."""
+        """Manual changes of the tables, indexes and triggers that keep the ledger append-only."""
         schema = LEDGER_SCHEMA if form == LEDGER_FORMAT else FIRST_SCHEMA
         found = {row[0] for row in self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
         for statement in sorted(found.symmetric_difference(schema), key=str):
@@ -171,7 +171,7 @@ class SqliteStore:
             yield f"a definition was {change} by hand: {' '.join(str(statement).split())}"
 
     def damage(self) -> Iterator[str]:
-        """What SQLite finds wrong in its structures."""
+        """Damage that SQLite's integrity check finds."""
         for (finding,) in self.connection.execute("PRAGMA integrity_check"):
             if finding != "ok":
                 yield f"the file is damaged: {finding}"
@@ -185,18 +185,18 @@ class SqliteStore:
         self.connection.execute("INSERT INTO head VALUES (1, 0, ?)", (ORIGIN,))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.connection.close()
 
     @contextmanager
     def explained(self, outcome: str) -> Iterator[None]:
-        """Turn SQLite's failures into a LedgerError that says what happened, what it left behind and what to do."""
+        """Turn SQLite's exceptions into errors that say what happened, what was written and what to do."""
         with explained(self.path, outcome):
             yield
 
 
 def connect_sqlite(path: Path) -> SqliteStore:
-    """A connection to a file that exists, on which a commit returns only when the disk has it."""
+    """A connection to an existing file, whose commits return only after they are on disk."""
     if not path.exists():
         raise InvalidInput(
             f"there is no ledger at {path}. Its operator creates one with `tacit ledger open {path} --policy FILE`."
@@ -208,10 +208,10 @@ def connect_sqlite(path: Path) -> SqliteStore:
         isolation_level=None,
         check_same_thread=False,
     )
-    # Bytes that are no longer text must end in a wrong digest, not in a failure to read.
+    # Bytes that are not valid text must lead to a wrong digest, not to a decoding error.
     connection.text_factory = _text
     connection.execute("PRAGMA synchronous = FULL")
-    # Where a plain fsync leaves data in the drive's own memory (macOS), this asks for more.
+    # On macOS a plain fsync leaves data in the drive's cache; this flushes it.
     connection.execute("PRAGMA fullfsync = ON")
     # Cells that do not fit into their page are found when the page is read.
     connection.execute("PRAGMA cell_size_check = ON")
@@ -224,7 +224,7 @@ def _text(raw: bytes) -> str:
 
 @contextmanager
 def explained(path: Path, outcome: str) -> Iterator[None]:
-    """Turn SQLite's failures into a LedgerError that says what happened, what it left behind and what to do."""
+    """Turn SQLite's exceptions into errors that say what happened, what was written and what to do."""
     try:
         yield
     except (UnicodeError, OverflowError, MemoryError) as error:

@@ -1,12 +1,12 @@
-"""What the ledgers on SQL databases share: the rows, how they are found and appended, and what must agree.
+"""What the ledgers on SQL databases share: reading, appending and checking rows.
 
-A ``Store`` is an open database with the ledger's tables. ``entries`` is append-only and holds everything; what is
-looked up (account, request, payment) is computed from the body: there is no second truth beside the chained one.
-``head`` holds the length and the last digest, and ``accounts`` the last entry of each account; both move in the same
-transaction, so rows cut off the end are missed.
+A ``Store`` is an open database with the ledger's tables. ``entries`` is append-only and holds everything; the columns
+used for lookups (account, request, payment) are computed from the body, which the hash chain covers. ``head`` holds the
+number of entries and the last digest, and ``accounts`` the last entry of each account; both change in the same
+transaction as the entries, so rows removed from the end are detected.
 
-Statements are written once, with ``?`` for their values. A back end says what differs: how a transaction begins so that
-only one writer is in it, which index a statement is made to use, and its failures in words.
+Statements are written once, with ``?`` for their values. A back end supplies what differs: how an exclusive transaction
+begins, how a statement names an index, and its error messages.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tacit.ledger.account import Standing
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, following, genesis
 
 __all__ = [
-    "RESTORE", "WAIT_SECONDS", "Cursor", "Store", "append", "fill", "head", "last", "named", "newest", "read",
-    "transaction", "twice",
+    "RESTORE", "WAIT_SECONDS", "Cursor", "Store", "append", "by_two_indexes", "fill", "head", "last", "named", "newest",
+    "read", "transaction",
 ]  # fmt: skip
 
-# So long a process waits for another one that pays.
+# How long a process waits for the lock of another one that pays.
 WAIT_SECONDS = 60.0
 RESTORE = (
     "Run `tacit ledger verify` and restore the newest copy that it accepts; payments after that copy are lost, so "
@@ -33,10 +33,10 @@ RESTORE = (
 
 
 class Cursor(Protocol):
-    """What a statement found."""
+    """The result of a statement."""
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, or nothing."""
+        """The next row, or None."""
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
@@ -44,9 +44,9 @@ class Cursor(Protocol):
 class Store(Protocol):
     """An open database with a ledger's tables."""
 
-    name: str  # as messages call it; a password is never in it
-    place: str  # where it is, whoever opens it: what the state folder remembers
-    failures: tuple[type[Exception], ...]  # what its driver raises
+    name: str  # for messages; never contains a password
+    place: str  # the address without the user, which the state folder stores
+    failures: tuple[type[Exception], ...]  # exceptions of its driver that mean damage
 
     @property
     def in_transaction(self) -> bool:
@@ -56,13 +56,13 @@ class Store(Protocol):
         """Run one statement; every ``?`` in it stands for a value."""
 
     def stream(self, statement: str, values: Sequence[object] = ()) -> Iterable[tuple[Any, ...]]:
-        """The rows of a long answer, a few at a time."""
+        """The rows of a long result, a few at a time."""
 
     def indexed(self, index: str) -> str:
-        """What a statement says after its table to be answered from one index, where that can be said."""
+        """The clause that makes a statement use one index, or empty where the database has none."""
 
     def begin(self, write: bool) -> None:
-        """See one moment of the ledger; with ``write`` alone."""
+        """Begin a transaction with a consistent view; with ``write``, an exclusive one."""
 
     def commit(self) -> None:
         """End the transaction; what was appended is on disk."""
@@ -71,7 +71,7 @@ class Store(Protocol):
         """End the transaction; nothing was appended."""
 
     def explained(self, outcome: str) -> AbstractContextManager[None]:
-        """Turn the driver's failures into errors that say what happened, what is left of it and what to do."""
+        """Turn the driver's exceptions into errors that say what happened, what was written and what to do."""
 
     def vacant(self) -> bool:
         """Whether the database has no ledger and nothing else under its names."""
@@ -80,27 +80,27 @@ class Store(Protocol):
         """Refuse a database that is not a ledger, or a ledger of another format."""
 
     def size(self) -> int:
-        """How many bytes the entries take."""
+        """The size of the entries in bytes."""
 
     def insert(self, entry: Entry, account: str | None) -> None:
-        """Write an entry, move the head to it, and note it as the last one of its account."""
+        """Write an entry, move the head to it, and make it the last entry of its account."""
 
     def guards(self, form: int = LEDGER_FORMAT) -> Iterator[str]:
-        """What was changed by hand in the tables, indexes and triggers that guard appending."""
+        """Manual changes of the tables, indexes and triggers that keep the ledger append-only."""
 
     def damage(self) -> Iterator[str]:
-        """What the database itself finds wrong in its structures."""
+        """Damage that the database itself finds."""
 
     def make_tables(self) -> None:
         """Make the tables, indexes and triggers of an empty ledger, inside the caller's transaction."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
 
 @contextmanager
 def transaction(store: Store, write: bool = True) -> Iterator[None]:
-    """All of it or none of it. One writer is in at a time; a reader sees one moment."""
+    """A transaction: all or nothing. One writer at a time; a reader gets a consistent view."""
     store.begin(write)
     try:
         yield
@@ -113,7 +113,7 @@ def transaction(store: Store, write: bool = True) -> Iterator[None]:
 
 
 def head(store: Store) -> tuple[int, str]:
-    """The number of entries and the last digest, as the head record has them."""
+    """The number of entries and the last digest, from the head record."""
     row = store.execute("SELECT count, digest FROM head").fetchone()
     if row is None or not isinstance(row[0], int):
         raise DamagedLedger(f"the ledger has lost its head record. {RESTORE}")
@@ -121,7 +121,7 @@ def head(store: Store) -> tuple[int, str]:
 
 
 def append(store: Store, kind: EntryKind, content: Mapping[str, Any], payload: bytes | None = None) -> Entry:
-    """Write the next entry and move the head with it, inside the caller's transaction."""
+    """Write the next entry and move the head to it, inside the caller's transaction."""
     count, digest = last(store)
     entry = following(count, digest, kind, content, payload)
     store.insert(entry, content.get("account"))
@@ -129,7 +129,7 @@ def append(store: Store, kind: EntryKind, content: Mapping[str, Any], payload: b
 
 
 def last(store: Store) -> tuple[int, str]:
-    """The sequence and digest of the last entry, which must be whole and the one that the head record names."""
+    """The sequence and digest of the last entry, which must match its digest and the head record."""
     count, digest = head(store)
     entry = next(read(store, "ORDER BY sequence DESC LIMIT 1"), None)
     if (count, digest) != ((0, ORIGIN) if entry is None else (entry.sequence, entry.digest)):
@@ -143,7 +143,7 @@ def last(store: Store) -> tuple[int, str]:
 
 
 def newest(store: Store, account: str) -> Entry | None:
-    """The last entry of an account, found in two ways that must agree."""
+    """The last entry of an account, looked up in two ways that must agree."""
     noted = store.execute("SELECT sequence, digest FROM accounts WHERE account = ?", (account,)).fetchone()
     indexed = store.execute(
         f"SELECT sequence FROM entries {store.indexed('entries_of_account')} WHERE account = ? "  # noqa: S608
@@ -156,8 +156,8 @@ def newest(store: Store, account: str) -> Entry | None:
     return entry
 
 
-def twice(store: Store, indexes: tuple[str, str], where: str, values: tuple[object, ...]) -> Entry | None:
-    """The one entry that a condition selects, or nothing; two indexes must say the same, where one can be chosen."""
+def by_two_indexes(store: Store, indexes: tuple[str, str], where: str, values: tuple[object, ...]) -> Entry | None:
+    """The one entry that a condition selects, or None; where an index can be chosen, two must agree."""
     hints = dict.fromkeys(map(store.indexed, indexes))
     statements = [f"SELECT sequence FROM entries {hint} WHERE {where}" for hint in hints]  # noqa: S608
     rows = [store.execute(statement, values).fetchone() for statement in statements]
@@ -168,7 +168,7 @@ def twice(store: Store, indexes: tuple[str, str], where: str, values: tuple[obje
 
 
 def _at(store: Store, sequence: int) -> Entry:
-    """The entry with a sequence that an index named, whole."""
+    """The entry with this sequence, after its digest was checked."""
     entry = next(read(store, "WHERE sequence = ?", (sequence,)), None)
     if entry is None:
         raise DamagedLedger(f"entry {sequence} of the ledger is missing. {RESTORE}")
@@ -177,7 +177,7 @@ def _at(store: Store, sequence: int) -> Entry:
 
 
 def read(store: Store, where: str = "ORDER BY sequence", values: tuple[object, ...] = ()) -> Iterator[Entry]:
-    """The entries that a condition selects; all of them, in order of sequence, if it is left out."""
+    """The entries that a condition selects; by default all, in order of sequence."""
     statement = f"SELECT sequence, kind, body, previous, digest, payload FROM entries {where}"  # noqa: S608
     single = where.startswith("WHERE sequence = ") or where.endswith("LIMIT 1")
     for row in (store.execute if single else store.stream)(statement, values):

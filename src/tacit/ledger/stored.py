@@ -1,12 +1,12 @@
-"""The ledger on an SQL database, whichever it is: append-only and hash-chained, shared by all who can open it.
+"""The ledger on an SQL database: append-only, hash-chained, and shared by all processes that open it.
 
-A charge is one transaction that lets no other writer in while it looks at what was paid and adds to it, so two
-processes never spend the same budget. It returns when the payment is on disk. Keeping the release is a second
-transaction: between the two a crash wastes the payment, until the same request comes again and finishes it.
+A charge is one exclusive transaction that reads the earlier payments and adds one, so two processes never spend the
+same budget. It returns when the payment is on disk. The release is stored in a second transaction: a crash between the
+two wastes the payment, until the same request comes again and completes it.
 
-What a charge reads is checked, at a cost that does not grow with the ledger: the definitions, the last entry against
-the head record, the account's last entry with its state, the request in two indexes where one can be chosen, and the
-head that was kept in a second place. A small ledger is verified whole when it is opened.
+A charge checks what it reads, at a cost that does not grow with the ledger: the definitions, the last entry against
+the head record, the account's last entry with its state, the request in two indexes, and the head in the state folder.
+A small ledger is verified entirely when it is opened.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from tacit.ledger.verify import problems
 
 __all__ = ["StoredLedger"]
 
-# A ledger of this many bytes is verified whole when it is opened.
+# A ledger of at most this many bytes is verified entirely when it is opened.
 _WHOLE = 128 * 1024
-# So often a reader looks before it says that a ledger is not the last one: a reader may not be able to lock it.
-LOOKS = 5
+# A reader may not be able to lock the ledger, so it reads this often before it reports that the ledger is stale.
+_READS = 5
 
 
 class StoredLedger(LedgerBase):
-    """Accounts in an open database. A back end opens it, and says how one is made."""
+    """Accounts in an open database, which a back end creates and opens."""
 
     durable = True
 
-    def __init__(self, store: Store, heads: Heads, *, looking: bool = False) -> None:
-        """Check it; ``looking`` also takes a copy that was restored or comes from elsewhere, which cannot pay."""
+    def __init__(self, store: Store, heads: Heads, *, allow_stale: bool = False) -> None:
+        """Check it; with ``allow_stale`` also a restored, copied or forked ledger, which cannot pay."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._heads = heads
         try:
             with store.explained("Nothing was read."):
                 self._attach(store)
-                if not looking:
+                if not allow_stale:
                     self._memory.require_at_start()
         except BaseException:
             store.close()
             raise
 
     def _attach(self, store: Store) -> None:
-        """Take up a connection, the first one or one after it was lost: it must be to the same ledger."""
+        """Use this connection, the first one or a new one after a loss, which must be to the same ledger."""
         store.require_format()
         with rows.transaction(store, write=False):
             _require_sound(store)
@@ -66,7 +66,7 @@ class StoredLedger(LedgerBase):
 
     @property
     def name(self) -> str:
-        """How messages call it: its file, or its URL without a password."""
+        """Its name in messages: its file, or its URL without a password."""
         return self._store.name
 
     def payments(self, account: str) -> list[Payment]:
@@ -78,14 +78,14 @@ class StoredLedger(LedgerBase):
             return [Payment(receipt_of(entry), entry.content["at"], entry.sequence in kept) for entry in paid]
 
     def head(self) -> tuple[int, str]:
-        """The number of entries and the last digest, to be kept elsewhere."""
+        """The number of entries and the last digest, to be stored elsewhere."""
         with self._transaction(False):
             return self._head()
 
-    def doubt(self) -> str | None:
-        """Why this is not the ledger that was last used here, and cannot pay; nothing where it is."""
-        # Another process that pays between a look at the ledger and one at the head is no reason: look again.
-        for _ in range(LOOKS):
+    def stale_reason(self) -> str | None:
+        """Why this is not the ledger that was last used here, and cannot pay; None if it is."""
+        # Another process may pay between the read of the ledger and that of the stored head: read again.
+        for _ in range(_READS):
             with self._transaction(False):
                 found = self._memory.finding()
             if found is None:
@@ -93,7 +93,7 @@ class StoredLedger(LedgerBase):
         return found[0] if found else None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._store.close()
 
     @contextmanager
@@ -105,12 +105,12 @@ class StoredLedger(LedgerBase):
                 yield
                 present = rows.last(self._store) if write else None
             if write:
-                # The ledger first: a crash between the two leaves it ahead of what is remembered, which is no harm.
+                # The ledger first: after a crash between the two it is ahead of the stored head, which is harmless.
                 self._memory.remember(present)
 
     @contextmanager
     def _mine(self, outcome: str) -> Iterator[None]:
-        # Locks and sockets belong to a process: a connection that was carried over a fork would corrupt the ledger.
+        # Locks and sockets belong to a process: a connection used after a fork would corrupt the ledger.
         if os.getpid() != self._process:
             raise LedgerError(f"the ledger {self.name} was opened before a fork. Open it again in each process.")
         with self._lock:
@@ -119,7 +119,7 @@ class StoredLedger(LedgerBase):
                 yield
 
     def _ready(self) -> None:
-        """Called before each transaction: a back end whose connection can be lost takes up a new one."""
+        """Called before each transaction: a back end whose connection can be lost opens a new one."""
 
     def _head(self) -> tuple[int, str]:
         return rows.last(self._store)
@@ -138,7 +138,7 @@ class StoredLedger(LedgerBase):
         return Standing.from_json(account, Ceiling.from_json(ceiling.content), state)
 
     def _payment(self, account: str, request: str) -> Entry | None:
-        return rows.twice(
+        return rows.by_two_indexes(
             self._store,
             ("one_payment_a_request", "payments_by_request"),
             "kind = 'payment' AND account = ? AND request = ?",
@@ -149,7 +149,7 @@ class StoredLedger(LedgerBase):
         return rows.read(self._store, "WHERE kind = 'payment' AND account = ? ORDER BY sequence", (account,))
 
     def _release(self, paid: Entry) -> bytes | None:
-        entry = rows.twice(
+        entry = rows.by_two_indexes(
             self._store,
             ("one_release_a_payment", "releases_by_payment"),
             "kind = 'release' AND payment = ?",
@@ -178,7 +178,7 @@ class StoredLedger(LedgerBase):
 
 
 def _require_sound(store: Store) -> None:
-    """Check what every use depends on: the definitions, and of a ledger that is small enough every entry."""
+    """Check what every use depends on: the definitions, and every entry of a small ledger."""
     wrong = next(store.guards(), None)
     if wrong is None and store.size() <= _WHOLE:
         wrong = next((str(each) for each in problems(store)), None)

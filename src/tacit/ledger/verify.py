@@ -1,13 +1,13 @@
-"""Whether a ledger is still what was written: every entry, in order, none changed, missing or added; and its export.
+"""Verification and export of a ledger: every entry in order, none changed, missing or added.
 
-What each check can catch: the chain finds any entry that was edited, removed, reordered or inserted. The head
-record finds entries cut off the end. Somebody who can write the file can also compute a whole new chain and head,
-or restore an old copy of the file; only a digest kept elsewhere finds that, and every receipt carries one. Every
-account's state is computed again from its first entry on, and compared with the one that each entry carries.
+What each check detects: the hash chain, any entry that was edited, removed, reordered or inserted; the head record,
+entries removed from the end. Somebody who can write the file can also compute a new chain and head, or restore an old
+copy; only a digest stored elsewhere detects that, and every receipt carries one. Every account's state is recomputed
+from its first entry on, and compared with the one in each entry.
 
-For auditors and for keeping elsewhere, a ledger is exported as lines of JSON, each with an entry's sequence, kind,
-body, previous digest and digest. The payloads stay behind, represented by their digests: a stored release may hold more
-than what left (secretly sampled records, a message before masking).
+For auditors and backups, a ledger is exported as lines of JSON, each with an entry's sequence, kind, body, previous
+digest and digest. Payloads are not exported, only their digests: a stored release may contain more than what left the
+holder (secretly sampled records, a message before masking).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Problem", "acceptances", "entries", "export_to", "lines", "problems"
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, at an entry when it can be placed.
+    """One finding, with the sequence of its entry if it belongs to one.
 
     >>> print(Problem(3, "it is missing"))
     entry 3: it is missing
@@ -48,9 +48,9 @@ class Problem:
 
 
 def verify(place: Place, head: str | None = None) -> list[Problem]:
-    """Everything that is wrong with a ledger, the first bad entry first; empty when it is whole.
+    """All damage of a ledger, the first bad entry first; empty if there is none.
 
-    ``head`` is a digest that was kept elsewhere, from a receipt or an export: it must be in the chain.
+    ``head`` is a digest stored elsewhere, from a receipt or an export: it must be in the chain.
 
     >>> import tempfile
     >>> from tacit.ledger.sqlite import SqliteLedger
@@ -64,13 +64,13 @@ def verify(place: Place, head: str | None = None) -> list[Problem]:
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise InvalidInput(f"head must be 64 hexadecimal digits in lower case, got {head!r}")
     with opened_store(place) as store:
-        # All reads see one moment. Closing ends it: a COMMIT would fail on a damaged file and hide the findings.
+        # One consistent view. Closing ends it: a COMMIT would fail on a damaged file and hide the findings.
         store.begin(write=False)
         return list(problems(store, head))
 
 
 def problems(store: Store, head: str | None = None, form: int = LEDGER_FORMAT) -> Iterator[Problem]:
-    """Everything that is wrong in an open database of this format or, before it is converted, of the first one."""
+    """All damage of an open database of this format or, before a conversion, of the first one."""
     meaning = _Meaning(form)
     yield from _rows(store, head, meaning)
     if form == LEDGER_FORMAT:
@@ -79,13 +79,13 @@ def problems(store: Store, head: str | None = None, form: int = LEDGER_FORMAT) -
 
 
 def entries(place: Place) -> Iterator[Entry]:
-    """Every entry in order, as it is stored, without checking it."""
+    """Every entry in order, as it is stored, unchecked."""
     with opened_store(place) as store, rows.transaction(store, write=False):
         yield from rows.read(store)
 
 
 def acceptances(place: Place) -> list[Entry]:
-    """Every decision of a person to go on with a ledger that was restored, copied or forked."""
+    """The entries that record a decision to continue with a ledger that was restored, copied or forked."""
     with opened_store(place) as store, rows.transaction(store, write=False):
         return list(rows.read(store, "WHERE kind = 'acceptance' ORDER BY sequence"))
 
@@ -109,7 +109,7 @@ def _line(entry: Entry) -> str:
 
 
 def export_to(place: Place, out: Path) -> tuple[int, str]:
-    """Write the lines to a new file that is there whole or not at all; returns their number and the last digest."""
+    """Write the lines to a new file, completely or not at all; returns their number and the last digest."""
     count, digest = 0, ORIGIN
     try:
         if out.exists():
@@ -125,7 +125,7 @@ def export_to(place: Place, out: Path) -> tuple[int, str]:
 
 
 def _rows(store: Store, head: str | None, meaning: _Meaning) -> Iterator[Problem]:
-    """Walk the chain from its origin to its head."""
+    """Check the chain from its first entry to its head."""
     sequence, last = 0, ORIGIN
     known = head is None
     unreadable: tuple[type[Exception], ...] = (*store.failures, DamagedLedger, OverflowError, MemoryError)
@@ -154,7 +154,7 @@ def _rows(store: Store, head: str | None, meaning: _Meaning) -> Iterator[Problem
 
 
 def _head(store: Store, sequence: int, last: str) -> Iterator[Problem]:
-    """Compare the head record with where the chain ended."""
+    """Compare the head record with the end of the chain."""
     try:
         count, digest = rows.head(store)
     except LedgerError as error:
@@ -169,7 +169,7 @@ def _head(store: Store, sequence: int, last: str) -> Iterator[Problem]:
 
 
 def _accounts(store: Store, meaning: _Meaning) -> Iterator[Problem]:
-    """Compare what is noted of each account's last entry with the entries."""
+    """Compare the table of each account's last entry with the entries."""
     try:
         noted = {row[0]: (row[1], row[2]) for row in store.execute("SELECT account, sequence, digest FROM accounts")}
     except store.failures as error:
@@ -181,7 +181,7 @@ def _accounts(store: Store, meaning: _Meaning) -> Iterator[Problem]:
 
 
 def _frame(store: Store, form: int) -> Iterator[Problem]:
-    """Check what holds the rows: the database's own structures, and the triggers and indexes that guard appending."""
+    """Check the database's own structures, and the triggers and indexes that keep it append-only."""
     try:
         for finding in chain(store.damage(), store.guards(form)):
             yield Problem(None, finding)
@@ -190,7 +190,7 @@ def _frame(store: Store, form: int) -> Iterator[Problem]:
 
 
 class _Meaning:
-    """Whether entries that are chained correctly also make sense after one another."""
+    """Whether entries that are chained correctly are also consistent with the entries before them."""
 
     def __init__(self, form: int = LEDGER_FORMAT) -> None:
         self._form = form
@@ -203,7 +203,7 @@ class _Meaning:
         self._released: set[int] = set()
 
     def wrong(self, entry: Entry) -> str | None:
-        """What is wrong with the next entry, if anything."""
+        """What is wrong with the next entry, or None."""
         try:
             content = json.loads(entry.body)
             if entry.body != canonical(content):
@@ -252,10 +252,10 @@ class _Meaning:
             return f"request {request!r} of account {account!r} was paid before"
         self._requests.add((account, request))
         self._payments.add(entry.sequence)
-        return self._stands(entry, content, self._accounts[account].paid(spend, whole=True))
+        return self._stands(entry, content, self._accounts[account].paid(spend, keep_curve=True))
 
     def _stands(self, entry: Entry, content: dict[str, Any], standing: Standing) -> str | None:
-        """Take in an account's state as it must be after an entry, and compare it with the one that is written."""
+        """Set the account's state as it must be after an entry, and compare it with the one in the entry."""
         self._accounts[standing.account] = standing
         if self._stateless:
             return "it has a state, which its format does not have" if "state" in content else None

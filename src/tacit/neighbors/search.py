@@ -1,38 +1,37 @@
 """The k nearest queries of every record of a block, exactly and at the speed of a matrix product.
 
-A vote is safe to release because a record's k queries depend on that record and on public data alone: then one
-changed record moves the counts by what ``core.sensitivity`` says, and by no more. Floating point breaks that
-quietly. The fast way to all distances is a matrix product, and how a product rounds one row depends on where the
-row stands, on how many rows there are and on how many threads run. Between two queries that are almost equally
-near, another record's presence could then decide. So the product only filters, and exact arithmetic decides.
+The sensitivity of the votes rests on this: a record's k queries depend on that record and on public data alone, so
+one changed record changes the counts by no more than ``core.sensitivity`` says. Floating point can break this. The
+fast way to all distances is a matrix product, whose rounding of one row depends on the row's position, on the number
+of rows and on the number of threads. Between two queries that are almost equally near, another record could then
+decide. So the product only selects candidates, and exact arithmetic decides.
 
-The answer is defined without rounding: features are the float32 numbers they are, a query is nearer when its true
-squared Euclidean distance is smaller, and of two that are equally near the one with the lower index is nearer.
-Three stages find it, each passing on only what it could not prove.
+The result is defined without rounding: features are float32 numbers, a query is nearer if its true squared Euclidean
+distance is smaller, and of two that are equally near the one with the lower index is nearer. Three stages find it;
+each passes on only the records it cannot decide.
 
 1. A float32 product gives S ≈ |q−c|² − 2(r−c)·(q−c), which is |r−q|² less a number that no query changes; c is
    the queries' mean. Let u = 2⁻²⁴ and Q = max|q−c|. In whatever order the d+1 products are added, with or
    without fused operations, S is off by at most e = (d+12)·u·(2|r−c|·Q + Q²) up to terms of order (d·u)²: each
    of d+1 additions and each rounded factor adds one u (Higham's bound for inner products), the sum of the
-   terms' magnitudes is bounded by Cauchy and Schwarz, and the spare u pay for rounding e and the limit below.
+   terms' magnitudes is bounded by Cauchy and Schwarz, and the spare u cover the rounding of e and of the limit below.
    If k queries have S ≤ t, the k-th true value is at most t+e, so every query of the answer has S ≤ t + 2e.
    Those are the candidates; when there are exactly k of them they are the answer.
 2. Otherwise float64 sums (r−q)² over the candidates. All terms are positive, so the relative error is at most
    (d+3)·2⁻⁵³ in any order, and a wider gap between the k-th and the next settles the record. When the features
    lie on a common grid (counts, pixels, one-hot) and the sums fit, no rounding happened and ties are true ties.
-3. Whole numbers settle the rest: a float32 is a multiple of 2⁻¹⁴⁹. They are slow, and whoever asks can choose queries
-   of which very many tie for one guessed record alone; how long the answer takes would tell that it is there. So a
-   record with more ties than ``MOST_EXACT`` numbers is not compared. Ordinary ties lie on a grid and end in stage 2.
+3. Integers decide the rest: a float32 is a multiple of 2⁻¹⁴⁹. They are slow, and a hostile coordinator can choose
+   queries of which very many tie for one guessed record; the response time would then reveal that record. So a record
+   whose ties need more than ``MOST_EXACT`` numbers is not compared. Ordinary ties lie on a grid and end in stage 2.
 
-A query may also be given a height h, which makes its squared distance |r−q|² + h²: some queries are then harder to
-reach than others. That is one more feature, which is h for the query and zero for every record, so all of the above
-holds as it is.
+A query may have an offset h, which makes its squared distance |r−q|² + h²: such a query gets fewer votes. That is one
+more feature, h for the query and zero for every record, so all of the above holds.
 
-A record that holds NaN or infinity, or has that many ties, cannot be compared and has no nearest queries: an empty
-vote, not an error, which would tell whoever asks that there is such a record.
+A record with NaN or infinity, or with that many ties, has no nearest queries: an empty vote and not an error, which
+would reveal that there is such a record.
 
-Each stage returns the answer or proves nothing, so block size, order, company and threads cannot change it.
-Blocks go through several threads, in order, with no more of them in memory than are worked on.
+Each stage returns the exact result or leaves it open, so block size, order, other records and threads cannot change
+it. Several threads work on blocks; results come in order, and only blocks in work are in memory.
 """
 
 from __future__ import annotations
@@ -51,32 +50,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core import Floats, Integers, InvalidInput
 
-__all__ = ["NumberedBlock", "Progress", "RecordBlocks", "Search", "hand_back", "streamed"]
+__all__ = ["NumberedBlock", "Progress", "RecordBlocks", "Search", "drop_pages", "streamed"]
 
 RecordBlocks = NDArray[Any] | Iterable[NDArray[Any]]
 Progress = Callable[[int], None]
 NumberedBlock = tuple[int, NDArray[Any]]
 _T = TypeVar("_T")
 
-# Each thread holds the arrays of one block; more threads than this would be paid for in memory.
+# Each thread holds the arrays of one block; more threads than this take too much memory.
 MOST_THREADS = 8
-# The number of threads of the linear algebra is a setting of the whole process: one search changes it at a time.
+# The number of BLAS threads is a setting of the whole process: one search at a time changes it.
 ONE_SEARCH = RLock()
 
 
 def streamed(
     work: Callable[[int, NDArray[Any]], _T], blocks: Iterator[NumberedBlock], progress: Progress | None
 ) -> Iterator[tuple[int, _T]]:
-    """The work's results in order, each with the number of rows done so far.
+    """The results of ``work`` in the order of the blocks, each with the number of rows done so far.
 
-    Several blocks are worked on at once, on as many threads as a matrix product would use.
+    Several blocks are in work at once, on as many threads as a matrix product would use.
 
     >>> blocks = iter([(0, np.array([1, 2])), (2, np.array([3]))])
     >>> list(streamed(lambda start, block: int(block.sum()), blocks, progress=None))
     [(2, 3), (3, 3)]
     """
     for start, block, result in _in_order(work, blocks):
-        hand_back(block)
+        drop_pages(block)
         done = start + len(block)
         if progress is not None:
             progress(done)
@@ -92,10 +91,9 @@ def _in_order(
         for start, block in opening:
             yield start, block, work(start, block)
         return
-    from threadpoolctl import ThreadpoolController  # a device searches for one record and has none
+    from threadpoolctl import ThreadpoolController  # not installed on devices, which search for one record
 
-    # Whole blocks on threads of our own, each with a product on one thread, keep all cores busy between the
-    # products too, and no core waits for another inside one.
+    # One block per thread, each with a single-threaded product, keeps all cores busy between the products too.
     algebra = ThreadpoolController().select(user_api="blas")
     threads = min(MOST_THREADS, max((each["num_threads"] for each in algebra.info()), default=1))
     waiting: deque[tuple[int, NDArray[Any], Future[_T]]] = deque()
@@ -110,8 +108,8 @@ def _in_order(
             yield first, done, future.result()
 
 
-def hand_back(block: NDArray[Any]) -> None:
-    """Give the pages of a file mapped read-only back to the system: read once, they would count as our memory."""
+def drop_pages(block: NDArray[Any]) -> None:
+    """Return the pages of a file mapped read-only to the system, which would count as this process's memory."""
     owner: Any = block
     while isinstance(owner, np.ndarray):
         owner = owner.base
@@ -125,13 +123,13 @@ def hand_back(block: NDArray[Any]) -> None:
 _MOST_COLUMNS = 2**18
 # Scores this large may overflow in float32, so the product proves nothing about them.
 LARGEST_ERROR = 1e30
-# Features that are compared by whole numbers for one record: about a tenth of a second.
+# Numbers that are compared as integers for one record: about a tenth of a second.
 MOST_EXACT = 2**17
 FLOAT32_UNIT, FLOAT64_UNIT = 2.0**-24, 2.0**-53
 
 
 class Search:
-    """Queries made ready to be searched: the product's matrix and error bound, and what the exact stages need.
+    """Queries prepared for the search: the product's matrix and error bound, and what the exact stages need.
 
     >>> search = Search(np.array([[0.0], [1.0], [4.0]]), neighbors=2, block_bytes=1000)
     >>> record, query = search.pairs(np.array([[0.2], [3.0]]))
@@ -152,12 +150,14 @@ class Search:
         self.queries = _float32(table)
         self.width = table.shape[1]
         if query_offsets is not None:
-            height = np.asarray(query_offsets)
-            if height.shape != (len(table),) or height.dtype.kind not in "fiub":
-                raise InvalidInput(f"query offsets must be {len(table)} numbers, one each, got shape {height.shape}")
-            self.queries = np.concatenate([self.queries, _float32(height)[:, None]], axis=1)
+            offsets = np.asarray(query_offsets)
+            if offsets.shape != (len(table),) or offsets.dtype.kind not in "fiub":
+                raise InvalidInput(
+                    f"query offsets must be {len(table)} numbers, one per query, got shape {offsets.shape}"
+                )
+            self.queries = np.concatenate([self.queries, _float32(offsets)[:, None]], axis=1)
         if not np.isfinite(self.queries).all():
-            raise InvalidInput("queries must be finite float32 numbers, and so must their heights")
+            raise InvalidInput("queries must be finite float32 numbers, and so must their offsets")
         self.size, self.columns = self.queries.shape
         self.neighbors = neighbors
         self.block_bytes = block_bytes
@@ -171,9 +171,9 @@ class Search:
         with np.errstate(over="ignore"):
             # One product with (r−c, 1) gives the score: the last column adds |q−c|².
             self.factors = np.concatenate([-2 * wide, squares[:, None]], axis=1).astype(np.float32)
-        # The 2⁻¹⁰⁰ pay for factors too small to be normal numbers.
+        # The 2⁻¹⁰⁰ cover factors too small to be normal numbers.
         self.reach = float(np.sqrt(squares.max())) + 2.0**-100
-        # A tenth above the bound in the module's docstring covers its second order, as d·u is below 1/60.
+        # A tenth above the bound of the module's docstring covers its second-order terms, as d·u is below 1/60.
         self.error = 1.1 * (self.columns + 12) * FLOAT32_UNIT
 
     @cached_property
@@ -208,17 +208,17 @@ class Search:
         if self.columns > self.width:
             features = np.concatenate([features, np.zeros((count, 1), dtype=np.float32)], axis=1)
         scores, error = self._scores(features)  # (queries, records), (records,)
-        hopeless = ~(error < LARGEST_ERROR)
-        if hopeless.any():
+        too_large = ~(error < LARGEST_ERROR)
+        if too_large.any():
             comparable = np.isfinite(features).all(axis=1)
             if not comparable.all():
                 rows = np.flatnonzero(comparable)
                 record, query = self.pairs(block[rows])
                 return rows[record], query
             # Finite but too large for the product: equal scores make every query a candidate.
-            scores[:, hopeless] = 0
-            error[hopeless] = 0
-        # Group the queries and take each group's least score: k groups bound the k-th score of all from above.
+            scores[:, too_large] = 0
+            error[too_large] = 0
+        # Group the queries and take each group's least score: the k-th of these bounds the k-th score from above.
         groups = 1 if k == 1 else min(4 * k, self.size)
         least = scores[: self.size // groups * groups].reshape(-1, groups, count).min(axis=0)
         bound = np.partition(least, k - 1, axis=0)[k - 1]
@@ -236,13 +236,13 @@ class Search:
         return record[keep], query[keep]
 
     def _scores(self, features: Floats) -> tuple[Floats, Floats]:
-        """Stage 1: the scores, and for each record a bound on how wrong they are."""
+        """Stage 1: the scores, and for each record a bound on their error."""
         shifted = np.empty((len(features), self.columns + 1), dtype=np.float32)
         shifted[:, -1] = 1
         with np.errstate(over="ignore", invalid="ignore"):
             np.subtract(features, self.center, out=shifted[:, :-1])
             length = np.sqrt(np.einsum("ij,ij->i", shifted, shifted))
-            # The 2⁻¹²⁰ a column pay for products too small to be normal numbers.
+            # The 2⁻¹²⁰ per column cover products too small to be normal numbers.
             error = self.error * (2 * length * self.reach + self.reach**2) + self.columns * 2.0**-120
             scores = self.factors @ shifted.T
         return scores, error
@@ -250,9 +250,9 @@ class Search:
     def _narrowed(
         self, features: Floats, record: Integers, query: Integers, score: Floats, error: Floats
     ) -> NDArray[np.bool_]:
-        """Which candidates are in the answer, of records that have too many; sorted by record, then by query."""
+        """Which candidates are in the result, for records with more than k; sorted by record, then by query."""
         k = self.neighbors
-        # The k-th score itself is a tighter bound than the one that made the candidates.
+        # The k-th score itself is a tighter bound than the one that selected the candidates.
         rows, row, _, table = _ragged(record, score)
         limit = np.partition(table, k - 1, axis=1)[:, k - 1] + 2 * error[rows]
         kept = score <= limit[row]
@@ -262,10 +262,10 @@ class Search:
         return kept
 
     def _settled(self, features: Floats, record: Integers, query: Integers) -> NDArray[np.bool_]:
-        """Stages 2 and 3: which candidates are in the answer; each record has more than k here."""
+        """Stages 2 and 3: which candidates are in the result; each record has more than k here."""
         k = self.neighbors
         rows, row, column, table = _ragged(record, self._distances(features, record, query))
-        # Candidates stand by index and the sort is stable, so of equal distances the lower index comes first.
+        # Candidates are in order of index and the sort is stable: of equal distances the lower index comes first.
         order = np.argsort(table, axis=1, kind="stable")
         each = np.arange(len(rows))
         kth, following = table[each, order[:, k - 1]], table[each, order[:, k]]
@@ -277,7 +277,7 @@ class Search:
         chosen[each[:, None], order[:, :k]] = True
         for number in unsure[rounded]:
             candidates = query[slice(*np.searchsorted(row, [number, number + 1]))]
-            # Nearer than every candidate from the k-th on, or as near as the k-th for all that float64 tells.
+            # Certainly nearer than the k-th, or equal to the k-th within the error of float64.
             far, end = table[number, : len(candidates)], kth[number]
             sure = far * (1 + slack) < end * (1 - slack)
             tied = np.flatnonzero(~sure & (far * (1 - slack) <= end * (1 + slack)))
@@ -301,7 +301,7 @@ class Search:
 
 
 def _ragged(record: Integers, value: NDArray[Any]) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
-    """Values of sorted records as a table, one row per record, filled up with infinity.
+    """Values of sorted records as a table, one row per record, padded with infinity.
 
     Returns the records, for each value its row and its column, and the table.
     """
@@ -335,6 +335,6 @@ def _numbers(values: ArrayLike, columns: int | None, name: str) -> NDArray[Any]:
 
 
 def _float32(table: NDArray[Any]) -> Floats:
-    """The table as float32; what is too large becomes infinite, and cannot be compared."""
+    """The table as float32; too large values become infinite and cannot be compared."""
     with np.errstate(over="ignore"):
         return np.asarray(table, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What the records say to the queries: their nearest ones, and the counts of their votes."""
+"""The nearest queries of records, and the counts of the records' votes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tacit.neighbors.search import Progress, RecordBlocks, Search, streamed
 
 __all__ = ["BLOCK_BYTES", "block_votes", "nearest_queries", "vote_counts"]
 
-# One block's arrays: larger ones leave the cache, smaller ones pay more for overhead.
+# The arrays of one block: larger ones leave the cache, smaller ones have more overhead.
 BLOCK_BYTES = 16 * 2**20
 
 
@@ -26,13 +26,13 @@ def nearest_queries(
 ) -> Integers:
     """The indices of each record's nearest queries, (records, neighbors), in increasing order of index.
 
-    A record that holds NaN or infinity has none: its row is -1 throughout.
+    A record with NaN or infinity has none: its row is all -1.
 
-    ``records`` is an array, memory-mapped or not, or any iterable of arrays that follow each other; features
-    count as float32 numbers. The answer is exact, and of equally near queries the one with the lower index is
-    nearer (see ``tacit.neighbors.search``). ``block_bytes`` bounds the working memory of a thread, roughly;
-    ``progress`` is told after every block how many rows are done. ``query_offsets``, one per query, add their squares
-    to the squared distances.
+    ``records`` is an array, memory-mapped or not, or any iterable of arrays in order; features are used as float32
+    numbers. The result is exact, and of equally near queries the one with the lower index is nearer (see
+    ``tacit.neighbors.search``). ``block_bytes`` roughly bounds the working memory per thread; ``progress`` is called
+    after every block with the number of rows done. The squares of ``query_offsets``, one per query, are added to the
+    squared distances.
 
     >>> queries = np.array([[0, 0], [2, 0], [0, 5]], dtype=np.float32)
     >>> records = np.array([[1, 0], [2, 1]], dtype=np.float32)
@@ -67,9 +67,9 @@ def vote_counts(
     progress: Progress | None = None,
     query_offsets: NDArray[Any] | None = None,
 ) -> Integers:
-    """The reverse k-NN counts, (queries, classes): every record adds its labels to its nearest queries.
+    """The reverse k-NN counts, (queries, classes): every record votes with its labels for its nearest queries.
 
-    ``labels`` is one class index per record, or a table of bool (records, classes) when records carry several.
+    ``labels`` is one class index per record, or a bool table (records, classes) for multi-label records.
     A record that cannot be compared, or whose label is none of the classes, casts an empty vote.
 
     >>> queries = np.array([[0, 0], [2, 0], [0, 5]], dtype=np.float32)
@@ -93,7 +93,7 @@ def vote_counts(
 
 
 def block_votes(search: Search, block: NDArray[Any], label: NDArray[Any], classes: int) -> Integers:
-    """The votes of one block of records, as one row of queries times classes; a label that is no class is no vote.
+    """The votes of one block of records, flattened from (queries, classes); a label that is no class is no vote.
 
     >>> search = Search(np.array([[0.0], [9.0]]), neighbors=1, block_bytes=1000)
     >>> block_votes(search, np.array([[1.0], [8.0]]), np.array([1, -1]), classes=2).tolist()

@@ -1,1 +1,1 @@
-"""THE PRIVATE SIDE: wrapped records, the gate that is the only door out, and partitioning into holders."""
+"""The private side: wrapped records, the gate that alone releases something, and partitioning into holders."""

@@ -1,10 +1,10 @@
-"""The only door out of the private side.
+"""The gate: every release of the private side goes through it.
 
-The gate compares how far a statistic may move with what the mechanism tolerates, pays the ledger, and only then has
-the statistic computed and sampled: pay, then touch. From there nothing is refused. A statistic that cannot be computed
-is replaced by the empty one, an input like any other, so that whether a question is answered, and what was charged
-for it, depends on the question and on the ledger alone. A crash after payment wastes budget and leaks nothing. A
-retried request gets the release that its payment bought; drawing again would be a second release for one payment.
+The gate compares the sensitivity of a statistic with the one the mechanism is calibrated for, pays the ledger, and
+only then has the statistic computed and the mechanism sampled: pay, then touch. After the payment nothing is refused.
+A statistic that cannot be computed is replaced by that of no records, so whether a question is answered, and what it
+costs, depends on the question and the ledger alone. A crash after the payment wastes budget and leaks nothing. A
+retried request gets the stored release; sampling again would be a second release for one payment.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tacit.private.records import Private, redact_errors, reveal
 __all__ = ["Gate"]
 
 _In = TypeVar("_In")
-# What is kept of a payment that bought no release; no encoded value is empty.
-_NOTHING = b""
+# Stored for a payment that bought no release; no encoded value is empty.
+_NO_RELEASE = b""
 _log = logging.getLogger("tacit.gate")
 
 
 class Gate:
-    """Releases private values of one account, paid for and randomized.
+    """Releases private values, paid for from one account and randomized.
 
-    ``unit`` and ``adjacency`` are the account's own: a holder states how far its statistic moves when one such
-    unit changes, so a question that was calibrated for less is refused here, whoever asks. ``limits`` are what the
-    holder's policy allows beside the account's ceiling, and ``named`` the mechanisms of other packages that it names:
-    holders let no others through beside the package's own.
+    ``unit`` and ``adjacency`` are those of the account: a holder states the sensitivity of its statistic for them, and
+    a mechanism calibrated for less is refused, whoever asks. ``limits`` are the policy's limits beside the account's
+    ceiling. ``named`` are the mechanisms of other packages that the policy names; no others are used beside the
+    package's own.
 
     >>> import numpy as np
     >>> from tacit.core.sensitivity import vote_sensitivity
@@ -73,29 +73,29 @@ class Gate:
         request: str,
         question: str = "",
     ) -> Release[Any]:
-        """Check, pay, compute and sample, keep, and only then let go.
+        """Check the calibration, pay, compute, sample and store; then return the stored release.
 
-        ``empty`` makes the statistic of no records, which stands in where ``value`` cannot be computed; ``sensitivity``
-        must include the way to it. ``request`` names this release for retries; ``question`` says what was asked, so
-        that the same name cannot be used for something else.
+        ``empty`` makes the statistic of no records, which replaces a ``value`` that cannot be computed;
+        ``sensitivity`` must also bound the change to it. ``request`` identifies this release for retries, and
+        ``question`` what was asked, so that one request id cannot be used for two questions.
         """
         self._require_calibrated(sensitivity, mechanism)
         asked = hashlib.sha256(repr((mechanism, sensitivity, question)).encode()).hexdigest()
         receipt = self._ledger.charge(
             self._account, mechanism.spend, purpose, self.randomness.origin, request, asked, self._limits
         )
-        kept = self._ledger.stored_release(receipt)
-        if kept is None:
-            kept = self._ledger.store_release(receipt, self._drawn(value, empty, mechanism))
-        if kept == _NOTHING:
+        stored = self._ledger.stored_release(receipt)
+        if stored is None:
+            stored = self._ledger.store_release(receipt, self._drawn(value, empty, mechanism))
+        if stored == _NO_RELEASE:
             raise ToleranceExceeded(
                 f"{type(mechanism).__name__} cannot work on this statistic: it is for another shape or range. The "
                 "payment stands, and nothing was released."
             )
-        return Release(decode(kept), (receipt,))
+        return Release(decode(stored), (receipt,))
 
     def _require_calibrated(self, sensitivity: Sensitivity, mechanism: Mechanism[_In, Any]) -> None:
-        """Refuse noise that was made for another statistic, by looking at the question alone."""
+        """Refuse noise that is calibrated for another statistic; this depends on the question alone."""
         name = type(mechanism).__name__
         if too_far := sensitivity.excess(mechanism.max_sensitivity):
             raise ToleranceExceeded(
@@ -104,14 +104,14 @@ class Gate:
             )
         if mechanism.max_sensitivity == ANYTHING and sensitivity != ANYTHING:
             raise ToleranceExceeded(
-                f"{name} randomizes what one client holds, and this statistic is of many records: its spend would be "
-                "that of one of them. Nothing was charged. Choose a mechanism that states a sensitivity."
+                f"{name} randomizes the value of one participant, and this statistic is of many records: its spend "
+                "would cover only one of them. Nothing was charged. Choose a mechanism that states a sensitivity."
             )
         if mechanism.spend == FREE:
             raise ToleranceExceeded(f"{name} claims a spend of 0, but every private release has a cost")
 
     def _drawn(self, value: Private[_In], empty: Callable[[], _In], mechanism: Mechanism[_In, Any]) -> bytes:
-        """One draw, of the empty statistic where that of the records cannot be had."""
+        """One encoded sample; of the empty statistic if that of the records cannot be computed."""
 
         @redact_errors
         def draw(statistic: Callable[[], _In]) -> bytes:
@@ -120,7 +120,7 @@ class Gate:
         drawn = draw(lambda: reveal(value))
         if drawn is None:
             _log.error("records could not be counted; the empty statistic was used")
-            # It follows from the question alone, and so does its failure, or that follows from the noise.
+            # This depends on the question and the noise alone, and so does its failure.
             drawn = draw(empty)
-        # A failure is kept like a release: a request that drew again could be retried until the noise is scarce.
-        return _NOTHING if drawn is None else drawn
+        # A failure is stored like a release: otherwise a request could be retried until the noise is small.
+        return _NO_RELEASE if drawn is None else drawn

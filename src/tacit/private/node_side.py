@@ -1,8 +1,8 @@
-"""A method's side at a node: which steps each of its questions is answered in, and how.
+"""A method's side at a node: which mechanisms each of its questions may name in each step, and what answers it.
 
-A step decides who sees what. Noise in shares protects nobody without masks, and a message that hides among others'
-nobody without a shuffler, so each goes through its own step only, and none through the plain one. A method declares
-its steps and the mechanisms of each with its holders; what is not declared is refused.
+A step decides who sees what. A share of the noise protects nobody without secure aggregation, and a shuffle-model
+message protects nobody without a shuffler, so each is allowed in its own step only and never as a plain answer. A
+method declares its steps and the mechanisms of each; everything else is refused.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ __all__ = ["NodeContext", "NodeSide", "allowed_by_step"]
 
 @dataclass(frozen=True)
 class NodeContext:
-    """All that a node answers one question from.
+    """What a node needs to answer one question.
 
-    Its classes, its records, a gate that pays from its account, the name of its model or the model, and a ``store``
-    of the public samples and of what was agreed on about them, where the node has set one up. ``encodings`` are those
-    that a node which stays up keeps in memory.
+    Its classes, its records, a gate that pays from its account, its model or the model's name, and a ``store`` of the
+    public samples and the consensus on them, if the node has one. ``encodings`` is the cache of a running node.
     """
 
     classes: tuple[str, ...]
@@ -40,9 +39,9 @@ class NodeContext:
 class NodeSide:
     """What a node needs of a method: the mechanisms that each question may name in each step, and what answers it.
 
-    Steps are ``answer``, a plain answer to who asks; ``masked``, a share of a masked sum; ``submit``, a box for a
-    shuffler or a curator; and ``curate``, which is the curator's own release of the sum of tables. ``learn`` takes
-    what is told and not answered, the name of the request it is about, and the node's store.
+    The steps are ``answer``, a plain answer to the coordinator; ``masked``, a share of a securely aggregated sum;
+    ``submit``, a message for a shuffler or a curator; and ``curate``, the curator's release of the sum of tables.
+    ``learn`` takes a message that needs no answer, the id of its request, and the node's store.
     """
 
     answer: Callable[[Any, NodeContext], Release[Any]]

@@ -1,12 +1,11 @@
-"""Records by holder and by person: splitting a data set into holders, and at most m records per person.
+"""Partition of records into holders, and the bound of m records per person.
 
-A data set is split evenly, by class, by Dirichlet, or by an owner column. Only simulations need this (real holders
-bring their own records), so it uses an ordinary seeded generator. A person is never split: where a person column is
-given, all of a person's records go to one holder.
+A data set is split evenly, by class, by a Dirichlet distribution, or by an owner column. Only simulations need this
+(real holders have their own records), so it uses an ordinary seeded generator. With a person column, all records of a
+person go to one holder.
 
-A privacy unit may be one person with at most m records. Before anything else sees the data, each person's records are
-cut down to m, chosen uniformly with the privacy randomness. From then on replacing a person replaces at most m records,
-whatever the person owned before.
+A privacy unit may be one person with at most m records. Before any other use of the data, m records of each person are
+chosen uniformly with the privacy randomness. From then on, replacing a person replaces at most m records.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def _check(records: int, holders: int) -> None:
 
 
 def split_evenly(records: int, holders: int, seed: int = 0, persons: NDArray[Any] | None = None) -> list[Integers]:
-    """Rows of each holder after a random shuffle, sizes differing by at most one (in persons, where given).
+    """Rows of each holder after a random shuffle; sizes differ by at most one record (or person, if given).
 
     >>> [len(rows) for rows in split_evenly(10, 3)]
     [4, 3, 3]
@@ -47,7 +46,10 @@ def split_evenly(records: int, holders: int, seed: int = 0, persons: NDArray[Any
         _check(records, holders)
         return [np.sort(rows) for rows in np.array_split(np.random.default_rng(seed).permutation(records), holders)]
     names, person = np.unique(persons, return_inverse=True)
-    return [np.flatnonzero(np.isin(person, part)) for part in split_evenly(len(names), holders, seed)]
+    holder = np.empty(len(names), dtype=np.int64)
+    for index, part in enumerate(split_evenly(len(names), holders, seed)):
+        holder[part] = index
+    return _rows_by_index(holder[person], holders)
 
 
 def split_by_owner(owners: NDArray[Any]) -> list[Integers]:
@@ -57,11 +59,17 @@ def split_by_owner(owners: NDArray[Any]) -> list[Integers]:
     [[1], [0, 2]]
     """
     names, owner = np.unique(owners, return_inverse=True)
-    return [np.flatnonzero(owner == index) for index in range(len(names))]
+    return _rows_by_index(owner, len(names))
+
+
+def _rows_by_index(indices: Integers, count: int) -> list[Integers]:
+    """The rows with each index below ``count``, by one sort: there may be as many indices as rows."""
+    ends = np.cumsum(np.bincount(indices, minlength=count))
+    return np.split(np.argsort(indices, kind="stable"), ends[:-1])
 
 
 def split_by_class(labels: Integers, holders: int, seed: int = 0) -> list[Integers]:
-    """Rows sorted by class and cut into equal runs, so that a holder sees one or two classes only.
+    """Rows sorted by class and cut into equal parts, so that a holder has one or two classes only.
 
     >>> [rows.tolist() for rows in split_by_class(np.array([1, 0, 1, 0]), 2)]
     [[1, 3], [0, 2]]
@@ -73,7 +81,7 @@ def split_by_class(labels: Integers, holders: int, seed: int = 0) -> list[Intege
 
 
 def split_by_dirichlet(labels: Integers, holders: int, alpha: float, seed: int = 0) -> list[Integers]:
-    """Rows of each holder when every class is divided by a Dirichlet(alpha) draw: small alpha, skewed holders.
+    """Rows of each holder when every class is divided by a Dirichlet(alpha) sample; small alpha, skewed holders.
 
     >>> sum(len(rows) for rows in split_by_dirichlet(np.arange(100) % 5, 4, alpha=0.5))
     100
@@ -92,7 +100,7 @@ def split_by_dirichlet(labels: Integers, holders: int, alpha: float, seed: int =
 
 
 def bounded_rows(persons: NDArray[Any], limit: int, randomness: Randomness) -> Integers:
-    """Which rows are kept: at most ``limit`` of each person, a uniformly random choice, in their first order.
+    """The rows that are kept: at most ``limit`` per person, chosen uniformly at random, in their original order.
 
     >>> from tacit.core.randomness import SystemRandomness
     >>> people = np.array(["ada", "ada", "bob"])
@@ -111,9 +119,9 @@ def bounded_rows(persons: NDArray[Any], limit: int, randomness: Randomness) -> I
 
 
 def bounded(parts: Sequence[Records], unit: Unit, randomness: Randomness) -> list[Records]:
-    """The parts with at most as many records of each person in all of them as the unit has.
+    """The parts with at most ``unit.records`` records per person, counted over all parts.
 
-    Parts that are within the bound stay as they are.
+    If no person has more, the parts are returned unchanged.
 
     >>> from tacit.core.randomness import SystemRandomness
     >>> ada = Records(np.zeros((3, 1)), np.arange(3), np.array(["ada"] * 3))
@@ -128,14 +136,13 @@ def bounded(parts: Sequence[Records], unit: Unit, randomness: Randomness) -> lis
     kept = bounded_rows(owners, unit.records, randomness)
     ends = np.cumsum([len(part.labels) for part in parts])
     starts = ends - [len(part.labels) for part in parts]
-    return [
-        part.take(kept[(kept >= start) & (kept < end)] - start)
-        for part, start, end in zip(parts, starts, ends, strict=True)
-    ]
+    # Kept rows are sorted, so each part has a run of them.
+    runs = np.split(kept, np.searchsorted(kept, ends[:-1]))
+    return [part.take(run - start) for part, run, start in zip(parts, runs, starts, strict=True)]
 
 
 def one_stream(parts: Sequence[Private[Records]]) -> bool:
-    """Whether the records are a stream, which is a holder's only set of records.
+    """Whether the records are streamed; a stream must be a holder's only set of records.
 
     >>> one_stream([Private(Records(np.eye(2), np.arange(2)))])
     False

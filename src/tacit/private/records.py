@@ -1,9 +1,9 @@
-"""Records that cannot leave by accident, and are not touched before they are paid for.
+"""Records that cannot leak by accident, and are not used before they are paid for.
 
 ``Private`` wraps a value so that printing, logging, pickling, iterating or comparing it either shows nothing or
-raises. Code works on the value with ``map``, which only notes down what is to be done: nothing is computed, and so
-nothing can fail, before the gate has paid and reveals the result. A coordinator who could see a computation on records
-fail, or not fail, before anything was charged would read them for nothing.
+raises. Code works on the value with ``map``, which is lazy: nothing is computed, and so nothing can fail, before the
+gate has paid and reveals the result. Otherwise a coordinator could learn about records without paying, from whether a
+computation fails.
 This guards against mistakes, not against malice: Python cannot hide a value from code in the same process.
 """
 
@@ -61,7 +61,7 @@ class Private(Generic[_T]):
         self.__compute: Callable[[], _T] = lambda: value
 
     def map(self, function: Callable[[_T], _U]) -> Private[_U]:
-        """What the function will make of the value once it is revealed, as private as its input."""
+        """The function of the value, as private as its input; computed when it is revealed."""
         return Private._later(lambda: function(self.__reveal()))
 
     @staticmethod
@@ -72,7 +72,7 @@ class Private(Generic[_T]):
 
     def __reveal(self) -> _T:
         value = self.__compute()
-        # Computed once: a teacher that is asked again is not trained again.
+        # Computed once: a teacher that answers again is not trained again.
         self.__compute = lambda: value
         return value
 
@@ -134,9 +134,9 @@ def reveal(private: Private[_T]) -> _T:
 
 
 def inspect(values: Sequence[Private[_T]], function: Callable[[list[_T]], _U]) -> _U:
-    """Work on values at once, on their owner's own side: checks when records are loaded, models that stay.
+    """Compute on values immediately, for their owner: checks when records are loaded, models that stay at the holder.
 
-    What it raises or returns is for the operator's own screen. Never while a question is answered.
+    What it raises or returns is for the operator only. Never call it while a question is answered.
 
     >>> inspect([Private(1), Private(2)], sum)
     3
@@ -145,7 +145,7 @@ def inspect(values: Sequence[Private[_T]], function: Callable[[list[_T]], _U]) -
 
 
 def combine(values: Sequence[Private[_T]], function: Callable[[list[_T]], _U]) -> Private[_U]:
-    """Several private values made one by a function, still private, and only once that is revealed.
+    """A function of several private values, still private; computed when it is revealed.
 
     >>> combine([Private(1), Private(2)], sum)
     <private>
@@ -154,10 +154,10 @@ def combine(values: Sequence[Private[_T]], function: Callable[[list[_T]], _U]) -
 
 
 def redact_errors(function: Callable[P, _T]) -> Callable[P, _T | None]:
-    """Let a function of records return None where it fails, in whatever way.
+    """Make a function of records return None if it raises.
 
-    Whether it fails depends on records, its error is a message to whoever asked, and the words may quote a record. So
-    nothing travels; the error's type alone is written down, where the operator reads it.
+    Whether it raises depends on records, and its message may quote one, so the error must not reach the coordinator.
+    Only its type is logged, for the operator.
 
     >>> redact_errors(int)("a private cell") is None
     True
@@ -176,9 +176,9 @@ def redact_errors(function: Callable[P, _T]) -> Callable[P, _T | None]:
 
 @dataclass(frozen=True)
 class Records:
-    """Labeled samples of one holder: features, labels, and optionally whose record each is.
+    """Labeled samples of one holder: features, labels, and optionally the person of each record.
 
-    ``labels`` is one class index per record, or where records carry sets of labels a bool table (records, classes).
+    ``labels`` is one class index per record, or a bool table (records, classes) for multi-label records.
     """
 
     samples: NDArray[Any]
@@ -194,7 +194,7 @@ class Records:
 
     @property
     def schema(self) -> Schema:
-        """What is public about them."""
+        """The public properties of these records."""
         sets = self.labels.shape[1] if self.labels.ndim == 2 else None
         return Schema(self.samples.shape[1:], self.samples.dtype, sets, self.persons is not None)
 
@@ -228,12 +228,11 @@ def joined(parts: Sequence[Records]) -> Records:
 
 @dataclass(frozen=True)
 class Schema:
-    """What is public about records, because all of them have it in common.
+    """The public properties of records, which are the same for all of them.
 
-    That is the shape and type of a sample, how many classes there are where labels are sets, whether it is written
-    down whose each record is, and whether records are ``streamed`` from where they lie and never all in memory.
-
-    A question can be tried on a made-up record of this kind before anything is paid for.
+    The shape and type of a sample, the number of classes of multi-label records (``sets``), whether each record has a
+    person (``owned``), and whether records are ``streamed`` from their files and never all in memory. So a question can
+    be tested on a ``blank`` record before it is paid for.
 
     >>> Schema((2,), np.dtype(np.float64)).blank.tolist()
     [[0.0, 0.0]]
@@ -247,12 +246,12 @@ class Schema:
 
     @property
     def blank(self) -> NDArray[Any]:
-        """One made-up sample of this kind."""
+        """One sample of zeros."""
         return np.zeros((1, *self.shape), dtype=self.dtype)
 
 
 def schema_of(records: Private[Records]) -> Schema:
-    """The kind of records that these are. It depends on no record: all of them have the same shape and type.
+    """The schema of private records, which depends on no record: all of them have the same shape and type.
 
     >>> schema_of(Private(Records(np.eye(3), np.arange(3))))
     Schema(shape=(3,), dtype=dtype('float64'), sets=None, owned=False, streamed=False)
@@ -261,7 +260,7 @@ def schema_of(records: Private[Records]) -> Schema:
 
 
 def public_size(parts: Sequence[Private[Records]], unit: Unit, adjacency: Adjacency) -> int:
-    """How many records, or persons where the unit is a person, there are: public under replace-one adjacency alone.
+    """The number of records, or of persons if the unit is a person; public under replace-one adjacency only.
 
     >>> public_size([Private(Records(np.eye(3), np.arange(3)))], Unit(), Adjacency.REPLACE_ONE)
     3
@@ -277,9 +276,9 @@ def public_size(parts: Sequence[Private[Records]], unit: Unit, adjacency: Adjace
 
 
 def require_usable(records: Private[Records], classes: int) -> None:
-    """Refuse records that would cast empty votes, when they are loaded: the operator reads this, nobody who asks.
+    """Refuse records that would cast empty votes, when they are loaded; only the operator sees this error.
 
-    Rows are counted from 0; what they hold is not said.
+    Rows are counted from 0, and no value is shown.
 
     >>> require_usable(Private(Records(np.array([[1.0], [np.nan]]), np.arange(2))), classes=2)
     Traceback (most recent call last):

@@ -60,7 +60,7 @@ def read_book(place: Place) -> Book:
         return Book(
             where.name if isinstance(where, Path) else str(where),
             {name: ledger.balance(name) for name in names}, {name: ledger.payments(name) for name in names},
-            count, digest, ledger.doubt(),
+            count, digest, ledger.stale_reason(),
         )  # fmt: skip
 
 

@@ -1,13 +1,13 @@
-"""Numbers on which representations rest: sums that no order changes, and arrays that are strictly read.
+"""Exact arithmetic for representations, and strict reading of their arrays.
 
 A record's features must depend on that record and on public data alone, to the last bit: a rounding that depends on the
-other rows of a batch could tip a record from one query to another, and then one changed record moves more votes than
-were paid for. A matrix product rounds a row by how many rows there are and where the row stands. So encoders multiply
-whole numbers: values are snapped to multiples of a power of two, coarse enough that every product and every sum is
-exact. Then every order of additions, batch size and machine gives the same bits.
+other rows of a batch could change a record's nearest query, and then one changed record changes more votes than the
+sensitivity says. In a matrix product the rounding of a row depends on the number of rows and on its position. So
+encoders multiply integers: values are rounded to multiples of a power of two, coarse enough that every product and
+every sum is exact. Then every order of additions, batch size and machine gives the same bits.
 
-Whoever asks chooses the public numbers, so whatever that property rests on (grids, ranges, shapes) is checked by each
-class that reads itself and not taken on trust.
+A hostile coordinator may choose the public numbers, so each class that is read checks what this relies on (grids,
+ranges, shapes).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ __all__ = [
     "snapped",
 ]
 
-# Whole numbers up to 2^53 are exact in float64.
+# Integers up to 2^53 are exact in float64.
 EXACT_BITS = 53
 _BLOCK = 1024
 REAL, FLOAT32 = ("<f8",), ("<f4",)
-# Values of an image: more would make one image larger than a whole question may be.
+# Values of an image: with more, one image would be larger than the largest question.
 LARGEST_IMAGE = 2**22
-# Beyond this even halves of float32's range, differences overflow.
+# Differences of larger values may overflow in float32.
 LARGEST_PARAMETER = 1e30
-# What divides is no smaller, so that no scale is infinite: 0 times infinity is no number, and would single out the
-# record that gives the 0.
+# Divisors are no smaller, so that no scale is infinite: 0 times infinity is NaN, which would single out the record with
+# the 0.
 SMALLEST_SCALE = 1e-30
 
 
@@ -61,13 +61,13 @@ def snapped(values: NDArray[Any], bits: int, limit: float = math.inf) -> NDArray
 
 
 def exact_bits(terms: int, limit: float, other_limit: float, other_bits: int) -> int:
-    """How fine a grid may be for sums of ``terms`` products to be exact, the other factor being on its own grid.
+    """The finest grid (in bits) for which sums of ``terms`` products are exact; the other factor has its own grid.
 
     >>> exact_bits(terms=1024, limit=1.0, other_limit=1.0, other_bits=20)
     23
     """
     bits = EXACT_BITS - other_bits - math.ceil(math.log2(terms * limit * other_limit))
-    # Coarser than this the features themselves would be lost.
+    # A coarser grid would lose the features themselves.
     if bits < 4 - math.ceil(math.log2(limit)):
         raise InvalidInput(f"{terms} features are too many for exact arithmetic: reduce them first")
     return bits
@@ -96,7 +96,7 @@ def parameters(made: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def read_shape(fields: StrictReader, channels: tuple[int, ...] = (1, 3), least: int = 1) -> ImageShape:
-    """The shape of an image, at least this many rows and columns.
+    """The shape of an image with at least ``least`` rows and columns.
 
     >>> read_shape(StrictReader({"shape": [8, 8, 1]}, "representation"))
     (8, 8, 1)

@@ -1,6 +1,6 @@
-"""One representation after another (gradients, then principal components, then a map), and the chains known by name.
+"""Chains of representations (for example gradients, principal components, a map), and the chains known by name.
 
-Each named chain is fitted to the public samples and the number of queries that will be asked about them.
+Each named chain is fitted to the public samples and the number of queries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_CHAIN = 8
 
 @dataclass(frozen=True)
 class Chained:
-    """What the last of several representations makes of what the ones before it made.
+    """Several representations, each applied to the output of the one before.
 
     >>> import numpy as np
     >>> from tacit.representations.scaled import Standardized
@@ -40,7 +40,7 @@ class Chained:
     >>> Chained.fit(public, Standardized.fit, PrincipalComponents.fit).encode(public).shape
     (3, 2)
 
-    ``fitted_on`` says what the chain was fitted on, so that whoever has records can refuse one fitted on them.
+    ``fitted_on`` is a digest of the samples it was fitted on, so that a holder can refuse one fitted on records.
     """
 
     name: ClassVar[str] = "chained"
@@ -61,7 +61,7 @@ class Chained:
         return cls(tuple(parts), fitted_on)
 
     def fields(self) -> dict[str, Any]:
-        """Its parts; what it was fitted on is not told."""
+        """The fields of its parts, without ``fitted_on``."""
         return {"parts": [representation_fields(part) for part in self.parts]}
 
     @classmethod
@@ -80,7 +80,7 @@ class Chained:
         return self.fitted_on is not None and self.fitted_on == content_digest(row_digests(samples))
 
     def ground(self, public: NDArray[Any]) -> NDArray[Any]:
-        """What its last part was made of if that is a map, and else what it makes."""
+        """The features before the map if the last part is a map, otherwise the encoded samples."""
         *before, last = self.parts
         for part in before:
             public = part.encode(public)
@@ -95,11 +95,11 @@ class Chained:
 
 
 def modes(public: int, queries: int) -> int:
-    """How many modes of the neighbor graph to map: about one per query, for each tells two groups apart.
+    """The number of eigenvectors of the neighbor graph to use: about one per query, since each separates two groups.
 
-    Chosen on MNIST at 8x8 pixels and on femnist digits, which no reported figure of reverse k-NN uses: 20 are better
-    than 12 there, and as good as 30 within the spread of the splits, so the fewer are taken. For ten queries ten are
-    enough: of six sets of 5,000 training images of MNIST, 12 modes split a digit of one set, 10 of none.
+    Chosen on MNIST at 8x8 pixels and on FEMNIST digits, which no reported figure of reverse k-NN uses: 20 are better
+    than 12 there, and as good as 30 within the deviation of the splits. For ten queries ten are enough: of six sets of
+    5,000 training images of MNIST, 12 eigenvectors split a digit of one set, 10 of none.
 
     >>> modes(500, 32), modes(500, 10), modes(500, 16), modes(5, 3)
     (20, 10, 16, 4)
@@ -108,27 +108,27 @@ def modes(public: int, queries: int) -> int:
 
 
 def pca(public: NDArray[Any], queries: int) -> Representation:
-    """As many principal components as hold most of the variance."""
+    """The principal components that explain most of the variance."""
     return PrincipalComponents.fit(public)
 
 
 def spectral(public: NDArray[Any], queries: int) -> Representation:
-    """A map of the neighbor graph."""
+    """A spectral embedding of the neighbor graph."""
     return spectral_map(public, modes(len(public), queries))
 
 
 def umap(public: NDArray[Any], queries: int) -> Representation:
-    """UMAP's map."""
+    """A UMAP embedding."""
     return umap_map(public)
 
 
 def gradients(public: NDArray[Any], queries: int) -> Representation:
-    """Oriented gradients, half-whitened components, and a map of the neighbor graph; for images."""
+    """Oriented gradients (HOG), half-whitened components, and a spectral embedding; for images."""
     return _mapped_gradients(public, queries)
 
 
 def handwriting(public: NDArray[Any], queries: int) -> Representation:
-    """The same of images made upright and equally wide."""
+    """The same after images were deskewed and made equally wide."""
     return _mapped_gradients(public, queries, Deskewed.fit, EvenWidth.fit)
 
 
@@ -138,7 +138,7 @@ def patches(public: NDArray[Any], queries: int) -> Representation:
 
 
 def imagenet(public: NDArray[Any], queries: int) -> Representation:
-    """Where the first components of what a network trained on ImageNet sees point."""
+    """Features of a network trained on ImageNet: their first principal components, scaled to length 1."""
     try:
         from tacit.representations.torch_efficientnet import ImageNetFeatures
     except ModuleNotFoundError as error:
@@ -147,14 +147,14 @@ def imagenet(public: NDArray[Any], queries: int) -> Representation:
 
 
 def simclr(public: NDArray[Any], queries: int) -> Representation:
-    """A map of what a network sees that learned from the public images without labels."""
+    """A spectral embedding of features from SimCLR, trained on the public images without labels."""
     from tacit.representations.student_features import StudentFeatures
 
     try:
         from tacit.students.torch_simclr import ContrastiveEncoder
     except ModuleNotFoundError as error:
         raise InvalidInput(f"contrastive features need {error.name}: pip install 'tacit[torch]'") from None
-    # Which changes leave an image what it is: colored ones are taken for photographs.
+    # The augmentation that keeps an image's class: images in color are taken for photographs.
     changes = "photographs" if image_shape(public)[2] == 3 else "handwriting"
 
     def seen(images: NDArray[Any]) -> Representation:
@@ -164,7 +164,7 @@ def simclr(public: NDArray[Any], queries: int) -> Representation:
 
 
 def groups(public: NDArray[Any], queries: int) -> Representation:
-    """As many groups as queries on which neighbors agree, by the direction of the first components."""
+    """A clustering head (SCAN) with one group per query, on the direction of the first components."""
 
     def components(rows: NDArray[Any]) -> Representation:
         return PrincipalComponents.fit(rows, 128)
@@ -173,7 +173,7 @@ def groups(public: NDArray[Any], queries: int) -> Representation:
 
 
 def mixture(public: NDArray[Any], queries: int) -> Representation:
-    """As many parts of a Gaussian mixture as queries, on a map that has a dimension for each.
+    """A Gaussian mixture with one component per query, on a spectral embedding with a dimension for each.
 
     >>> from tacit.datasets.published import digits
     >>> rows = digits().public_samples[:200]
@@ -188,7 +188,7 @@ def mixture(public: NDArray[Any], queries: int) -> Representation:
 
 
 def transformed(public: NDArray[Any], queries: int) -> Representation:
-    """As many clusters as queries, of images that are compared up to a small turn, stretch and lean."""
+    """One cluster per query, of images that are compared up to a small rotation, stretch and shear."""
     return TransformedShares.fit(public, queries)
 
 

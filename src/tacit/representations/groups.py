@@ -1,9 +1,9 @@
-"""As many groups as there are classes, each one question: a sample's shares in a few groups of the public samples.
+"""Clusterings as representations: a sample's share in each of a few groups of the public samples, one query per group.
 
-Some clusterings have no center that is nearest to all of its samples: a mixture whose parts are long and thin, groups
-on which neighbors agree, or images that are compared up to a turn (``transformed_kmeans``). Votes need centers. So a
-sample is represented by its share in every group, which adds up to 1; asked with the unit axes as queries, a sample
-votes for the group it has most of, because |p − e_l|² = |p|² + 1 − 2p_l.
+Some clusterings have no center that is nearest to all samples of a group: a mixture of elongated components, groups of
+samples whose neighbors agree (SCAN), or images compared up to a rotation (``transformed_kmeans``). Votes need centers.
+So a sample is represented by its shares in the groups, which sum to 1; with the unit vectors as queries it votes for
+the group of its largest share, because |p − e_l|² = |p|² + 1 − 2p_l.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from tacit.representations.scaled import flat, same_width
 
 __all__ = ["ClusteringHead", "MixtureShares", "axes", "measurable", "require_groups", "shares"]
 
-# e^−t as (1 + t/2^10)^−(2^10): a library's exponential may round by where a number stands in an array, ten
-# multiplications cannot. It is above e^−t by 5 % at t = 10, and of the same order everywhere.
+# e^−t as (1 + t/2^10)^−(2^10): the rounding of a library's exponential may depend on a number's position in an array,
+# that of ten multiplications does not. It is above e^−t by 5 % at t = 10, and decreasing everywhere.
 SQUARINGS = 10
 # Beyond this a share is 0 in float32.
 LARGEST_PENALTY = 500.0
-# Squares stay finite up to here; a sample that far out is in no group anyway.
+# Squares are finite up to here; a sample this far away belongs to no group anyway.
 _FARTHEST = 1e100
 MIXTURE_STARTS = 5
-# Of the samples' mean variance: no part of the mixture may be thinner, or parts shrink to a few samples and others
-# swallow two classes (MNIST, 9 to 12 dimensions of a spectral map: 85 to 98 % pure at 1e-4, 97.5 to 97.7 % at 1e-2).
+# The least variance of a component, as a share of the samples' mean variance: with less, some components shrink to a
+# few samples and others join two classes (MNIST, spectral maps of 9 to 12 dimensions: purity 85 to 98 % at 1e-4, 97.5
+# to 97.7 % at 1e-2).
 THINNEST = 1e-2
-# How much equal groups count beside neighbors that agree.
+# The weight of equal group sizes (entropy) in the loss of SCAN.
 EVENNESS = 3.0
 MOST_NEIGHBORS = 30
 _STEPS, _BATCH, RATE = 900, 1000, 5e-3
-# What a logarithm is taken of is never smaller.
+# The least argument of a logarithm.
 _FLOOR = 1e-9
 
 
 def shares(penalties: NDArray[np.float64]) -> Floats:
-    """For each row, shares that fall as e^−penalty; the smallest penalty has the largest share.
+    """For each row, shares proportional to e^−penalty (a softmax); the smallest penalty has the largest share.
 
     >>> shares(np.array([[3.0, 3.0, 900.0], [0.0, 1.0, 2.0]])).round(3).tolist()
     [[0.5, 0.5, 0.0], [0.6650000214576721, 0.24500000476837158, 0.09000000357627869]]
@@ -60,7 +61,7 @@ def shares(penalties: NDArray[np.float64]) -> Floats:
 
 
 def measurable(rows: NDArray[Any], whose: str = "a sample has") -> NDArray[np.float64]:
-    """The rows as numbers that can be squared; what is no number is refused in the owner's name.
+    """The rows, limited so that squares are finite; NaN and infinity are refused, with ``whose`` in the message.
 
     >>> measurable(np.array([[1e300, -2.0]])).tolist()
     [[1e+100, -2.0]]
@@ -71,7 +72,7 @@ def measurable(rows: NDArray[Any], whose: str = "a sample has") -> NDArray[np.fl
 
 
 def axes(groups: int) -> Floats:
-    """The queries of such a space: one a group.
+    """The unit vectors: the queries of such a space, one per group.
 
     >>> axes(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -80,7 +81,7 @@ def axes(groups: int) -> Floats:
 
 
 def require_groups(public: NDArray[Any], groups: int) -> None:
-    """Refuse more groups than there are different public samples, and fewer than two."""
+    """Refuse fewer than two groups, or more than there are distinct public samples."""
     distinct = len(np.unique(public.reshape(len(public), -1), axis=0)) if len(public) else 0
     if not 2 <= groups <= distinct:
         raise InvalidInput(f"groups must be between 2 and the {distinct} distinct public samples, got {groups}")
@@ -88,13 +89,13 @@ def require_groups(public: NDArray[Any], groups: int) -> None:
 
 @dataclass(frozen=True)
 class MixtureShares:
-    """How likely a sample comes from each part of a Gaussian mixture; ``queries`` are the axes of this space.
+    """The posterior probability of each component of a Gaussian mixture; ``queries`` are the unit vectors.
 
-    Best on a map: there the classes of handwritten digits come apart, so that one question per class is enough
-    ("end2end"). A mixture follows groups that are longer than wide, where k-means would cut them. Give the map at least
-    as many dimensions as there are groups: on fewer, the likeliest mixture may join two classes.
+    Best on a spectral map: there the classes of handwritten digits are separate, so that one query per class is enough
+    ("end2end"). A mixture follows elongated groups, which k-means would cut. Use a map with at least as many dimensions
+    as groups: with fewer, the likeliest mixture may join two classes.
 
-    All arithmetic is feature by feature and part by part, so a sample's encoding is the same bits in any company.
+    All sums are feature by feature and component by component, so a sample's encoding does not depend on other samples.
 
     >>> rng = np.random.default_rng(0)
     >>> long, round = rng.normal(size=(100, 2)) * [9, 1], rng.normal(size=(100, 2)) + [0, 12]
@@ -107,7 +108,7 @@ class MixtureShares:
     name: ClassVar[str] = "mixture"
 
     means: Reals  # (groups, features)
-    scales: Reals  # (groups, features, features): a deviation times its part's is of unit spread
+    scales: Reals  # (groups, features, features): Cholesky factors of the precision matrices
     offsets: Reals  # (groups,): minus the log density at each mean
 
     @classmethod
@@ -121,7 +122,7 @@ class MixtureShares:
         floor = THINNEST * float(rows.var(axis=0).mean())
         mixture = GaussianMixture(groups, n_init=MIXTURE_STARTS, reg_covar=floor, random_state=seed)
         with warnings.catch_warnings():
-            # A mixture that still moves a little after its last step is as good as one that does not.
+            # A mixture that has not fully converged is good enough.
             warnings.simplefilter("ignore", ConvergenceWarning)
             mixture.fit(rows)
         scales = mixture.precisions_cholesky_
@@ -132,7 +133,7 @@ class MixtureShares:
 
     @classmethod
     def read(cls, fields: StrictReader) -> MixtureShares:
-        """Read a mean, a scale and an offset for each part."""
+        """Read a mean, a scale and an offset per component."""
         means = read_finite_array(fields, "means", shape=(None, None))
         groups, width = means.shape
         scales = read_finite_array(fields, "scales", shape=(groups, width, width))
@@ -140,11 +141,11 @@ class MixtureShares:
 
     @property
     def queries(self) -> Floats:
-        """What to ask: one query a group."""
+        """The queries: one per group."""
         return axes(len(self.means))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 shares a sample."""
+        """One row of float32 shares per sample."""
         rows = same_width(samples, self.means.shape[1])
         result = np.empty((len(rows), len(self.means)), dtype=np.float32)
         for block in blocks(len(rows)):
@@ -167,12 +168,12 @@ class MixtureShares:
 
 @dataclass(frozen=True)
 class ClusteringHead:
-    """A linear layer that puts neighbors into one group and fills all groups; ``queries`` are this space's axes.
+    """A linear layer that puts neighbors into one group and uses all groups; ``queries`` are the unit vectors.
 
-    The idea is that of SCAN (Van Gansbeke et al., 2020): a sample and one of its nearest neighbors should fall into
-    the same group surely, and groups should be of equal size on average. Photographs seen by a pretrained network have
-    no round clusters, and k-means cuts their classes; this layer does not. It sees the public samples and no label.
-    Assumes that the classes are about equally frequent among the public samples.
+    The method is SCAN (Van Gansbeke et al., 2020): a sample and one of its nearest neighbors should be in the same
+    group with certainty, and groups should be of equal size on average. Features of photographs from a pretrained
+    network have no round clusters, and k-means cuts their classes; this layer does not. It is trained on the public
+    samples without labels, and assumes that the classes are about equally frequent among them.
 
     >>> rng = np.random.default_rng(0)
     >>> public = np.concatenate([rng.normal(size=(60, 2)) + center for center in ([0, 9], [9, 0], [-9, -9])])
@@ -198,7 +199,7 @@ class ClusteringHead:
     ) -> ClusteringHead:
         """Train a layer from each of several starts on the public samples, and keep the one of least loss.
 
-        Without ``neighbors`` a sample has 30, and no more than half of what a group of equal size holds.
+        By default a sample has 30 neighbors, and no more than half of an equal share of the samples.
         """
         rows = measurable(flat(public), "the public samples have")
         require_groups(rows, groups)
@@ -209,7 +210,7 @@ class ClusteringHead:
         if starts < 1:
             raise InvalidInput(f"starts must be at least 1, got {starts}")
         narrow = rows.astype(np.float32)
-        # Each sample is its own nearest one, or an equal one is.
+        # The nearest is the sample itself, or an equal one.
         nearest = nearest_queries(narrow, narrow, neighbors + 1)[:, 1:]
         mean, spread = rows.mean(axis=0), float(rows.std()) or 1.0
         centered = (rows - mean) / spread
@@ -222,21 +223,21 @@ class ClusteringHead:
 
     @classmethod
     def read(cls, fields: StrictReader) -> ClusteringHead:
-        """Read a row of weights and an offset for each group."""
+        """Read a row of weights and an offset per group."""
         weights = read_finite_array(fields, "weights", shape=(None, None))
         return cls(weights, read_finite_array(fields, "offsets", shape=(len(weights),)))
 
     @property
     def queries(self) -> Floats:
-        """What to ask: one query a group."""
+        """The queries: one per group."""
         return axes(len(self.weights))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 shares a sample."""
+        """One row of float32 shares per sample."""
         rows = same_width(samples, self.weights.shape[1])
         result = np.empty((len(rows), len(self.weights)), dtype=np.float32)
         for block in blocks(len(rows)):
-            # einsum adds each row up by itself, always in the same order, whatever rows are around it.
+            # einsum sums each row separately, always in the same order, independent of the other rows.
             scores = np.einsum("nf,gf->ng", measurable(rows[block]), self.weights)
             result[block] = shares(-(scores + self.offsets))
         return result
@@ -250,7 +251,7 @@ class _Trained:
 
 
 def _train(rows: Reals, nearest: NDArray[Any], groups: int, rng: np.random.Generator) -> _Trained:
-    """One layer from a random start, by Adam; its loss is the mean of the last pass."""
+    """One layer from a random start, by Adam; its loss is the mean of the last epoch."""
     width, batch = rows.shape[1], min(_BATCH, len(rows))
     # The offset is the weight of a feature that is always 1.
     weights = np.concatenate([rng.uniform(-1, 1, (groups, width)) / np.sqrt(width), np.zeros((groups, 1))], axis=1)
@@ -272,7 +273,7 @@ def _train(rows: Reals, nearest: NDArray[Any], groups: int, rng: np.random.Gener
 
 
 def _loss(weights: Reals, own: Reals, other: Reals) -> tuple[float, Reals]:
-    """How little neighbors agree and how uneven the groups are, and how that changes with the weights."""
+    """The loss of SCAN (disagreement of neighbors, inequality of groups) and its gradient."""
     from scipy.special import softmax
 
     mine, theirs = softmax(own @ weights.T, axis=1), softmax(other @ weights.T, axis=1)

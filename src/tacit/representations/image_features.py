@@ -1,10 +1,9 @@
-"""Features of an image by that image alone: upright, evenly wide handwriting, and oriented gradients (HOG).
+"""Features of an image from that image alone: deskewed, evenly wide handwriting, and oriented gradients (HOG).
 
-Lean and place are the writer's, not the sign's. Taking them out by the image's own first and second moments brings
-alike signs closer in every representation that follows, at no cost: it needs nothing but the image. So is how broad
-somebody writes, once the signs are upright. Histograms of oriented gradients tell which way the edges run in each part
-of an image and forgive small shifts and changes of light; the public samples only say how large images are and how
-bright they get.
+Slant, position and width of a handwritten character depend on the writer. Removing them by the image's own first and
+second moments brings images of one class closer together, and needs no other image. Histograms of oriented gradients
+describe the direction of edges in each part of an image and tolerate small shifts and changes of brightness. Only the
+shape of images and the range of their values come from the public samples.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from tacit.representations.arrays import LARGEST_PARAMETER, blocks, parameters, 
 
 __all__ = ["BLOCK_CLIP", "GRAY", "LEVELS", "Deskewed", "EvenWidth", "OrientedGradients", "block_floor", "cell_windows"]
 
-LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
-NARROWEST, _WIDEST = 0.5, 1.6  # how far a step across an image may change: a stroke must not become a block
-# A block of cells is divided by its length, but no more than this much ink would have: empty parts stay quiet.
+LEVELS = 1020  # a multiple of 255, so that 8-bit values stay distinct
+NARROWEST, _WIDEST = 0.5, 1.6  # the limits of the horizontal stretch: a stroke must not become a block
+# A block of cells is divided by √(norm² + floor²), so that empty parts stay near 0.
 _FLOOR = 1.0
 BLOCK_CLIP = 0.2  # no single orientation may dominate a block
-GRAY = (77, 150, 29)  # of 256: how bright red, green and blue look
+GRAY = (77, 150, 29)  # of 256: the luminance of red, green and blue
 
 
 @dataclass(frozen=True)
 class Deskewed:
-    """Gray images on a dark ground, made upright. ``dark`` and ``bright`` are the public extremes.
+    """Deskewed gray images on a dark background. ``dark`` and ``bright`` are the extremes of the public samples.
 
-    Every step is done pixel by pixel, so a sample's encoding is the same bits in any company.
+    Every step is done pixel by pixel, so a sample's encoding does not depend on other samples.
 
     >>> image = np.zeros((1, 8, 8))
     >>> image[0, [2, 3, 4, 5], [2, 3, 4, 5]] = 1.0
@@ -80,10 +79,10 @@ class Deskewed:
 
     def _upright(self, images: NDArray[Any]) -> Floats:
         height, width = self.shape[:2]
-        # Whole levels make the moments exact sums.
+        # Integer levels make the moments exact sums.
         scale = LEVELS / (self.bright - self.dark)
         ink = np.rint(np.clip((images.astype(np.float64) - self.dark) * scale, 0, LEVELS))
-        # Coordinates are doubled and centered, so they are whole numbers too.
+        # Coordinates are doubled and centered, so they are integers too.
         down = (2 * np.arange(height) - height + 1.0)[:, None]
         right = 2 * np.arange(width) - width + 1.0
         mass = np.maximum(ink.sum(axis=(1, 2)), 1.0)
@@ -106,10 +105,10 @@ class Deskewed:
 
 @dataclass(frozen=True)
 class EvenWidth:
-    """Gray images with values from 0 to 1, stretched so that their ink spreads as wide as it does on average.
+    """Gray images with values from 0 to 1, stretched horizontally to the median width of the public samples.
 
-    It follows ``Deskewed``, whose images are centered. Moments are sums of whole numbers and exact, and every pixel
-    is made by itself, so a sample's encoding is the same bits in any company.
+    It follows ``Deskewed``, whose images are centered. Moments are exact sums of integers, and every pixel is computed
+    separately, so a sample's encoding does not depend on other samples.
 
     >>> narrow, wide = np.zeros((2, 1, 9, 9))
     >>> narrow[0, :, 3:6], wide[0, :, 1:8] = 1.0, 1.0
@@ -126,7 +125,7 @@ class EvenWidth:
 
     @classmethod
     def fit(cls, public: NDArray[Any], shape: tuple[int, ...] | None = None) -> EvenWidth:
-        """Take the shape of the images and the usual spread of their ink from the public samples."""
+        """Take the shape of the images and the median width of their ink from the public samples."""
         fitted = image_shape(public, shape)
         if fitted[2] != 1:
             raise InvalidInput(f"only gray images can be made equally wide, got {fitted[2]} channels")
@@ -170,7 +169,7 @@ def _levels(images: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _spreads(ink: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How far from the middle an image's ink lies across, in pixels."""
+    """The horizontal standard deviation of an image's ink around the middle, in pixels."""
     width = ink.shape[2]
     across = (2 * np.arange(width) - width + 1.0) ** 2
     mass = np.maximum(ink.sum(axis=(1, 2)), 1.0)
@@ -180,10 +179,10 @@ def _spreads(ink: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class OrientedGradients:
-    """Gradients without sign in ``bins`` orientations, over overlapping square cells in blocks of two by two.
+    """Histograms of oriented gradients: ``bins`` unsigned orientations, overlapping square cells, blocks of 2 by 2.
 
-    All sums are over whole numbers and exact (see ``arrays``), so a sample's encoding is the same bits in any
-    company. Color is turned to gray first.
+    All sums are over integers and exact (see ``arrays``), so a sample's encoding does not depend on other samples.
+    Color is converted to gray first.
 
     >>> images = np.zeros((1, 8, 8))
     >>> images[0, :, 4:] = 1.0
@@ -204,7 +203,7 @@ class OrientedGradients:
     def fit(
         cls, public: NDArray[Any], shape: tuple[int, ...] | None = None, cell: int | None = None, bins: int = 9
     ) -> OrientedGradients:
-        """Take shape and brightness from the public samples; seven cells per side unless told otherwise."""
+        """Take shape and range of values from the public samples; by default seven cells per side."""
         fitted = image_shape(public, shape)
         if fitted[2] not in (1, 3):
             raise InvalidInput(f"images must have 1 or 3 channels, got {fitted[2]}")
@@ -224,7 +223,7 @@ class OrientedGradients:
 
     @classmethod
     def read(cls, fields: StrictReader) -> OrientedGradients:
-        """Read the shape of an image and its range, and cells that fit in it."""
+        """Read the shape of an image, its range of values, and cells that fit in it."""
         shape = read_shape(fields, least=4)
         dark, bright = read_range(fields)
         cell = fields.integer("cell", 2, min(shape[:2]) // 2)
@@ -258,7 +257,7 @@ class OrientedGradients:
         for orientation in range(self.bins):
             angle = math.pi * orientation / self.bins
             along = np.abs(right * np.float32(math.cos(angle)) + down * np.float32(math.sin(angle)))
-            # 1 where the gradient runs this way, 0 from the next orientation on.
+            # Full weight for a gradient in this orientation, 0 from the next orientation on.
             share = np.rint(np.maximum(along - length * edge, 0) / (1 - edge))
             cells[:, orientation] = rows @ share @ columns.T
         # The four cells of every block side by side: (n, 4 bins, blocks down, blocks across).
@@ -272,7 +271,7 @@ class OrientedGradients:
 
 
 def block_floor(cell: int) -> float:
-    """What a block of cells is divided by at least.
+    """The least divisor of a block of cells.
 
     >>> block_floor(2)
     4080.0
@@ -281,9 +280,9 @@ def block_floor(cell: int) -> float:
 
 
 def cell_windows(side: int, cell: int) -> NDArray[Any]:
-    """For each cell along a side, every pixel's weight: falling off to zero at the next cell's center.
+    """For each cell along a side, every pixel's weight: decreasing to zero at the next cell's center.
 
-    Weights are whole numbers up to twice the cell's side. Sums of up to 2·cell² of them, times lengths of at
+    Weights are integers up to twice the cell's side. Sums of up to 2·cell² of them, times lengths of at
     most 1443, in both directions are below 2^24 for cells of up to 7 and exact in float32; larger ones use float64.
     """
     cells = side // cell

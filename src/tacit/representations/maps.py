@@ -1,8 +1,8 @@
-"""Maps of the public samples, carried over to any sample by its nearest public neighbors.
+"""Maps of the public samples (spectral embedding, UMAP), extended to any sample by its nearest public neighbors.
 
-A map is drawn by the samples' neighbor graph: what many short steps connect comes together, so clusters need not be
-round to be found on it. On handwritten digits twenty clusters of it are as pure as a few hundred of the features it was
-made from, so labels cost a fraction of the budget. Or by UMAP, for whom the extra is installed: purer clusters, slower.
+A spectral embedding brings samples together that many short edges of the neighbor graph connect, so clusters need not
+be round. On handwritten digits twenty clusters of the map are as pure as a few hundred of the original features, so
+labels cost a fraction of the budget. UMAP, an optional extra, gives purer clusters and is slower.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Interpolated", "neighbor_graph", "spectral_map", "umap_map"]
 
 @dataclass(frozen=True)
 class Interpolated:
-    """A sample's place is the mean of its nearest anchors' places, the nearer the heavier.
+    """A sample's place on a map: the mean of its nearest anchors' places, weighted by their nearness.
 
-    Maps of a whole set (a neighbor graph's, UMAP's) have no formula for a new sample, and their own ways to
-    add some place each batch together, so that one sample moves another. Here a sample's place depends on it and
-    on the anchors alone: neighbors are found exactly, and the mean is taken neighbor by neighbor.
+    Embeddings of a whole set (spectral, UMAP) have no formula for a new sample, and their own methods place a batch
+    together, so that one sample changes the place of another. Here a sample's place depends on the sample and the
+    anchors alone: neighbors are found exactly, and the mean is summed neighbor by neighbor.
 
     >>> line = np.array([[0.0], [1.0], [2.0], [3.0]], dtype=np.float32)
     >>> Interpolated.fit(line, places=10 * line, neighbors=2).encode(np.array([[0.5], [2.0]])).round(1).tolist()
@@ -70,13 +70,13 @@ class Interpolated:
         return self.anchors.shape == rows.shape and _content(self.anchors) == _content(rows)
 
     def ground(self, public: NDArray[Any]) -> NDArray[Any]:
-        """The features that the map was drawn from: distances were given up on the map."""
+        """The features that the map was made from; the map does not preserve distances."""
         return flat(public)
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
         rows = narrowed(same_width(samples, self.anchors.shape[1]))
-        # One neighbor more than counts: its distance is where weights end, so they end without a jump.
+        # One more neighbor, at whose distance the weights reach 0: so they are continuous.
         near = nearest_queries(rows, self.anchors, self.neighbors + 1)
         result = np.empty((len(rows), self.places.shape[1]), dtype=np.float32)
         for block in blocks(len(rows)):
@@ -87,7 +87,7 @@ class Interpolated:
         distance = np.empty(near.shape)
         for rank in range(near.shape[1]):
             difference = rows.astype(np.float64) - self.anchors[near[:, rank]]
-            # Over the second axis of a table whose rows lie whole in memory, numpy adds each row in the same order.
+            # Over the last axis of a contiguous array, numpy sums each row in the same order.
             distance[:, rank] = (difference * difference).sum(axis=1)
         far = distance.max(axis=1)
         weight = np.square(1 - distance / np.where(far > 0, far, 1.0)[:, None])
@@ -105,10 +105,10 @@ def _content(rows: NDArray[Any]) -> str:
 
 
 def neighbor_graph(public: NDArray[Any], neighbors: int = 10) -> Any:  # noqa: ANN401
-    """The symmetric sparse matrix of how alike each public sample and its nearest ones are, from 0 to 1.
+    """The symmetric sparse matrix of similarities, from 0 to 1, of each public sample and its nearest neighbors.
 
-    How near counts as near is each sample's own: the distance of its last neighbor. So dense and sparse
-    regions are equally well connected.
+    Each sample has its own scale, the distance of its last neighbor, so that dense and sparse regions are equally well
+    connected.
 
     >>> neighbor_graph(np.array([[0.0], [1.0], [3.0]]), neighbors=1).toarray().round(2).tolist()
     [[0.0, 0.37, 0.0], [0.37, 0.0, 0.07], [0.0, 0.07, 0.0]]
@@ -129,12 +129,12 @@ def neighbor_graph(public: NDArray[Any], neighbors: int = 10) -> Any:  # noqa: A
     scale = reach[own] * reach[other]
     alike = np.exp(-squared / np.where(scale > 0, scale, 1.0))
     graph = csr_array((np.where(own == other, 0.0, alike), (own, other)), shape=(len(rows), len(rows)))
-    # A link that only one end counts among its nearest is half as strong.
+    # An edge that is in the neighbor list of one end only has half the weight.
     return (graph + graph.T) / 2
 
 
 def spectral_map(public: NDArray[Any], components: int = 12, neighbors: int = 10) -> Interpolated:
-    """The slowest modes of a random walk on the neighbor graph, each public sample on the unit sphere.
+    """A spectral embedding: the leading eigenvectors of the normalized neighbor graph, rows scaled to length 1.
 
     >>> rings = np.array([[r * np.cos(t), r * np.sin(t)] for r in (1, 3) for t in np.arange(0, 6.28, 0.1)])
     >>> fitted = spectral_map(rings.astype(np.float32), components=2, neighbors=4)
@@ -152,8 +152,8 @@ def spectral_map(public: NDArray[Any], components: int = 12, neighbors: int = 10
     graph = neighbor_graph(public, neighbors)
     inverse = 1 / np.sqrt(np.maximum(graph.sum(axis=1), 1e-12))
     walk = diags_array(inverse) @ graph @ diags_array(inverse)
-    # A start that is not an eigenvector itself, and full precision: unconnected parts have equal modes, and a
-    # sloppy search finds one of them only.
+    # A start that is no eigenvector, and full precision: unconnected parts have equal eigenvalues, of which a rough
+    # search finds one only.
     start = np.cos(np.arange(len(public)))
     values, slowest = eigsh(walk, components, which="LA", v0=start)
     # Order does not matter for distances, but a fixed one makes the map repeatable.
@@ -163,7 +163,7 @@ def spectral_map(public: NDArray[Any], components: int = 12, neighbors: int = 10
 
 
 def umap_map(public: Floats, components: int = 10, neighbors: int = 10) -> Interpolated:
-    """UMAP's map of the public samples, with a fixed seed.
+    """A UMAP embedding of the public samples, with a fixed seed.
 
     UMAP's own ``transform`` is never used on records: it places a whole batch at once, so that one record's place
     depends on the others in the batch.
@@ -178,7 +178,7 @@ def umap_map(public: Floats, components: int = 10, neighbors: int = 10) -> Inter
     if not 1 <= components < len(public) - 2:
         raise InvalidInput(f"components must be at least 1 and below {len(public) - 2}, got {components}")
     with warnings.catch_warnings():
-        # The library warns of its own dependencies' future changes, and that one seed means one thread.
+        # The library warns about its dependencies, and that a fixed seed allows one thread only.
         warnings.simplefilter("ignore")
         try:
             from umap import UMAP

@@ -1,9 +1,9 @@
-"""Features of images by a dictionary of small patches, learned from the public images alone.
+"""Features of images from a dictionary of small patches, learned from the public images alone.
 
-Patches are brought to one contrast and whitened, and k-means finds the typical ones (strokes, corners, edges). An
-image is then described by how much of each its four quarters show. One layer of convolution without labels and
-without a neural network. On small photographs a linear student learns more from it than from gradients (CIFAR-10,
-3,000 labels: 55.6 against 48.4 %), but its plain clusters are less pure, so it is for heads rather than for votes.
+Patches are normalized and whitened, and k-means finds typical ones (strokes, corners, edges), the words of the
+dictionary. The features are the mean activations of each word in the four quarters of an image (Coates et al., 2011).
+On small photographs a linear student is better with them than with gradients (CIFAR-10, 3,000 labels: 55.6 against
+48.4 %), but their clusters are less pure, so they are for students rather than for votes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tacit.representations.arrays import exact_bits, parameters, read_finite_arr
 
 __all__ = ["PatchDictionary"]
 
-_LEVELS = 1020  # a multiple of 255, so that 8-bit values stay apart
+_LEVELS = 1020  # a multiple of 255, so that 8-bit values stay distinct
 SAMPLED = 40_000  # patches to learn from; half as many cost a linear student three points on CIFAR-10
 _ROUNDS = 12
-# Of the full range: patches with less contrast than this are mostly noise and are not blown up to full contrast.
+# Of the full range: patches with less contrast are mostly noise and are not scaled up to full contrast.
 FAINT = 0.04
-# Added to the spread of every whitened direction, where 1 is the contrast that patches are brought to.
+# Added to the variance of every whitened direction; normalized patches have variance 1.
 FLATTENED = 0.1
-# Whitened values beyond this are cut; only odd patches have any.
+# Whitened values beyond this are clipped; few patches have any.
 _LIMIT = 64.0
-# The grid of even patches, of the whitening matrix and of activations: multiples of 2^-16.
+# The grid of normalized patches, of the whitening matrix and of activations: multiples of 2^-16.
 _BITS = 16
 # The grid of patches and words where they are compared.
 _COARSE = 10
@@ -41,10 +41,10 @@ _BLOCK_BYTES = 8 * 2**20
 
 @dataclass(frozen=True)
 class PatchDictionary:
-    """How much of each typical patch every quarter of an image shows: 4 features a word.
+    """The mean activation of each word (typical patch) in each quarter of an image: 4 features per word.
 
-    A patch counts for the words that are nearer to it than words are on average, by how much nearer. All sums are
-    exact (see ``arrays``), so a sample's encoding is the same bits in any company. Images go through a few at a time.
+    The activation of a word is how much nearer it is to the patch than words are on average, or 0. All sums are exact
+    (see ``arrays``), so a sample's encoding does not depend on other samples. Images are encoded a few at a time.
 
     >>> images = np.random.default_rng(0).integers(0, 256, size=(40, 12, 12))
     >>> PatchDictionary.fit(images, words=5, patch=4).encode(images).shape
@@ -88,7 +88,7 @@ class PatchDictionary:
         drawn = _even(_drawn(images, patch, dark, bright, random))
         mean = drawn.mean(axis=0)
         spread, directions = np.linalg.eigh(np.cov(drawn - mean, rowvar=False))
-        # Directions that no patch takes stay small instead of becoming all noise.
+        # Directions with hardly any variance stay small instead of becoming noise.
         whitening = (directions / np.sqrt(np.maximum(spread, 0) + FLATTENED)) @ directions.T
         mean, whitening = snapped(mean, _BITS), snapped(whitening, _BITS)
         found = _typical(_white(drawn, mean, whitening), words, random)
@@ -110,7 +110,7 @@ class PatchDictionary:
             "words": read_finite_array(fields, "words", shape=(None, size)),
         }
         for name, array in found.items():
-            # Off the grid sums would be rounded by the company a record is in, and its vote with them.
+            # Off the grid the rounding of sums, and so a record's vote, would depend on other records.
             if not np.array_equal(snapped(array, _BITS, _LIMIT if name == "words" else math.inf), array):
                 raise InvalidInput(f"the {fields.what}'s {name} must be on the grid of 2^-{_BITS}")
         return cls(shape, dark, bright, patch, stride, **found)
@@ -132,7 +132,7 @@ class PatchDictionary:
         return result
 
     def _activations(self, white: NDArray[np.float64]) -> NDArray[np.float64]:
-        """In steps of 2^-BITS, so that they are whole numbers."""
+        """The activations of every patch, as integers in steps of 2^-BITS."""
         distance = _squared_distances(white, self.words)
         np.sqrt(distance, out=distance)
         distance *= 2**_BITS
@@ -143,7 +143,7 @@ class PatchDictionary:
 
 
 def _levels(images: NDArray[Any], dark: float, bright: float) -> NDArray[np.float64]:
-    """Whole levels, so that sums over a patch are exact."""
+    """The images as integer levels, so that sums over a patch are exact."""
     levels: NDArray[np.float64] = np.rint(
         np.clip((images.astype(np.float64) - dark) * (_LEVELS / (bright - dark)), 0, _LEVELS)
     )
@@ -153,7 +153,7 @@ def _levels(images: NDArray[Any], dark: float, bright: float) -> NDArray[np.floa
 def _drawn(
     images: NDArray[Any], patch: int, dark: float, bright: float, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Patches from random places of random images, as levels in rows; only these are ever held."""
+    """Patches at random positions of random images, as rows of levels; only these are in memory."""
     image = random.integers(len(images), size=SAMPLED)[:, None, None]
     top = random.integers(images.shape[1] - patch + 1, size=SAMPLED)[:, None, None]
     left = random.integers(images.shape[2] - patch + 1, size=SAMPLED)[:, None, None]
@@ -166,7 +166,7 @@ def _even(patches: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each patch with mean 0 and contrast 1, on a grid."""
     size = patches.shape[1]
     total = patches.sum(axis=1, keepdims=True)
-    # size²·variance in whole numbers
+    # size²·variance as an integer
     variance = size * (patches * patches).sum(axis=1, keepdims=True) - total * total
     faint = (FAINT * _LEVELS * size) ** 2
     return snapped((size * patches - total) / np.sqrt(variance + faint), _BITS)
@@ -175,7 +175,7 @@ def _even(patches: NDArray[np.float64]) -> NDArray[np.float64]:
 def _white(
     patches: NDArray[np.float64], mean: NDArray[np.float64], whitening: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Whitened patches; values of even patches are below √size, so the product is exact."""
+    """Whitened patches; values of normalized patches are below √size, so the product is exact."""
     size = len(mean)
     farthest = 2 * math.sqrt(size)
     bits = exact_bits(size, farthest, max(1.0, float(np.abs(whitening).max())), _BITS)
@@ -206,7 +206,7 @@ def _typical(white: NDArray[np.float64], words: int, random: np.random.Generator
             nearest = _squared_distances(part, centers).argmin(axis=1)
             np.add.at(total, nearest, part)
             count += np.bincount(nearest, minlength=words)
-        # A word that no patch is nearest to stays where it is: it was a patch once.
+        # A word that is nearest to no patch is unchanged.
         centers[count > 0] = total[count > 0] / count[count > 0, None]
     return centers
 

@@ -1,9 +1,9 @@
-"""Every representation by name: how one is fitted, written down for a holder, read again and asked about itself.
+"""Representations by name: how they are fitted, sent to a holder and read there.
 
-A representation is anything with ``encode``. To be sent to a holder its class carries a ``name``, ``fields()`` and a
-strict ``read(fields)``; it may say ``fitted_to(samples)`` and ``ground(public)``. Packages add to the names by entry
-points of the group ``tacit.representations``: such a class, with ``fit(public)``, or a function of the public samples
-and the number of queries. What comes from outside is read at a holder only if the holder's policy names it.
+A representation is anything with ``encode``. To be sent to a holder its class has a ``name``, ``fields()`` and a strict
+``read(fields)``; it may have ``fitted_to(samples)`` and ``ground(public)``. Packages add names by entry points of the
+group ``tacit.representations``: such a class, with ``fit(public)``, or a function of the public samples and the number
+of queries. A holder reads a representation of another package only if its policy names it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 _GROUP = "tacit.representations"
-# What people can type: a class that is fitted to the public samples, or a function of them and the number of queries.
+# Names for users: a class that is fitted to the public samples, or a function of them and the number of queries.
 REPRESENTATIONS = Registry("representation", _GROUP, {
     "identity": "tacit.representations.scaled:Identity",
     "standardized": "tacit.representations.scaled:Standardized",
@@ -39,7 +39,7 @@ REPRESENTATIONS = Registry("representation", _GROUP, {
         )
     },
 })  # fmt: skip
-# What can be sent to a holder, by its class's own name.
+# Classes that can be sent to a holder, by their own name.
 CLASSES = Registry("representation", _GROUP, {
     "identity": "tacit.representations.scaled:Identity",
     "directions": "tacit.representations.scaled:Directions",
@@ -59,21 +59,21 @@ CLASSES = Registry("representation", _GROUP, {
     "student-odds": "tacit.representations.student_features:StudentOdds",
 })  # fmt: skip
 
-# Names of the first stage, which files, recipes and nodes of that time still write.
+# Earlier names, which old files, recipes and nodes contain.
 _RENAMED = {"standardised": "standardized"}
 
-# Below this many samples a neighborhood graph is mostly gaps.
+# With fewer samples a neighbor graph falls apart.
 GRAPH_SAMPLES = 100
-# Where this few features decide all distances, each must count the same.
+# If this few features dominate all distances, they are standardized.
 FEW_FEATURES = 8
-# How much larger than that of a quarter of the features the largest spread may be, for all to be of one scale.
+# The largest ratio of the largest standard deviation to the lower quartile, for features of one scale.
 _UNEVEN = 10
 
 _admitted: ContextVar[frozenset[str]] = ContextVar("admitted", default=frozenset())
 
 
 def fit_representation(name: str, public: NDArray[Any], queries: int) -> tuple[str, Representation]:
-    """The representation of that name, fitted to public samples and the number of queries; ``auto`` suggests a name.
+    """The representation of this name, fitted to public samples and the number of queries; ``auto`` chooses a name.
 
     >>> fit_representation("auto", np.array([[1.0, 20_000], [2.0, 50_000], [3.0, 30_000]]), 2)[0]
     'standardized'
@@ -111,7 +111,7 @@ def representation_fields(representation: Representation) -> dict[str, Any]:
 
 
 def _links(representation: Representation) -> tuple[Representation, ...]:
-    """The links of a chain, and of the chains in it: a chain of chains is sent as one."""
+    """The parts of a chain and of the chains in it: a chain of chains is sent as one chain."""
     parts: tuple[Representation, ...] = getattr(representation, "parts", (representation,))
     if len(parts) == 1:
         return (representation,)
@@ -120,7 +120,7 @@ def _links(representation: Representation) -> tuple[Representation, ...]:
 
 
 def read_representation(fields: StrictReader) -> Representation:
-    """The representation that such values stand for; anything else is refused.
+    """The representation with these fields; anything else is refused.
 
     >>> read_representation(StrictReader({"kind": "identity", "width": 4}, "representation"))
     Identity(width=4)
@@ -137,7 +137,7 @@ def read_representation(fields: StrictReader) -> Representation:
 
 @contextmanager
 def admitted(names: Collection[str]) -> Iterator[None]:
-    """While this lasts, representations of other packages with these names are read too.
+    """A context in which representations of other packages with these names are read too.
 
     >>> with admitted(["ranks"]):
     ...     read_representation(StrictReader({"kind": "ranks"}, "representation"))
@@ -153,9 +153,9 @@ def admitted(names: Collection[str]) -> Iterator[None]:
 
 
 def fitted_to(representation: Representation, samples: NDArray[Any]) -> bool:
-    """Whether the representation was fitted on these very samples, as far as it can say.
+    """Whether the representation was fitted on exactly these samples, as far as it can tell.
 
-    One that cannot may carry ``fitted_on``, the digest of the samples it was fitted on.
+    It asks the method ``fitted_to``, or compares ``fitted_on``, a digest of the samples it was fitted on.
 
     >>> from tacit.representations.scaled import Identity, Standardized
     >>> rows = np.array([[0.0], [2.0]])
@@ -170,7 +170,7 @@ def fitted_to(representation: Representation, samples: NDArray[Any]) -> bool:
 
 
 def ground(representation: Representation, public: NDArray[Any]) -> NDArray[Any]:
-    """The features that a map was drawn from, and of all else what it makes of the samples.
+    """The features that a map was made from; for any other representation, the encoded samples.
 
     >>> from tacit.representations.scaled import Standardized
     >>> rows = np.array([[0.0], [2.0]])
@@ -185,9 +185,9 @@ def ground(representation: Representation, public: NDArray[Any]) -> NDArray[Any]
 def suggest_representation(public: NDArray[Any]) -> str:
     """The name of a representation that suits the public samples.
 
-    Features of one scale (pixels, counts, embeddings) keep it and are mapped by their neighborhood graph, if
-    there are enough samples for one; features of very different scales (ages beside incomes) are standardized,
-    or the largest would decide every distance alone.
+    Features of one scale (pixels, counts, embeddings) are not scaled and get a spectral embedding, if there are enough
+    samples; features of very different scales (ages beside incomes) are standardized, since otherwise the largest
+    would dominate every distance.
 
     >>> suggest_representation(np.random.default_rng(0).normal(size=(200, 64)))
     'spectral'
@@ -200,14 +200,14 @@ def suggest_representation(public: NDArray[Any]) -> str:
         raise InvalidInput("the public samples are all equal")
     # Relative to the largest, so that squares neither overflow nor vanish.
     shares = (spreads / spreads.max()) ** 2
-    # How many features of equal spread would make distances as these do.
-    deciding = shares.sum() ** 2 / (shares**2).sum()
-    # The faint border of an image hardly ever leaves its background: that is not a small scale but a rare event,
-    # so only features that differ between most samples say what the scale is.
+    # The effective number of features: how many of equal variance would give such distances.
+    effective = shares.sum() ** 2 / (shares**2).sum()
+    # Pixels at the border of an image are mostly background: rare events, not a small scale. So only features that
+    # differ between most samples count.
     low, high = np.quantile(rows, (0.25, 0.75), axis=0)
-    busy = spreads[high > low]
-    uneven = len(busy) > 0 and spreads.max() > _UNEVEN * np.quantile(busy, 0.25)
-    # Samples given as images are pixels of one scale, however dim most of them are.
-    if deciding <= FEW_FEATURES or (uneven and public.ndim == 2):
+    varying = spreads[high > low]
+    uneven = len(varying) > 0 and spreads.max() > _UNEVEN * np.quantile(varying, 0.25)
+    # Samples given as images are pixels of one scale.
+    if effective <= FEW_FEATURES or (uneven and public.ndim == 2):
         return "standardized"
     return "spectral" if len(public) >= GRAPH_SAMPLES else "pca"

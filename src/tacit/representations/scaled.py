@@ -1,4 +1,4 @@
-"""Rows of features: as they are, standardized, as directions, or along the public samples' principal components."""
+"""Rows of features: unchanged, standardized, scaled to length 1, or projected on principal components."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.representations.arrays import LARGEST_PARAMETER, REAL, SMALLEST_SCALE
 
 __all__ = ["Directions", "Identity", "PrincipalComponents", "Standardized", "flat", "narrowed", "same_width"]
 
-# Features that a representation from elsewhere may say it takes.
+# The largest width of a representation that is read.
 _WIDEST = 2**22
 KEPT_VARIANCE = 0.85
 
@@ -43,14 +43,14 @@ class Identity:
 
     @classmethod
     def fit(cls, public: NDArray[Any]) -> Identity:
-        """Remember how wide the public samples are."""
+        """Take the number of features from the public samples."""
         return cls(flat(public).shape[1])
 
     fields = parameters
 
     @classmethod
     def read(cls, fields: StrictReader) -> Identity:
-        """Read the width, which is not beyond what a record can have."""
+        """Read the number of features, within its limit."""
         return cls(fields.integer("width", 1, _WIDEST))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
@@ -73,7 +73,7 @@ class Standardized:
 
     @classmethod
     def fit(cls, public: NDArray[Any]) -> Standardized:
-        """Take mean and spread from the public samples; a constant feature is left unscaled."""
+        """Take mean and standard deviation from the public samples; a constant feature is not scaled."""
         rows = flat(public).astype(np.float64)
         spread = rows.std(axis=0)
         return cls(rows.mean(axis=0), np.where(spread > 0, spread, 1.0))
@@ -82,7 +82,7 @@ class Standardized:
 
     @classmethod
     def read(cls, fields: StrictReader) -> Standardized:
-        """Read finite means, and spreads that can divide."""
+        """Read finite means, and standard deviations above 0."""
         mean = read_finite_array(fields, "mean", shape=(None,))
         return cls(mean, fields.array("spread", REAL, mean.shape, SMALLEST_SCALE, LARGEST_PARAMETER))
 
@@ -97,9 +97,9 @@ class Standardized:
 
 @dataclass(frozen=True)
 class Directions:
-    """Where a sample's features point, without how far: each row scaled to length 1.
+    """The direction of a sample's features: each row scaled to length 1.
 
-    Features of a pretrained network tell kinds apart by their direction; their length is mostly contrast.
+    Features of a pretrained network separate classes by direction; their length depends mostly on contrast.
 
     >>> Directions.fit(np.zeros((1, 2))).encode(np.array([[3.0, 4.0], [0.0, 0.0]])).round(2).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
@@ -111,14 +111,14 @@ class Directions:
 
     @classmethod
     def fit(cls, public: NDArray[Any]) -> Directions:
-        """Remember how wide the public samples are."""
+        """Take the number of features from the public samples."""
         return cls(flat(public).shape[1])
 
     fields = parameters
 
     @classmethod
     def read(cls, fields: StrictReader) -> Directions:
-        """Read the width, which is not beyond what a record can have."""
+        """Read the number of features, within its limit."""
         return cls(fields.integer("width", 1, _WIDEST))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
@@ -144,11 +144,10 @@ class PrincipalComponents:
 
     @classmethod
     def fit(cls, public: NDArray[Any], components: int | None = None, whitening: float = 0.0) -> PrincipalComponents:
-        """Find the directions on the public samples: that many, or as many as hold 85 % of their variance.
+        """Find the principal components of the public samples: ``components``, or those with 85 % of the variance.
 
-        There are never more than samples or features, and never so few that a plane is all there is. ``whitening``
-        divides each direction by its variance to that power: at ½ all vary equally, at ¼ the differences between
-        their spreads are halved.
+        At most as many as samples or features, and at least three if possible. ``whitening`` divides each component by
+        its variance to that power: ½ is full whitening, ¼ halves the differences on a logarithmic scale.
         """
         from sklearn.decomposition import PCA
 
@@ -169,7 +168,7 @@ class PrincipalComponents:
 
     @classmethod
     def read(cls, fields: StrictReader) -> PrincipalComponents:
-        """Read a mean and directions of its width."""
+        """Read a mean, and directions of the same width."""
         mean = read_finite_array(fields, "mean", shape=(None,))
         return cls(mean, read_finite_array(fields, "directions", shape=(None, len(mean))))
 
@@ -180,13 +179,13 @@ class PrincipalComponents:
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
         centered = same_width(samples, len(self.mean)) - self.mean
-        # A matrix product rounds a row differently depending on the rows around it, so that one record could move
-        # another's vote. einsum adds each row up by itself, always in the same order.
+        # In a matrix product the rounding of a row depends on the other rows, so that one record could change another's
+        # vote. einsum sums each row separately, always in the same order.
         return narrowed(np.einsum("nf,cf->nc", centered, self.directions))
 
 
 def narrowed(features: NDArray[Any]) -> Floats:
-    """Features as float32, what is too large for it at its largest: one wild record must not stop a run.
+    """Features as float32, clipped to its range: one extreme record must not stop a run.
 
     >>> narrowed(np.array([1e39])).tolist() == [float(np.finfo(np.float32).max)]
     True
@@ -206,7 +205,7 @@ def same_width(samples: NDArray[Any], width: int) -> NDArray[Any]:
 
 def _same_mean(mean: NDArray[np.float64], samples: NDArray[Any]) -> bool:
     rows = flat(samples)
-    # Sums in another order differ in their last digits only; means of other samples differ far more.
+    # Sums in another order differ in the last digits only; means of other samples differ far more.
     return mean.shape == rows.shape[1:] and np.allclose(
         mean, rows.mean(axis=0, dtype=np.float64), rtol=1e-9, atol=1e-12
     )

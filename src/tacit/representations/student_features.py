@@ -1,4 +1,4 @@
-"""A student's own view of samples. The student is a release, so voting in its feature space costs nothing."""
+"""Features of a trained student. The student is a release, so voting in its feature space costs no privacy budget."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ __all__ = [
     "StudentFeatures",
     "StudentOdds",
     "map_student",
-    "require_travelling",
+    "require_sendable",
 ]
 
 _BATCH = 1024
 SENDABLE_STUDENTS = "choose the student logistic, map or a network, or vote_space same"
 LARGEST_STUDENT = 64 * 2**20
-# What a network looks at; its first layer has some hundred weights for each of these.
+# Inputs of a network; its first layer has some hundred weights for each of these.
 WIDEST_STUDENT, _MOST_CLASSES = 2**18, 10_000
 
 
 class FeatureStudent(Protocol):
-    """A trained student that shows what its last layer sees."""
+    """A trained student that can return the input of its last layer."""
 
     @property
     def digest(self) -> str:
-        """A name for the trained student: equal weights give equal names."""
+        """The digest of the trained weights."""
         ...
 
     def features(self, X: NDArray[Any]) -> Floats:
-        """One row per sample, not depending on other rows."""
+        """One row per sample, independent of other rows."""
         ...
 
 
 @dataclass(frozen=True)
 class StudentFeatures:
-    """What a trained student's last layer sees, each row scaled to length 1.
+    """The input of a trained student's last layer, each row scaled to length 1.
 
-    The last layer decides by angle, and a length is mostly how much ink there is; so angles are compared. A sample so
-    wild that the student's arithmetic overflows is seen as nothing: one record must not stop a run.
+    The last layer decides by angle, and the length is mostly the image's contrast; so angles are compared. A sample for
+    which the student's arithmetic overflows gets zeros: one record must not stop a run.
 
     >>> class Doubling:
     ...     digest = "doubling"
@@ -73,7 +73,7 @@ class StudentFeatures:
             raise InvalidInput(f"{type(self.student).__name__} has no features: vote in another representation")
 
     def fields(self) -> dict[str, Any]:
-        """The student as plain tensors, which only networks known by name are saved as."""
+        """The student as plain tensors; only networks with a registered name can be saved so."""
         try:
             return {"student": bytes_to_array(network_bytes(self.student))}
         except InvalidInput:
@@ -83,7 +83,7 @@ class StudentFeatures:
 
     @classmethod
     def read(cls, fields: StrictReader) -> StudentFeatures:
-        """Read a small network of this package's own, whose size is looked at before it is built."""
+        """Read a small network of this package, whose size is checked before it is built."""
         content = fields.content("student", LARGEST_STUDENT)
         if not _is_small(content):
             raise InvalidInput(f"the {fields.what}'s student must be a small network that was saved as tensors")
@@ -94,27 +94,27 @@ class StudentFeatures:
 
     @property
     def digest(self) -> str:
-        """The student's."""
+        """The digest of the student."""
         return self.student.digest
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
         with np.errstate(over="ignore", invalid="ignore"):
-            seen = np.ascontiguousarray(self.student.features(_within_reach(samples)), dtype=np.float64)
-        seen = np.where(np.isfinite(seen).all(axis=1, keepdims=True), seen, 0.0)
-        length = np.sqrt((seen * seen).sum(axis=1, keepdims=True))
-        scaled: Floats = (seen / np.where(length > 0, length, 1.0)).astype(np.float32)
+            found = np.ascontiguousarray(self.student.features(_in_float32_range(samples)), dtype=np.float64)
+        found = np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
+        length = np.sqrt((found * found).sum(axis=1, keepdims=True))
+        scaled: Floats = (found / np.where(length > 0, length, 1.0)).astype(np.float32)
         return scaled
 
 
 @dataclass(frozen=True)
 class StudentOdds:
-    """How likely a student finds each class, as square roots: a view that every classifier with probabilities has.
+    """The square roots of a student's class probabilities, for any classifier with ``predict_proba``.
 
-    On roots the distance between two opinions is the Hellinger distance, which neither ignores what is unlikely nor
-    is ruled by it. Classes that the student has never seen have probability 0, and so have all classes for a sample
-    so wild that the student's arithmetic overflows: one record must not stop a run. Samples go through the student
-    in batches of one size and no other, so that a sample's view is computed the same way in any company.
+    The Euclidean distance of square roots is the Hellinger distance (up to a factor), which neither ignores unlikely
+    classes nor is dominated by them. Classes without training samples have probability 0, and so have all classes for
+    a sample for which the student's arithmetic overflows: one record must not stop a run. Batches have a fixed size, so
+    that a sample's features do not depend on the number of other samples.
 
     >>> from sklearn.dummy import DummyClassifier
     >>> student = DummyClassifier(strategy="prior").fit([[0], [1]], ["a", "c"])
@@ -135,7 +135,7 @@ class StudentOdds:
 
     @property
     def parts(self) -> tuple[Representation, ...]:
-        """The same as a chain of representations: where the student begins with a map, the map and the rest."""
+        """The same as a chain of representations: if the student begins with a map, the map and the rest."""
         from sklearn.pipeline import Pipeline
 
         if not isinstance(self.student, Pipeline) or not isinstance(self.student.steps[0][1], NeighborMap):
@@ -143,7 +143,7 @@ class StudentOdds:
         return self.student.steps[0][1].drawn, StudentOdds(Pipeline(self.student.steps[1:]), self.names)
 
     def fields(self) -> dict[str, Any]:
-        """The student's numbers; its classes are told by their places, as a holder knows them."""
+        """The student's weights; its classes as indices, as a holder knows them."""
         linear = LinearStudent.of(self.student)
         places = {name: place for place, name in enumerate(self.names)}
         return {
@@ -155,7 +155,7 @@ class StudentOdds:
 
     @classmethod
     def read(cls, fields: StrictReader) -> StudentOdds:
-        """A linear student, whatever it was before."""
+        """Read the weights, as a linear student."""
         weights = read_finite_array(fields, "weights", REAL, (None, None))
         classes = fields.integer("classes", 2, _MOST_CLASSES)
         places = fields.integers("places", _MOST_CLASSES, 0, classes - 1)
@@ -167,7 +167,7 @@ class StudentOdds:
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row per sample: the root of every class's probability."""
         known = {name: column for column, name in enumerate(self.student.classes_.tolist())}
-        rows = _within_reach(samples.reshape(len(samples), -1))
+        rows = _in_float32_range(samples.reshape(len(samples), -1))
         result = np.zeros((len(rows), len(self.names)), dtype=np.float32)
         for start in range(0, len(rows), _BATCH):
             part = rows[start : start + _BATCH]
@@ -182,11 +182,11 @@ class StudentOdds:
         return result
 
 
-def require_travelling(student: Any) -> None:  # noqa: ANN401
-    """Refuse a student whose view cannot travel, before anything is paid for it.
+def require_sendable(student: Any) -> None:  # noqa: ANN401
+    """Refuse a student whose features cannot be sent to holders, before anything is paid.
 
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> require_travelling(RandomForestClassifier())
+    >>> require_sendable(RandomForestClassifier())
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: later votes at nodes cannot be cast in the feature space of a \
@@ -206,7 +206,7 @@ RandomForestClassifier: choose the student logistic, map or a network, or vote_s
 
 @dataclass(frozen=True, eq=False)
 class LinearStudent:
-    """A logistic regression as its numbers, so that it can travel: a row of weights and an offset for each class.
+    """A logistic regression that can be sent: a row of weights and an offset per class.
 
     >>> student = LinearStudent(np.array([[0.0], [1.0]]), np.zeros(2), np.array(["a", "b"]))
     >>> student.predict_proba(np.zeros((1, 1))).tolist()
@@ -219,7 +219,7 @@ class LinearStudent:
 
     @classmethod
     def of(cls, student: Any) -> LinearStudent:  # noqa: ANN401
-        """The numbers of a trained logistic regression, on standardized features or on plain ones."""
+        """The weights of a trained logistic regression, on standardized or unscaled features."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import StandardScaler
@@ -234,7 +234,7 @@ class LinearStudent:
             )
         weights, offsets = steps[-1].coef_, steps[-1].intercept_
         if len(weights) == 1:
-            # Of two classes one has the score 0.
+            # With two classes the first has score 0.
             weights, offsets = np.vstack([0 * weights, weights]), np.concatenate([[0.0], offsets])
         if len(steps) == 2:
             weights = weights / steps[0].scale_
@@ -242,17 +242,17 @@ class LinearStudent:
         return cls(np.ascontiguousarray(weights, np.float64), np.asarray(offsets, np.float64), steps[-1].classes_)
 
     def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """How likely each class is for each sample."""
-        # Whoever asks chooses the weights, and can make a score of rounding alone. einsum adds each row up by itself,
-        # always in the same order, whatever rows are around it.
+        """The probability of each class, one row per sample."""
+        # A hostile coordinator can choose weights for which the score is all rounding error. einsum sums each row
+        # separately, always in the same order, independent of the other rows.
         scores = np.einsum("nf,cf->nc", X.astype(np.float64), self.weights) + self.offsets
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         found: NDArray[np.float64] = odds / odds.sum(axis=1, keepdims=True)
         return found
 
 
-def _within_reach(samples: NDArray[Any]) -> NDArray[Any]:
-    """Samples in the range of float32, which students may compute in."""
+def _in_float32_range(samples: NDArray[Any]) -> NDArray[Any]:
+    """Samples clipped to the range of float32, in which students may compute."""
     if samples.dtype.kind != "f":
         return samples
     if not np.isfinite(samples).all():
@@ -262,7 +262,7 @@ def _within_reach(samples: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_small(content: bytes) -> bool:
-    """Whether saved tensors say that they are those of a small network; nothing is built to find out."""
+    """Whether the header of saved tensors describes a small network; nothing is built for this."""
     try:
         head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         words = tensor_head(head["__metadata__"])["words"]
@@ -280,10 +280,10 @@ def _is_small(content: bytes) -> bool:
 
 
 class NeighborMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A step before a scikit-learn student: draws a map of the samples it is taught, and places every other on it.
+    """A step before a scikit-learn student: a spectral map of the training samples, extended to every other sample.
 
-    A student behind it learns which places of the map have which label, so samples between labeled ones help it
-    although nobody labeled them: half of what makes a few private labels enough.
+    The student learns the labels of places on the map, so unlabeled samples between labeled ones help, too: few
+    private labels are enough.
 
     >>> rows = np.random.default_rng(0).normal(size=(60, 5))
     >>> NeighborMap(components=4).fit(rows).transform(rows[:3]).shape
@@ -295,7 +295,7 @@ class NeighborMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.neighbors = neighbors
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NeighborMap:
-        """Draw the map of these samples; one that comes several times, for soft labels, counts once."""
+        """Make the map of these samples; duplicates, from soft labels, count once."""
         rows = np.unique(np.asarray(X, dtype=np.float32), axis=0)
         if len(rows) <= self.neighbors + 1:
             raise InvalidInput(
@@ -306,18 +306,18 @@ class NeighborMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Where the samples are on the map, each by itself."""
+        """The places of the samples on the map, each computed separately."""
         rows: NDArray[Any] = np.asarray(X)
         return self.drawn.encode(rows)
 
     @property
     def drawn(self) -> Interpolated:
-        """The map that was drawn, as a representation."""
+        """The fitted map, as a representation."""
         return Interpolated(np.asarray(self.anchors_), np.asarray(self.places_), int(self.reach_))
 
 
 def map_student() -> Any:  # noqa: ANN401
-    """Logistic regression on a map of the samples it is taught.
+    """Logistic regression on a spectral map of the training samples.
 
     >>> [name for name, _ in map_student().steps]
     ['map', 'standardscaler', 'logisticregression']

@@ -1,8 +1,8 @@
-"""What a network trained on ImageNet sees in photographs: the usual public encoder where images are natural ones.
+"""Features of photographs from a network trained on ImageNet (EfficientNet-lite0).
 
-EfficientNet-lite0 comes with its weights inside a package, so nothing is fetched when it runs. It was trained on
-the labeled photographs of ImageNet, which counts as public data and is to be said beside any figure. Small images
-are enlarged first, since the network was trained on 224 pixels: the larger, the better the features and the slower.
+Its weights are inside a package, so nothing is downloaded when it runs. It was trained on the labeled photographs of
+ImageNet, which are public data and must be named beside any figure. Small images are enlarged first, since the network
+was trained on 224 pixels: larger images give better features and take longer.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ except ImportError:
 __all__ = ["ImageNetFeatures"]
 
 _FEATURES = 1280
-# Images go through the network in batches of this size and no other, the last one filled up with gray: an image is
-# then computed the same way in any company.
+# Batches have exactly this size, the last one padded with gray: an image's features then do not depend on the number
+# of other images.
 BATCH = 8
 # The network's own scaling of pixels from 0 to 255.
 MIDDLE, _REACH = 127.0, 128.0
@@ -43,10 +43,10 @@ MIDDLE, _REACH = 127.0, 128.0
 
 @dataclass(frozen=True)
 class ImageNetFeatures:
-    """The mean over the image of EfficientNet-lite0's last layer before it decides, 1,280 values.
+    """The input of EfficientNet-lite0's last layer, averaged over the image: 1,280 values.
 
-    Images are enlarged (or reduced) to ``size`` pixels a side; gray ones become color. The public samples say how
-    large images are and how bright they get: values beyond that are cut off.
+    Images are resized to ``size`` pixels per side; gray images are converted to color. The shape of images and the
+    range of their values come from the public samples: values beyond it are clipped.
 
     >>> images = np.random.default_rng(0).integers(0, 256, size=(2, 32, 32, 3))
     >>> ImageNetFeatures.fit(images, size=32).encode(images).shape
@@ -62,11 +62,11 @@ class ImageNetFeatures:
 
     @classmethod
     def fit(cls, public: NDArray[Any], shape: tuple[int, ...] | None = None, size: int = 192) -> ImageNetFeatures:
-        """Take shape and brightness from the public samples; the network itself stays as it is."""
+        """Take shape and range of values from the public samples; the network is unchanged."""
         fitted = image_shape(public, shape)
         if fitted[2] not in (1, 3):
             raise InvalidInput(f"images must have 1 or 3 channels, got {fitted[2]}")
-        # Its layers halve the image five times.
+        # The network halves the image five times.
         if not (32 <= size <= 512 and size % 32 == 0):
             raise InvalidInput(f"size must be a multiple of 32 from 32 to 512, got {size}")
         images = as_images(public, fitted)
@@ -76,12 +76,12 @@ class ImageNetFeatures:
         return cls(fitted, dark, bright, size)
 
     def fields(self) -> dict[str, Any]:
-        """Its parameters and the digest: the weights themselves are not sent."""
+        """The parameters and the digest; the weights are not sent."""
         return {**parameters(self), "digest": self.digest}
 
     @classmethod
     def read(cls, fields: StrictReader) -> ImageNetFeatures:
-        """Read the parameters, and refuse those of other weights."""
+        """Read the parameters, and refuse a digest of other weights."""
         shape = read_shape(fields)
         dark, bright = read_range(fields)
         size = fields.integer("size", 32, 512)
@@ -94,9 +94,9 @@ class ImageNetFeatures:
 
     @property
     def digest(self) -> str:
-        """A name for what the encoder does: equal weights and parameters give equal names."""
-        told = repr((self.shape, self.dark, self.bright, self.size, _weights_digest()))
-        return hashlib.sha256(told.encode()).hexdigest()
+        """A digest of the weights and parameters."""
+        described = repr((self.shape, self.dark, self.bright, self.size, _weights_digest()))
+        return hashlib.sha256(described.encode()).hexdigest()
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
@@ -131,7 +131,7 @@ class ImageNetFeatures:
 
 
 class _Block(nn.Module):  # type: ignore[misc]
-    """Widen, convolve each channel by itself, narrow; and add the input where the shapes allow."""
+    """An inverted residual block: expand, depthwise convolution, project; and add the input if the shapes allow."""
 
     def __init__(self, block: Any) -> None:  # noqa: ANN401
         super().__init__()
@@ -154,9 +154,9 @@ def _first_convolution(layers: list[nn.Module]) -> Any:  # noqa: ANN401
 
 
 def _convolution(convolution: Any, normalization: nn.Module) -> list[nn.Module]:  # noqa: ANN401
-    """The convolution with its normalization worked into the weights: one step instead of two.
+    """The convolution with its batch normalization fused into the weights.
 
-    Padding is what the weights were trained with: nothing on the left and above where an even side is halved.
+    The padding is the one used in training: none on the left and above where an even side is halved.
     """
     size, stride = convolution.kernel_size[0], convolution.stride[0]
     plain = nn.Conv2d(

@@ -1,7 +1,7 @@
-"""What a small language model makes of a text: the usual public encoder where samples are sentences or abstracts.
+"""Sentence embeddings of texts from a small language model (MiniLM).
 
-MiniLM comes with its weights inside a package, so nothing is fetched when it runs. It was trained on public pairs of
-sentences, which counts as public data and is to be said beside any figure.
+Its weights are inside a package, so nothing is downloaded when it runs. It was trained on public pairs of sentences,
+which are public data and must be named beside any figure.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["TextFeatures"]
 
 _FEATURES = 384
 _LONGEST = 256  # tokens that the model was trained for
-# Texts go through the model in batches of this size and padded to one of these lengths, which a text's own decides: it
-# is then computed the same way in any company.
+# Batches have exactly this size, and a text is padded to the next of these lengths: its embedding then does not depend
+# on the number and length of other texts.
 _BATCH, _LENGTHS = 16, (16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """The model's sentence vector of length 1, 384 values; of a longer text, that of its first ``tokens`` tokens.
+    """The model's sentence embedding, scaled to length 1, 384 values; of a text's first ``tokens`` tokens.
 
     >>> TextFeatures(tokens=16).encode(np.array(["A cough.", "A fever."])).shape
     (2, 384)
@@ -51,11 +51,11 @@ class TextFeatures:
 
     @property
     def digest(self) -> str:
-        """A name for what the encoder does: equal weights and parameters give equal names."""
+        """A digest of the weights and parameters."""
         return hashlib.sha256(f"{self.tokens} {_weights_digest()}".encode()).hexdigest()
 
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 features a text."""
+        """One row of float32 features per text."""
         texts = np.asarray(samples)
         if texts.ndim != 1 or texts.dtype.kind not in "UO" or not all(isinstance(each, str) for each in texts.tolist()):
             raise InvalidInput(f"texts must be one array of strings, got {texts.dtype} of shape {texts.shape}")
@@ -71,7 +71,7 @@ class TextFeatures:
         return encoded
 
     def _encode(self, texts: list[str], longest: int) -> Any:  # noqa: ANN401
-        """A few texts, in a batch of the one size."""
+        """The embeddings of a few texts, in a batch of the fixed size."""
         filled = [*texts, *[""] * (_BATCH - len(texts))]
         model = _model()
         batch = model.tokenizer(
@@ -84,11 +84,11 @@ class TextFeatures:
 
 @lru_cache(maxsize=1)
 def _model() -> Any:  # noqa: ANN401
-    # Nothing is looked up on a network, even if a file should be missing.
+    # No network access, even if a file is missing.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from sentence_transformers import SentenceTransformer
 
-    # What is read in a moment needs no bar, which would land between the lines of a report.
+    # A progress bar would appear between the lines of a report.
     import_module("transformers.utils.logging").disable_progress_bar()
     return SentenceTransformer(str(get_model_path()), device="cpu")
 

@@ -1,8 +1,8 @@
-"""Clusters of images that are compared up to a small turn, shift, stretch and lean.
+"""Transformation-invariant k-means: clusters of images compared up to a small rotation, shift, stretch and shear.
 
-Each center is compared in all its changed forms from a fixed grid, and an image belongs to the center one of whose
-forms is nearest. Between rounds every image is changed back the way its form was changed, and a center is the mean
-of its images so aligned. So one center stands for a sign as many hands write it.
+Each center is compared in all its transformed forms from a fixed grid, and an image belongs to the center with the
+nearest form. Between rounds every image is transformed back by the inverse of its form's transformation, and a center
+is the mean of its aligned images. So one center stands for one character in different handwritings.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["Changes", "TransformedShares"]
 # Few enough that a product of two images of 32x32 pixels is exact in float32: 1024·127² < 2^24.
 _LEVELS = 127
 _STARTS, _ROUNDS = 3, 20
-# Of each next center this many candidates are drawn, and the one that helps most is taken.
+# For each next center this many candidates are drawn, and the one with the least total difference is taken.
 CANDIDATES = 3
-# Differences this share of the public images' own halve a share's odds about once.
+# The scale of differences in the shares, relative to the public images' mean squared deviation.
 SOFTNESS = 0.1
 
 
 @dataclass(frozen=True)
 class Changes:
-    """The grid of changes: turns in degrees, leans, stretches across, and shifts in pixels both ways.
+    """The grid of transformations: rotations (degrees), shears, horizontal stretches, and shifts (pixels) both ways.
 
     >>> len(Changes(turns=(0,), shifts=(-1, 1)).matrices())
     36
@@ -46,7 +46,7 @@ class Changes:
     shifts: tuple[float, ...] = (0.0,)
 
     def matrices(self) -> NDArray[np.float64]:
-        """For each change the matrix that leads from a place in the changed image to its place in the original."""
+        """For each transformation the matrix from a position in the transformed image to that in the original."""
         found = []
         for turn, lean, stretch, down, right in itertools.product(
             self.turns, self.leans, self.stretches, self.shifts, self.shifts
@@ -62,10 +62,10 @@ class Changes:
 
 @dataclass(frozen=True)
 class TransformedShares:
-    """Shares in each group by how little the best form of its center differs; ``queries`` are this space's axes.
+    """Shares in each group by the difference from the best form of its center; ``queries`` are the unit vectors.
 
-    Images and forms are whole numbers and their products are exact (see ``arrays``), so a sample's encoding is the
-    same bits in any company.
+    Images and forms are integers and their products are exact (see ``arrays``), so a sample's encoding does not depend
+    on other samples.
 
     >>> upright, flat, leaning = np.zeros((3, 9, 9))
     >>> upright[1:8, 4], flat[4, 1:8], leaning[range(1, 8), [5, 5, 4, 4, 4, 3, 3]] = 1.0, 1.0, 1.0
@@ -92,7 +92,7 @@ class TransformedShares:
         changes: Changes | None = None,
         seed: int = 0,
     ) -> TransformedShares:
-        """Cluster the public images; of a few starts the one that explains them best is kept."""
+        """Cluster the public images; of a few starts the one with the least difference is kept."""
         fitted = image_shape(public, shape)
         images = as_images(public, fitted)
         dark, bright = float(images.min()), float(images.max())
@@ -110,7 +110,7 @@ class TransformedShares:
 
     @classmethod
     def read(cls, fields: StrictReader) -> TransformedShares:
-        """Read forms of whole levels, in which sums are exact."""
+        """Read forms of integer levels, with which sums are exact."""
         shape = read_shape(fields)
         dark, bright = read_range(fields)
         forms = fields.array("forms", ("|u1",), (None, None, math.prod(shape)), 0, _LEVELS)
@@ -121,11 +121,11 @@ class TransformedShares:
 
     @property
     def queries(self) -> Floats:
-        """What to ask: one query a group."""
+        """The queries: one per group."""
         return axes(len(self.forms))
 
     def encode(self, samples: NDArray[Any]) -> Floats:
-        """One row of float32 shares a sample."""
+        """One row of float32 shares per sample."""
         images = as_images(samples, self.shape)
         result = np.empty((len(images), len(self.forms)), dtype=np.float32)
         for block in blocks(len(images)):
@@ -151,7 +151,7 @@ def _differences(levels: NDArray[np.uint8], forms: NDArray[np.uint8]) -> NDArray
 
 
 class _Search:
-    """The public images, and how centers for them are found."""
+    """The public images, and the search for their centers."""
 
     def __init__(
         self, levels: NDArray[np.uint8], shape: ImageShape, changes: Changes, random: np.random.Generator
@@ -163,13 +163,13 @@ class _Search:
         self._random = random
 
     def forms(self, centers: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """Every changed form of every center."""
+        """Every transformed form of every center."""
         changed = np.stack([(change @ centers.T).T for change in self._change], axis=1)
         levels: NDArray[np.uint8] = np.rint(np.clip(changed, 0, _LEVELS)).astype(np.uint8)
         return levels
 
     def spread_out(self, groups: int) -> NDArray[np.float64]:
-        """Images far from each other, as first centers."""
+        """Initial centers: images far from each other (k-means++)."""
         chosen = [int(self._random.integers(len(self._levels)))]
         left = self._left(chosen[0])
         while len(chosen) < groups:
@@ -217,13 +217,13 @@ class _Search:
         for number, undo in enumerate(self._undo):
             mine = np.flatnonzero(form == number)
             np.add.at(total, group[mine], (undo @ self._levels[mine].T.astype(np.float64)).T)
-        # A center that lost all its images starts again at the image that is explained worst.
+        # A center without images starts again at the image with the largest difference.
         worst = self._levels[int(difference.argmax())]
         return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], worst)
 
 
 def _resampling(matrix: NDArray[np.float64], shape: ImageShape) -> Any:  # noqa: ANN401
-    """The sparse matrix that changes a flat image: each value between the four nearest to where it comes from."""
+    """The sparse matrix that transforms a flat image by bilinear interpolation."""
     from scipy.sparse import coo_array
 
     height, width, channels = shape

@@ -1,4 +1,4 @@
-"""The mean of several trained students: what they are unsure of, or wrong about, differs."""
+"""An ensemble of trained students: the mean of their probabilities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AveragedStudent", "StoredNetwork", "network_bytes", "network_of"]
 
 
 def network_bytes(student: Any) -> bytes:  # noqa: ANN401
-    """A trained network as the content of its tensor file; only networks known by name have one."""
+    """A trained network as the content of a tensor file; only networks with a registered name have one."""
     with TemporaryDirectory() as folder:
         written = save_student(student, Path(folder))
         if not written.endswith(SAFETENSORS):
@@ -28,25 +28,25 @@ def network_bytes(student: Any) -> bytes:  # noqa: ANN401
 
 
 def network_of(content: bytes) -> Any:  # noqa: ANN401
-    """The network in such content; those of other packages are refused."""
+    """The network in the content of a tensor file; networks of other packages are refused."""
     with TemporaryDirectory() as folder:
         (Path(folder) / SAFETENSORS).write_bytes(content)
         try:
             return load_student(Path(folder) / SAFETENSORS, outside=False)
         except InvalidInput:
-            # The reason would name a folder that is gone, or say what the writer of the file wants said.
+            # The original message names a temporary folder, or repeats text that the sender of the file chose.
             raise InvalidInput("the network cannot be read, or not without an extra") from None
 
 
 class StoredNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A trained network as bytes, so that saving it among other students runs no code when they are read."""
+    """A trained network as bytes, so that it can be saved among other students and read without running code."""
 
     def __init__(self, written: NDArray[np.uint8]) -> None:
         self.written = written
 
     @classmethod
     def of(cls, network: Any) -> StoredNetwork:  # noqa: ANN401
-        """Of this trained network."""
+        """The stored form of this trained network."""
         return cls(bytes_to_array(network_bytes(network)).copy())
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> StoredNetwork:
@@ -81,7 +81,7 @@ class StoredNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class AveragedStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Trained students of the same classes, whose probabilities are averaged.
+    """An ensemble of trained students of the same classes, whose probabilities are averaged.
 
     >>> from tacit.students.weighted import logistic
     >>> rows = np.array([[0.0], [1.0]])
@@ -108,9 +108,9 @@ class AveragedStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         samples = np.asarray(X)
         chances = np.zeros((len(samples), len(order)))
         for each in self.students:
-            # A network that never met a class has no column for it.
-            places = [order.index(name) for name in np.asarray(each.classes_).tolist()]
-            chances[:, places] += each.predict_proba(samples)
+            # A student that was trained without a class has no column for it.
+            columns = [order.index(name) for name in np.asarray(each.classes_).tolist()]
+            chances[:, columns] += each.predict_proba(samples)
         chances /= len(self.students)
         return chances
 

@@ -1,14 +1,14 @@
-"""Every student by name, and students on disk, in formats that run no code when they are read.
+"""Students by name, and students on disk in formats that run no code when they are read.
 
-A student is anything with ``fit(X, y, sample_weight)`` and ``predict``. Packages add to the names by entry points of
-the group ``tacit.students``: a class or a function without parameters that makes one. To be saved, a network's class
-has a ``format``, ``save_tensors(file)`` and ``load_tensors(file)``; any other class that is added is trusted to be read
-by skops.
+A student is anything with ``fit(X, y, sample_weight)`` and ``predict``. Packages add names by entry points of the group
+``tacit.students``: a class, or a function without parameters, that makes one. To be saved, a network's class has a
+``format``, ``save_tensors(file)`` and ``load_tensors(file)``; any other registered class is trusted to be read by
+skops.
 
-Scikit-learn students are kept by skops, which names every type it would have to build; only scikit-learn's and numpy's
-own, our steps and the classes of registered students are let in, and a decision tree only if its nodes point inside it.
-Torch students are kept as safetensors: plain arrays, with the architecture in words. A pickle is refused, always. Which
-class reads a file is looked up in the registry.
+Scikit-learn students are saved by skops, which lists every type it would have to build; only types of scikit-learn and
+numpy, our own steps and the classes of registered students are allowed, and a decision tree only if the indices of its
+nodes are in range. Torch students are saved as safetensors: plain arrays, with a description of the architecture. A
+pickle is always refused. The registry says which class reads a file.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from tacit.students.wrapped import without_names
 
 __all__ = ["STUDENTS", "TENSOR_ENTRY", "load_student", "reader_of", "save_student", "tensor_head", "trusted_types"]
 
-# By what the file says it holds.
+# By the format that a file names.
 TENSOR_FORMATS = Registry("kind of saved student", "tacit.students", {
     "tacit torch classifier 2": "tacit.students.torch_classifier:TorchClassifier [torch]",
     "tacit continued network 1": "tacit.students.torch_continued:ContinuedNetwork [torch]",
     "tacit contrastive encoder 1": "tacit.students.torch_simclr:ContrastiveEncoder [torch]",
 })  # fmt: skip
-# Beside scikit-learn's and numpy's own: a tree is compiled, so skops does not vouch for it, but it runs no code when it
-# is read, and its nodes are checked. Our own steps keep nothing, or arrays of numbers, so nothing harmful can be read
-# into them.
+# Beside types of scikit-learn and numpy. A tree is a compiled type, which skops does not trust; it runs no code when it
+# is read, and its nodes are checked. Our own steps have no state, or arrays of numbers, so reading them is harmless.
 TYPES = (
     "sklearn.tree._tree.Tree",
     "tacit.methods.auto.teaching.ReleasedFeatures",
@@ -51,7 +50,7 @@ TYPES = (
 )
 _SCHEMA, _BRIDGE = "schema.json", "sklearn.externals.array_api_compat.torch"
 SKOPS, SAFETENSORS, _SIMULATED = "student.skops", "student.safetensors", "simulated-"
-# Where classes of ours were when older students were saved.
+# Former modules of our classes, which older files name.
 _MOVED = {
     "tacit.methods.auto.student": "tacit.methods.auto.teaching",
     "tacit.representations.maps": "tacit.representations.student_features",
@@ -70,12 +69,12 @@ STUDENTS = Registry("student", "tacit.students", {
     "photographs": "tacit.students.registry:photograph_network",
 })  # fmt: skip
 
-# The one entry of a tensor file's head.
+# The only entry of a tensor file's metadata.
 TENSOR_ENTRY = "tacit"
 
 
 def handwriting_network() -> Any:  # noqa: ANN401
-    """Small convolutions, shown changed copies of handwritten signs."""
+    """A small convolutional network, trained with augmentation for handwriting."""
     return STUDENTS["network"](
         network="small-convolutions", epochs=8, batch=32, learning_rate=5e-3, label_smoothing=0.1, average=0.995,
         augmentation="handwriting",
@@ -83,7 +82,7 @@ def handwriting_network() -> Any:  # noqa: ANN401
 
 
 def photograph_network() -> Any:  # noqa: ANN401
-    """A wide residual network that learns from its own sure guesses, too."""
+    """A wide residual network, trained with consistency (FixMatch) for photographs."""
     return STUDENTS["network"](
         network="wide-resnet-28-2", epochs=30, label_smoothing=0.1, average=0.995, augmentation="photographs",
         consistency=1.0,
@@ -91,7 +90,7 @@ def photograph_network() -> Any:  # noqa: ANN401
 
 
 def reader_of(kind: str, outside: bool = True) -> Any:  # noqa: ANN401
-    """The class that reads such tensors, or None where there is none; with ``outside`` also one of another package.
+    """The class that reads tensors of this format, or None; with ``outside`` also a class of another package.
 
     >>> reader_of("tacit torch classifier 2").__name__, reader_of("another")
     ('TorchClassifier', None)
@@ -102,7 +101,7 @@ def reader_of(kind: str, outside: bool = True) -> Any:  # noqa: ANN401
 
 
 def trusted_types(outside: bool = True) -> tuple[str, ...]:
-    """The names of types that skops may build beside those it knows.
+    """The names of types that skops may build beside those it trusts itself.
 
     >>> "tacit.students.wrapped.Flatten" in trusted_types()
     True
@@ -117,9 +116,9 @@ def _added() -> list[type]:
 
 
 def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  # noqa: ANN401
-    """Write the student into the folder and return the file's name, which says so if it learned from a simulation.
+    """Write the student into the folder and return the file's name, which says if it comes from a simulation.
 
-    The names of its columns are the run's to keep.
+    The names of its columns are not written: the run stores them.
 
     >>> import tempfile
     >>> from tacit.students.weighted import logistic
@@ -133,14 +132,14 @@ def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  
     skops = _skops()
     try:
         payload = skops.dumps(student)
-        strange = _strange(skops.get_untrusted_types(data=payload))
+        untrusted = _untrusted(skops.get_untrusted_types(data=payload))
     except Exception as error:
-        # skops raises whatever the object's own state raises; none of it is the user's to debug.
+        # skops raises whatever the object's own state raises.
         raise InvalidInput(f"a student of type {type(student).__name__} cannot be saved: {error}") from error
-    if strange:
+    if untrusted:
         raise InvalidInput(
             f"a student of type {type(student).__name__} cannot be saved so that it loads without running code "
-            f"(it needs {', '.join(strange)}). Save it yourself, and use run.labels to train another"
+            f"(it needs {', '.join(untrusted)}). Save it yourself, and use run.labels to train another"
         )
     (folder / (mark + SKOPS)).write_bytes(_without_traces(payload))
     return mark + SKOPS
@@ -149,7 +148,7 @@ def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  
 def load_student(path: Path, outside: bool = True) -> Any:  # noqa: ANN401
     """The student in a file that ``save_student`` wrote; every other kind of file is refused unread.
 
-    Without ``outside`` students of other packages are refused, too: what others send is not built by others' code.
+    Without ``outside``, students of other packages are refused: a received file must not choose which code builds it.
 
     >>> load_student(Path("student.pkl"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -168,7 +167,7 @@ def load_student(path: Path, outside: bool = True) -> Any:  # noqa: ANN401
 
 
 def tensor_head(metadata: dict[str, str] | None) -> dict[str, Any]:
-    """A tensor file's format and words; files of the first stage have an entry for each.
+    """The format and the description in a tensor file's metadata; the oldest files have an entry for each.
 
     >>> tensor_head({"tacit": '{"format": "f", "words": {}}'}) == tensor_head({"format": "f", "words": "{}"})
     True
@@ -183,9 +182,9 @@ def tensor_head(metadata: dict[str, str] | None) -> dict[str, Any]:
 
 
 def _without_traces(payload: bytes) -> bytes:
-    """The same archive without clock times and without the addresses that its parts had in this process's memory.
+    """The archive without times and without the memory addresses by which skops names its parts.
 
-    skops names parts by their addresses, which depend on everything the process has held, private records too.
+    Addresses depend on everything that was in the process's memory, also on private records.
     """
     numbers: dict[str, int] = {}
 
@@ -202,8 +201,8 @@ def _without_traces(payload: bytes) -> bytes:
     return written.getvalue()
 
 
-def _with_places(payload: bytes) -> bytes:
-    """The same archive with the modules in which our classes are now."""
+def _with_present_modules(payload: bytes) -> bytes:
+    """The archive with the present modules of our classes."""
     written = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(payload)) as given, zipfile.ZipFile(written, "w") as archive:
         for name in given.namelist():
@@ -230,11 +229,11 @@ def _load_tensors(path: Path, outside: bool) -> Any:  # noqa: ANN401
 def _skops() -> Any:  # noqa: ANN401
     """``skops.io``, which imports all of scikit-learn to know its types.
 
-    Scikit-learn's bridge to torch is left out of that walk: it would import torch, which takes longer than all else a
-    command does, and no student that skops writes needs it.
+    Scikit-learn's adapter of torch is left out: it would import torch, which is slow, and no student that skops writes
+    needs it.
     """
     if not {"skops.io", _BRIDGE} & sys.modules.keys():
-        sys.modules[_BRIDGE] = None  # type: ignore[assignment]  # Python's way to say: not to be imported
+        sys.modules[_BRIDGE] = None  # type: ignore[assignment]  # an import of it then fails
         try:
             importlib.import_module("skops.io")
         finally:
@@ -245,9 +244,9 @@ def _skops() -> Any:  # noqa: ANN401
 def _load_skops(path: Path, outside: bool) -> Any:  # noqa: ANN401
     skops = _skops()
     try:
-        payload = _with_places(path.read_bytes())
-        strange = _strange(skops.get_untrusted_types(data=payload), outside)
-        if not strange:
+        payload = _with_present_modules(path.read_bytes())
+        untrusted = _untrusted(skops.get_untrusted_types(data=payload), outside)
+        if not untrusted:
             student = skops.loads(payload, trusted=list(trusted_types(outside)))
             _check_trees(student)
             return student
@@ -258,12 +257,12 @@ def _load_skops(path: Path, outside: bool) -> Any:  # noqa: ANN401
     except Exception as error:
         # A damaged or hostile archive can fail anywhere inside the reader.
         raise InvalidInput(f"{path}: not a student that can be read ({type(error).__name__}: {error})") from error
-    raise InvalidInput(f"{path}: refused, because reading it would build unknown types: {strange}")
+    raise InvalidInput(f"{path}: refused, because reading it would build unknown types: {untrusted}")
 
 
-def _strange(types: list[str], outside: bool = True) -> list[str]:
+def _untrusted(types: list[str], outside: bool = True) -> list[str]:
     unknown = [name for name in types if name not in TYPES]
-    # Other packages are looked at only where something is left to explain.
+    # Other packages are imported only if an unknown type remains.
     trusted = trusted_types(outside) if unknown else ()
     return [name for name in unknown if name not in trusted]
 

@@ -1,4 +1,4 @@
-"""Neural networks with scikit-learn manners: any architecture, one way to train, kept as safetensors."""
+"""Neural networks with scikit-learn's interface: any architecture, one training loop, saved as safetensors."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from tacit.students.torch_training import TrainingData, TrainingSchedule, train
 
 __all__ = ["TorchClassifier"]
 
-# Samples go through a trained network in batches of this size and no other, the last one filled up with zeros.
-# A sample's result is then computed the same way in any company.
+# Inference uses batches of exactly this size, the last one padded with zeros: a sample's result then does not depend on
+# the number of other samples.
 INFERENCE_BATCH = 256
 
 
 class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A network by name, or by a function of the user's own: ``network(shape, classes)`` makes a torch module.
 
-    Input is scaled by the training samples; images may come flat, ``shape`` says their (height, width, channels)
-    where a square does not fit. ``held_back`` is the share of labeled samples that early stopping (``patience``)
-    looks at. With a ``checkpoint`` folder, training that was interrupted goes on where it was. The other
-    parameters are those of ``TrainingSchedule``. The same seed gives the same student: training sees releases only.
+    Input is scaled by the training samples. Images may be flat rows; ``shape`` is their (height, width, channels) if
+    they are not square. ``held_back`` is the share of labeled samples used for early stopping (``patience``). With a
+    ``checkpoint`` folder, interrupted training is resumed. The other parameters are those of ``TrainingSchedule``. The
+    same seed gives the same student: training uses public data and releases only.
 
     >>> X, y = np.array([[0.0], [0.2], [0.8], [1.0]]), np.array(["low", "low", "high", "high"])
     >>> TorchClassifier(epochs=60).fit(X, y).predict(np.array([[0.1], [0.9]])).tolist()
@@ -87,7 +87,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
     ) -> TorchClassifier:
-        """Train on one label per sample; samples of weight 0 are not labeled, and serve ``consistency`` only."""
+        """Train on one label per sample; samples of weight 0 are unlabeled, and used for ``consistency`` only."""
         classes, indices = np.unique(np.asarray(y), return_inverse=True)
         return self.fit_probabilities(X, classes, np.eye(len(classes))[indices], sample_weight)
 
@@ -114,7 +114,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             torch.manual_seed(self.seed)
             self.network_ = build_network(self.network, self.shape_, len(self.classes_))
             learned, held_back = self._held_back(lesson)
-        # Samples that nothing is learned from must not move what is learned from the others.
+        # Samples that are not used for training must not change the scaling.
         used = slice(None) if schedule.consistency else learned.weights > 0
         _set_scaling(self.network_, learned.samples[used])
         state, name = self._state(lesson, schedule)
@@ -122,7 +122,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """One row of class probabilities a sample."""
+        """One row of class probabilities per sample."""
         logits = self._through(self.network_, X)
         probabilities: NDArray[np.float64] = torch.softmax(logits.double(), dim=1).numpy()
         return probabilities
@@ -133,20 +133,20 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return predicted
 
     def features(self, X: NDArray[Any]) -> Floats:
-        """What the last layer sees of every sample: a space to vote in, free because the student is a release."""
+        """The input of the last layer: a space to vote in without cost, since the student is a release."""
         if isinstance(self.network, str):
-            seen: Floats = self._through(self.network_.features, X).flatten(1).numpy()
-            return seen
+            found: Floats = self._through(self.network_.features, X).flatten(1).numpy()
+            return found
         own = getattr(self.network_.body, "features", None)
         if own is None:
-            raise InvalidInput("a network of your own shows features only if its module has a method 'features'")
+            raise InvalidInput("your own network has features only if its module has a method 'features'")
         network = self.network_
         mine: Floats = self._through(lambda batch: own((batch - network.mean) / network.spread), X).flatten(1).numpy()
         return mine
 
     @property
     def digest(self) -> str:
-        """A name for the trained network: equal weights give equal names."""
+        """A digest of the architecture, the classes and the weights."""
         content = hashlib.sha256(repr((self.network, self.shape_, self.classes_.tolist())).encode())
         for name, tensor in sorted(self.network_.state_dict().items()):
             content.update(name.encode())
@@ -154,7 +154,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return content.hexdigest()
 
     def save_tensors(self, file: Path) -> None:
-        """Write weights as plain tensors, with the architecture and the classes in words."""
+        """Write the weights as plain tensors, with the parameters and the classes."""
         if not isinstance(self.network, str):
             raise InvalidInput(
                 "only networks known by name can be saved so that they load without running code "
@@ -174,7 +174,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             student.shape_ = tuple(words["shape"])
             student.network_ = build_network(str(student.network), student.shape_, len(student.classes_))
             if len(student.shape_) == 3:
-                # As it was trained: in another layout sums are rounded in another order.
+                # As in training: in another memory layout sums are rounded in another order.
                 student.network_.to(memory_format=torch.channels_last)
             student.network_.load_state_dict(state)
             student.network_.eval()
@@ -188,9 +188,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return TrainingSchedule(**{name: getattr(self, name) for name in names + more})
 
     def _shape(self, samples: NDArray[Any]) -> tuple[int, ...]:
-        """What one sample is to the network: (features,), or (channels, height, width) if it looks at images."""
-        looks = self.network in IMAGE_ARCHITECTURES or self.augmentation != "none" or self.shape is not None
-        if not looks and (isinstance(self.network, str) or samples.ndim == 2):
+        """The shape of one input of the network: (features,), or (channels, height, width) for images."""
+        images = self.network in IMAGE_ARCHITECTURES or self.augmentation != "none" or self.shape is not None
+        if not images and (isinstance(self.network, str) or samples.ndim == 2):
             return (math.prod(samples.shape[1:]),)
         height, width, channels = image_shape(samples, self.shape)
         return channels, height, width
@@ -218,7 +218,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return torch.cat(results)
 
     def _held_back(self, lesson: TrainingData) -> tuple[TrainingData, TrainingData | None]:
-        """What is learned, and what early stopping looks at."""
+        """The training data, and the data for early stopping."""
         if self.patience is None:
             return lesson, None
         labeled = (lesson.weights > 0).nonzero().ravel()
@@ -231,7 +231,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return TrainingData(lesson.samples, lesson.targets, weights), lesson.part(kept_out)
 
     def _state(self, lesson: TrainingData, schedule: TrainingSchedule) -> tuple[Path | None, str]:
-        """The file of this very training, named by all that decides it."""
+        """The checkpoint file of this training, named by a digest of its data and parameters."""
         if self.checkpoint is None:
             return None, ""
         if not isinstance(self.network, str):

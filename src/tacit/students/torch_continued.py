@@ -1,7 +1,7 @@
-"""Small networks that go on learning: a few epochs on labels, a few on a consensus, and again.
+"""Small networks for continued training: a few epochs on labels, a few on a consensus, and again.
 
-The networks differ in depth and width, as the models of different parties do. They have no batch statistics: a
-party with two classes would spoil them for the rest. Input is scaled by public samples only.
+The networks differ in depth and width, as the models of different parties do. They have no batch normalization: its
+statistics would be wrong at a party with only two classes. Input is scaled by public samples only.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tacit.students.torch_networks import Network, read_tensors, write_tensors
 __all__ = ["CONTINUED", "ContinuedNetwork"]
 
 
-# A few dozen records still make several steps per epoch; many make batches that keep the processor busy.
+# A few dozen records still make several steps per epoch; more records make larger, faster batches.
 SMALLEST_BATCH, _LARGEST_BATCH, _STEPS = 8, 64, 16
 _INFERENCE_BATCH = 512
 
 
 def _convolutions(widths: tuple[int, ...], hidden: int) -> Callable[[ImageShape, int], Network]:
-    """Convolutions that halve the image each time, and a dense layer that keeps where things are."""
+    """Convolutions of stride 2, and a dense layer that keeps positions."""
 
     def build(shape: ImageShape, classes: int) -> Network:
         height, width, channels = shape
@@ -64,9 +64,9 @@ CONTINUED: Mapping[str, Callable[[ImageShape, int], Network]] = {
 
 
 class ContinuedNetwork:
-    """A network of one of the ``CONTINUED`` kinds with its optimizer, which go on together.
+    """A network of one of the ``CONTINUED`` kinds with the state of its optimizer.
 
-    The same seed and the same lessons in the same order give the same network.
+    The same seed and the same calls in the same order give the same network.
 
     >>> samples = np.zeros((4, 8, 8), dtype=np.float32)
     >>> samples[2:] = 1.0
@@ -92,17 +92,17 @@ class ContinuedNetwork:
         self._learning_rate = learning_rate
         self._generator = torch.Generator().manual_seed(seed)
         with self._seeded():
-            # The order of values in memory that convolutions on a processor are fastest with.
+            # The memory layout in which convolutions on a CPU are fastest.
             self._network = CONTINUED[kind](self._shape, classes).to(memory_format=torch.channels_last)
         shown = self._tensor(public[: 10 * _INFERENCE_BATCH])
         self._network.mean.copy_(shown.mean(dim=(0, 2, 3))[:, None, None])
         spread = shown.std(dim=(0, 2, 3), correction=0)
-        # What never varies in public says nothing of its scale.
+        # A constant channel has no scale.
         self._network.spread.copy_(torch.where(spread > 1e-6, spread, 1.0)[:, None, None])
         self._optimizer = self._fresh_optimizer()
 
     def pretrain(self, samples: NDArray[Any], labels: Integers, classes: int, epochs: int) -> None:
-        """Learn labeled public samples; where their classes are others, only the features are kept."""
+        """Train on labeled public samples; if they have other classes, only the feature layers are kept."""
         if classes == self._classes:
             self.learn(samples, labels, epochs)
         else:
@@ -115,12 +115,12 @@ class ContinuedNetwork:
         self._optimizer = self._fresh_optimizer()
 
     def learn(self, samples: NDArray[Any], labels: Integers, epochs: int) -> None:
-        """Some epochs of cross-entropy on labels."""
+        """Train on labels by cross-entropy."""
         wanted = torch.from_numpy(np.array(labels, dtype=np.int64))
         self._epochs(samples, wanted, functional.cross_entropy, epochs)
 
     def fit_consensus(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
-        """Some epochs toward probabilities by cross-entropy, or toward centered logits by their mean distance."""
+        """Train on probabilities by cross-entropy, or on centered logits by mean absolute error."""
         wanted = torch.from_numpy(np.array(targets, dtype=np.float32))
         self._epochs(samples, wanted, _distance if logits else functional.cross_entropy, epochs)
 
@@ -139,7 +139,7 @@ class ContinuedNetwork:
         return predicted
 
     def save_tensors(self, file: Path) -> None:
-        """Write the weights as plain tensors, with the kind of network in words; where training was is not kept."""
+        """Write the weights as plain tensors, with the kind of network; the optimizer's state is not saved."""
         words = {"kind": self.kind, "shape": self._shape, "classes": self._classes}
         write_tensors(file, self.format, self._network.state_dict(), words)
 
@@ -174,7 +174,7 @@ class ContinuedNetwork:
                 self._optimizer.step()
 
     def _tensor(self, samples: NDArray[Any]) -> torch.Tensor:
-        # Always a copy: what came out of a ledger cannot be written to, and torch wants that it could.
+        # Always a copy: arrays decoded from a ledger are read-only, and torch needs writable memory.
         images = np.array(as_images(np.asarray(samples), self._shape), dtype=np.float32, order="C")
         return torch.from_numpy(images).permute(0, 3, 1, 2)
 
@@ -183,20 +183,20 @@ class ContinuedNetwork:
 
     @contextmanager
     def _seeded(self) -> Iterator[None]:
-        """Torch's own generator, started from this network's, for as long as layers are made."""
+        """Torch's global generator, seeded from this network's, while layers are created."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (1,), generator=self._generator)))
             yield
 
 
 def _shape(kind: str, public: NDArray[Any]) -> ImageShape:
-    """What a sample is: an image, or to a perceptron a row of features, each with a scale of its own."""
+    """The shape of a sample: an image, or for a perceptron a row of features, each scaled separately."""
     if kind == "perceptron" and public.ndim == 2:
         return 1, 1, public.shape[1]
     return image_shape(public)
 
 
 def _distance(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """The mean absolute distance of centered logits: a constant added to a row changes no prediction."""
+    """The mean absolute error of centered logits: a constant added to a row changes no prediction."""
     centered = found - found.mean(dim=1, keepdim=True)
     return functional.l1_loss(centered, wanted - wanted.mean(dim=1, keepdim=True))

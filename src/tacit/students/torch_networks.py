@@ -1,8 +1,8 @@
 """Networks by name and in files: tensors that are read without running code, and ONNX models.
 
-Each network scales its input, makes features of it, and decides by a linear layer on the features. A name and the
-shapes are all it takes to build one again, so saved weights need no code to be read. Tensors have a few words beside
-them and are written all or nothing. An ONNX model takes flat rows and gives probabilities.
+Each network scales its input, computes features, and ends in a linear layer. Its name and shapes are enough to build
+it again, so reading saved weights runs no code. Tensors have a short JSON description and are written atomically. An
+ONNX model takes flat rows and returns probabilities.
 """
 
 from __future__ import annotations
@@ -38,15 +38,8 @@ __all__ = [
 Shape = tuple[int, ...]  # (features,) or (channels, height, width)
 
 
-try:
-    import torch
-    from torch import nn
-except ImportError:
-    raise InvalidInput("neural students need torch: pip install 'tacit[torch]'") from None
-
-
 class Network(nn.Module):  # type: ignore[misc]
-    """A body between the scaling of its input and a linear layer; scaling and weights are kept together."""
+    """The scaling of the input, a body that computes features, and a linear layer."""
 
     def __init__(self, shape: Shape, body: nn.Module, head: nn.Module) -> None:
         super().__init__()
@@ -57,7 +50,7 @@ class Network(nn.Module):  # type: ignore[misc]
         self.head = head
 
     def features(self, batch: torch.Tensor) -> torch.Tensor:
-        """What the last layer sees."""
+        """The input of the last layer."""
         return self.body((batch - self.mean) / self.spread)  # (batch, *shape) -> (batch, width)
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
@@ -83,13 +76,13 @@ def _perceptron(shape: Shape, classes: int, hidden: int = 128) -> Network:
 
 
 def _head(shape: Shape, classes: int, hidden: int = 256) -> Network:
-    """A head on features of a frozen network: wide enough to bend, held back by dropout."""
+    """A classifier on features of a frozen network: one hidden layer, with dropout."""
     layers = [nn.Flatten(), nn.Dropout(0.15), nn.Linear(math.prod(shape), hidden, bias=False), nn.BatchNorm1d(hidden)]
     return Network(shape, nn.Sequential(*layers, nn.ReLU(), nn.Dropout(0.3)), nn.Linear(hidden, classes))
 
 
 def _small(shape: Shape, classes: int, hidden: int = 128) -> Network:
-    """Few operations: the image is halved at once, and a dense layer keeps where things are."""
+    """Few operations: the first layer halves the image, and a dense layer keeps positions."""
     channels, height, width = shape
     for _ in range(3):
         height, width = -(-height // 2), -(-width // 2)
@@ -125,7 +118,7 @@ def _strided(shape: Shape, classes: int, hidden: int = 64) -> Network:
 
 
 def _five_convolutions(shape: Shape, classes: int) -> Network:
-    """The published MNIST student: five 5x5 convolutions without padding, 32 channels more each time."""
+    """The published MNIST student: five 5x5 convolutions without padding, 32 channels more per layer."""
     channels, height, width = shape
     if min(height, width) < 21:
         raise InvalidInput(f"five-convolutions needs images of at least 21x21 pixels, got {height}x{width}")
@@ -136,7 +129,7 @@ def _five_convolutions(shape: Shape, classes: int) -> Network:
 
 
 class _Residual(nn.Module):  # type: ignore[misc]
-    """Normalize, activate, convolve, twice, and add the input."""
+    """A pre-activation residual block: normalize, activate, convolve, twice, and add the input."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -168,7 +161,7 @@ def _wide_residual(shape: Shape, classes: int, depth: int = 28, widening: int = 
 
 
 class _Dense(nn.Module):  # type: ignore[misc]
-    """Add a few channels computed from all before."""
+    """A dense layer: append a few channels computed from all channels before."""
 
     def __init__(self, before: int, growth: int) -> None:
         super().__init__()
@@ -233,7 +226,7 @@ def build_network(network: str | Callable[[Shape, int], nn.Module], shape: Shape
 
 
 def write_tensors(file: Path, kind: str, tensors: dict[str, torch.Tensor], words: dict[str, Any]) -> None:
-    """Write the tensors and the words; a file of that name is replaced only by a whole one.
+    """Write the tensors and a description (``words``) atomically; an existing file is replaced.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "two.safetensors"
@@ -246,7 +239,7 @@ def write_tensors(file: Path, kind: str, tensors: dict[str, torch.Tensor], words
     plain = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
     partial = file.with_name(file.name + ".partial")
     try:
-        # One entry: several are written in an order that differs from time to time, and equal runs must be equal files.
+        # One entry: the order of several is not fixed, and equal runs must give equal files.
         save_file(plain, partial, metadata={TENSOR_ENTRY: json.dumps({"format": kind, "words": words})})
         with partial.open("rb") as written:
             os.fsync(written.fileno())
@@ -256,7 +249,7 @@ def write_tensors(file: Path, kind: str, tensors: dict[str, torch.Tensor], words
 
 
 def read_tensors(file: Path, kind: str, what: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """What ``write_tensors`` wrote as that kind; nothing in the file is executed."""
+    """The tensors and the description that ``write_tensors`` wrote; nothing in the file is executed."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -271,7 +264,7 @@ def read_tensors(file: Path, kind: str, what: str) -> tuple[dict[str, torch.Tens
 
 
 def kind_of(file: Path) -> str:
-    """Which kind of tensors a file says it holds."""
+    """The format that a tensor file names."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -282,14 +275,14 @@ def kind_of(file: Path) -> str:
 
 
 class _FromRows(nn.Module):  # type: ignore[misc]
-    """The network behind flat rows, as a file or a table has them."""
+    """The network with flat rows as input."""
 
     def __init__(self, network: Network, shape: tuple[int, ...], seen: bool) -> None:
         super().__init__()
         self.network, self.shape, self.seen = network, shape, seen
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """One row of class probabilities per sample, or of what the last layer sees."""
+        """One row of class probabilities per sample, or of features."""
         samples = rows
         if len(self.shape) == 3:
             channels, height, width = self.shape
@@ -302,8 +295,7 @@ class _FromRows(nn.Module):  # type: ignore[misc]
 def network_to_onnx(
     network: Network, shape: tuple[int, ...], output: str = "probabilities", opset: int | None = None
 ) -> Any:  # noqa: ANN401
-    """The network as an ONNX model of ``X``, rows of float32, and ``probabilities``, or ``features``: what the last
-    layer sees.
+    """The network as an ONNX model: from ``X``, rows of float32, to ``probabilities`` or ``features``.
 
     >>> from tacit.students.torch_networks import build_network
     >>> model = network_to_onnx(build_network("linear", (3,), 2), (3,))
@@ -320,7 +312,7 @@ def network_to_onnx(
     log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            # The exporter warns of its own parts.
+            # The exporter's warnings are about its own code.
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 _FromRows(network, shape, output == "features").eval(), (rows,), input_names=["X"],

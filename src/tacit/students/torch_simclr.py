@@ -1,7 +1,8 @@
-"""A network that learns to see without labels: two changed copies of an image must look alike, two images not.
+"""A network trained without labels by contrastive learning: SimCLR (Chen et al., 2020).
 
-It is trained on public images alone, so it spends nothing, and what it sees is a space to vote in: wrap it as
-``StudentFeatures(ContrastiveEncoder().fit(public))``. The method is SimCLR (Chen and others, 2020).
+Two augmented copies of an image get similar features, two images different ones. It is trained on public images alone,
+so it costs no privacy budget, and its features are a space to vote in:
+``StudentFeatures(ContrastiveEncoder().fit(public))``.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from tacit.students.torch_training import TrainingSchedule, augmented
 __all__ = ["ContrastiveEncoder"]
 
 _STATE = "tacit contrastive state 1"
-# Copies are compared in a space of this many dimensions, and that space is then thrown away.
+# The dimensions of the projection in which copies are compared; it is not used after training.
 COMPARED = 64
 
 
 class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
-    """A network for images, by name, trained by comparing changed copies of public images.
+    """A network for images, by name, trained by comparing augmented copies of public images.
 
-    ``augmentation`` says which changes leave an image what it is; its strong form is used. A lower
-    ``temperature`` cares more about the images that are hardest to tell apart. With a ``checkpoint`` folder,
-    training that was interrupted goes on where it was, to the same weights.
+    ``augmentation`` names changes that keep an image's class; its strong form is used. A lower ``temperature`` gives
+    more weight to images that are hard to distinguish. With a ``checkpoint`` folder, interrupted training is resumed,
+    with the same result.
 
     >>> images = np.random.default_rng(0).normal(size=(16, 8, 8))
     >>> ContrastiveEncoder(epochs=1, batch=8).fit(images).features(images).shape
@@ -71,7 +72,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def fit(self, X: NDArray[Any], y: None = None, progress: Callable[[int], None] | None = None) -> ContrastiveEncoder:
-        """Train on public images; ``progress`` is told how many epochs are done."""
+        """Train on public images; ``progress`` is called with the number of epochs done."""
         schedule = self._schedule()
         samples = np.asarray(X)
         height, width, channels = image_shape(samples, self.shape)
@@ -99,16 +100,16 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
         return self
 
     def features(self, X: NDArray[Any]) -> Floats:
-        """What the network sees of every sample, not depending on other samples."""
+        """The features of every sample, independent of other samples."""
         return self.encoder_.features(X)
 
     @property
     def digest(self) -> str:
-        """A name for the trained network: equal weights give equal names."""
+        """The digest of the trained weights."""
         return self.encoder_.digest
 
     def save_tensors(self, file: Path) -> None:
-        """Write weights as plain tensors, with the architecture in words."""
+        """Write the weights as plain tensors, with the parameters of the architecture."""
         words = {
             "parameters": self.get_params() | {"checkpoint": None},
             "shape": self.encoder_.shape_,
@@ -150,14 +151,14 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
         )
 
     def _encoder(self, shape: tuple[int, ...]) -> TorchClassifier:
-        """A network that is only ever asked for its features; its last layer leads to where copies are compared."""
+        """A network used for its features; its last layer is the first of the projection."""
         encoder = TorchClassifier(network=self.network)
         encoder.shape_, encoder.classes_ = shape, np.arange(COMPARED)
         encoder.network_ = build_network(self.network, shape, COMPARED).to(memory_format=torch.channels_last)
         return encoder
 
     def _state(self, images: torch.Tensor, schedule: TrainingSchedule) -> tuple[Path | None, str]:
-        """The file of this very training, named by all that decides it."""
+        """The checkpoint file of this training, named by a digest of its data and parameters."""
         if self.checkpoint is None:
             return None, ""
         content = hashlib.sha256(json.dumps([self.network, repr(schedule), self.temperature]).encode())
@@ -168,7 +169,7 @@ class ContrastiveEncoder(BaseEstimator):  # type: ignore[misc]
 
 
 class _Trainee:
-    """A network in training and all that its next step depends on."""
+    """The state of a training: network, optimizer and counters."""
 
     def __init__(self, network: nn.Module, schedule: TrainingSchedule, temperature: float) -> None:
         self.model = nn.Sequential(network, nn.ReLU(), nn.Linear(COMPARED, COMPARED))
@@ -194,14 +195,14 @@ class _Trainee:
         self.epochs += 1
 
     def _loss(self, copies: torch.Tensor) -> torch.Tensor:
-        """How hard it is to find each copy's other half among all the others."""
+        """The normalized temperature-scaled cross-entropy (NT-Xent): find each copy's pair among all others."""
         places = functional.normalize(self.model(copies), dim=1)
         alike = (places @ places.T / self.temperature).fill_diagonal_(-torch.inf)
         half = len(copies) // 2
         return functional.cross_entropy(alike, torch.arange(len(copies)).roll(half))
 
     def save(self, file: Path, name: str) -> None:
-        """Write everything that the next step depends on, torch's generator included."""
+        """Write the whole state, including that of torch's generator."""
         tensors = {"random": torch.get_rng_state()}
         tensors |= {f"model {key}": value for key, value in self.model.state_dict().items()}
         for index, state in self.optimizer.state_dict()["state"].items():
@@ -209,7 +210,7 @@ class _Trainee:
         write_tensors(file, _STATE, tensors, {"training": name, "epochs": self.epochs})
 
     def resume(self, file: Path, name: str) -> None:
-        """Go on from a state of the same training; any other file is refused."""
+        """Resume from a state of the same training; any other file is refused."""
         tensors, words = read_tensors(file, _STATE, "training state")
         try:
             if words["training"] != name:

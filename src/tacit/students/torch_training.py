@@ -1,8 +1,7 @@
-"""How every network is trained: one loop, with averaged weights, on changed copies of images if wanted.
+"""How every network is trained: one loop, with averaged weights and optional augmentation of images.
 
-Training can be stopped and goes on where it was. Changed copies leave what an image shows as it is: more to learn from.
-All randomness is torch's own, from a public seed, and what is learned from is public or released: training spends
-nothing.
+Interrupted training can be resumed. All randomness is torch's own, from a public seed, and the training data are public
+or released: training is post-processing and costs no privacy budget.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ WARMING = 0.2  # the share of all steps in which the learning rate rises
 
 @dataclass(frozen=True)
 class Affine:
-    """How far an image may be turned (degrees), moved (share of its side), scaled and sheared, each way."""
+    """The largest rotation (degrees), shift (share of the side), scaling and shear of an image, in each direction."""
 
     turn: float
     move: float
@@ -36,7 +35,7 @@ class Affine:
     shear: float
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
-        """Every image changed on its own."""
+        """Every image transformed independently."""
         count = len(images)
 
         def uniform(reach: float) -> torch.Tensor:
@@ -48,18 +47,18 @@ class Affine:
         lower = torch.stack([sine, lean * sine + cosine, uniform(2 * self.move)], dim=1)
         matrices = torch.stack([upper, lower], dim=1)  # (batch, 2, 3)
         grid = functional.affine_grid(matrices, list(images.shape), align_corners=False)
-        # The border is repeated, so that what comes in at the edge looks like what was there.
+        # The border is repeated, so that no artificial edge appears.
         return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 def _flipped(images: torch.Tensor) -> torch.Tensor:
-    """Left and right exchanged in half of the images."""
+    """Horizontal flips of half of the images."""
     exchanged = torch.rand(len(images)) < 0.5
     return torch.where(exchanged[:, None, None, None], images.flip(3), images)
 
 
 def _blanked(images: torch.Tensor) -> torch.Tensor:
-    """A square of half the side, anywhere, replaced by the image's mean."""
+    """Cutout: a square of half the side at a random position, replaced by the image's mean."""
     height, width = images.shape[2:]
     down = torch.randint(0, height, (len(images), 1, 1, 1)) - torch.arange(height)[None, None, :, None]
     across = torch.randint(0, width, (len(images), 1, 1, 1)) - torch.arange(width)[None, None, None, :]
@@ -74,7 +73,7 @@ def _relit(images: torch.Tensor) -> torch.Tensor:
     return (images - mean) * contrast + mean * light
 
 
-# What training shows, and what it must recognize all the same when it learns from its own sure guesses.
+# Weak augmentation for training, and strong augmentation for consistency (FixMatch) and contrastive learning.
 AUGMENTATIONS: Mapping[str, tuple[list[Callable[[torch.Tensor], torch.Tensor]], ...]] = {
     "none": ([], []),
     "handwriting": ([Affine(10, 0.05, 0.1, 0.1)], [Affine(20, 0.1, 0.2, 0.3), _blanked]),
@@ -84,7 +83,7 @@ AUGMENTATIONS: Mapping[str, tuple[list[Callable[[torch.Tensor], torch.Tensor]], 
 
 
 def augmented(images: torch.Tensor, kind: str, strong: bool = False) -> torch.Tensor:
-    """The images, each changed at random within what the kind allows.
+    """The images, each randomly transformed by this kind of augmentation.
 
     >>> augmented(torch.ones(2, 1, 8, 8), "handwriting").shape
     torch.Size([2, 1, 8, 8])
@@ -96,12 +95,12 @@ def augmented(images: torch.Tensor, kind: str, strong: bool = False) -> torch.Te
 
 @dataclass(frozen=True)
 class TrainingSchedule:
-    """How long and how to train.
+    """The parameters of training.
 
-    ``average`` is how much of the running mean of weights each step keeps. ``consistency`` weighs learning from
-    the student's own guesses that are surer than ``confidence``, on samples labeled or not (FixMatch).
-    ``patience`` ends training after that many epochs without gain on samples held back. ``mixing`` above 0 shows
-    mixtures of two samples with their labels mixed alike, in shares drawn from Beta(mixing, mixing) (mixup).
+    ``average`` is the decay of the moving average of weights. ``consistency`` is the weight of the FixMatch loss:
+    training on the student's own predictions above ``confidence``, on labeled and unlabeled samples. ``patience`` ends
+    training after that many epochs without improvement on held-back samples. ``mixing`` above 0 is the parameter of
+    mixup: samples and labels are mixed in shares drawn from Beta(mixing, mixing).
     """
 
     epochs: int
@@ -138,7 +137,7 @@ class TrainingSchedule:
             raise InvalidInput(f"unknown augmentation {self.augmentation!r}: choose one of {known}")
 
     def rate(self, share: float) -> float:
-        """The learning rate when that share of all steps is done: up in a line, down along a cosine.
+        """The learning rate when this share of all steps is done: linear warm-up, then cosine decay.
 
         >>> plan = TrainingSchedule(epochs=1, batch=2, learning_rate=1.0)
         >>> plan.rate(0.0), plan.rate(0.2), round(plan.rate(0.6), 6)
@@ -151,7 +150,7 @@ class TrainingSchedule:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Samples, a probability of every class for each, and how much each counts; 0 means not labeled."""
+    """Samples, their class probabilities and their weights; weight 0 means unlabeled."""
 
     samples: torch.Tensor  # (n, *shape)
     targets: torch.Tensor  # (n, classes)
@@ -163,7 +162,7 @@ class TrainingData:
 
 
 class _Trainee:
-    """A network in training and all that its next step depends on."""
+    """The state of a training: networks, optimizer and counters."""
 
     def __init__(self, network: Network, schedule: TrainingSchedule) -> None:
         self.network = network
@@ -208,7 +207,7 @@ class _Trainee:
         return (losses * lesson.weights).mean()
 
     def _own_guesses(self, lesson: TrainingData, count: int) -> torch.Tensor:
-        """What the averaged network is sure of must be recognized in strongly changed copies, too."""
+        """The FixMatch loss: confident predictions of the averaged network, learned on strongly augmented copies."""
         samples = lesson.samples[torch.randint(0, len(lesson.samples), (2 * count,))]
         with torch.no_grad():
             self.average.eval()
@@ -219,7 +218,7 @@ class _Trainee:
         return (losses * (confidence >= self.schedule.confidence)).mean()
 
     def _remember(self) -> None:
-        # Early weights are far off, so the mean forgets them faster at first.
+        # Early weights are poor, so the average forgets them faster at first.
         keep = min(self.schedule.average, (1 + self.steps) / (10 + self.steps))
         with torch.no_grad():
             for mean, now in zip(self.average.state_dict().values(), self.network.state_dict().values(), strict=True):
@@ -229,7 +228,7 @@ class _Trainee:
                     mean.copy_(now)
 
     def examine(self, held_back: TrainingData | None) -> None:
-        """Keep the averaged weights if they are the best so far on the samples held back, or if there are none."""
+        """Keep the averaged weights if they are the best so far on held-back samples, or if there are none."""
         loss = -math.inf
         if held_back is not None:
             self.average.eval()
@@ -243,12 +242,12 @@ class _Trainee:
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, or patience is."""
+        """Whether all epochs are done, or early stopping applies."""
         impatient = self.schedule.patience is not None and self.stale >= self.schedule.patience
         return impatient or self.epochs >= self.schedule.epochs
 
     def save(self, file: Path, name: str) -> None:
-        """Write everything that the next step depends on, torch's generator included."""
+        """Write the whole state, including that of torch's generator."""
         tensors = {"random": torch.get_rng_state()}
         for part in ("network", "average", "best"):
             state = getattr(self, part).state_dict()
@@ -259,7 +258,7 @@ class _Trainee:
         write_tensors(file, _STATE, tensors, words)
 
     def resume(self, file: Path, name: str) -> None:
-        """Go on from a state of the same training; any other file is refused."""
+        """Resume from a state of the same training; any other file is refused."""
         tensors, words = read_tensors(file, _STATE, "training state")
         try:
             if words["training"] != name:
@@ -289,9 +288,9 @@ def train(
     state: Path | None,
     name: str,
 ) -> Network:
-    """The network with averaged weights after training; with a state file, an interrupted training goes on.
+    """The network with averaged weights after training; with a state file, interrupted training is resumed.
 
-    ``name`` says what is trained on what, so that a state is never taken for another's.
+    ``name`` identifies the training, so that the state of another one is refused.
     """
     layout = torch.channels_last if lesson.samples.ndim == 4 else torch.contiguous_format
     trainee = _Trainee(network.to(memory_format=layout), schedule)
@@ -312,7 +311,7 @@ def train(
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Torch's generator from a seed, and afterwards as it was."""
+    """Torch's generator from a seed; its former state is restored afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

@@ -1,4 +1,4 @@
-"""Training any scikit-learn classifier on hard or soft labels, weighted by how sure we are of them."""
+"""Training any scikit-learn classifier on hard or soft labels, weighted by their certainty."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def logistic() -> Any:  # noqa: ANN401
 
 
 def forest() -> Any:  # noqa: ANN401
-    """A random forest: for tables, and wherever classes are not separated by planes.
+    """A random forest: for tables, and for classes that are not linearly separable.
 
     >>> forest().get_params()["n_estimators"]
     200
@@ -52,7 +52,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {"logistic": logistic, "forest": fore
 
 
 def _weight_argument(student: Any) -> str:  # noqa: ANN401
-    """The keyword by which a student takes weights; a pipeline passes them to its last step."""
+    """The keyword for sample weights; a pipeline passes them to its last step."""
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter
 
@@ -77,10 +77,10 @@ def takes_weights(student: Any) -> bool:  # noqa: ANN401
 
 
 def fit_hard(student: Any, samples: NDArray[Any], labels: NDArray[Any], weights: NDArray[np.float64]) -> Any:  # noqa: ANN401
-    """A fresh copy of the student, trained on one label per sample.
+    """A clone of the student, trained on one label per sample.
 
-    Where all labels are the same there is nothing to learn, and the student is one that always says it: labels that
-    were paid for are never lost to a student that refuses them.
+    If all labels are equal, the result always predicts that label: many classifiers refuse to be trained on one class,
+    and labels that were paid for must not be lost.
 
     >>> student = fit_hard(logistic(), np.array([[0.0], [1.0]]), np.array([3, 7]), np.ones(2))
     >>> student.predict([[5.0]]).tolist()
@@ -92,7 +92,7 @@ def fit_hard(student: Any, samples: NDArray[Any], labels: NDArray[Any], weights:
 
     if len(np.unique(labels)) < 2:
         return DummyClassifier(strategy="most_frequent").fit(samples, labels)
-    # Weights are named for the step that takes them: what the user's own metadata are routed by is not for them.
+    # Weights are passed by the name of the step, independent of the user's setting of metadata routing.
     with config_context(enable_metadata_routing=False):
         return clone(student).fit(samples, labels, **{_weight_argument(student): weights})
 
@@ -103,11 +103,10 @@ def fit_soft(
     classes: NDArray[Any],
     probabilities: NDArray[np.float64],
 ) -> Any:  # noqa: ANN401
-    """A fresh copy of the student, trained on a probability for every class of a sample.
+    """A clone of the student, trained on soft labels: a probability for every class of a sample.
 
-    A student with a method ``fit_probabilities`` gets them as they are. For any other, each sample appears once for
-    every class that is not ruled out, weighted by its probability: if likelihood trains it, that is the cross-entropy
-    with the soft label.
+    A student with a method ``fit_probabilities`` gets them unchanged. For any other, each sample appears once per
+    plausible class, weighted by its probability: for maximum likelihood this is the cross-entropy with the soft label.
 
     >>> soft = np.array([[0.9, 0.1], [0.2, 0.8]])
     >>> fit_soft(logistic(), np.array([[0.0], [1.0]]), np.array(["a", "b"]), soft).predict([[0.0]]).tolist()
@@ -117,32 +116,32 @@ def fit_soft(
 
     if hasattr(student, "fit_probabilities"):
         return clone(student).fit_probabilities(samples, classes, probabilities)
-    # A class a hundred times less likely than the best changes little but the training time.
+    # A class a hundred times less likely than the best adds training time and changes little.
     row, column = np.nonzero(probabilities >= probabilities.max(axis=1, keepdims=True) / 100)
     return fit_hard(student, samples[row], classes[column], probabilities[row, column])
 
 
 @dataclass(frozen=True)
 class OneEachLabel:
-    """Trained students that each say yes or no to one label."""
+    """Binary relevance: one trained binary student per label."""
 
     students: tuple[Any, ...]
 
     def predict(self, X: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which labels each sample has, (samples, labels); images are taken as rows."""
+        """The labels of each sample, bool (samples, labels); images are flattened."""
         rows = np.asarray(X).reshape(len(X), -1)
         return np.column_stack([np.asarray(each.predict(rows), dtype=np.bool_) for each in self.students])
 
     def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """How likely each sample has each label, (samples, labels)."""
+        """The probability of each label, (samples, labels)."""
         rows = np.asarray(X).reshape(len(X), -1)
-        # A student that was told the same of every sample knows one answer only.
+        # A student trained on one answer only has one class.
         chances = [each.predict_proba(rows) @ np.asarray(each.classes_, dtype=np.float64) for each in self.students]
         return np.column_stack(chances)
 
 
 def fit_by_label(student: Any, samples: NDArray[Any], chances: NDArray[np.float64]) -> OneEachLabel:  # noqa: ANN401
-    """A fresh copy of the student for each label, trained on how likely each sample has it, (samples, labels).
+    """Binary relevance: a clone of the student per label, trained on probabilities, (samples, labels).
 
     >>> sure = np.array([[0.95, 0.1], [0.05, 0.1]])
     >>> fit_by_label(logistic(), np.array([[0.0], [1.0]]), sure).predict(np.array([[0.0], [1.0]])).tolist()

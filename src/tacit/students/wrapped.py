@@ -1,7 +1,7 @@
-"""Scikit-learn models behind a step: images as rows, a projection, column names; or fitted again to go on learning.
+"""Wrappers of scikit-learn models: flattened images, a projection, column names, an encoder, continued training.
 
-A scikit-learn model cannot take a few more steps. So learning a consensus replaces the consensus that it keeps,
-revisiting replaces its own records, and the next prediction is by a model fitted on both.
+A scikit-learn model cannot be trained for a few more steps. So ``Refitted`` stores its own records and the last
+consensus, and is fitted again on both before the next prediction.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ __all__ = [
     "without_names",
 ]
 
-# What has samples for its first argument; all else is the student's own affair.
+# Methods of students whose first argument is samples.
 TAKE_SAMPLES = (
-    "predict_proba", "predict_log_proba", "decision_function", "features", "logits", "learn", "digest", "pretrain",
+    "predict_proba", "predict_log_proba", "decision_function", "features", "logits", "learn", "fit_consensus",
+    "pretrain",
 )  # fmt: skip
-# The logarithm of 0 is no logit; a forest says 0 whenever none of its trees disagrees.
+# Probabilities are at least this before the logarithm; a forest often returns 0.
 LEAST = 1e-4
 
 
 class Flatten(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """One row of features per sample, whatever shape a sample has. It learns nothing and keeps nothing.
+    """One row of features per sample, whatever shape a sample has; without state.
 
     >>> Flatten().transform(np.zeros((2, 8, 8))).shape
     (2, 64)
@@ -58,7 +59,7 @@ class Flatten(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def for_images(student: Any) -> Any:  # noqa: ANN401
-    """The trained student behind a step that makes rows of images; who takes either stays as it is.
+    """The trained student behind a step that flattens images; students that take images are unchanged.
 
     >>> from tacit.students.weighted import logistic
     >>> rows = np.array([[0.0, 0.0], [1.0, 1.0]])
@@ -73,9 +74,7 @@ def for_images(student: Any) -> Any:  # noqa: ANN401
 
 
 class Projected(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Rows minus ``center``, seen along ``directions`` (d, features), found on public samples once.
-
-    It keeps these arrays and is never fitted again.
+    """The projection of rows minus ``center`` on ``directions`` (d, features), fitted once on public samples.
 
     >>> Projected(np.array([1.0, 1.0]), np.array([[0.0, 1.0]])).transform([[5.0, 3.0]]).tolist()
     [[2.0]]
@@ -87,7 +86,7 @@ class Projected(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def components(cls, public: NDArray[Any], most: int) -> Projected:
-        """The principal components of public samples, at most this many.
+        """The first principal components of public samples, at most ``most``.
 
         >>> Projected.components(np.arange(12.0).reshape(4, 3), 2).directions.shape
         (2, 3)
@@ -103,18 +102,18 @@ class Projected(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """The rows along the directions."""
-        seen: NDArray[Any] = (np.asarray(X) - self.center) @ np.asarray(self.directions).T
-        return seen
+        """The projected rows."""
+        projected: NDArray[Any] = (np.asarray(X) - self.center) @ np.asarray(self.directions).T
+        return projected
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
 
 class NamedStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A trained student behind its columns' names: a table in another order is put in order, another one refused.
+    """A trained student with the names of its columns: it reorders a table's columns, and refuses other columns.
 
-    What has no names is taken as it stands. ``feature_names_in_`` is scikit-learn's name for the names.
+    Samples without names are used as they are. ``feature_names_in_`` is scikit-learn's attribute for the names.
 
     >>> from tacit.core.samples import Named
     >>> from tacit.students.weighted import logistic
@@ -133,12 +132,12 @@ class NamedStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the columns, in the order in which the student learned from them."""
+        """The names of the columns, in the order of training."""
         return np.array(list(self.names), dtype=object)
 
     @property
     def n_features_in_(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return len(self.names)
 
     def fit(self, X: ArrayLike, y: ArrayLike, **more: Any) -> NamedStudent:  # noqa: ANN401
@@ -147,7 +146,7 @@ class NamedStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: ArrayLike) -> Any:  # noqa: ANN401
-        """What the student says of every sample."""
+        """The student's prediction for every sample."""
         return self.student.predict(self._ordered(X))
 
     def _ordered(self, samples: Any) -> Any:  # noqa: ANN401
@@ -167,7 +166,7 @@ class NamedStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class EncodedStudent(NamedStudent):
-    """A trained student behind the encoder of its samples: it takes tables, texts or images as they were given.
+    """A trained student with the encoder of its samples: it takes raw tables, texts or images.
 
     >>> from tacit.students.weighted import logistic
     >>> class Lengths:
@@ -184,7 +183,7 @@ class EncodedStudent(NamedStudent):
 
     @property
     def names(self) -> Sequence[str]:  # type: ignore[override]
-        """The names of the columns, where there are any."""
+        """The names of the columns, if there are any."""
         return self.encoder.names or ()
 
     def _ordered(self, samples: Any) -> Any:  # noqa: ANN401
@@ -192,7 +191,7 @@ class EncodedStudent(NamedStudent):
 
 
 def with_encoder(student: Any, encoder: Any) -> Any:  # noqa: ANN401
-    """The student behind the encoder of its samples, if they have one.
+    """The student with the encoder of its samples, if there is one.
 
     >>> with_encoder("a student", None)
     'a student'
@@ -201,7 +200,7 @@ def with_encoder(student: Any, encoder: Any) -> Any:  # noqa: ANN401
 
 
 def with_names(student: Any, names: Sequence[str] | None) -> Any:  # noqa: ANN401
-    """The student behind the names of its columns, if they have any.
+    """The student with the names of its columns, if there are any.
 
     >>> with_names("a student", None)
     'a student'
@@ -210,7 +209,7 @@ def with_names(student: Any, names: Sequence[str] | None) -> Any:  # noqa: ANN40
 
 
 def without_names(student: Any) -> Any:  # noqa: ANN401
-    """The student itself.
+    """The student without names and encoder.
 
     >>> without_names(with_names("a student", ["age"]))
     'a student'
@@ -219,7 +218,7 @@ def without_names(student: Any) -> Any:  # noqa: ANN401
 
 
 class Refitted:
-    """A classifier, its own labeled samples, and public samples with the consensus on them.
+    """A classifier that is fitted again on its own labeled samples and on public samples with their consensus.
 
     >>> from tacit.students.weighted import logistic
     >>> model = Refitted(logistic(), classes=2)
@@ -243,22 +242,22 @@ class Refitted:
 
     @property
     def fitted(self) -> Any:  # noqa: ANN401
-        """The classifier as it stands, for rows of features."""
+        """The fitted classifier, for rows of features."""
         return self._current()
 
     def pretrain(self, samples: NDArray[Any], labels: Integers, classes: int, epochs: int) -> None:
-        """Know labeled public samples until the first consensus comes; of other classes they are no use here."""
+        """Store labeled public samples until the first consensus; samples with other classes are ignored."""
         if classes == self._classes:
             self._public = (_rows(samples), np.eye(classes)[labels])
             self._fitted = None
 
     def learn(self, samples: NDArray[Any], labels: Integers, epochs: int) -> None:
-        """Know these samples as its own."""
+        """Store these samples as its own."""
         self._own = (_rows(samples), np.eye(self._classes)[labels])
         self._fitted = None
 
     def fit_consensus(self, samples: NDArray[Any], targets: Floats, logits: bool, epochs: int) -> None:
-        """Know this consensus, and none before it."""
+        """Store this consensus in place of the last one."""
         chances = targets.astype(np.float64)
         if logits:
             chances = np.exp(chances - chances.max(axis=1, keepdims=True))
@@ -267,7 +266,7 @@ class Refitted:
         self._fitted = None
 
     def logits(self, samples: NDArray[Any]) -> Floats:
-        """Logarithms of the probabilities."""
+        """The logarithms of the probabilities."""
         fitted = self._current()
         chances = np.full((len(samples), self._classes), 0.0)
         chances[:, fitted.classes_] = fitted.predict_proba(_rows(samples))

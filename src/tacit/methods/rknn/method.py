@@ -33,7 +33,7 @@ from tacit.private.records import inspect
 from tacit.representations.chained import Chained
 from tacit.representations.maps import neighbor_graph, spectral_map
 from tacit.representations.registry import ground
-from tacit.representations.student_features import StudentFeatures, StudentOdds, require_travelling
+from tacit.representations.student_features import StudentFeatures, StudentOdds, require_sendable
 from tacit.students.weighted import fit_by_label
 
 __all__ = ["PROPAGATIONS", "VOTE_SPACES", "StudentTrainer", "prepare", "propagation_by"]
@@ -147,7 +147,7 @@ def prepare(task: Task, options: ReverseKNN) -> CuratedJob:
         # If a neighbor graph was chosen over a linear representation, it is better for the student as well.
         student = untrained("map" if chosen.representation == "spectral" else "logistic")
     if task.nodes is not None and len(chosen.rounds) > 1 and options.vote_space != "same":
-        require_travelling(student)
+        require_sendable(student)
     trainer = StudentTrainer(
         student, task.public, task.classes, chosen.fitted, options.labels != "hard", options.label_fraction,
         options.vote_space,
