@@ -119,7 +119,7 @@ def test_a_lean_start_loads_nothing_heavy(modules):
 
 RELEASE_MAKERS = {"core/release.py", "private/gate.py"}
 # Ordinary generators are for public choices: simulated splits of a data set, starts of a fit on public samples,
-# never noise.
+# rehearsals with public samples as records; never noise.
 ORDINARY_RANDOMNESS = {
     "core/randomness.py",
     "private/partition.py",
@@ -128,6 +128,7 @@ ORDINARY_RANDOMNESS = {
     "representations/groups.py",
     "representations/patches.py",
     "representations/transformed_kmeans.py",
+    "runs/rehearsal.py",
 }
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 
 from tacit.core.errors import InvalidInput
 from tacit.methods.auto.coordinator import SumFeatures, VoteFeatures
@@ -15,6 +16,7 @@ from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
 from tacit.representations.student_features import StudentFeatures
 from tacit.students.averaged import AveragedStudent, StoredNetwork
+from tacit.students.wrapped import Flatten
 
 pytest.importorskip("skl2onnx", reason="tacit[export] is not installed")
 pytest.importorskip("onnxruntime", reason="tacit[export] is not installed")
@@ -70,7 +72,7 @@ def test_what_sees_images_is_refused_by_name_before_anything_is_converted():
     sums = SumFeatures(Deskewed.fit(images), 900.0, 4096, "l2")
     width = sums.points(images[:1]).shape[1]
     made = regression_student([sums], LinearOdds(np.zeros((width, 2)), np.zeros(2)), np.array(["a", "b"]), (8, 8))
-    with pytest.raises(InvalidInput, match=r"by the representation deskewed, which ONNX cannot express.*--skops"):
+    with pytest.raises(InvalidInput, match=r"uses the representation deskewed, which has no ONNX conversion.*--skops"):
         student_to_onnx(made, 64, {})
 
 
@@ -111,7 +113,10 @@ def test_the_mean_of_a_regression_and_a_network_that_never_met_a_class():
     labels = np.array(["a", "b"])[(images.mean(axis=(1, 2)) > 0.5).astype(int)]
     trained = network(images, labels)
     regression = of_images(SumFeatures(StudentFeatures(trained), 900.0, 4096, "l2"), images)
-    require_same_of_images(AveragedStudent([regression, StoredNetwork.of(trained)]), images)
+    mean = AveragedStudent([regression, StoredNetwork.of(trained)])
+    require_same_of_images(mean, images)
+    # As a run keeps it.
+    require_same_of_images(Pipeline([("flatten", Flatten()), ("student", mean)]), images)
 
 
 def test_public_samples_are_on_a_grid_finer_than_that_of_the_sums():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 
 from tacit.core.errors import InvalidInput
 from tacit.students.averaged import AveragedStudent, StoredNetwork, network_bytes, network_of
@@ -16,6 +17,8 @@ def test_probabilities_are_the_mean():
     parts = [logistic().fit(ROWS, NAMES), logistic().fit(ROWS[::-1], NAMES)]
     mean = (parts[0].predict_proba(ROWS) + parts[1].predict_proba(ROWS)) / 2
     averaged = AveragedStudent(parts)
+    # As a run keeps it: a pipeline asks whether its last step is an estimator.
+    assert Pipeline([("student", averaged)]).predict(ROWS).shape == averaged.predict(ROWS).shape
     assert averaged.predict_proba(ROWS).tolist() == mean.tolist()
     assert averaged.predict(ROWS).tolist() == np.array(["a", "b", "c"])[mean.argmax(axis=1)].tolist()
 

@@ -146,7 +146,7 @@ def test_a_form_is_answered_or_says_what_is_wrong(client):
     for trust in ("central", "local", "shuffle"):
         assert f"<td>rknn</td><td>{trust}</td>" in page
     for name in ("Auto", "Class_sums", "Noisy_sgd", "Private_knn"):
-        assert f"{name} (central): is forecast from public samples" in page
+        assert f"{name} (central): needs public samples for a forecast" in page
     for name, wrong in (("records", "0"), ("records", "1.5"), ("epsilon", "nan"), ("purity", "2"), ("classes", "<b>")):
         page = client.get("/plan", params=given | {name: wrong}).text
         assert f"{name}: must be" in page

@@ -21,7 +21,7 @@ from tacit.core import InvalidInput, TacitError
 from tacit.runs.onnx_steps import OPSET, require_expressible, step_converters
 from tacit.students.averaged import AveragedStudent, StoredNetwork
 from tacit.students.weighted import OneEachLabel
-from tacit.students.wrapped import without_names
+from tacit.students.wrapped import Flatten, without_names
 
 __all__ = ["for_classes", "label_columns", "onnx_predictions", "require_new_table", "student_to_onnx", "write_columns"]
 
@@ -160,6 +160,10 @@ def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any],
 
 
 def _from_one(student: Any, features: int) -> Any:  # noqa: ANN401
+    steps = [step for _, step in getattr(student, "steps", [])]
+    if steps and isinstance(steps[-1], AveragedStudent) and all(isinstance(each, Flatten) for each in steps[:-1]):
+        # Rows are flat already.
+        student = steps[-1]
     if isinstance(student, AveragedStudent):
         return _from_mean(student, features)
     if isinstance(student, StoredNetwork):

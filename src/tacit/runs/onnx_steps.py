@@ -28,7 +28,6 @@ from tacit.representations.image_features import (
 from tacit.representations.maps import Interpolated
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
 from tacit.representations.student_features import NeighborMap, StudentFeatures
-from tacit.students.averaged import AveragedStudent
 from tacit.students.wrapped import Flatten, Projected
 
 __all__ = ["OPSET", "require_expressible", "step_converters"]
@@ -78,10 +77,6 @@ def require_expressible(student: Any) -> None:  # noqa: ANN401
 conversion: export it with --skops, or distill again with a student on the samples themselves (--student network, \
 logistic or map)
     """
-    if isinstance(student, AveragedStudent):
-        for each in student.students:
-            require_expressible(each)
-        return
     for _, step in getattr(student, "steps", [("", student)]):
         for features in step.features() if isinstance(step, ReleasedFeatures) else ():
             for part in _links(features.representation):

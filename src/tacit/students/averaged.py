@@ -49,6 +49,10 @@ class StoredNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Of this trained network."""
         return cls(bytes_to_array(network_bytes(network)).copy())
 
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> StoredNetwork:
+        """It is trained already; scikit-learn asks every step of a pipeline for a ``fit``."""
+        return self
+
     @property
     def classes_(self) -> NDArray[Any]:
         """The classes that it learned."""
@@ -88,6 +92,10 @@ class AveragedStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(self, students: Sequence[Any]) -> None:
         self.students = students
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> AveragedStudent:
+        """All are trained already."""
+        return self
 
     @property
     def classes_(self) -> NDArray[Any]:

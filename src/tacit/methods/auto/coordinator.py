@@ -27,7 +27,7 @@ from tacit.methods.class_sums.coordinator import (
     moments,
     read_calibrated,
     read_logistic,
-    summed_records,
+    records_summed,
 )
 from tacit.methods.class_sums.wire import Norm, SumAsk, on_grid
 from tacit.neighbors import nearest_queries
@@ -116,7 +116,7 @@ def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int |
     mechanism: Any = ask.mechanism
     released = ReleasedSums(table)
     told = moments(released, ask, mechanism.noise_law.variance, points, records)
-    return Block(features, points, told, size=summed_records(released, ask, records))
+    return Block(features, points, told, size=records_summed(released, ask, records))
 
 
 def current(blocks: Sequence[Block]) -> list[Block]:

@@ -28,7 +28,7 @@ __all__ = [
     "read_calibrated",
     "read_logistic",
     "read_squares",
-    "summed_records",
+    "records_summed",
 ]
 
 # The most public samples for a fit; more take longer without a gain.
@@ -104,7 +104,7 @@ class Moments:
     variances: Reals  # (classes, components)
 
 
-def summed_records(released: ReleasedSums, ask: SumAsk, records: int | None) -> float:
+def records_summed(released: ReleasedSums, ask: SumAsk, records: int | None) -> float:
     """How many records were added up: as many as is public, or what the noisy counts say."""
     if records is not None:
         return float(records)
@@ -124,7 +124,7 @@ def moments(released: ReleasedSums, ask: SumAsk, variance: float, public: Reals,
     noise = variance * released.answers / times**2
     table = released.table / times
     counts = table[:, -1]
-    size = summed_records(released, ask, records)
+    size = records_summed(released, ask, records)
     shares = np.full(classes, 1 / classes)
     if ask.count:
         shares = counts / (ask.count * size)
