@@ -32,6 +32,7 @@ STAGES = (
     "choosing queries and noise",
     "training by Opacus",
     "training the teachers and counting their votes",
+    "training a first layer on clusters of the public samples",
     "adding up the records of each class",
     "adding up what each record says of the odds",
     "training a first layer on clusters of the public samples",
