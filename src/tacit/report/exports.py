@@ -186,7 +186,7 @@ def _claim(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sentence(words: str) -> str:
-    """A sentence that begins with a capital and ends with a period; a Greek letter stays as it is."""
+    """A sentence that begins with a capital and ends with a period; a Greek character stays as it is."""
     first = words[:1].upper() if words[:1].isascii() else words[:1]
     return first + words[1:].rstrip(".") + "."
 
