@@ -42,9 +42,11 @@ def test_a_mechanism_gives_no_more_away_than_it_claims(name):
 @pytest.mark.parametrize(
     ("name", "draws", "least"),
     [
-        *((name, 50_000, 0.6) for name in NAMES if name not in (*SLOW, "distributed-gaussian")),
+        *((name, 50_000, 0.6) for name in NAMES if name not in (*SLOW, "distributed-gaussian", "pate-tested")),
         # Concentrated privacy is all that is proven of it, which converts to a larger epsilon than is true.
         ("distributed-gaussian", 50_000, 0.35),
+        # Half of the claim pays for a test, whose result a single level row does not show.
+        ("pate-tested", 50_000, 0.1),
         ("shuffled-response", 20_000, 0.4),
         ("flooded-messages", 10_000, 0.4),
         ("nfdp-subset", 2_000, 0.7),

@@ -198,7 +198,7 @@ class TestedGNMax(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One teacher more for the label that is behind, where a test that leaned on the votes would tell."""
+        """One teacher changes its vote: where two labels are level, and where the test is about to pass."""
 
         def tested(epsilon: Fraction, delta: Fraction) -> list[Check]:
             mechanism = cls(2, 1, epsilon / 2, delta / 2, epsilon / 2)
@@ -208,8 +208,8 @@ class TestedGNMax(Described):
 
             spent = mechanism.spend
             lead = 2 * mechanism.margin
-            inputs = ((lead, 0), (lead - 1, 1))
-            return [Target("pate-tested", spent.epsilon, spent.delta, inputs, draw)]
+            pairs = [((1, 0), (0, 1)), ((lead, 0), (lead - 1, 1))]
+            return [Target("pate-tested", spent.epsilon, spent.delta, inputs, draw) for inputs in pairs]
 
         return {"pate-tested": tested}
 
