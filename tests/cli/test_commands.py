@@ -118,7 +118,7 @@ def test_rounds_are_split_as_the_user_says(files, capsys):
     assert told["recipe"]["rounds"][1]["selection"] == "clusters"
     assert told["recipe"]["options"]["vote_space"] == "same"
     assert told["guarantee"]["epsilon"] == "1"
-    assert "2 share the budget, with 30, 20 queries" in capsys.readouterr().out
+    assert "2 rounds share the budget, with 30, 20 queries" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_dry_run_tells_the_plan_with_its_reasons_and_writes_nothing(files, cap
     assert run("--method", "auto", "--epsilon", "1", "--delta", "1e-5", "--dry-run") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "data a mixed table" in said
-    assert "questions class sums, once: classes in tables" in said
+    assert "questions class sums; then the gradient of the regression" in said
     assert "nothing was spent, and nothing was written" in said
     assert said.count("data ") == 1
     assert sorted(each.name for each in files.iterdir()) == ["policy.toml", "records.csv", "samples.csv", "test.csv"]
@@ -69,7 +69,7 @@ def test_a_run_is_paid_made_and_loaded_and_a_second_one_cannot_be_paid(files, ca
     assert run(*paying, "--out", "first") == 0
     made = load("first")
     assert made.recipe["method"] == "auto"
-    assert made.recipe["chosen"] == "sums"
+    assert made.recipe["chosen"] == "sums, then a gradient"
     assert made.recipe["plan"]
     assert made.guarantee.epsilon <= 2
     true = rows(300, len("test.csv"))

@@ -183,7 +183,7 @@ def test_cells_that_cannot_be_read_are_told_and_count_as_missing(tmp_path, capsy
         warnings.simplefilter("always")
         assert command(private, public) == 0
     heard = capsys.readouterr()
-    assert "column 'ward': 3 cells of a level" in " ".join(heard.err.split())
+    assert "cells of a level that is rare or not in the public rows, by column: 'ward' 3" in " ".join(heard.err.split())
     assert "SENTINEL" not in heard.err + heard.out
 
 

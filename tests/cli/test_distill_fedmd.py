@@ -216,7 +216,7 @@ def test_a_killed_run_never_draws_its_subset_again(place):
         (("--holder", "clinic", "--variant", "np", "--ledger", "books"), "leave out the ledger"),
         (("--holder", "clinic", "--epsilon", 1, "--queries", 101), "at most the 100 public samples"),
         (("--holder", "clinic", "--epsilon", 1, "--models", "oracle"), "unknown model 'oracle'"),
-        (("--holder", "clinic", "--epsilon", 1, "--models", "west=forest"), "none of the 3 holders"),
+        (("--holder", "clinic", "--epsilon", 1, "--models", "west=forest"), "is not one of the 3 holders"),
         (("--holder", "clinic", "--epsilon", 1, "--models", "north=forest"), "no model for 2 of the 3 holders"),
         (("--holder", "clinic", "--epsilon", 1, "--weights", "1;2"), "--weights must be"),
         (("--holder", "clinic", "--epsilon", 1, "--seed", 1, "--ledger", "books"), "leave out --seed or --ledger"),

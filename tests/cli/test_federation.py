@@ -128,7 +128,7 @@ def test_a_person_lists_approves_and_declines_jobs(tmp_path, capsys):
 
     file = tmp_path / "node.toml"
     file.write_text(NODE_EXAMPLE)
-    assert run(capsys, "approve", file) == (0, "no job has sent a request\n")
+    assert run(capsys, "approve", file) == (0, "no job has asked for approval\n")
     approvals = Approvals(read_node_file(file).state / "approvals")
     first, second = (
         ApprovalRequest(name, "rknn", "DiscreteLaplaceNoise", "labels", Pure("0.5")) for name in ("one", "two")

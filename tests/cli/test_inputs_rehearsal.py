@@ -96,7 +96,7 @@ def test_a_dry_run_of_an_interrupted_run_pays_nothing_and_keeps_its_request(file
 
 # Files that are not there: if one were looked at, the complaint would be about it.
 WRONG = {
-    "an unknown account": ((*PAID, "reserch"), 2, "no account 'reserch'; it has research, poor, records; is research"),
+    "an unknown account": ((*PAID, "reserch"), 2, "no account 'reserch'; it has research, poor, records; did you mean research"),
     "an account that cannot pay": ((*PAID, "poor"), 1, "account 'poor' cannot pay: it would reach epsilon 1"),
     "an account of another unit": ((*PAID, "records"), 2, "account 'records' protects one record"),
     "no such ledger": (("--ledger", "sight.ledger", "--account", "research"), 2, "sight.ledger: no such ledger"),

@@ -223,7 +223,7 @@ def test_a_network_as_onnx_and_as_safetensors(here, capsys, tmp_path):
     assert run("export", "network", "--safetensors", "--out", "tensors") == 0
     assert Path("tensors/student.safetensors").read_bytes() == Path("network/student.safetensors").read_bytes()
     assert run("export", "network", "--skops", "--out", "other") == 2
-    assert "kept as safetensors" in capsys.readouterr().err
+    assert "saved as safetensors" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("student", [["--student", "logistic"], []])
@@ -313,7 +313,7 @@ WRONG = {
     "export without a place": (("export", "named", "--onnx"), "and --out"),
     "export without a format": (("export", "named", "--out", "m"), "choose what to export"),
     "two formats": (("export", "named", "--onnx", "--skops", "--out", "m"), "choose one"),
-    "the other format": (("export", "named", "--safetensors", "--out", "m"), "kept as skops"),
+    "the other format": (("export", "named", "--safetensors", "--out", "m"), "saved as skops"),
     "over a folder": (("export", "named", "--skops", "--out", "named"), "exists already"),
     "check without onnx": (("export", "named", "--skops", "--out", "m", "--check", "new.csv"), "give --onnx"),
     "check on other columns": (("export", "named", "--onnx", "--out", "m", "--check", "few.csv"), "missing p63"),

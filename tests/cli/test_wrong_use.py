@@ -213,7 +213,7 @@ WRONG = {
         (("run",), "choose what to export"),
         (("run", "--onnx", "--skops", "--out", "new"), "are two formats: choose one"),
         (("run", "--onnx"), "and --out"),
-        (("run", "--safetensors", "--out", "new"), "this student is kept as skops: give --skops or --onnx"),
+        (("run", "--safetensors", "--out", "new"), "this student is saved as skops: give --skops or --onnx"),
         (("run", "--labels", "labels.xls"), ".csv"),
         (("run", "--skops", "--out", "run"), "run: exists already"),
         (("cut", "--labels", "new.csv"), "arrays.npz: "),

@@ -132,7 +132,7 @@ def test_columns_are_matched_by_name_and_those_left_out_may_be_gone():
     whole = encoder.encode(table(same=["a"] * ROWS))
     assert np.array_equal(encoder.encode(table().take(["seen", "age", "sex"])), whole)
     other = dataclasses.replace(table(), columns=("age", "sexx", "seen"))
-    with pytest.raises(InvalidInput, match="missing sex, unknown sexx; is sex for sexx meant"):
+    with pytest.raises(InvalidInput, match="missing sex, unknown sexx; did you mean sex for sexx"):
         encoder.encode(other)
 
 

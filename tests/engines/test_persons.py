@@ -85,7 +85,7 @@ def test_equal_ranks_leave_exactly_as_many(monkeypatch):
 
 
 def test_memory_grows_with_persons_and_not_with_records(monkeypatch):
-    monkeypatch.setattr(persons, "WAITING", 10)
+    monkeypatch.setattr(persons, "_WAITING", 10)
     smallest = persons._Smallest(3)
     for _ in range(200):
         three = np.array([1, 2, 3], dtype=np.uint64)

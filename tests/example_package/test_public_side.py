@@ -31,7 +31,7 @@ def test_names_of_other_packages_are_listed_and_loaded():
     assert STUDENTS.outside() == ("centroids",)
     assert type(ranks()).__name__ == "Ranks"
     assert fit_representation("coarse-ranks", PUBLIC, 3)[1].columns.shape == (30, 64)
-    with pytest.raises(InvalidInput, match=r"unknown representation 'rank': .*is ranks meant"):
+    with pytest.raises(InvalidInput, match=r"unknown representation 'rank': .*did you mean ranks"):
         fit_representation("rank", PUBLIC, 20)
 
 

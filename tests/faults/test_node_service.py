@@ -146,7 +146,7 @@ def test_killed_in_the_middle_it_goes_on_unpaid_and_told_to_end_it_finishes_its_
     other = node.command()
     said, _ = other.communicate(timeout=START)
     assert other.returncode == 2
-    assert "the node clinic runs already; only one can" in said
+    assert "the node clinic is already running; only one process may" in said
     running, answer = node.later("r-1")
     node.until(node.at_work)
     node.process.send_signal(signal.SIGTERM)

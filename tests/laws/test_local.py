@@ -363,7 +363,7 @@ def test_bad_cells_are_refused_by_name_and_range(case):
     with pytest.raises(InvalidInput, match="cells must be integers"):
         encode([[float(cell) for cell in good]])
     if mechanism.ones > 1:
-        with pytest.raises(InvalidInput, match="different ones"):
+        with pytest.raises(InvalidInput, match="must be different, and one is repeated"):
             encode([[good[0], *good[:-1]]])
 
 

@@ -99,7 +99,7 @@ def test_columns_in_another_order_give_the_same_model(method, place):
     for run in (made, turned):
         assert np.array_equal(student(run).predict(table(TEST, order=REVERSED)), expected)
         assert student(run).feature_names_in_.tolist() == NAMES
-        with pytest.raises(InvalidInput, match="missing dose, unknown dosis; is dose for dosis meant"):
+        with pytest.raises(InvalidInput, match="missing dose, unknown dosis; did you mean dose for dosis"):
             student(run).predict(table(TEST, OTHERS))
 
 

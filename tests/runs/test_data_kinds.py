@@ -141,7 +141,7 @@ def test_a_table_with_its_label_and_persons_as_columns():
 def test_other_columns_are_refused_before_anything_is_paid():
     ledger = MemoryLedger({"a": Ceiling(50)})
     other = Frame(("age", "dose", "wart", "stage", "seen", "insured", "empty"), PRIVATE.cells)
-    with pytest.raises(InvalidInput, match="missing ward, unknown wart; is ward for wart meant"):
+    with pytest.raises(InvalidInput, match="missing ward, unknown wart; did you mean ward for wart"):
         distill((other, OUTCOMES[SPLIT[0]]), PUBLIC, ledger=ledger, account="a", seed=None)
     assert ledger.balance("a").payments == 0
 

@@ -139,7 +139,7 @@ def test_a_stopped_run_goes_on_and_nobody_pays_twice(tmp_path, seed):
 
 
 def test_a_round_that_was_cut_off_is_asked_again_at_no_cost(tmp_path, monkeypatch):
-    keep = Journal.keep
+    keep = Journal.store_answers
 
     def cut_off(self, number, kept):
         # Everybody has paid and answered, and the machine dies before the round is written down.
@@ -147,13 +147,13 @@ def test_a_round_that_was_cut_off_is_asked_again_at_no_cost(tmp_path, monkeypatc
             raise Stopped
         keep(self, number, kept)
 
-    monkeypatch.setattr(Journal, "keep", cut_off)
+    monkeypatch.setattr(Journal, "store_answers", cut_off)
     book = tmp_path / "site.ledger"
     with pytest.raises(Stopped):
         run(seed=None, checkpoint=tmp_path / "rounds", ledger=book)
     with SqliteLedger(book) as ledger:
         assert sum(ledger.balance(f"holder {place}").payments for place in range(20)) == 30
-    monkeypatch.setattr(Journal, "keep", keep)
+    monkeypatch.setattr(Journal, "store_answers", keep)
     made = run(seed=None, checkpoint=tmp_path / "rounds", ledger=book)
     with SqliteLedger(book) as ledger:
         assert sum(ledger.balance(f"holder {place}").payments for place in range(20)) == len(made.receipts) == 100

@@ -107,7 +107,7 @@ def test_methods_that_need_records_in_memory_are_refused_before_a_file_is_looked
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"holders": 3}, "one holder's"),
+        ({"holders": 3}, "belongs to one holder"),
         ({"trust": "local"}, "central trust"),
         ({"classes": None}, "classes must be given"),
         ({"method": "rknn", "private_cache": "cache"}, "private_cache"),

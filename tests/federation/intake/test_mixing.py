@@ -172,7 +172,7 @@ def test_the_wrong_key_a_spoiled_file_and_impossible_messages_are_noticed(store,
     empty = [double_box(question, bytes([255]) * question.mechanism.code.size)]
     store.put(question.digest, [(b"z" * 16, empty[0])])
     collect_messages(store, question, tmp_path / "messages", SHUFFLER)
-    with pytest.raises(InvalidInput, match="another key"):
+    with pytest.raises(InvalidInput, match="another coordinator key"):
         decode_collected(tmp_path / "messages", question, SHUFFLER)
     assert decode_collected(tmp_path / "messages", question, COORDINATOR).invalid == 1
     with pytest.raises(TooFewParticipants):

@@ -222,7 +222,7 @@ def _in_process() -> list[Adapter]:
         Adapter("noisy sgd", tacit.NoisySGD(steps=3), 80, payments=3, delta_options={}, gaussian=True,
                 magic=("model", "magic")),
         Adapter("auto, pure", tacit.Auto()),
-        Adapter("auto, a table", tacit.Auto(), delta="1e-5", delta_options={}, gaussian=True),
+        Adapter("auto, a table", tacit.Auto(), delta="1e-5", delta_options={}, gaussian=True, payments=2),
         # Two pixels by two, whose clouds are far apart: votes in three rounds, and sums in two.
         Adapter("auto, images", tacit.Auto(), 80, delta="1e-5", delta_options={}, gaussian=True, payments=3,
                 more={"data_kind": "images"}),

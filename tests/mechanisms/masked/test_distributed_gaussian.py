@@ -98,7 +98,7 @@ def test_rounding_small_continuous_shares_is_the_trap_and_small_shares_are_refus
     [
         ({"threshold": 7}, "threshold must be between 2"),
         ({"honest": 6}, "honest must be between 1"),
-        ({"threshold": 3, "honest": 3}, "two groups"),
+        ({"threshold": 3, "honest": 3}, "two different groups"),
         ({"most": 2**41}, "most must be between"),
         ({"squared_shift": 0}, "squared_shift and cells"),
         ({"cells": 0}, "squared_shift and cells"),

@@ -122,7 +122,7 @@ def test_slots_and_clients_are_hit_evenly(fits):
     jumps = NegativeBinomial("1/10", 1).scatter(50, 4000, SystemRandomness())
     even = np.full(50, 1 / 50)
     # Numbers of jumps are independent Poisson variables, which given their total are multinomial.
-    assert fits(jumps.client, np.arange(50), even) > RATE
+    assert fits(jumps.participant, np.arange(50), even) > RATE
     assert fits(jumps.slot % 50, np.arange(50), even) > RATE
     # Mutant: every other slot is never hit.
     assert fits(jumps.slot // 2 * 2 % 50, np.arange(50), even) < RATE
@@ -138,8 +138,8 @@ def test_a_table_goes_on_forever(scripted):
 @settings(deadline=None)
 def test_jumps_are_within_range(clients, slots, shape, epsilon):
     jumps = NegativeBinomial(shape, epsilon).scatter(clients, slots, SeededRandomness(1))
-    assert len(jumps.client) == len(jumps.slot) == len(jumps.size)
-    assert ((jumps.client >= 0) & (jumps.client < clients)).all()
+    assert len(jumps.participant) == len(jumps.slot) == len(jumps.size)
+    assert ((jumps.participant >= 0) & (jumps.participant < clients)).all()
     assert ((jumps.slot >= 0) & (jumps.slot < slots)).all()
     assert (jumps.size >= 1).all()
 

@@ -199,7 +199,7 @@ def test_below_the_quorum_nothing_is_revealed():
 
 def test_trust_is_said_in_words():
     mechanism = SingleMessage(GeneralizedRandomizedResponse(9, 1, 2), 20, "1e-3")
-    assert "at least 20 clients (privacy blanket)" in mechanism.in_words
+    assert "at least 20 participants (privacy blanket)" in mechanism.in_words
     assert "epsilon = 2." in mechanism.in_words
     assert mechanism.max_sensitivity == ANYTHING
 

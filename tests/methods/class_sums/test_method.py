@@ -273,7 +273,7 @@ def test_answers_of_several_holders_are_added_up_and_their_noises_counted():
     assert coordinator.ask(state) is None
     assert coordinator.result(state).value.table.tolist() == [[2, 2, 2], [2, 2, 2]]
     assert coordinator.result(state).value.answers == 2
-    with pytest.raises(InvalidInput, match="another shape"):
+    with pytest.raises(InvalidInput, match="a different shape than the question"):
         coordinator.fold(coordinator.begin(), [restored(np.ones((2, 2), dtype=np.int64), [])])
     with pytest.raises(InvalidInput, match="no holder answered"):
         coordinator.fold(coordinator.begin(), [])

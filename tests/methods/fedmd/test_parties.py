@@ -219,7 +219,7 @@ def test_parties_refuse_what_they_cannot_answer():
     for kind in ("softmax", "logits"):
         with pytest.raises(InvalidInput, match="no predict_proba; ask for argmax"):
             party.answer(asking(form=PredictionForm(kind, 3)))
-    with pytest.raises(InvalidInput, match="other public samples"):
+    with pytest.raises(InvalidInput, match="public samples that this party does not have"):
         party.answer(replace(asking(), public="0" * 64))
     with pytest.raises(InvalidInput, match="does not answer through"):
         party.answer(asking(mechanism=DiscreteLaplaceNoise(1, 2)))

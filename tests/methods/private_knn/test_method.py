@@ -108,9 +108,9 @@ def test_what_is_wrong_is_said(options, said):
 
 
 def test_what_depends_on_the_number_of_records_is_on_the_operators_screen():
-    with pytest.warns(TacitWarning, match="neighbors must be below the 90 records"):
+    with pytest.warns(TacitWarning, match="neighbors must be below the expected number of sampled records, 90"):
         run = distill(adjacency="add-remove", neighbors=200)
-    with pytest.warns(TacitWarning, match="neighbors must be below the 15 records"):
+    with pytest.warns(TacitWarning, match="neighbors must be below the expected number of sampled records, 15"):
         few = tacit.distill(
             (SAMPLES[:100], LABELS[:100]), PUBLIC, 2, delta="1e-5", classes=range(3), seed=1, method="private_knn",
             queries=10, neighbors=200, adjacency="add-remove",
