@@ -82,7 +82,7 @@ def test_a_run_is_paid_made_and_loaded_and_a_second_one_cannot_be_paid(files, ca
     assert run(*paying, "--out", "second") == 1
     assert "cannot pay" in " ".join(capsys.readouterr().err.split())
     with opened("site.ledger") as book:
-        assert book.balance("research").payments == 1
+        assert book.balance("research").payments == 2  # sums and a gradient, once
     assert not Path("second").exists()
 
 

@@ -96,7 +96,7 @@ def test_a_coordinator_without_nodes_says_so(hub, capsys):
         ("epsilon = -1.0", "epsilon"),
         ('trust = "masked"', "masked trust needs peers"),
         ('trust = "central"', "central trust needs service, identity, curator_key"),
-        ('method = "privatekt"\ntrust = "masked"\npeers = "p.toml"', "privatekt does not go with masked trust"),
+        ('method = "privatekt"\ntrust = "masked"\npeers = "p.toml"', "privatekt does not work with masked trust"),
         ("surprise = 1", "unknown option 'surprise' of ReverseKNN: it has labels, mechanism"),
         ('spread = "graph"', "spread is called propagation now"),
         ('method = "privatekt"\nanswers = 2', "answers is called queries_per_round now"),

@@ -58,7 +58,7 @@ PAID = ("--unit", "who", "--ledger", "site.ledger", "--account")
         (("--delta", "1e-6", "--labels", "soft"), "price      epsilon = 1, delta = 1e-06"),
         (("--method", "pate", "--queries", "5"), "dry run"),
         (("--method", "privatekt", "--holders", "4", "--rounds", "2", "--model", "logistic", "--ledger", "books"),
-         "opened in books by the run"),
+         "the holders' accounts in books"),
     ],
 )  # fmt: skip
 def test_a_dry_run_says_what_would_happen_and_leaves_no_trace(files, capsys, more, said):
@@ -96,7 +96,11 @@ def test_a_dry_run_of_an_interrupted_run_pays_nothing_and_keeps_its_request(file
 
 # Files that are not there: if one were looked at, the complaint would be about it.
 WRONG = {
-    "an unknown account": ((*PAID, "reserch"), 2, "no account 'reserch'; it has research, poor, records; did you mean research"),
+    "an unknown account": (
+        (*PAID, "reserch"),
+        2,
+        "no account 'reserch'; it has research, poor, records; did you mean research",
+    ),
     "an account that cannot pay": ((*PAID, "poor"), 1, "account 'poor' cannot pay: it would reach epsilon 1"),
     "an account of another unit": ((*PAID, "records"), 2, "account 'records' protects one record"),
     "no such ledger": (("--ledger", "sight.ledger", "--account", "research"), 2, "sight.ledger: no such ledger"),

@@ -154,7 +154,10 @@ def test_a_doubt_points_to_the_line_of_who_called():
     [
         ({"data": "table"}, "data must be a tacit.Data, got str"),
         ({"control": tacit.Observer()}, "control must be a tacit.RunControl, got Observer"),
-        ({"data": tacit.Data(), "persons": [1]}, "persons is given both by itself and in data: give it in tacit.Data only"),
+        (
+            {"data": tacit.Data(), "persons": [1]},
+            "persons is given both by itself and in data: give it in tacit.Data only",
+        ),
         ({"data": tacit.Data(), "data_kind": "table"}, "data_kind is given both by itself and in data"),
         ({"control": tacit.RunControl(), "request": "r"}, "request is given both by itself and in control"),
         ({"categories": "ward"}, "categories must be a list of columns, got 'ward'"),

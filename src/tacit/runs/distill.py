@@ -158,7 +158,9 @@ def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[st
     if given is None:
         return kind(**flat)
     for field in flat:
-        raise InvalidInput(f"{beside[field]} is given both by itself and in {name}: give it in tacit.{kind.__name__} only")
+        raise InvalidInput(
+            f"{beside[field]} is given both by itself and in {name}: give it in tacit.{kind.__name__} only"
+        )
     return given
 
 

@@ -221,7 +221,7 @@ def test_parties_refuse_what_they_cannot_answer():
             party.answer(asking(form=PredictionForm(kind, 3)))
     with pytest.raises(InvalidInput, match="public samples that this party does not have"):
         party.answer(replace(asking(), public="0" * 64))
-    with pytest.raises(InvalidInput, match="does not answer through"):
+    with pytest.raises(InvalidInput, match="uses no mechanism"):
         party.answer(asking(mechanism=DiscreteLaplaceNoise(1, 2)))
 
 
