@@ -156,10 +156,10 @@ def test_a_doubt_points_to_the_line_of_who_called():
         ({"control": tacit.Observer()}, "control must be a tacit.RunControl, got Observer"),
         (
             {"data": tacit.Data(), "persons": [1]},
-            "persons is given by itself and in data: give it in tacit.Data only",
+            "persons is given both by itself and in data: give it in tacit.Data only",
         ),
-        ({"data": tacit.Data(), "data_kind": "table"}, "data_kind is given by itself and in data"),
-        ({"control": tacit.RunControl(), "request": "r"}, "request is given by itself and in control"),
+        ({"data": tacit.Data(), "data_kind": "table"}, "data_kind is given both by itself and in data"),
+        ({"control": tacit.RunControl(), "request": "r"}, "request is given both by itself and in control"),
         ({"categories": "ward"}, "categories must be a list of columns, got 'ward'"),
         ({"kind": "table"}, "unknown option 'kind'"),
     ],
