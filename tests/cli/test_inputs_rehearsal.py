@@ -99,7 +99,7 @@ WRONG = {
     "an unknown account": (
         (*PAID, "reserch"),
         2,
-        "no account 'reserch'; it has research, poor, records; did you mean",
+        "no account 'reserch'; it has research, poor, records; did you mean research",
     ),
     "an account that cannot pay": ((*PAID, "poor"), 1, "account 'poor' cannot pay: it would reach epsilon 1"),
     "an account of another unit": ((*PAID, "records"), 2, "account 'records' protects one record"),

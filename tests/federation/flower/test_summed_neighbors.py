@@ -78,5 +78,6 @@ def test_a_job_says_how_many_may_collude_in_masked_sums_only(tmp_path):
     file.write_text(text + 'trust = "masked"\n')
     assert read_job(file).colluding == 1
     file.write_text(text)
-    with pytest.raises(InvalidInput, match=r"colluding is for masked trust \(secure aggregation\), not for local"):
+    said = r"colluding is for masked trust \(secure aggregation\), not for local trust"
+    with pytest.raises(InvalidInput, match=said):
         read_job(file)
