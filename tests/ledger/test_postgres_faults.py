@@ -150,7 +150,9 @@ def test_a_session_that_an_administrator_ends_is_taken_up_again(postgres, ledger
     with open_ledger(site.path) as ledger:
         for number in range(3):
             ledger.charge("clinic", Pure(SPEND), "labels", "system", f"r-{number}", "question")
-            postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit'")
+            postgres.execute(
+                "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = 'tacit'"
+            )
         assert ledger.balance("clinic").payments == 3
 
 
