@@ -27,8 +27,8 @@ from tacit.encoders.kinds import KINDS, Recognized, recognize
 from tacit.representations.registry import fitted_to
 
 __all__ = [
-    "Data", "GivenData", "class_names", "labeled", "matched", "one_column", "public_rows", "read_given",
-    "refuse_own_encoder", "seeded", "warn_of_copies",
+    "Data", "GivenData", "class_names", "labeled", "matched", "one_column", "parties_of",
+    "public_rows", "read_given", "refuse_own_encoder", "seeded", "warn_of_copies",
 ]  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def _read_private(
     raw: list[Any],
 ) -> tuple[Any, Any, Any]:
     """The pair (X, y) or every holder's pair as numbers, persons and holders. Samples are appended to ``raw``."""
-    parties = _parties(private)
+    parties = parties_of(private)
     if parties is not None:
         pairs = {}
         for name, pair in parties.items():
@@ -127,14 +127,23 @@ def _read_private(
     return pair, persons, holders
 
 
-def _parties(private: Any) -> dict[Any, Any] | None:  # noqa: ANN401
+def parties_of(private: Any) -> dict[str, Any] | None:  # noqa: ANN401
+    """The records of each holder by name, from a mapping or a list of pairs (X, y); None for pooled records.
+
+    >>> sorted(parties_of([([[0.0]], [1]), ([[1.0]], [0])]))
+    ['0', '1']
+    """
     if isinstance(private, Mapping):
-        if len({str(name) for name in private}) < len(private):
+        found = {str(name): pair for name, pair in private.items()}
+        if len(found) < len(private):
             raise InvalidInput("two holders of private have the same name")
-        return dict(private)
-    if isinstance(private, list) and all(isinstance(each, tuple) and len(each) == 2 for each in private):
-        return dict(enumerate(private))
-    return None
+    elif isinstance(private, list) and all(isinstance(each, tuple) and len(each) == 2 for each in private):
+        found = {str(place): pair for place, pair in enumerate(private)}
+    else:
+        return None
+    if not found:
+        raise InvalidInput("private must contain the records of at least one holder, a pair (X, y)")
+    return found
 
 
 def _is_pair(values: Any) -> bool:  # noqa: ANN401

@@ -24,6 +24,7 @@ from tacit.runs.inputs import (
     labeled,
     matched,
     one_column,
+    parties_of,
     public_rows,
     refuse_own_encoder,
     rows,
@@ -121,7 +122,7 @@ def read_task(given: GivenData, terms: Terms) -> tuple[Task, tuple[str, ...] | N
     Errors name the parameter, and nothing is paid yet.
     """
     seed = seeded(terms.seed)
-    parties = _parties(given.private)
+    parties = parties_of(given.private)
     held = _read_pooled(given, terms, seed) if parties is None else _read_parties(parties, given, terms, seed)
     encoded = given.recognized.kind in ("mixed", "text")
     warn_of_copies(*(given.raw if encoded else (held.originals, held.public)))
@@ -272,21 +273,6 @@ def label_table(sets: Any, classes: Iterable[Any] | None = None) -> tuple[NDArra
                 raise InvalidInput(f"label sets: row {row} has a label that is not among the classes")
             table[row, place[label]] = True
     return table, names
-
-
-def _parties(private: Any) -> dict[str, Any] | None:  # noqa: ANN401
-    """The records of each holder by name, from a mapping or a list of pairs (X, y); None for pooled records."""
-    if isinstance(private, Mapping):
-        found = {str(name): pair for name, pair in private.items()}
-        if len(found) < len(private):
-            raise InvalidInput("two holders of private have the same name")
-    elif isinstance(private, list) and all(isinstance(each, tuple) and len(each) == 2 for each in private):
-        found = {str(place): pair for place, pair in enumerate(private)}
-    else:
-        return None
-    if not found:
-        raise InvalidInput("private must contain the records of at least one holder, a pair (X, y)")
-    return found
 
 
 def _read_holder(name: str, pair: Any, public: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: ANN401

@@ -30,12 +30,12 @@ from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key_to_bytes
 
 from tacit.core import InvalidInput, TacitError
 from tacit.federation.certificates import on_loopback
 from tacit.federation.flower.processes import extend_timeouts, log_with_time, require_version
-from tacit.federation.members import Member
+from tacit.federation.members import Member, fingerprint
 
 __all__ = ["Control", "LoopbackOnly", "explain_unregistered", "run_link"]
 
@@ -76,10 +76,6 @@ def explain_unregistered(activate: Callable[..., Any]) -> Callable[..., Any]:
 
     Flower sends the same error to a node whose previous process is still expected. The node has signed with the key.
     """
-    from flwr.supercore.error import ApiErrorCode, FlowerError
-    from flwr.supercore.primitives.asymmetric import bytes_to_public_key
-
-    from tacit.federation.members import fingerprint
 
     def activated(request: Any, state: Any) -> Any:  # noqa: ANN401
         if state.get_node_id_by_public_key(request.public_key) is None:
@@ -108,10 +104,6 @@ def run_link() -> None:
     fleet_handlers.activate_node = explain_unregistered(fleet_handlers.activate_node)
     application._get_middleware = lambda: [Middleware(LoopbackOnly), *usual()]
     flower_superlink()
-
-
-if __name__ == "__main__":
-    run_link()
 
 
 class Control:
@@ -200,3 +192,7 @@ class Control:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+
+if __name__ == "__main__":
+    run_link()
