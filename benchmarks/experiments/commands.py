@@ -13,6 +13,7 @@ from experiments import rknn as rknn_figures
 from experiments.development import read_set
 from experiments.fedmd import FedBench
 from experiments.fedmd_theory import COMPUTED
+from experiments.kept_encodings import keep_encodings
 from experiments.leaderboard import EPSILONS, Board, draw_board
 from experiments.measured import Memory
 from experiments.privatekt import TransferBench
@@ -190,8 +191,10 @@ def leaderboard(
         raise InvalidInput(f"epsilons must be comma-separated numbers, got {epsilons[:80]!r}") from None
     if any(not 0 < each < 1000 for each in asked):
         raise InvalidInput(f"every epsilon must be above 0 and below 1000, got {epsilons[:80]!r}")
+    parts = read_set(data, folder or Path())
+    keep_encodings(cache / "encodings")
     board = Board.of(
-        read_set(data, folder or Path()), [each.strip() for each in methods.split(",") if each.strip()],
+        parts, [each.strip() for each in methods.split(",") if each.strip()],
         written=out, memory=Memory(cache / "leaderboard"), epsilons=sorted(set(asked)), runs=runs, tell=_tell,
         kept=kept,
     )  # fmt: skip

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from experiments.development import DevelopmentSet
-from experiments.leaderboard_lines import HOLDER, LABEL, LINES, OPACUS, OWN, RECORD, Encoded, Line, encoded, references
+from experiments.leaderboard_lines import LINES, OPACUS
+from experiments.leaderboard_parts import HOLDER, LABEL, OWN, RECORD, Encoded, Line, encoded, references
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
 from tacit.core import InvalidInput, nearest
@@ -93,7 +94,7 @@ class Board:
     def references(self) -> Mapping[str, float]:
         """The lines that do not depend on ε."""
         about = {"board": self.data.parts.name, "content": self.data.content, "line": "references",
-                 "code": code_of("experiments.leaderboard_lines")}  # fmt: skip
+                 "code": code_of("experiments.leaderboard_parts")}  # fmt: skip
         return self.memory.recall(about, partial(references, self.data))
 
     def result(self) -> Result:
@@ -145,7 +146,8 @@ class Board:
             "holder with all its records, the others one record: their ε are not to be compared. The oracle that names "
             "clusters knows the test labels: it says what clusters are worth, not what a method reaches.",
             *([FLOATS] if any(line.chosen == OPACUS for line in self.lines.values()) else []),
-            "megabytes is the most that the process had held by then. Times were taken on a busy machine.",
+            "megabytes is the most that the process had held by then. Times were taken on a busy machine; "
+            "features of MiniLM and EfficientNet are computed once and not counted.",
             "Each run in the JSON file names the digest of the code that it was measured with. Lines marked earlier "
             "were measured with an earlier version of it, on the same data, and not again.",
         ]

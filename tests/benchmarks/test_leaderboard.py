@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import leaderboard, leaderboard_lines, measured
+from experiments import leaderboard, leaderboard_parts, leaderboard_shards, measured
 from experiments.development import read_set
 from experiments.leaderboard import Board
-from experiments.leaderboard_lines import LINES, Line, encoded
+from experiments.leaderboard_lines import LINES
+from experiments.leaderboard_parts import Line, encoded
 from experiments.measured import Memory, code_of
 from experiments.table import write_result
 from tacit.cli import main
@@ -110,7 +111,7 @@ def test_lines_of_earlier_code_stay_in_the_table_and_are_marked(digits, tmp_path
     assert not leaderboard._earlier(file, "other")
     assert not leaderboard._earlier(tmp_path / "nowhere.json", digits.content)
     monkeypatch.setattr(Counted, "version", "two")
-    lines = {"rknn": Counted("rknn"), "privatekt": Counted("privatekt", protects=leaderboard_lines.HOLDER)}
+    lines = {"rknn": Counted("rknn"), "privatekt": Counted("privatekt", protects=leaderboard_parts.HOLDER)}
     second = Board(digits, Memory(tmp_path / "kept"), lines, (1.0,), 1, earlier=known, measuring={"rknn"})
     second.measure()
     rows = second.result().rows
@@ -122,15 +123,15 @@ def test_lines_of_earlier_code_stay_in_the_table_and_are_marked(digits, tmp_path
 def test_what_protects_a_holder_or_a_label_says_so():
     for name, line in LINES.items():
         of_holders = name in ("privatekt", "fedmd response", "fedmd ldp")
-        expected = leaderboard_lines.HOLDER if of_holders else leaderboard_lines.RECORD
-        assert line.protects == (leaderboard_lines.LABEL if name == "label_dp" else expected)
+        expected = leaderboard_parts.HOLDER if of_holders else leaderboard_parts.RECORD
+        assert line.protects == (leaderboard_parts.LABEL if name == "label_dp" else expected)
 
 
 @pytest.mark.parametrize("name", ["privatekt", "fedmd rknn", "fedmd response", "pate confident", "private_knn"])
 def test_a_line_of_every_other_method_is_measured_with_its_own_unit(digits, name):
     line = LINES[name]
     found = line.measure(digits, 8.0, 0)
-    assert ("holder" in found["unit"]) == (line.protects == leaderboard_lines.HOLDER)
+    assert ("holder" in found["unit"]) == (line.protects == leaderboard_parts.HOLDER)
     assert found["epsilon"] <= 8
     assert found["delta"] <= line.delta
     assert 0 <= found["test"] <= 1
@@ -164,9 +165,9 @@ def test_no_setting_of_pate_is_taken_from_records_or_the_test(digits):
 
     other = replace(digits, private=digits.private[::-1] * 3, test=digits.test * 0)
     for mechanism in ("lnmax", "gnmax"):
-        chosen = [leaderboard_lines._pate(mechanism, data, 1.0) for data in (digits, other)]
+        chosen = [leaderboard_shards.pate(mechanism, data, 1.0) for data in (digits, other)]
         assert chosen[0] == chosen[1]
-        assert chosen[0]["teachers"] == 50
+        assert chosen[0]["teachers"] == 100
 
 
 def test_wrong_use_is_named(tmp_path, monkeypatch, capsys):
