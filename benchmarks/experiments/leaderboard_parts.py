@@ -21,6 +21,7 @@ from experiments.development import DevelopmentSet
 from experiments.measured import code_of
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
+from tacit.encoders.text import TextEncoder
 
 __all__ = ["DELTA", "HOLDER", "LABEL", "OWN", "RECORD", "Encoded", "Line", "Samples", "encoded", "references"]
 
@@ -66,6 +67,8 @@ def encoded(parts: DevelopmentSet) -> Encoded:
     images = None
     if found.encoder is not None:
         name, rows = type(found.encoder).__name__, [found.encoder.encode(each) for each in raw]
+        if isinstance(found.encoder, TextEncoder):
+            name = f"{name}, {'with' if found.encoder.minilm else 'without'} MiniLM"
     else:
         from tacit.methods.auto.plan import image_parts
         from tacit.methods.class_sums.plan import sum_representation

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tacit.accounting.compose import least_total
 from tacit.core import Exchange, InvalidInput, Ledger, Number, Receipt, Release, warn_user
 from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta
 from tacit.core.options import Options, to_recipe
@@ -169,9 +170,26 @@ def _prepared(chosen: Method, settings: Options, task: Task, recognized: Recogni
     blocks = {} if recognized.encoder is None else recognized.encoder.blocks
     task.observer.data(recognized.lines)
     job: Job = chosen.load_prepare()(replace(task, kind=recognized.kind, blocks=blocks), settings)
-    for doubt in job.doubts:
+    for doubt in (*job.doubts, *_large_delta(job, task)):
         warn_user(doubt)
     return job
+
+
+def _large_delta(job: Job, task: Task) -> tuple[str, ...]:
+    """The warning about a δ of 1/n or more that will be spent; it depends on n, so it is for the operator alone."""
+    count = _protected(job, task)
+    # Totals may take seconds, and can only be lower than what is allowed.
+    if task.delta * count < 1:
+        return ()
+    spent = (least_total(list(each.prices.values()), task.delta).delta for each in job.accounts())
+    return (large_delta(job.unit),) if any(each * count >= 1 for each in spent) else ()
+
+
+def _protected(job: Job, task: Task) -> int:
+    """How many units there are that the guarantee is about."""
+    if not job.unit.holder:
+        return task.units
+    return len(task.holders) if task.nodes is None else task.nodes.nodes
 
 
 def _finished(
@@ -252,7 +270,7 @@ def _claims(job: Job, task: Task, receipts: Sequence[Receipt], payers: Payers, c
     # Under add/remove adjacency the number of records is private, and a caveat must not depend on it.
     if task.adjacency is not Adjacency.REPLACE_ONE:
         return dict(found)
-    count = task.units if not job.unit.holder else (len(task.holders) if task.nodes is None else task.nodes.nodes)
+    count = _protected(job, task)
     return {
         account: each.with_caveat(large_delta(job.unit)) if each.delta * count >= 1 else each
         for account, each in found.items()

@@ -140,7 +140,8 @@ def counted(method):
 @every(only=counted)
 def test_a_delta_that_protects_nobody_is_admitted(method):
     units = method.units(PRIVATE)
-    run = method.run(PRIVATE, PUBLIC, delta=Fraction(3, 2 * units), seed=1, **method.delta_options)
+    with pytest.warns(TacitWarning, match="delta is not below one over the number of"):
+        run = method.run(PRIVATE, PUBLIC, delta=Fraction(3, 2 * units), seed=1, **method.delta_options)
     assert run.guarantee.delta * units >= 1
     assert "delta is not below one over the number of" in str(run.guarantee)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tacit.core import Adjacency, Gaussian, InvalidInput, Release, Spend, Trust, large_delta, weakness
+from tacit.core import Adjacency, Gaussian, InvalidInput, Release, Spend, Trust, weakness
 from tacit.core.options import Options
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
@@ -115,8 +115,6 @@ def worth_dividing(teaching: AutoTeaching) -> bool:
 def _doubts(task: Task, first: Step) -> tuple[str, ...]:
     """Warnings to show before anything is paid."""
     doubts = [weakness(task.budget, task.unit), *first.doubts]
-    if task.delta * task.units >= 1:
-        doubts.append(large_delta(task.unit))
     return tuple(dict.fromkeys(each for each in doubts if each is not None))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, Mechanism, Representation, Sensitivity
-from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core.guarantee import Adjacency, Trust, Unit, weakness
 from tacit.core.options import Options
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
@@ -290,8 +290,6 @@ def _doubts(task: Task, kept: float | None) -> tuple[str, ...]:
             f"the labels will be mostly noise, which leaves {kept:.0%} of the components' signal. Use more records or "
             "a larger epsilon"
         )
-    if task.delta * task.units >= 1:
-        doubts.append(large_delta(task.unit))
     return tuple(each for each in doubts if each is not None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Rule, Trust, Unit, large_delta, weakness
+from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Rule, Trust, Unit, weakness
 from tacit.core.options import Options
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
@@ -192,8 +192,6 @@ def _doubts(task: Task, expected: float) -> tuple[str, ...]:
             f"the labels will be mostly noise: with made-up labels the accuracy was {expected:.0%}. Use more records "
             "or a larger epsilon"
         )
-    if task.delta * task.units >= 1:
-        doubts.append(large_delta(task.unit))
     return tuple(each for each in doubts if each is not None)
 
 

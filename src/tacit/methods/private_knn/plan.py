@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.accounting.calibrate import sampled_sigma
 from tacit.core import Floats, Integers, InvalidInput, Representation, Spend, exact
-from tacit.core.guarantee import Adjacency, Trust, large_delta, weakness
+from tacit.core.guarantee import Adjacency, Trust, weakness
 from tacit.core.options import Options
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
@@ -227,8 +227,6 @@ def _doubts(task: Task, neighbors: int, expected: float) -> tuple[str, ...]:
     doubts = [weakness(task.budget, task.unit)]
     if neighbors >= expected:
         doubts.append(_too_many(neighbors, expected))
-    if task.delta * task.units >= 1:
-        doubts.append(large_delta(task.unit))
     return tuple(each for each in doubts if each is not None)
 
 

@@ -222,7 +222,7 @@ def _job(
     spends = [each.choice.mechanism.spend for each in chosen.rounds]
     doubts: Sequence[str] = chosen.doubts
     if task.nodes is None and not task.multilabel:
-        doubts = (*record_doubts(chosen, task.units, task.delta), *doubts)
+        doubts = (*record_doubts(chosen, task.units), *doubts)
     return CuratedJob(
         task,
         options,

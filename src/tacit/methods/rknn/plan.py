@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.compose import least_total, total
+from tacit.accounting.compose import total
 from tacit.core import Estimates, InvalidInput, Number, Representation, Rule, exact, positive, probability, whole
-from tacit.core.guarantee import Adjacency, Trust, Unit, large_delta, weakness
+from tacit.core.guarantee import Adjacency, Trust, Unit, weakness
 from tacit.core.options import build
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.rknn.choice import Choice, choose_local, choose_mechanism, choose_shuffled
@@ -267,13 +267,13 @@ class _MixedDecoder:
         return estimates
 
 
-def record_doubts(chosen: Plan, records: int, delta: Fraction) -> list[str]:
+def record_doubts(chosen: Plan, records: int) -> list[str]:
     """Warnings about a plan that depend on the number of records or persons.
 
     For the operator's screen only: under add-remove adjacency the number is private.
 
     >>> public = np.random.default_rng(0).normal(size=(400, 64))
-    >>> few = record_doubts(plan(public, classes=10, records=1000, epsilon=1, queries=300), 1000, Fraction(0))
+    >>> few = record_doubts(plan(public, classes=10, records=1000, epsilon=1, queries=300), 1000)
     >>> [doubt[:24] for doubt in few]
     ['many labels may be wrong']
     """
@@ -285,8 +285,6 @@ def record_doubts(chosen: Plan, records: int, delta: Fraction) -> list[str]:
             f"{likely}: to be 99 % certain a label needs a lead of {gap:.3g} votes, and a query gets "
             f"{votes:.3g} on average. Use more records, fewer queries or a larger epsilon"
         )
-    if least_total([each.choice.mechanism.spend for each in chosen.rounds], delta).delta * records >= 1:
-        doubts.append(large_delta(chosen.unit))
     return doubts
 
 
