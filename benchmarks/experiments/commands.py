@@ -14,7 +14,8 @@ from experiments.development import read_set
 from experiments.fedmd import FedBench
 from experiments.fedmd_theory import COMPUTED
 from experiments.kept_encodings import keep_encodings
-from experiments.leaderboard import EPSILONS, Board, draw_board
+from experiments.leaderboard import EPSILONS, Board
+from experiments.leaderboard_plot import draw_board
 from experiments.measured import Memory
 from experiments.privatekt import TransferBench
 from experiments.rknn_runs import Bench

@@ -1,4 +1,4 @@
-"""Any set of methods on the same data: measured as far as it is, kept by content and code, as a table and a plot."""
+"""Any set of methods on the same data: measured as far as it is, kept by content and code, as a table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from experiments.development import DevelopmentSet
 from experiments.leaderboard_lines import LINES, OPACUS
-from experiments.leaderboard_parts import HOLDER, LABEL, OWN, RECORD, Encoded, Line, encoded, references
+from experiments.leaderboard_parts import OWN, Encoded, Line, encoded, references
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
 from tacit.core import InvalidInput, nearest
 
-__all__ = ["EPSILONS", "Board", "draw_board"]
+__all__ = ["EPSILONS", "REFERENCES", "Board"]
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0)
 
@@ -174,61 +174,3 @@ REFERENCES = (
     "ε = 0: public clusters, named by an oracle",
     "no privacy: the same regression on the records",
 )
-SHAPES = "osD^vP*Xh<>pd8"
-# What one ε covers decides which panel a line is in: numbers of different units are not to be compared.
-PANELS = (((RECORD,), "one record is protected"), ((HOLDER, LABEL), "something else is protected"))
-
-
-def draw_board(board: Board, file: Path) -> Path:
-    """Curves over ε on a logarithmic axis, a line per method with its spread; a panel for what protects a record."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
-    measured = {board.lines[name].protects for name, _ in board.shown()}
-    panels = [each for each in PANELS if measured & set(each[0])]
-    figure = Figure(figsize=(7.0 * len(panels), 6.6))
-    for place, (units, title) in enumerate(panels):
-        axes = figure.add_subplot(1, len(panels), place + 1)
-        lines = {name: line for name, line in board.lines.items() if line.protects in units}
-        _draw_lines(board, axes, lines, f"{board.data.parts.name}: {title}")
-    figure.tight_layout()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=90, metadata={"Software": None})
-    return file
-
-
-def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) -> None:  # noqa: ANN401
-    from matplotlib import colormaps
-
-    palette: Any = colormaps["tab20" if len(lines) > 10 else "tab10"]
-    colors = palette.colors
-    for place, (name, line) in enumerate(lines.items()):
-        shown = [(each, [100 * run["test"] for run in runs])
-                 for (method, each), runs in board.shown().items() if method == name]  # fmt: skip
-        if not shown:
-            continue
-        across = [each for each, _ in shown]
-        means = np.array([np.mean(values) for _, values in shown])
-        spread = np.array([np.std(values, ddof=1) if len(values) > 1 else 0.0 for _, values in shown])
-        color, label = colors[place % len(colors)], name if line.protects == RECORD else f"{name} ({line.protects})"
-        axes.plot(
-            across, means, marker=SHAPES[place % len(SHAPES)], markersize=5, linewidth=1.5, color=color, label=label
-        )
-        axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.15, linewidth=0)
-    fixed = board.references()
-    for name, style in zip(REFERENCES, (":", "-.", "--"), strict=True):
-        axes.axhline(100 * fixed[name], color="black", linewidth=0.9, linestyle=style, label=name)
-    # How far a figure of these test samples may be from the truth, as a bar beside the curves.
-    half = 1.96 * 50 / np.sqrt(len(board.data.test))
-    marks = sorted({each for _, each in board.shown()})
-    axes.errorbar([marks[0] * 0.8], [50.0], yerr=[half], color="black", capsize=3, linewidth=1)
-    axes.set_xscale("log")
-    axes.set_ylim(0, 101)
-    axes.set_xticks(marks, [f"{each:g}" for each in marks])
-    axes.minorticks_off()
-    axes.set_xlabel("ε (logarithmic); the bar at the left is the 95 % interval of the test part at 50 %", fontsize=8)
-    axes.set_ylabel("test accuracy, %, mean and standard deviation over runs", fontsize=9)
-    axes.set_title(title, fontsize=10)
-    axes.grid(True, which="major", alpha=0.3)
-    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncol=3, frameon=False)

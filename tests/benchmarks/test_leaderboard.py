@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import leaderboard, leaderboard_parts, leaderboard_shards, measured
+from experiments import leaderboard, leaderboard_parts, leaderboard_plot, leaderboard_shards, measured
 from experiments.development import read_set
 from experiments.leaderboard import Board
 from experiments.leaderboard_lines import LINES
@@ -117,7 +117,7 @@ def test_lines_of_earlier_code_stay_in_the_table_and_are_marked(digits, tmp_path
     rows = second.result().rows
     assert [(row.names["ε"], row.names["code"]) for row in rows[:2]] == [("0.1", "earlier"), ("1", "this")]
     assert len(rows) == 2 + len(leaderboard.REFERENCES)
-    assert leaderboard.draw_board(second, tmp_path / "board.png").stat().st_size > 1000
+    assert leaderboard_plot.draw_board(second, tmp_path / "board.png").stat().st_size > 1000
 
 
 def test_what_protects_a_holder_or_a_label_says_so():
