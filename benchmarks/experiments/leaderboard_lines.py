@@ -12,6 +12,7 @@ from functools import partial
 from experiments.leaderboard_encoded import mapped, seen, two_layers
 from experiments.leaderboard_parts import HOLDER, LABEL, Line
 from experiments.leaderboard_shards import components, confident, parties, pate, spread, transferred
+from experiments.leaderboard_voted import voted
 
 __all__ = ["LINES", "OPACUS"]
 
@@ -24,13 +25,13 @@ OPACUS = "32 units, 10 epochs, samples of 500; by Opacus"
 PARTIES = "the paper's 10 parties"
 TEN = f"{PARTIES}, even; one round, two samples per class"
 LINES: Mapping[str, Line] = {
-    "rknn": Line("rknn", partial(seen, 1), delta=0.0),
+    "rknn": Line("rknn", voted, delta=0.0),
     "class_sums": Line("class_sums", partial(seen, 0)),
     "noisy_sgd": Line("noisy_sgd", partial(seen, 0), chosen=REHEARSED),
     "noisy_sgd on the map": Line("noisy_sgd", mapped, chosen=REHEARSED, applies="images"),
     "noisy_sgd two layers": Line("noisy_sgd", partial(two_layers, "hidden"), chosen=OPACUS),
     "noisy_sgd fine-tuned": Line("noisy_sgd", partial(two_layers, "finetuned"), chosen=OPACUS),
-    "private_knn": Line("private_knn", partial(seen, 1)),
+    "private_knn": Line("private_knn", voted),
     "auto": Line("auto"),
     "auto pure": Line("auto", delta=0.0),
     "pate lnmax": Line("pate", partial(pate, "lnmax"), delta=0.0, samples=spread, chosen=RULE),

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 
 from experiments import leaderboard, leaderboard_parts, leaderboard_plot, leaderboard_shards, measured
 from experiments.development import read_set
@@ -160,14 +162,48 @@ def test_a_digest_of_code_covers_what_a_line_imports_and_nothing_else(monkeypatc
     code_of.cache_clear()
 
 
+def test_a_change_of_one_rule_leaves_the_figures_of_other_lines(monkeypatch):
+    read, names = measured._source_of, ("rknn", "noisy_sgd", "pate gnmax", "privatekt", "label_dp")
+
+    def digests(changed=""):
+        monkeypatch.setattr(measured, "_source_of", lambda name: b"other = 1" if name == changed else read(name))
+        code_of.cache_clear()
+        return {name: LINES[name].code() for name in names}
+
+    def differing(changed):
+        return {name for name, digest in digests(changed).items() if digest != before[name]}
+
+    before = digests()
+    assert differing("experiments.leaderboard_shards") == {"pate gnmax", "privatekt"}
+    assert differing("experiments.leaderboard_encoded") == {"noisy_sgd"}
+    assert differing("experiments.leaderboard_voted") == {"rknn"}
+    assert differing("experiments.leaderboard_parts") == set(names)
+    code_of.cache_clear()
+
+
+def test_pate_asks_about_the_center_of_every_cluster_and_is_judged_by_the_labels_of_these(digits):
+    given = leaderboard_shards.spread(digits, {"queries": 20})
+    plain = leaderboard_shards.components(digits, {})
+    place = {row.tobytes(): label for row, label in zip(plain.public, plain.public_labels, strict=True)}
+    assert sorted(map(bytes, given.public)) == sorted(map(bytes, plain.public))
+    assert [place[row.tobytes()] for row in given.public] == given.public_labels.tolist()
+    # Nobody's record and no test sample decides on the factor.
+    assert np.square(given.public).sum(axis=1).mean() == pytest.approx(leaderboard_shards.LENGTH)
+    clusters = KMeans(20, n_init=1, random_state=0).fit(plain.public).predict(given.public[:20])
+    first = KMeans(20, n_init=1, random_state=0).fit(plain.public).predict(plain.public[:20])
+    assert len(set(clusters)) > len(set(first))
+
+
 def test_no_setting_of_pate_is_taken_from_records_or_the_test(digits):
     from dataclasses import replace
 
     other = replace(digits, private=digits.private[::-1] * 3, test=digits.test * 0)
     for mechanism in ("lnmax", "gnmax"):
         chosen = [leaderboard_shards.pate(mechanism, data, 1.0) for data in (digits, other)]
-        assert chosen[0] == chosen[1]
-        assert chosen[0]["teachers"] == 100
+        assert [{name: each[name] for name in ("teachers", "queries")} for each in chosen] == [
+            {"teachers": 100, "queries": 10}
+        ] * 2
+        assert (chosen[0]["student"].public == chosen[1]["student"].public).all()
 
 
 def test_wrong_use_is_named(tmp_path, monkeypatch, capsys):

@@ -176,13 +176,19 @@ def _prepared(chosen: Method, settings: Options, task: Task, recognized: Recogni
 
 
 def _large_delta(job: Job, task: Task) -> tuple[str, ...]:
-    """The warning about a δ of 1/n or more that will be spent; it depends on n, so it is for the operator alone."""
+    """The warning about a δ of 1/n or more; it depends on n, so it is for the operator alone.
+
+    Accounts of nodes are theirs: there what is allowed decides, and here what will be spent, which may be none of it.
+    """
     count = _protected(job, task)
-    # Totals may take seconds, and can only be lower than what is allowed.
+    # Totals may take seconds, and are at most what is allowed.
     if task.delta * count < 1:
         return ()
-    spent = (least_total(list(each.prices.values()), task.delta).delta for each in job.accounts())
-    return (large_delta(job.unit),) if any(each * count >= 1 for each in spent) else ()
+    if task.nodes is None:
+        spent = (least_total(list(each.prices.values()), task.delta).delta for each in job.accounts())
+        if all(each * count < 1 for each in spent):
+            return ()
+    return (large_delta(job.unit),)
 
 
 def _protected(job: Job, task: Task) -> int:

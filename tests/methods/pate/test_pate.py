@@ -132,6 +132,19 @@ def test_a_teacher_whose_records_are_all_of_one_class_votes_for_it():
     assert votes.value.tolist() == [[0, 1]] * 3
 
 
+def test_a_teacher_without_records_of_some_class_votes_for_the_others_in_their_own_columns():
+    ledger = MemoryLedger({"curator": Ceiling(10**6)})
+    # Neither teacher has a record of the class in the middle; only the second has one of the first.
+    shards = [
+        Private(Records(np.array([[0.0], [9.0]]), np.array([2, 3]))),
+        Private(Records(np.array([[0.0], [9.0]]), np.array([0, 3]))),
+    ]
+    asked = TeacherHolder(shards, Gate(ledger, "curator", SeededRandomness(1)), LogisticRegression)
+    samples = np.array([[0.0], [9.0]])
+    votes = asked.answer(TeacherAsk(samples, ("a", "b", "c", "d"), LNMax(1000, 2), "votes", "r-1"))
+    assert votes.value.tolist() == [[1, 0, 1, 0], [0, 0, 0, 2]]
+
+
 def test_samples_of_another_shape_are_refused_before_payment():
     ledger = MemoryLedger({"curator": Ceiling(9)})
     asked = TeacherHolder([records(0)], Gate(ledger, "curator", SeededRandomness(1)), Constant)
