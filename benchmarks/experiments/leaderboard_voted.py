@@ -31,9 +31,14 @@ class Seen(TransformerMixin, BaseEstimator):
 
 
 def voted(data: Encoded, _: float) -> dict[str, Any]:
-    """Images by the features for votes, their student by those for sums, which other methods' models see too."""
+    """Images by the features for votes, their student by those for sums, which other methods' models see too.
+
+    Where these are the pixels themselves, the method's own student sees as much.
+    """
     if data.images is None:
         return {}
+    if data.images[0] == "identity":
+        return {"representation": data.images[1]}
     from sklearn.pipeline import Pipeline
 
     from tacit.methods.class_sums.plan import sum_representation
