@@ -86,7 +86,8 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
         axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.13, linewidth=0)
         names.append((_named(board, name, line), color, float(means[-1])))
         lowest, highest = min(lowest, *(means - spread)), max(highest, *(means + spread))
-    fixed = {name: 100 * each for name, each in board.references().items()}
+    known = board.references()
+    fixed = {name: 100 * known[name] for name in REFERENCES}
     for name, style in zip(REFERENCES, (":", "-.", "--"), strict=True):
         axes.axhline(fixed[name], color="black", linewidth=0.9, linestyle=style, zorder=1)
     lowest, highest = min(lowest, *fixed.values()) - 3, max(highest, *fixed.values()) + 3
