@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.leaderboard_parts import Encoded
 
-__all__ = ["mapped", "seen", "two_layers"]
+__all__ = ["mapped", "seen"]
 
 
 def seen(place: int, data: Encoded, _: float) -> dict[str, Any]:
@@ -22,8 +22,3 @@ def mapped(data: Encoded, _: float) -> dict[str, Any]:
 
     name = "spectral" if data.images is None else data.images[1]
     return {"representation": fit_representation(name, np.asarray(data.parts.public), 4 * data.classes)[1]}
-
-
-def two_layers(model: str, data: Encoded, epsilon: float) -> dict[str, Any]:
-    """Two layers by Opacus, whose Poisson samples are accounted for records that come and go."""
-    return seen(0, data, epsilon) | {"model": model, "records": data.units, "adjacency": "add-remove"}

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from experiments.leaderboard_encoded import mapped, seen, two_layers
+from experiments.leaderboard_encoded import mapped, seen
+from experiments.leaderboard_layers import two_layers
 from experiments.leaderboard_parts import HOLDER, LABEL, Line
 from experiments.leaderboard_shards import components, confident, parties, pate, spread, transferred
 from experiments.leaderboard_voted import voted
@@ -21,7 +22,7 @@ RULE = (
     "of an eighth of the teachers allows, one per class at least, each central in a cluster of public samples"
 )
 REHEARSED = "rehearsed on public samples with made-up labels"
-OPACUS = "32 units, 10 epochs, samples of 500; by Opacus"
+OPACUS = "32 units, 10 epochs and at least 100 steps, samples of 500; by Opacus"
 PARTIES = "the paper's 10 parties"
 TEN = f"{PARTIES}, even; one round, two samples per class"
 LINES: Mapping[str, Line] = {
