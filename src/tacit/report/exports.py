@@ -24,7 +24,7 @@ from tacit.students.registry import TYPES
 __all__ = ["FILL_IN", "log_to_mlflow", "nist_answers", "registry_entry"]
 
 FILL_IN = "To be filled in"
-_MODELS = {"central": "Central", "local": "Local", "shuffle": "Shuffle", "masked": "Central"}
+_CENTRAL = (Trust.CENTRAL, Trust.MASKED)  # the registry has no word for sums under masks
 _SAMPLING = (
     "Noise is drawn by exact integer samplers from the operating system's cryptographic generator; floating point "
     "filters and never decides, so that no low-order bit of a number depends on a record."
@@ -145,7 +145,7 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
                 "privacy_parameters_details": f"Proven by {claim['accountant']} from the receipts of this run.",
             },
             "deployment_model": {
-                "model_name": _MODELS[claim["trust"]],
+                "model_name": "Central" if claim["trust"] in _CENTRAL else claim["trust"].capitalize(),
                 "model_name_details": f"Trust model {claim['trust']}.",
                 "trust_assumptions": TRUST_IN_WORDS[Trust(claim["trust"])] + ".",
                 "actors": FILL_IN,
