@@ -15,10 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tacit.core import InvalidInput
+from tacit.core import InvalidInput, TacitError
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
 from tacit.report.card import NOT_COVERED, model_card, statement
-from tacit.runs.folders import read_record
+from tacit.runs.folders import Record, read_record
 from tacit.students.registry import TYPES
 
 __all__ = ["FILL_IN", "log_to_mlflow", "nist_answers", "registry_entry"]
@@ -240,8 +240,17 @@ def log_to_mlflow(folder: str | Path, experiment: str = "tacit") -> str:
         mlflow = import_module("mlflow")
     except ModuleNotFoundError:
         raise InvalidInput("logging to MLflow needs an extra: pip install 'tacit[mlflow]'") from None
+    try:
+        return _logged(mlflow, experiment, record, said)
+    except Exception as error:
+        # MLflow's own exceptions, its database's and its network's: they have no common base.
+        reason = " ".join(str(error).split())[:_LONGEST]
+        raise TacitError(f"MLflow did not accept the run, which is whole in {record.folder}: {reason}") from error
+
+
+def _logged(mlflow: Any, experiment: str, record: Record, said: dict[str, Any]) -> str:  # noqa: ANN401
     mlflow.set_experiment(experiment)
-    with mlflow.start_run(run_name=Path(folder).name) as started:
+    with mlflow.start_run(run_name=record.folder.name) as started:
         mlflow.log_params(dict(_flat({"method": said["method"], "trust": said["trust"], "recipe": said["recipe"]})))
         mlflow.log_metrics(_figures(said, record.claim))
         mlflow.set_tags({
