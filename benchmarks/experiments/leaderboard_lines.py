@@ -13,6 +13,7 @@ from experiments.leaderboard_encoded import mapped, seen
 from experiments.leaderboard_layers import two_layers
 from experiments.leaderboard_parts import HOLDER, LABEL, Line
 from experiments.leaderboard_shards import components, confident, parties, pate, spread, transferred
+from experiments.leaderboard_summed import summed
 from experiments.leaderboard_voted import voted
 
 __all__ = ["LINES", "OPACUS"]
@@ -27,7 +28,7 @@ PARTIES = "the paper's 10 parties"
 TEN = f"{PARTIES}, even; one round, two samples per class"
 LINES: Mapping[str, Line] = {
     "rknn": Line("rknn", voted, delta=0.0),
-    "class_sums": Line("class_sums", partial(seen, 0)),
+    "class_sums": Line("class_sums", summed),
     "noisy_sgd": Line("noisy_sgd", partial(seen, 0), chosen=REHEARSED),
     "noisy_sgd on the map": Line("noisy_sgd", mapped, chosen=REHEARSED, applies="images"),
     "noisy_sgd two layers": Line("noisy_sgd", partial(two_layers, "hidden"), chosen=OPACUS),
