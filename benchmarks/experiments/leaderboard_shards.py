@@ -51,7 +51,7 @@ def plain() -> Any:  # noqa: ANN401
     return LogisticRegression(max_iter=300)
 
 
-class NearestLabels(ClassifierMixin, BaseEstimator):
+class NearestLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A student that learns from all public samples, each with the label of the nearest labeled one.
 
     So do the students of rknn and private_knn.

@@ -14,7 +14,7 @@ from tacit.core import Representation
 __all__ = ["Seen", "voted"]
 
 
-class Seen(TransformerMixin, BaseEstimator):
+class Seen(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Samples through a public representation, as the first step of a student."""
 
     def __init__(self, representation: Representation) -> None:
