@@ -45,5 +45,5 @@ def voted(data: Encoded, _: float) -> dict[str, Any]:
     from tacit.students.weighted import logistic
 
     public = np.asarray(data.parts.public)
-    _, seen = sum_representation(data.images[0], public.reshape(len(public), -1), data.classes)
+    seen = sum_representation(data.images[0], public.reshape(len(public), -1), data.classes)[1]
     return {"representation": data.images[1], "student": Pipeline([("seen", Seen(seen)), *logistic().steps])}
