@@ -135,7 +135,9 @@ class Board:
 
     def _notes(self) -> list[str]:
         error = 50 / np.sqrt(len(self.data.test))
-        chosen = "; ".join(f"{name}: {line.chosen}" for name, line in self.lines.items())
+        shown = {name for name, _ in self.shown()}
+        chosen = "; ".join(f"{name}: {line.chosen}" for name, line in self.lines.items() if name in shown)
+        missing = ", ".join(name for name in self.lines if name not in shown)
         return [
             "Seeded runs: simulations, on the same parts. One curator has all records. Public samples are assumed to "
             "hold no private one.",
@@ -145,9 +147,10 @@ class Board:
             "label_dp protects labels only and is for orientation. privatekt, fedmd response and fedmd ldp protect a "
             "holder with all its records, the others one record: their ε are not to be compared. The oracle that names "
             "clusters knows the test labels: it says what clusters are worth, not what a method reaches.",
-            *([FLOATS] if any(line.chosen == OPACUS for line in self.lines.values()) else []),
+            *([FLOATS] if any(self.lines[name].chosen == OPACUS for name in shown) else []),
             "megabytes is the most that the process had held by then. Times were taken on a busy machine; "
             "features of MiniLM and EfficientNet are computed once and not counted.",
+            *([f"Not measured, for want of processor time: {missing}."] if missing else []),
             "Each run in the JSON file names the digest of the code that it was measured with. Lines marked earlier "
             "were measured with an earlier version of it, on the same data, and not again.",
         ]
