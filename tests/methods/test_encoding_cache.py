@@ -10,8 +10,9 @@ import pytest
 
 import tacit
 from tacit.core.errors import InvalidInput
+from tacit.methods import encoding
 from tacit.methods.encoding import EncodedCache, encoder_digest
-from tacit.representations.scaled import Identity, Standardized
+from tacit.representations.scaled import Identity, PrincipalComponents, Standardized
 
 SAMPLES = np.arange(12.0).reshape(3, 4)
 CALLS = []
@@ -63,6 +64,19 @@ def test_the_layout_in_memory_does_not_matter(cache):
     cache.encode(Counted(), SAMPLES)
     cache.encode(Counted(), np.asfortranarray(SAMPLES))
     assert CALLS == [3]
+
+
+def test_a_row_is_rounded_alike_however_many_rows_there_are():
+    """einsum adds up a row of a Fortran array in another order if it is the only one of its chunk."""
+    random = np.random.default_rng(0)
+    rows = np.asfortranarray(random.normal(size=(encoding._CHUNK + 1, 64)))
+    directions = random.normal(size=(8, 64))
+    # Orthogonal to the last row: what is left is rounding, which a question can magnify.
+    directions -= np.outer(directions @ rows[-1] / (rows[-1] @ rows[-1]), rows[-1])
+    magnified = PrincipalComponents(np.zeros(64), directions * 1e22)
+    whole = np.concatenate(list(encoding.encoded_chunks(magnified, rows)))
+    fewer = np.concatenate(list(encoding.encoded_chunks(magnified, np.asfortranarray(rows[-3:]))))
+    assert np.array_equal(whole[-3:], fewer)
 
 
 def test_no_samples_have_an_encoding_too(cache):

@@ -203,3 +203,14 @@ def test_folders_of_images_name_the_true_classes(tmp_path, monkeypatch):
     assert run("report", "shapes", "--test", "tested", "--out", "tested.html") == 0
     assert "30 samples of tested" in Path("tested.html").read_text()
     assert "<b>100.0%</b> are right" in Path("tested.html").read_text()
+
+
+def test_noise_of_another_library_is_not_called_exact(runs):
+    from tacit.methods.noisy_sgd.torch_hidden import OPACUS_NOISE
+
+    said = statement(read_record(runs / "pure"))
+    assert "exact integer samplers" in nist_answers(said)
+    said["guarantee"]["caveats"] = [OPACUS_NOISE]
+    for told in (nist_answers(said), json.dumps(registry_entry(said))):
+        assert "exact integer samplers" not in told
+        assert "drawn by Opacus" in told

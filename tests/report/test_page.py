@@ -113,7 +113,16 @@ def test_certainty_adds_up(runs):
     text = " ".join(Reader(report_page(read_record(runs / "soft"))).text)
     sure = tacit.load(runs / "soft").probabilities.max(axis=1)
     assert f"{int((sure < 0.5).sum())} are less certain than one half" in text
-    assert "δ = 1e-06 is the probability that this bound fails altogether" in text
+    assert "This is for δ = 0; with δ = 1e-06 the probability of any outcome may differ by δ more" in text
+
+
+def test_released_votes_are_shown_and_not_denied(tmp_path):
+    tacit.distill(
+        DIGITS, PARTS.public_samples, 8.0, delta=1e-6, classes=range(10), method="private_knn", queries=12, neighbors=9
+    ).save(tmp_path / "run")
+    text = " ".join(Reader(report_page(read_record(tmp_path / "run"))).text)
+    assert "These votes were released with noise" in text
+    assert not re.search("no counts left the gate|[Oo]nly labels were released", text)
 
 
 def test_names_of_classes_are_text_and_not_markup(tmp_path):

@@ -186,7 +186,8 @@ def encoded_chunks(
     """
     kept = cache if cache is not None and has_name(representation) else None
     for start in range(0, len(samples), _CHUNK):
-        chunk = samples[start : start + _CHUNK]
+        # Row by row in memory: in another order the rounding of a row depends on how many there are.
+        chunk = np.ascontiguousarray(samples[start : start + _CHUNK])
         encoded = _attempt(representation, chunk, kept)
         yield encoded_apart(representation, chunk) if encoded is None else encoded
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tacit.core import InvalidInput, TacitError
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
+from tacit.methods.noisy_sgd.torch_hidden import OPACUS_NOISE
 from tacit.report.card import NOT_COVERED, model_card, statement
 from tacit.runs.folders import Record, read_record
 from tacit.students.registry import TYPES
@@ -35,6 +36,11 @@ _PAID_FIRST = (
 )
 
 
+def _sampling(claim: Mapping[str, Any]) -> str:
+    """How noise was drawn: exactly, unless a caveat says otherwise."""
+    return OPACUS_NOISE.capitalize() + "." if OPACUS_NOISE in claim["caveats"] else _SAMPLING
+
+
 def nist_answers(said: dict[str, Any]) -> str:
     """Answers to the questions of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees.
 
@@ -49,7 +55,7 @@ def nist_answers(said: dict[str, Any]) -> str:
             ("What are the privacy parameters?",
              f"ε = {claim['epsilon']}, δ = {claim['delta']}, by {claim['accountant']}. Odds of any belief about one "
              f"unit grow by a factor of at most {math.exp(min(epsilon, 700)):.3g}"
-             + ("." if claim["delta"] == "0" else ", but for a failure with probability δ.")),
+             + ("." if claim["delta"] == "0" else " for δ = 0; probabilities of outcomes may differ by δ more.")),
             ("What is the unit of privacy, and which data sets are neighbors?",
              f"{claim['unit']['in_words']}; {claim['adjacency']} adjacency."),
             ("How are several releases composed?",
@@ -64,8 +70,9 @@ def nist_answers(said: dict[str, Any]) -> str:
              f"{recipe.get('why', '')}".strip()),
             ("What are the scale of the noise and the sensitivity?", _spends(said)),
             ("What was computed outside the budget?",
-             "Nothing from the records. Choices were made from public figures: the number of records under replace-one "
-             f"adjacency, the classes, and public samples, which are {claim['public_data']}."),
+             "Nothing from the records but what the caveats below name. Choices were made from public figures: the "
+             "number of records under replace-one adjacency, the classes, and public samples, which are "
+             f"{claim['public_data']}."),
             ("Was anything tuned on the records?",
              "Not by this run. Earlier runs on the same records add their cost."),
             ("What weakens the guarantee?", "; ".join(claim["caveats"]) or "Nothing known to this run."),
@@ -77,7 +84,7 @@ def nist_answers(said: dict[str, Any]) -> str:
              f"labels. Labels per class: {_labels(said)}."),
         ]),
         ("Implementation and security", [
-            ("How is the noise sampled?", _SAMPLING),
+            ("How is the noise sampled?", _sampling(claim)),
             ("How is the accounting enforced?", _PAID_FIRST),
             ("Are there side channels?",
              "Errors and refusals do not depend on a record. The duration of a run may, so only that of steps that see "
@@ -160,7 +167,7 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
                 "preprocessing_and_hyperparameter_tuning": (
                     "Representation, encoding and all choices come from public samples. " + "; ".join(claim["caveats"])
                 ).strip(),
-                "mechanisms": f"{recipe.get('mechanism', said['method'])}. {_spends(said)} {_SAMPLING}",
+                "mechanisms": f"{recipe.get('mechanism', said['method'])}. {_spends(said)} {_sampling(claim)}",
                 "composition": f"{claim['accountant']} over {len(said['payments'])} payments. {_PAID_FIRST}",
                 "post_processing": "Reading labels from answers, propagation to public samples, training the student.",
                 "justification": str(recipe.get("why", FILL_IN)),

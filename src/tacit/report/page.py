@@ -46,7 +46,7 @@ _ABOUT = {
     "noise": "the law of the noise on each released number",
     "queries": "number of queries, each about a group of public samples",
     "rounds": "the queries of each round",
-    "neighbors": "number of queries that each record votes for",
+    "neighbors": "number of nearest neighbors: queries of a record, or with Private k-NN records of a query",
     "representation": "how samples are compared; fitted on public samples",
     "student": "the model that was trained on the labels",
     "public_samples": "number of labeled samples",
@@ -151,7 +151,7 @@ def _privacy(record: Record, said: dict[str, Any]) -> str:
     delta = (
         "δ is 0: this holds always."
         if claim.delta == 0
-        else f"δ = {float(claim.delta):g} is the probability that this bound fails altogether."
+        else f"This is for δ = 0; with δ = {float(claim.delta):g} the probability of any outcome may differ by δ more."
     )
     said_plainly = [
         ("Who is protected", claim.unit.in_words),
@@ -213,15 +213,17 @@ def _labels(said: dict[str, Any]) -> str:
 
 def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
     probabilities, several = arrays.get("probabilities"), arrays["labels"].ndim == 2
+    counted = "counts" in arrays or "votes" in arrays
     if probabilities is not None:
         sure = np.maximum(probabilities, 1 - probabilities).ravel() if several else probabilities.max(axis=1)
         how = "as read from noisy counts"
     elif "certainty" in arrays:
         sure = arrays["certainty"]
-        how = (
-            "as the student predicts it, which may be confident of a wrong label that it learned: only labels were "
-            "released, which allows more of them for the same ε"
+        how = "as the student predicts it, which may be confident of a wrong label that it learned" + (
+            "" if counted else ": only labels were released, which allows more of them for the same ε"
         )
+    elif counted:
+        return "<p>Labels are those with the most noisy votes; no probabilities were computed from them.</p>"
     else:
         return (
             "<p>Only labels were released, without probabilities: that allows more of them for the same ε. Soft labels "
@@ -302,12 +304,16 @@ def _released(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
 
 def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """The released noisy tables."""
-    name = next((each for each in ("counts", "sums") if each in arrays and arrays[each].ndim == 2), None)
+    name = next((each for each in ("counts", "votes", "sums") if each in arrays and arrays[each].ndim == 2), None)
     if name is None:
         # The default chooses between them, and releases counts of votes where a method of votes alone has labels.
         chosen = str(recipe.get("chosen") or "")
         votes = "votes" in chosen
         sums = "sums" in chosen or recipe.get("method") in ("class_sums", "noisy_sgd")
+        if "noise_multiplier" in recipe:
+            return (
+                "<p>A model whose training had noise in every step was released; no counts or sums left the gate.</p>"
+            )
         if votes or sums:
             what = " and ".join(["counts of votes"] * votes + ["sums"] * sums).capitalize()
             return (
@@ -317,7 +323,7 @@ def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
         return "<p>Labels or probabilities alone were released; no counts left the gate.</p>"
     numbers = arrays[name]
     classes = [str(each) for each in arrays["classes"]]
-    heads, aside = (("query", *classes), range(len(numbers))) if name == "counts" else (
+    heads, aside = (("query", *classes), range(len(numbers))) if name != "sums" else (
         ("class", *(f"component {place + 1}" for place in range(numbers.shape[1]))), classes)  # fmt: skip
     wide = min(_MOST_COLUMNS, numbers.shape[1])
     rows = [(aside[place], *map(str, row[:wide])) for place, row in enumerate(numbers[:_MOST_ROWS].tolist())]

@@ -1,7 +1,7 @@
 """Two layers by Opacus: what is accounted is what is drawn, the missing randomness is said, and what is refused."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +14,14 @@ from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
 from tacit.core.sensitivity import Sensitivity
 from tacit.methods.noisy_sgd.holder import TrainingHolder
-from tacit.methods.noisy_sgd.torch_hidden import CLIP, OPACUS_NOISE, HiddenTraining, hidden_student, pretrained_layer
+from tacit.methods.noisy_sgd.torch_hidden import (
+    CLIP,
+    OPACUS_NOISE,
+    HiddenTraining,
+    hidden_student,
+    pretrained_layer,
+    seeded_generator,
+)
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
 
@@ -31,7 +38,7 @@ SMALL = HiddenTraining(4, 3, 8, Fraction(1, 2), 4, Fraction(2), 600)
 def run(**options):
     given = {"delta": "1e-5", "adjacency": "add-remove", "records": 600, "epochs": 4, "width": 8, "model": "hidden"}
     return tacit.distill(
-        (SAMPLES, NAMES[LABELS]), PUBLIC, 6, method="noisy_sgd", classes=NAMES, seed=1, **(given | options)
+        (SAMPLES, NAMES[LABELS]), PUBLIC, 6, method="noisy_sgd", seed=1, **({"classes": NAMES} | given | options)
     )
 
 
@@ -62,6 +69,33 @@ def test_the_holder_refuses_other_accounts_and_other_mechanisms():
         TrainingHolder([Private(Records(SAMPLES, LABELS))], Gate(ledger, "clinic"))
     assert SMALL.max_sensitivity == Sensitivity(l1=1)
     assert SMALL.spend.count == 4
+
+
+def test_the_generator_is_not_that_of_a_seed_of_32_bits():
+    torch = pytest.importorskip("torch", reason="needs tacit[torch]")
+
+    @dataclass
+    class Scripted:
+        last: int
+
+        def words(self, count):
+            return np.array([*[1 << 32] * (count - 1), self.last << 32], dtype=np.uint64)
+
+    made = [seeded_generator(Scripted(last)) for last in (1, 2, 2)]
+    drawn = [torch.rand(700, generator=each, dtype=torch.float64) for each in made]
+    # The last of 624 words counts, and nothing but the words does.
+    assert not torch.equal(drawn[0], drawn[1])
+    assert torch.equal(drawn[1], drawn[2])
+
+
+def test_the_order_of_the_classes_is_part_of_the_question(monkeypatch):
+    monkeypatch.setattr("tacit.methods.noisy_sgd.method.require_opacus", lambda: None)
+    asked = []
+    monkeypatch.setattr("tacit.methods.noisy_sgd.method.TrainingCoordinator", lambda ask: asked.append(ask.question))
+    for classes in (NAMES, NAMES[::-1], NAMES):
+        with pytest.raises(AttributeError):  # nobody asks
+            run(classes=classes)
+    assert asked[0] == asked[2] != asked[1]
 
 
 def test_the_student_is_the_network_whatever_order_the_classes_are_in():

@@ -210,6 +210,14 @@ def test_a_holder_is_protected_only_where_it_is_one_teacher(private, options, sa
         tacit.distill(private, WIDE, 5, **given, **options)
 
 
+@pytest.mark.parametrize("private", [parts_of_four(), OWN])
+def test_under_add_remove_holders_are_not_teachers(private):
+    """A record of a new holder would be one more teacher, and their number is written down."""
+    owners = {} if isinstance(private, list) else {"holders": np.arange(len(OWN[1])) % 4}
+    with pytest.raises(InvalidInput, match="may be of a new holder"):
+        tacit.distill(private, WIDE, 5, classes=range(3), method="pate", queries=5, adjacency="add-remove", **owners)
+
+
 @pytest.mark.filterwarnings("ignore:all labels are the same", "ignore:delta is not below")
 def test_holders_that_are_teachers_are_protected_whole():
     given = {"delta": "1e-5", "classes": range(3), "method": "pate", "unit": Unit.whole_holder(), "queries": 5}

@@ -9,6 +9,7 @@ import tacit
 from tacit.core.errors import InvalidInput, TacitWarning
 from tacit.core.guarantee import Unit
 from tacit.core.spend import Repeated, Subsampled
+from tacit.runs.task import Partition
 
 pytestmark = pytest.mark.filterwarnings("ignore:delta is not below")
 
@@ -35,6 +36,16 @@ def test_labels_are_those_of_the_neighbors_and_the_budget_is_used_up():
     assert receipt.spend.spend == Subsampled("0.15", receipt.spend.spend.spend, replace_one=True)
     assert run.arrays["votes"].shape == (10, 3)
     assert len(run.arrays["answered"]) == 10
+
+
+@pytest.mark.parametrize("holders", [5, Partition(5, "dirichlet"), Partition(3, "class")])
+def test_records_are_not_put_in_an_order_that_others_decide(holders):
+    """Of equally near records the first vote: a division that depends on all records could exchange all of them."""
+    with pytest.raises(InvalidInput, match="leave out holders"):
+        distill(holders=holders)
+    parties = {"north": (SAMPLES[:300], LABELS[:300]), "south": (SAMPLES[300:], LABELS[300:])}
+    run = tacit.distill(parties, PUBLIC, 2, delta="1e-5", classes=range(3), seed=1, method="private_knn", queries=10)
+    assert (run.labels == TRUTH).mean() > 0.9
 
 
 def test_under_add_remove_it_costs_a_little_less_noise():

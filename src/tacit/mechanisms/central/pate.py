@@ -215,8 +215,8 @@ class ConfidentScreen(Described):
     **Law.** True where the largest count plus discrete Gaussian noise of parameter σ reaches ``threshold``.
 
     **Spend.** ``DiscreteGaussian(σ, queries, unit_steps)`` for *every* query screened, whether it passes or not: a
-    rejection reveals as much as a pass. The answers are a second mechanism, ``GNMax``, on the rows that passed. Their
-    number is already released, so its spend is known before it is sampled, and is nothing if no row passed.
+    rejection reveals as much as a pass. The answers are a second mechanism, ``GNMax``, on a fixed number of rows, first
+    those that passed, so that its spend is known before anything is sampled.
 
     **Proof.** One vote changes the largest count of a row by at most one, so the vector of largest counts changes by at
     most one in each of ``queries`` cells, and ``DiscreteGaussianNoise`` covers it. The comparison with a public

@@ -96,7 +96,7 @@ def trusted_with_sums(task: Task, has: str, hidden: str, tables: str) -> Trust:
         if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
             raise InvalidInput(
                 f"{has} no {task.trust} mechanism: noise that hides the complete {hidden} of one record is far larger "
-                "than the {hidden}. Use method rknn for one-record holders, or trust central; over nodes secure "
+                f"than the {hidden}. Use method rknn for one-record holders, or trust central; over nodes secure "
                 "aggregation (trust masked) needs no trusted curator"
             )
         return task.trusting(Trust.CENTRAL, default=Trust.CENTRAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from functools import partial
 
@@ -116,9 +117,10 @@ def prepare_hidden(task: Task, options: NoisySGD) -> Job:
     if options.model == "finetuned":
         task.observer.stage("training a first layer on clusters of the public samples")
         training = replace(training, pretrained=pretrained_layer(seen, options.width, GROUPS * len(task.classes)))
-    ask = TrainingAsk(
-        representation, seen.shape[1], training, content_digest(row_digests(seen)), GRADIENT_PURPOSE, task.request
-    )
+    # What a repeated request must have in common: the samples, and the order of the classes.
+    words = [content_digest(row_digests(seen)), *map(repr, task.classes.tolist())]
+    question = hashlib.sha256("\n".join(words).encode()).hexdigest()
+    ask = TrainingAsk(representation, seen.shape[1], training, question, GRADIENT_PURPOSE, task.request)
     return CuratedJob(
         task,
         options,

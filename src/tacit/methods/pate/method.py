@@ -133,6 +133,11 @@ def _require_teachers(task: Task, options: PATE) -> None:
         raise InvalidInput(
             "under add-remove the number of holders is private, but it is the number of teachers: use replace-one"
         )
+    if task.adjacency is not Adjacency.REPLACE_ONE and task.division is None and not alone:
+        raise InvalidInput(
+            "under add-remove an added record may be of a new holder, and the number of holders is the number of "
+            "teachers, which is public: use replace-one, or leave out holders and give teachers"
+        )
     if options.teachers is not None and not alone:
         raise InvalidInput(f"each of the {len(task.parts)} holders is one teacher: leave out teachers, or holders")
     if task.adjacency is not Adjacency.REPLACE_ONE and options.teachers is None and alone:

@@ -54,6 +54,12 @@ def prepare(task: Task, options: PrivateKNN) -> Job:
 
 def _trust(task: Task, options: PrivateKNN) -> Trust:
     if task.nodes is None:
+        if task.division is not None and len(task.parts) > 1:
+            raise InvalidInput(
+                "Private k-NN lets the first of equally near records vote, and a division among simulated holders "
+                "would put all records in another order when one changes: leave out holders, or give the records of "
+                "each holder"
+            )
         if task.trust in (Trust.LOCAL, Trust.SHUFFLE):
             raise InvalidInput(
                 f"Private k-NN has no {task.trust} mechanism: the nearest records are found among all sampled records. "

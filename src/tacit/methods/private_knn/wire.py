@@ -18,7 +18,8 @@ def neighbor_sensitivity(neighbors: int, unit: Unit = Unit()) -> Sensitivity:  #
     """The sensitivity of the k nearest votes on one query to a voter that is added, removed or replaced.
 
     A voter is a record, or a person with at most m records; s = min(m, k). The distance of a record depends on the
-    record and the query alone, and ties go to the first record, so the order of all other records never changes. An
+    record and the query alone, and ties go to the first record; a run's records are in the order in which they were
+    given, and are never divided by what they contain. So the order of all other records never changes. An
     added voter brings a ≤ s votes and displaces at most the last a: a votes are added and at most a removed. If one
     voter replaces another, let one have a votes and the other b ≤ a: a votes are added, and b and a − b others removed.
     Either way no cell changes by more than s, and squares sum to at most 2s². A record that cannot be encoded or
