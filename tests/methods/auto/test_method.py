@@ -111,6 +111,29 @@ def test_what_is_asked_follows_from_releases_and_the_price_is_never_below_the_ch
     assert run.guarantee.epsilon == total(spends, run.guarantee.delta, Rule.PLANNED).epsilon <= 8
 
 
+@pytest.mark.parametrize(
+    ("case", "delta", "last"), [("mixtures", DELTA, GradientAsk), ("clusters", DELTA, VoteAsk), ("mixtures", 0, SumAsk)]
+)
+def test_with_a_network_the_last_question_has_a_price_that_was_known(case, delta, last, asked, monkeypatch):
+    pytest.importorskip("torch", reason="needs tacit[torch]")
+    pytest.importorskip("safetensors", reason="needs tacit[torch]")
+    prices = {}
+    alone = CuratedJob.accounts
+    monkeypatch.setattr(
+        CuratedJob, "accounts", lambda self: [each for each in alone(self) if prices.update(each.prices) is None]
+    )
+    run = distilled(case, delta=delta, seed=1)
+    assert len(asked) == 3
+    assert type(asked[-1]) is last
+    assert run.guarantee.epsilon <= 8
+    for receipt, price in zip(run.receipts, prices.values(), strict=True):
+        if delta:
+            assert price.noise_multiplier <= receipt.spend.noise_multiplier
+    assert ("gradient" in run.recipe["chosen"]) is (last is GradientAsk)
+    test, labels = CASES[case][0](400, 5)
+    assert (run.student.predict(test) == NAMES[labels]).mean() > 0.7
+
+
 @WITHOUT_TORCH
 @pytest.mark.parametrize("case", ["clusters", "mixtures", "table"])
 def test_of_persons_noise_and_price_are_those_of_all_their_records(case, asked):
