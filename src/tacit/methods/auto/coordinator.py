@@ -121,9 +121,15 @@ def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int |
 
 
 def current(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks without those that a later one contains."""
+    """The blocks without those that a later one contains.
+
+    Votes are left out where sums were asked for twice: the features of the second sums were learned from them, and a
+    column per query would add more noise than it says.
+    """
     first = max((place for place, each in enumerate(blocks) if each.refines), default=0)
-    return list(blocks[first:])
+    left = list(blocks[first:])
+    sums = [each for each in left if each.counts is None]
+    return sums if len(sums) > 1 else left
 
 
 def purity(counts: NDArray[Any]) -> float:
