@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev,fast,report,ui,export,torch,federated,tables,images,postgres,ray,services
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt dev.lock Makefile | cksum | cut -d' ' -f1)
 DEMO_STAMP := $(VENV)/.demo-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
-WORKERS ?= 2
+# One more than cores: tests of processes and services often wait.
+WORKERS ?= 3
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 # pip compiles on one core, and that is a third of its time. Templates among the packages' files are no Python, and do not matter.
 COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true

@@ -1,26 +1,20 @@
-"""``tacit bench``: the experiments, made by commands alone."""
+"""``tacit bench``: the experiments, made by commands alone; each imports what it measures: help comes at once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.markup import escape
 
-from experiments import fedmd_figures, privatekt_figures
-from experiments import rknn as rknn_figures
-from experiments.development import read_set
-from experiments.fedmd import FedBench
-from experiments.fedmd_theory import COMPUTED
-from experiments.leaderboard import EPSILONS, Board, draw_board
-from experiments.measured import Memory
-from experiments.privatekt import TransferBench
-from experiments.rknn_runs import Bench
-from experiments.table import Result, write_result
 from tacit.cli.screen import console, flowing
 from tacit.core import InvalidInput
-from tacit.report.charts import Chart, draw_chart, draw_rows
+
+if TYPE_CHECKING:
+    from experiments.table import Result
+    from tacit.report.charts import Chart
 
 __all__ = ["app"]
 
@@ -59,6 +53,9 @@ def _tell(text: str) -> None:
 
 def _written(result: Result, chart: Chart | None, out: Path) -> list[Path]:
     """The files of a result, which is shown too; a chart is drawn beside it."""
+    from experiments.table import write_result
+    from tacit.report.charts import draw_chart
+
     console.print(result.markdown(), markup=False, highlight=False)
     files = write_result(result, out)
     return files if chart is None else [*files, draw_chart(chart, out / f"{result.name}.png")]
@@ -89,10 +86,14 @@ def rknn(
 
     Example: tacit bench rknn --data mnist --folder data/mnist --figure table1,mechanisms
     """
-    figures = _chosen(figure, rknn_figures.FIGURES)
+    from experiments.rknn import FIGURES
+    from experiments.rknn_runs import Bench
+    from tacit.report.charts import draw_rows
+
+    figures = _chosen(figure, FIGURES)
     bench = Bench.open(data, folder, cache, runs, _tell, kept)
     for each in figures:
-        result = rknn_figures.FIGURES[each](bench)
+        result = FIGURES[each](bench)
         if kept:
             result = result.measured()
         files = _written(result, None, out)
@@ -116,10 +117,13 @@ def privatekt(
 
     Example: tacit bench privatekt --data mnist --folder data/mnist --figure main,totals
     """
-    figures = _chosen(figure, privatekt_figures.FIGURES)
+    from experiments.privatekt import TransferBench
+    from experiments.privatekt_figures import FIGURES
+
+    figures = _chosen(figure, FIGURES)
     bench = TransferBench.open(data, folder, cache, runs, _tell, rounds)
     for each in figures:
-        _name(_written(*privatekt_figures.FIGURES[each](bench), out))
+        _name(_written(*FIGURES[each](bench), out))
 
 
 @app.command()
@@ -143,14 +147,18 @@ def fedmd(
 
     Example: tacit bench fedmd --data fashion --folder data --figure subsets,partitions
     """
-    measured = fedmd_figures.FIGURES
-    figures, bench = _chosen(figure, [*measured, *COMPUTED]), None
-    if any(each in measured for each in figures):
+    from experiments.fedmd import FedBench
+    from experiments.fedmd_figures import FIGURES
+    from experiments.fedmd_theory import COMPUTED
+    from tacit.report.charts import draw_rows
+
+    figures, bench = _chosen(figure, [*FIGURES, *COMPUTED]), None
+    if any(each in FIGURES for each in figures):
         if data is None or folder is None:
             raise InvalidInput("this figure is measured: give --data, and --folder with its files")
         bench = FedBench.open(data, folder, cache, runs, _tell)
     for each in figures:
-        result, chart = measured[each](bench) if bench is not None and each in measured else COMPUTED[each]()
+        result, chart = FIGURES[each](bench) if bench is not None and each in FIGURES else COMPUTED[each]()
         files = _written(result, chart, out)
         if chart is None:
             lines = [
@@ -170,7 +178,7 @@ def leaderboard(
     ),
     folder: Path | None = typer.Option(None, help="The folder with one folder per data set; digits needs none."),
     methods: str = typer.Option("", help="Lines with commas between them, such as rknn,noisy_sgd; all if left out."),
-    epsilons: str = typer.Option(",".join(f"{each:g}" for each in EPSILONS), help="Values of ε, with commas."),
+    epsilons: str = typer.Option("", help="Values of ε, with commas; seven from 0.01 to 8 if left out."),
     runs: int = typer.Option(5, min=1, help="Seeded runs of every line."),
     out: Path = OUT,
     cache: Path = CACHE,
@@ -182,10 +190,14 @@ def leaderboard(
 
     Example: tacit bench leaderboard --data digits --methods rknn,class_sums,noisy_sgd --epsilons 0.1,1,8
     """
+    from experiments.development import read_set
+    from experiments.leaderboard import EPSILONS, Board, draw_board
+    from experiments.measured import Memory
+
     if folder is None and data != "digits":
         raise InvalidInput("give --folder: it has one folder per data set with its publisher's files")
     try:
-        asked = [float(each) for each in epsilons.split(",")]
+        asked = [float(each) for each in epsilons.split(",")] if epsilons else list(EPSILONS)
     except ValueError:
         raise InvalidInput(f"epsilons must be comma-separated numbers, got {epsilons[:80]!r}") from None
     if any(not 0 < each < 1000 for each in asked):

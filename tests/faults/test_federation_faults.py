@@ -41,9 +41,9 @@ MATRIX = {
     "collector hung": COLLECTED,
     "collector gone for good": COLLECTED,
 }
-# What every test run tries, beside the shuffler that is killed in tests/federation: a federation takes half a minute to
-# start, and longer on a busy machine. The rest is behind `make slow`.
-SHORT = {("coordinator killed", "central", "submit"), ("node killed", "local", "answer")}
+# What every test run tries, beside the shuffler and the coordinators that are killed in tests/federation: a federation
+# takes half a minute to start, and longer on a busy machine. The rest is behind `make slow`.
+SHORT = {("node killed", "local", "answer")}
 LONG = pytest.mark.slow
 CELLS = [
     pytest.param(fault, trust, step, marks=[] if (fault, trust, step) in SHORT else [LONG])

@@ -25,6 +25,7 @@ from tacit.methods.registry import METHODS as METHOD_NAMES
 from tacit.report.page import report_page
 from tacit.runs.folders import read_record
 from tacit.students.weighted import logistic
+from tests.sampled import sampled
 
 # Two far clouds, a class each, and public samples in both.
 CLOUDS = np.array([[0.0, 0.0, 0.0], [40.0, 40.0, 40.0]])
@@ -159,7 +160,7 @@ def _steady(content):
 
 @pytest.mark.filterwarnings("ignore::tacit.methods.fedmd.exposure.WeakPrivacyWarning")
 @pytest.mark.filterwarnings("ignore:all labels are the same")
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sampled(METHODS, 3))
 def test_a_copy_among_the_public_rows_is_told_to_the_operator_and_to_no_file(tmp_path, method):
     with pytest.warns(TacitWarning, match="1 public row is an exact copy of a private one"):
         METHODS[method](private(copied=True), tmp_path / "copied")

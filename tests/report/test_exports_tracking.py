@@ -66,6 +66,21 @@ def test_without_the_extra_it_is_named(folder, monkeypatch):
         log_to_mlflow(folder)
 
 
+def test_a_store_that_refuses_is_told_in_words(folder, mlflow, capsys):
+    from tacit.cli import main
+
+    def refuse(_):
+        raise RuntimeError("the store is in maintenance mode.\nChoose another.")
+
+    mlflow.set_experiment = refuse
+    with pytest.raises(SystemExit) as stopped:
+        main(["export", str(folder), "--mlflow", "wards"])
+    assert stopped.value.code == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "MLflow did not accept the run" in said
+    assert said.endswith("the store is in maintenance mode. Choose another.")
+
+
 def test_the_command_logs_it(folder, mlflow, capsys):
     from tacit.cli import main
 

@@ -12,7 +12,7 @@ from tacit.representations.student_features import LinearStudent, StudentFeature
 
 PARTS = digits()
 # Half of them raw integers, whose distances tie.
-SAMPLES = PARTS.private_samples[:120] + np.random.default_rng(0).normal(size=(120, 64)) * (np.arange(120) % 2)[:, None]
+SAMPLES = PARTS.private_samples[:40] + np.random.default_rng(0).normal(size=(40, 64)) * (np.arange(40) % 2)[:, None]
 # What needs no extra; the others have tests of their own.
 QUICK = ["gradients", "handwriting", "identity", "mixture", "pca", "spectral", "standardized"]
 

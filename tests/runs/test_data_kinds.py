@@ -248,10 +248,10 @@ def test_adult_as_it_was_published():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TacitWarning)
         run = tacit.distill(
-            train[:20_000], train[20_000:].drop(columns="income"), 1, delta=1e-5, label="income",
+            train[:20_000], train[-4_000:].drop(columns="income"), 1, delta=1e-5, label="income",
             classes=["<=50K", ">50K"], seed=1, method="rknn",
         )  # fmt: skip
-    assert len(run.labels) == 12_561
+    assert len(run.labels) == 4_000
     found = run.student.predict(test.drop(columns="income"))
     assert (found == test["income"].str.rstrip(".").to_numpy()).mean() > 0.81
 

@@ -14,6 +14,7 @@ from tacit.students.registry import load_student, save_student
 from tacit.students.torch_continued import CONTINUED, ContinuedNetwork
 from tacit.students.weighted import logistic
 from tacit.students.wrapped import NamedStudent, Refitted
+from tests.sampled import sampled
 
 
 def images(count, seed=1):
@@ -25,7 +26,7 @@ def images(count, seed=1):
     return noise, labels
 
 
-@pytest.mark.parametrize("kind", CONTINUED)
+@pytest.mark.parametrize("kind", sampled(CONTINUED, 2))
 def test_every_network_learns_digests_and_is_the_same_again(kind):
     X, y = images(60)
     found = []

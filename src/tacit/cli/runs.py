@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -241,7 +242,9 @@ def samples_for(
         try:
             match_names(columns, names, shown, "the run")
         except InvalidInput as error:
-            hint = "; a column with true labels is named by --label" if set(names) < set(columns) else ""
+            more = [name for name in columns if name not in names]
+            one = f": --label {shlex.quote(more[0][:80])}" if len(more) == 1 else ""
+            hint = f"; a column with true labels is named by --label{one}" if set(names) < set(columns) else ""
             raise InvalidInput(f"{error}{hint}") from None
     elif columns is not None and record.encoder is None and len(columns) != wanted:
         raise InvalidInput(f"{shown}: has {len(columns)} features, the run's samples have {wanted}")

@@ -15,16 +15,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tacit.core import InvalidInput
+from tacit.core import InvalidInput, TacitError
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
 from tacit.report.card import NOT_COVERED, model_card, statement
-from tacit.runs.folders import read_record
+from tacit.runs.folders import Record, read_record
 from tacit.students.registry import TYPES
 
 __all__ = ["FILL_IN", "log_to_mlflow", "nist_answers", "registry_entry"]
 
 FILL_IN = "To be filled in"
-_MODELS = {"central": "Central", "local": "Local", "shuffle": "Shuffle", "masked": "Central"}
+_CENTRAL = (Trust.CENTRAL, Trust.MASKED)  # the registry has no word for sums under masks
 _SAMPLING = (
     "Noise is drawn by exact integer samplers from the operating system's cryptographic generator; floating point "
     "filters and never decides, so that no low-order bit of a number depends on a record."
@@ -145,7 +145,7 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
                 "privacy_parameters_details": f"Proven by {claim['accountant']} from the receipts of this run.",
             },
             "deployment_model": {
-                "model_name": _MODELS[claim["trust"]],
+                "model_name": "Central" if claim["trust"] in _CENTRAL else claim["trust"].capitalize(),
                 "model_name_details": f"Trust model {claim['trust']}.",
                 "trust_assumptions": TRUST_IN_WORDS[Trust(claim["trust"])] + ".",
                 "actors": FILL_IN,
@@ -240,8 +240,17 @@ def log_to_mlflow(folder: str | Path, experiment: str = "tacit") -> str:
         mlflow = import_module("mlflow")
     except ModuleNotFoundError:
         raise InvalidInput("logging to MLflow needs an extra: pip install 'tacit[mlflow]'") from None
+    try:
+        return _logged(mlflow, experiment, record, said)
+    except Exception as error:
+        # MLflow's own exceptions, its database's and its network's: they have no common base.
+        reason = " ".join(str(error).split())[:_LONGEST]
+        raise TacitError(f"MLflow did not accept the run, which is whole in {record.folder}: {reason}") from error
+
+
+def _logged(mlflow: Any, experiment: str, record: Record, said: dict[str, Any]) -> str:  # noqa: ANN401
     mlflow.set_experiment(experiment)
-    with mlflow.start_run(run_name=Path(folder).name) as started:
+    with mlflow.start_run(run_name=record.folder.name) as started:
         mlflow.log_params(dict(_flat({"method": said["method"], "trust": said["trust"], "recipe": said["recipe"]})))
         mlflow.log_metrics(_figures(said, record.claim))
         mlflow.set_tags({

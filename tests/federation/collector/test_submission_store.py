@@ -1,6 +1,7 @@
 """What is handed in is kept, comes out once, and whatever else is sent changes nothing and is counted."""
 
 import contextlib
+import dataclasses
 import hashlib
 import sqlite3
 
@@ -83,6 +84,15 @@ def test_a_batch_comes_out_once_and_the_same_every_time(place, tmp_path):
         assert again.status()["batches"] == [
             {"batch": BATCH.digest, "nodes": 2, "participants": 4, "pieces_in": 4, "pieces_out": 4}
         ]
+
+
+def test_a_status_has_the_last_batches_in_order(place, monkeypatch):
+    """Strangers may read it, so its length has a bound."""
+    monkeypatch.setattr("tacit.federation.collector.submission_store.SHOWN_BATCHES", 2)
+    later = [dataclasses.replace(BATCH, round=number) for number in (1, 2)]
+    for each in later:
+        assert reply(place, opening(each)) == {"opened": each.digest}
+    assert [each["batch"] for each in place.status()["batches"]] == [each.digest for each in later]
 
 
 def test_one_participant_too_few_is_too_few(place):

@@ -24,6 +24,7 @@ from tests.federation.federation import federated, masking_nodes, nodes
 from tests.federation.flower.test_summed_collected import COUNT as HANDING
 from tests.federation.flower.test_summed_collected import SECRET, open_hall
 from tests.federation.flower.test_summed_collected import SETTINGS as COLLECTED
+from tests.sampled import sampled
 
 ROUNDS, COUNT = 3, 4
 TERMS = RoundPolicy(expected=COUNT, at_least=3, deadline=5, grace=0.2, patience=0.2, records=1000)
@@ -123,7 +124,7 @@ def test_a_run_asks_several_times(kind, tmp_path):
 
 @pytest.mark.parametrize("answered", [False, True], ids=["before it sends", "when they have answered"])
 @pytest.mark.parametrize(
-    ("kind", "die"), [(kind, die) for kind in (Plain, Masked) for die in range(kind.pushes)],
+    ("kind", "die"), sampled([(kind, die) for kind in (Plain, Masked) for die in range(kind.pushes)], 3),
     ids=lambda each: getattr(each, "__name__", each),
 )  # fmt: skip
 def test_a_coordinator_that_is_killed_in_any_round_goes_on_and_nobody_pays_twice(kind, die, answered, tmp_path):
@@ -188,7 +189,7 @@ DEATHS = [
 ]
 
 
-@pytest.mark.parametrize(("trust", "where", "die", "after"), DEATHS)
+@pytest.mark.parametrize(("trust", "where", "die", "after"), sampled(DEATHS, 3))
 def test_a_coordinator_that_is_killed_while_others_collect_goes_on(trust, where, die, after, tmp_path):
     with open_hall(tmp_path, ceiling=ROUNDS) as hall:
         run = Collecting(hall, trust)

@@ -1,10 +1,16 @@
-"""What the laws of methods are tried on: records, public samples, and every adapter for which a law has a meaning."""
+"""What the laws of methods are tried on: records, public samples, and every adapter for which a law has a meaning.
+
+In ``make test`` every method is tried by every law in its plainest form, in one process and through a federation, and
+each further variant by every third law; ``make slow`` tries all of them by all laws.
+"""
 
 from functools import cache
+from zlib import crc32
 
 import numpy as np
 import pytest
 
+import tacit
 from tests.laws.methods.adapters import ADAPTERS, CLASSES
 
 __all__ = [
@@ -34,23 +40,52 @@ def seeded(name, delta=None):
     return ADAPTERS[name].run(PRIVATE, PUBLIC, delta=delta, seed=1, **options)
 
 
-def skipped(reason):
-    return () if reason is None else pytest.mark.skip(reason=reason)
+ONE_IN = 3
+
+
+def plainest():
+    """The names of the first adapter of each method, in one process and in a federation, and of each kind of FedMD."""
+    found = {}
+    for each in ADAPTERS.values():
+        kind = each.name if isinstance(each.options, tacit.FedMD) else type(each.options)
+        found.setdefault((kind, each.federated), each.name)
+    return frozenset(found.values())
+
+
+PLAINEST = plainest()
+
+
+def marks(law, place, method, reason):
+    """Skipped for a reason; slow where it is a variant that this law does not try in every test run."""
+    found = [] if reason is None else [pytest.mark.skip(reason=reason)]
+    turn = (crc32(law.encode()) + place) % ONE_IN
+    return found + [pytest.mark.slow] * (method.name not in PLAINEST and turn > 0)
 
 
 def every(only=lambda _: None):
     """All adapters; ``only`` says why the law has no meaning for one."""
-    cases = [pytest.param(each, id=each.name, marks=skipped(only(each))) for each in ADAPTERS.values()]
-    return pytest.mark.parametrize("method", cases)
+
+    def decorated(law):
+        return pytest.mark.parametrize("method", [
+            pytest.param(each, id=each.name, marks=marks(law.__name__, place, each, only(each)))
+            for place, each in enumerate(ADAPTERS.values())
+        ])(law)  # fmt: skip
+
+    return decorated
 
 
 def every_case(cases, only=lambda _, __: None):
     """All adapters with each case, which is a law of its own."""
-    return pytest.mark.parametrize(("method", "case"), [
-        pytest.param(each, case, id=f"{each.name}-{case}", marks=skipped(only(case, each)))
-        for case in cases
-        for each in ADAPTERS.values()
-    ])  # fmt: skip
+
+    def decorated(law):
+        return pytest.mark.parametrize(("method", "case"), [
+            pytest.param(each, case, id=f"{each.name}-{case}",
+                         marks=marks(f"{law.__name__} {case}", place, each, only(case, each)))
+            for case in cases
+            for place, each in enumerate(ADAPTERS.values())
+        ])(law)  # fmt: skip
+
+    return decorated
 
 
 def paying(method):

@@ -38,6 +38,7 @@ _log = logging.getLogger("tacit.collector")
 COORDINATOR = "coordinator"
 # Bytes of the length in an announcement.
 LENGTH_BYTES = 8
+SHOWN_BATCHES = 100
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS batches (digest TEXT PRIMARY KEY, content BLOB NOT NULL, output BLOB, sent INTEGER)",
     "CREATE TABLE IF NOT EXISTS submissions (batch TEXT NOT NULL, node TEXT NOT NULL, sha256 TEXT NOT NULL, "
@@ -148,12 +149,14 @@ class SubmissionStore:
             return _refusal(refused.reason), 0
 
     def status(self) -> dict[str, Any]:
-        """How much was received, released and refused."""
+        """How much was received, released and refused; of the last batches, since strangers may ask, too."""
         with self._lock:
             self._write_counts()
             rows = self._connection.execute(
-                "SELECT batches.digest, count(node), coalesce(sum(participants), 0), coalesce(sum(pieces), 0), sent "
-                "FROM batches LEFT JOIN submissions ON batch = batches.digest GROUP BY batches.digest"
+                "SELECT last.digest, count(node), coalesce(sum(participants), 0), coalesce(sum(pieces), 0), sent "
+                "FROM (SELECT rowid AS place, digest, sent FROM batches ORDER BY rowid DESC LIMIT ?) AS last "
+                "LEFT JOIN submissions ON batch = last.digest GROUP BY last.digest ORDER BY place",
+                (SHOWN_BATCHES,),
             ).fetchall()
             dropped = dict(self._connection.execute("SELECT reason, count FROM dropped ORDER BY reason").fetchall())
         names = ("batch", "nodes", "participants", "pieces_in", "pieces_out")
