@@ -156,7 +156,8 @@ def question_prices(plan: AutoPlan, classes: int) -> dict[str, Spend]:
 
 def _dearest(spends: Sequence[Any]) -> Spend:
     """The largest cost of questions with Gaussian noise."""
-    return min(spends, key=lambda each: each.noise_multiplier)
+    dearest: Spend = min(spends, key=lambda each: each.noise_multiplier)
+    return dearest
 
 
 def _price(task: Task, classes: int) -> Spend:
