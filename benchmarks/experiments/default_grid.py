@@ -57,12 +57,14 @@ def cells(parts: DevelopmentSet, epsilon: float, delta: float, seed: int) -> Ite
                 continue
         if isinstance(options, tacit.Auto):
             yield {**names, "student": "chosen", "chosen": True, **_tested(run.student, run, parts)}
-        assert run.probabilities is not None
+        # Where labels alone were released, each is taken as certain.
+        certain = np.asarray(run.labels)[:, None] == np.asarray(parts.classes)
+        chances = certain.astype(np.float64) if run.probabilities is None else run.probabilities
         rows = _encoded(run, parts.public)
         for student in STUDENTS:
             learned = taught(
                 untrained(_boosting() if student == "boosting" else student), rows, run.labels, np.ones(0),
-                (np.asarray(parts.classes), run.probabilities),
+                (np.asarray(parts.classes), chances),
             )  # fmt: skip
             yield {**names, "student": student, **_scored(learned, _encoded(run, parts.test[0]), parts)}
 

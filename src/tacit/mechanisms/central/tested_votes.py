@@ -7,6 +7,7 @@ so it may decide how much noise is drawn only if that decision is itself private
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,6 +35,8 @@ _ORDERS = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0
 _PARTS, _ROOM = 2**30, 1e-9
 # Of ε, what is left to queries on which teachers agree.
 _AGREED = 0.05
+# Rows of the audit, and a lead in units of σ at which a test surely passes.
+_AUDITED_ROWS, _FAR = 100, 40
 
 
 @dataclass(frozen=True)
@@ -198,18 +201,24 @@ class TestedGNMax(Described):
 
     @classmethod
     def audits(cls) -> Mapping[str, Checks]:
-        """One teacher changes its vote: where two labels are level, and where the test is about to pass."""
+        """One teacher changes its vote in all rows, where the test just passes: how many rows have another label."""
 
         def tested(epsilon: Fraction, delta: Fraction) -> list[Check]:
-            mechanism = cls(2, 1, epsilon / 2, delta / 2, epsilon / 2)
+            half = (_AUDITED_ROWS, epsilon / 2, delta / 2, epsilon / 2)
+            mechanism = cls(cls(1, *half).safe.sigma / 2, *half)
+
+            def passes(lead: int) -> bool:
+                return mechanism.distance(np.tile([[lead, 0]], (_AUDITED_ROWS, 1))) > mechanism.margin
+
+            # With the noise of ``safe`` such a lead is lost in a row or two, with the other noise in none.
+            lead = bisect_left(range(round(_FAR * mechanism.sigma)), True, key=passes)
 
             def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
-                return mechanism._drawn(np.array([row]), count, randomness)[:, 0]
+                labels: Integers = mechanism._drawn(np.tile([row], (_AUDITED_ROWS, 1)), count, randomness).sum(axis=1)
+                return labels
 
             spent = mechanism.spend
-            lead = 2 * mechanism.margin
-            pairs = [((1, 0), (0, 1)), ((lead, 0), (lead - 1, 1))]
-            return [Target("pate-tested", spent.epsilon, spent.delta, inputs, draw) for inputs in pairs]
+            return [Target("pate-tested", spent.epsilon, spent.delta, ((lead, 0), (lead - 1, 1)), draw, 10)]
 
         return {"pate-tested": tested}
 
