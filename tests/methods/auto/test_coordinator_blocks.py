@@ -1,9 +1,11 @@
 """What releases tell, as blocks of one regression: by hand, without noise, under noise, and of nothing at all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tacit.methods.auto.coordinator import Block, VoteFeatures, joint_odds, joint_points, purity
+from tacit.methods.auto.coordinator import Block, VoteFeatures, current, joint_odds, joint_points, purity
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import plan_auto
 from tacit.methods.auto.teaching import AutoTeaching
@@ -78,6 +80,17 @@ def test_blocks_together_give_back_the_linear_model_that_made_them():
     assert joint_points(told).shape == (3000, 4)
     assert np.abs(found.probabilities(points) - true).max() < 0.01
     assert np.abs((found.weights[:, 0] - found.weights[:, 1]) - (weights[:, 0] - weights[:, 1])).max() < 0.1
+
+
+def test_votes_are_left_out_where_sums_were_asked_for_twice():
+    points = np.random.default_rng(9).normal(size=(60, 4)) / 4
+    true = softmax(points[:, :3])
+    first, second = in_blocks(points, true, slice(0, 2), slice(2, 4))
+    votes = replace(first, counts=np.ones((2, 3)))
+    assert current([votes, first, second]) == [first, second]
+    assert current([votes, first]) == [votes, first]
+    assert current([votes, votes]) == [votes, votes]
+    assert joint_points([votes, first, second]).shape == (60, 4)
 
 
 def test_of_three_classes_the_likeliest_is_that_of_the_model():

@@ -7,16 +7,17 @@ import pytest
 
 import tacit
 from tacit.core.guarantee import Adjacency, Unit
-from tacit.methods.auto.coordinator import Block, SumFeatures, joint_odds
+from tacit.methods.auto.coordinator import Block, SumFeatures, current, joint_odds
 from tacit.methods.auto.correction import (
     corrected_block,
     correction_ask,
     correction_mechanism,
     expected_length,
     gradient_radius,
+    moved_block,
 )
 from tacit.methods.auto.plan import plan_auto
-from tacit.methods.class_sums.coordinator import LinearOdds, Moments
+from tacit.methods.class_sums.coordinator import LinearOdds, Moments, read_logistic
 from tacit.methods.noisy_sgd.holder import record_gradients
 from tacit.representations.scaled import Identity
 from tests.methods.auto.given import clouds, task
@@ -68,6 +69,44 @@ def test_odds_that_are_right_are_left_as_they_are():
     table = record_gradients(ask, [(samples.astype(np.float32), labels)])
     # What is left of the errors is chance: of 60,000 errors of at most 1 and features of at most 1.
     assert np.abs(table).max() / (256 * ask.length * 60_000) < 5 / np.sqrt(60_000)
+
+
+def slope(odds):
+    return float(np.diff(odds.weights[0])[0])
+
+
+def test_odds_that_are_half_as_sure_as_they_should_be_are_moved_to_those_of_the_records():
+    samples, labels = labeled(40_000, 1)
+    public = labeled(3000, 2)[0]
+    given = task((samples, labels), public, classes=np.array(["no", "yes"]), epsilon=Fraction(50))
+    before = sums_of(public, samples, labels)
+    ask = correction_ask(given, before, LinearOdds(np.array([[0.0, 2.0]]), np.zeros(2)))
+    after = moved_block(ask, record_gradients(ask, [(samples.astype(np.float32), labels)]), before)
+    # Not quite to 4: the longest gradients were clipped, by what odds that were too even expected of them.
+    assert 3.2 < slope(after.odds) < 4.25
+    # It contains all that was asked before it.
+    assert current([before, before, after]) == [after]
+    assert joint_odds([before, before, after]) is after.odds
+
+
+def test_a_gradient_that_is_noise_leaves_learned_odds_about_as_they_are():
+    """Of 60 weights the noise says nothing: what follows from it is far less than what it would be unshrunk."""
+    drawn = np.random.default_rng(3)
+    points = drawn.normal(size=(2000, 20)) / np.sqrt(20)
+    learned_odds = LinearOdds(3 * drawn.normal(size=(20, 3)), np.zeros(3))
+    likely = learned_odds.probabilities(points)
+    means = likely.T @ points / 2000
+    for noise in (1e-3, 1e-1):
+        noisy = Moments(
+            means + noise * drawn.normal(size=means.shape), likely.mean(axis=0), np.full(means.shape, noise**2)
+        )
+        after = read_logistic(noisy, points, learned_odds)
+        assert (after.probabilities(points).argmax(axis=1) == likely.argmax(axis=1)).mean() > 0.95
+        # Toward 0 and not toward these odds the same noise leaves much less.
+        assert (
+            noise < 0.1
+            or (read_logistic(noisy, points).probabilities(points).argmax(axis=1) == likely.argmax(axis=1)).mean() < 0.8
+        )
 
 
 @pytest.mark.parametrize("records", [1, 3, 50, 2**19])

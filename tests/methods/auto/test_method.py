@@ -20,7 +20,7 @@ from tacit.ledger.memory import MemoryLedger
 from tacit.methods.auto.coordinator import AutoCoordinator
 from tacit.methods.auto.method import prepare, worth_dividing
 from tacit.methods.auto.options import Auto
-from tacit.methods.auto.plan import plan_auto
+from tacit.methods.auto.plan import installed, plan_auto
 from tacit.methods.auto.teaching import AutoTeaching
 from tacit.methods.class_sums.plan import SumPlan
 from tacit.methods.class_sums.wire import SumAsk
@@ -109,6 +109,29 @@ def test_what_is_asked_follows_from_releases_and_the_price_is_never_below_the_ch
             assert receipt.spend == price
     spends = [each.spend for each in run.receipts]
     assert run.guarantee.epsilon == total(spends, run.guarantee.delta, Rule.PLANNED).epsilon <= 8
+
+
+@pytest.mark.parametrize(
+    ("case", "delta", "last"), [("mixtures", DELTA, GradientAsk), ("clusters", DELTA, VoteAsk), ("mixtures", 0, SumAsk)]
+)
+def test_with_a_network_the_last_question_has_a_price_that_was_known(case, delta, last, asked, monkeypatch):
+    pytest.importorskip("torch", reason="needs tacit[torch]")
+    pytest.importorskip("safetensors", reason="needs tacit[torch]")
+    prices = {}
+    alone = CuratedJob.accounts
+    monkeypatch.setattr(
+        CuratedJob, "accounts", lambda self: [each for each in alone(self) if prices.update(each.prices) is None]
+    )
+    run = distilled(case, delta=delta, seed=1)
+    assert len(asked) == 3
+    assert type(asked[-1]) is last
+    assert run.guarantee.epsilon <= 8
+    for receipt, price in zip(run.receipts, prices.values(), strict=True):
+        if delta:
+            assert price.noise_multiplier <= receipt.spend.noise_multiplier
+    assert ("gradient" in run.recipe["chosen"]) is (last is GradientAsk)
+    test, labels = CASES[case][0](400, 5)
+    assert (run.student.predict(test) == NAMES[labels]).mean() > 0.7
 
 
 @WITHOUT_TORCH
@@ -354,7 +377,8 @@ def test_a_seed_makes_a_simulation_and_the_same_seed_the_same_run():
         one, other = (distilled("mixtures", seed=3) for _ in range(2))
     assert one.guarantee.simulation
     assert one.probabilities.tolist() == other.probabilities.tolist()
-    assert one.recipe["chosen"] == "votes, then sums"
+    corrected = ", then a gradient" if installed("torch", "safetensors") else ""
+    assert one.recipe["chosen"] == f"votes, then sums{corrected}"
     assert (
         one.student.predict_proba(planes(50, 9)[0]).tolist() == other.student.predict_proba(planes(50, 9)[0]).tolist()
     )

@@ -106,7 +106,8 @@ class Block:
     moments: Moments
     counts: NDArray[Any] | None = None  # (queries, classes), of votes
     size: float | None = None  # how many records were added up, of sums
-    refines: bool = False  # whether it contains what the block before it says
+    refines: bool = False  # whether it contains what the blocks before it say
+    odds: LinearOdds | None = None  # those that follow from it and all blocks before it, if they are not read jointly
 
 
 def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int | None) -> Block:
@@ -120,9 +121,15 @@ def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int |
 
 
 def current(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks without those that a later one contains."""
-    later = [*blocks[1:], None]
-    return [each for each, after in zip(blocks, later, strict=True) if after is None or not after.refines]
+    """The blocks without those that a later one contains.
+
+    Votes are left out where sums were asked for twice: the features of the second sums were learned from them, and a
+    column per query would add more noise than it says.
+    """
+    first = max((place for place, each in enumerate(blocks) if each.refines), default=0)
+    left = list(blocks[first:])
+    sums = [each for each in left if each.counts is None]
+    return sums if len(sums) > 1 else left
 
 
 def purity(counts: NDArray[Any]) -> float:
@@ -146,6 +153,8 @@ def joint_odds(blocks: Sequence[Block]) -> LinearOdds:
     ranks better; more classes use calibrated least squares, which is more robust to noise.
     """
     blocks = current(blocks)
+    if blocks[-1].odds is not None:
+        return blocks[-1].odds
     exact = np.array([1 / each.moments.variances.mean() for each in blocks])
     shares = np.average([each.moments.shares for each in blocks], axis=0, weights=exact)
     together = Moments(

@@ -2,8 +2,9 @@
 
 Odds are fitted to sums of the records and a mean over public samples. These differ: public samples are few, or drawn
 in another way than the records. The gradient of the regression at these odds is a mean over records alone, so what
-follows from it does not depend on that difference. It is the question of noisy SGD, asked once; all of it after the
-release is post-processing.
+follows from it does not depend on that difference. With many classes it also leads from least squares, which is what
+sums determine best, to logistic regression. It is the question of noisy SGD, asked once; all of it after the release is
+post-processing.
 """
 
 from __future__ import annotations
@@ -16,13 +17,21 @@ from tacit.core.protocols import Integers, Reals
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import Block, SumFeatures
-from tacit.methods.class_sums.coordinator import LinearOdds, Moments
+from tacit.methods.class_sums.coordinator import LinearOdds, Moments, read_logistic
 from tacit.methods.noisy_sgd.coordinator import mean_gradient, whole_weights
 from tacit.methods.noisy_sgd.gradient import ERRORS, RESOLUTION
 from tacit.methods.noisy_sgd.wire import GradientAsk, gradient_sensitivity
 from tacit.methods.task import Task
 
-__all__ = ["FINE", "corrected_block", "correction_ask", "correction_mechanism", "expected_length", "gradient_radius"]
+__all__ = [
+    "FINE",
+    "corrected_block",
+    "correction_ask",
+    "correction_mechanism",
+    "expected_length",
+    "gradient_radius",
+    "moved_block",
+]
 
 # The constant feature's length beside features of length 1.
 _OFFSET = 0.5
@@ -67,12 +76,12 @@ def expected_length(points: Reals, chances: Reals) -> float:
 
 
 def correction_ask(task: Task, before: Block, odds: LinearOdds) -> GradientAsk:
-    """The gradient at these odds, in the features of the sums."""
+    """The gradient at these odds, in the features of the block before it."""
     seen, points = before.features, before.public
     assert isinstance(seen, SumFeatures)
     weights = whole_weights(np.vstack([odds.weights, odds.intercepts / _OFFSET]))
     radius = gradient_radius(task.unit.records)
-    clip = expected_length(points, _chances(weights, points))
+    clip = expected_length(points, _odds(weights).probabilities(points))
     # No finer than the grid of the sums, which was accepted.
     length = int(min(max(1, radius // (ERRORS * clip)), seen.radius))
     return GradientAsk(
@@ -97,10 +106,33 @@ def corrected_block(ask: GradientAsk, table: Integers, before: Block) -> Block:
     The sums that records would have if they were distributed as the public samples are: those of public samples that
     are labeled by the odds, and what the gradient says that the odds are off by.
     """
+    chances, told = _told(ask, table, before)
+    # Of the sums alone it is unknown how far the mean over public samples is from that over all there could be.
+    points = before.public
+    drawn = np.square(chances - 1 / ask.classes).T @ np.square(points) / len(points) ** 2
+    first, second = 1 / (before.moments.variances + drawn), 1 / told.variances
+    together = Moments(
+        (before.moments.means * first + told.means * second) / (first + second), told.shares, 1 / (first + second)
+    )
+    return Block(before.features, points, together, refines=True)
+
+
+def moved_block(ask: GradientAsk, table: Integers, before: Block) -> Block:
+    """The odds of the question, moved as far as the gradient says so above its noise.
+
+    For many components and classes: the odds of the sums are kept where the gradient says little.
+    """
+    told = _told(ask, table, before)[1]
+    moved = read_logistic(told, before.public, _odds(ask.weights))
+    return Block(before.features, before.public, told, size=before.size, refines=True, odds=moved)
+
+
+def _told(ask: GradientAsk, table: Integers, before: Block) -> tuple[Reals, Moments]:
+    """The probabilities of public samples by the odds of the question, and the moments that the gradient says."""
     points, classes, size = before.public, ask.classes, before.size
     assert size is not None
     mechanism: Any = ask.mechanism
-    chances = _chances(ask.weights, points)
+    chances = _odds(ask.weights).probabilities(points)
     offset = ask.offset / ask.length
     off = -mean_gradient(table, size, ask.length)
     # A record's errors add up to nothing: what is over is noise.
@@ -113,17 +145,10 @@ def corrected_block(ask: GradientAsk, table: Integers, before: Block) -> Block:
     off -= np.column_stack([points, np.full(len(points), offset)]).T @ clipped / len(points)
     means = chances.T @ points / len(points) + off[:-1].T
     variances = noise + (chances * (1 - chances)).T @ np.square(points) / len(points) / size
-    # Of the sums alone it is unknown how far the mean over public samples is from that over all there could be.
-    drawn = np.square(chances - 1 / classes).T @ np.square(points) / len(points) ** 2
-    first = 1 / (before.moments.variances + drawn)
-    second = 1 / variances
     shares = chances.mean(axis=0) + off[-1] / offset
     least = max(1 / size, np.sqrt(noise) / offset)
     shares = np.maximum(shares, min(least, 0.5 / classes))
-    told = Moments(
-        (before.moments.means * first + means * second) / (first + second), shares / shares.sum(), 1 / (first + second)
-    )
-    return Block(before.features, points, told, refines=True)
+    return chances, Moments(means, shares / shares.sum(), variances)
 
 
 def _lengths(points: Reals, chances: Reals) -> Reals:
@@ -134,7 +159,7 @@ def _lengths(points: Reals, chances: Reals) -> Reals:
     return lengths
 
 
-def _chances(weights: Integers, points: Reals) -> Reals:
-    """What a question with these weights takes the chances of public samples for."""
+def _odds(weights: Integers) -> LinearOdds:
+    """The odds that a question with these weights is about."""
     real = weights / RESOLUTION
-    return LinearOdds(real[:-1], _OFFSET * real[-1]).probabilities(points)
+    return LinearOdds(real[:-1], _OFFSET * real[-1])

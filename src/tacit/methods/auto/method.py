@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tacit.core import Adjacency, Gaussian, InvalidInput, Release, Spend, Trust, weakness
+from tacit.core import Adjacency, InvalidInput, Release, Spend, Trust, weakness
 from tacit.core.options import Options
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
@@ -14,7 +15,7 @@ from tacit.methods.auto.coordinator import AutoCoordinator, Step
 from tacit.methods.auto.correction import correction_mechanism
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import FIRST_SHARE, AutoPlan, plan_auto
-from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
+from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching, image_network
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
 from tacit.methods.class_sums.options import ClassSums
@@ -57,6 +58,9 @@ def prepare(task: Task, options: Auto) -> Job:
     task.observer.stage("choosing what to ask")
     plan = plan_auto(task, options.releases)
     if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
+        # Few samples are known well enough for one question; a network learns more from its labels than a map does.
+        if plan.network and isinstance(options.student, str) and options.student == "auto":
+            options = replace(options, student=image_network(len(task.public)))
         return _votes(task, options, "with a part of the budget votes cannot be distinguished from noise")
     # Errors in the public samples are found before anything is paid.
     teaching = AutoTeaching(task, plan)
@@ -141,8 +145,17 @@ def question_prices(plan: AutoPlan, classes: int) -> dict[str, Spend]:
     """The cost of each question, which does not depend on earlier releases, although the question may."""
     prices = {each.request: _price(each, classes) for each in plan.tasks}
     if plan.corrects:
-        prices[plan.tasks[-1].request] = correction_mechanism(plan.tasks[-1], 1).spend
+        last = plan.tasks[-1]
+        gradient = correction_mechanism(last, 1).spend
+        # For images the last question is about votes, sums or a gradient, for tables about a gradient.
+        prices[last.request] = _dearest([prices[last.request], gradient]) if plan.kind == "images" else gradient
     return prices
+
+
+def _dearest(spends: Sequence[Any]) -> Spend:
+    """The largest cost of questions with Gaussian noise."""
+    dearest: Spend = min(spends, key=lambda each: each.noise_multiplier)
+    return dearest
 
 
 def _price(task: Task, classes: int) -> Spend:
@@ -155,8 +168,7 @@ def _price(task: Task, classes: int) -> Spend:
         RoundedGaussianNoise.calibrated(votes, task.budget, task.delta),
         sum_mechanism(task, Trust.CENTRAL, *added_as(task), 1),
     ]
-    charges: list[Gaussian] = [each.spend for each in mechanisms]
-    return min(charges, key=lambda each: each.noise_multiplier)
+    return _dearest([each.spend for each in mechanisms])
 
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:

@@ -16,8 +16,9 @@ class Auto:
     """The default method, which chooses its questions from public samples and earlier releases.
 
     For tables, texts and embeddings it asks for class sums. For images it first asks for votes on clusters. If these
-    are nearly pure, more votes follow in the feature space of a network trained on them; otherwise class sums, of the
-    images' gradients and of that network's features. ``releases`` fixes one of these. For one-record holders, nodes,
+    are nearly pure, more votes follow in the feature space of a network trained on them. Otherwise class sums of the
+    images' gradients follow; then, where noise leaves enough of them, the gradient of the regression that follows from
+    them, and else sums of such a network's features. ``releases`` fixes votes or sums. For one-record holders, nodes,
     sets of labels and, with delta = 0, plain numbers it uses reverse k-NN votes.
     """
 

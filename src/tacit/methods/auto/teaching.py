@@ -35,7 +35,7 @@ from tacit.methods.auto.coordinator import (
     refined,
     sum_block,
 )
-from tacit.methods.auto.correction import corrected_block, correction_ask
+from tacit.methods.auto.correction import corrected_block, correction_ask, moved_block
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments
 from tacit.methods.class_sums.options import ClassSums
@@ -49,7 +49,14 @@ from tacit.representations.student_features import StudentFeatures
 from tacit.students.averaged import AveragedStudent, StoredNetwork
 from tacit.students.registry import STUDENTS
 
-__all__ = ["PER_CLASS", "AutoTeaching", "ReleasedFeatures", "mixture_student", "regression_student"]
+__all__ = [
+    "PER_CLASS",
+    "AutoTeaching",
+    "ReleasedFeatures",
+    "image_network",
+    "mixture_student",
+    "regression_student",
+]
 
 # The least number of queries per class, so that a class may have more than one cluster.
 PER_CLASS, PER_CLASS_LATER = 2, 4
@@ -154,9 +161,11 @@ class AutoTeaching:
     def choose(self, blocks: Sequence[Block]) -> Step:
         """The next question: for images votes first, then by their purity."""
         task = self.plan.tasks[len(blocks)]
-        if self.plan.corrects and blocks:
-            return self._correction(task, blocks[0])
-        if self.plan.kind != "images" or (self.plan.releases == "sums" and not blocks):
+        if self.plan.kind != "images":
+            if self.plan.corrects and blocks:
+                return self._correction(task, blocks[0])
+            return self._sums(task, self.plan.representation)
+        if self.plan.releases == "sums" and not blocks:
             return self._sums(task, self.plan.representation)
         if not blocks:
             queries = self._queries(task)
@@ -166,6 +175,8 @@ class AutoTeaching:
             return self._votes(task, space, PER_CLASS_LATER * self.classes)
         if len(blocks) == 1 and self.plan.releases != "sums":
             return self._sums(task, self.plan.representation)
+        if self.plan.corrects:
+            return self._correction(task, blocks[1])
         try:
             return self._sums(task, self._view(self.probabilities(blocks)))
         except InvalidInput:
@@ -280,7 +291,8 @@ class AutoTeaching:
     def _correction(self, task: Task, sums: Block) -> Step:
         """The gradient at the odds that follow from the sums."""
         ask = correction_ask(task, sums, joint_odds([sums]))
-        return Step(ask, lambda table: corrected_block(ask, table, sums))
+        read = moved_block if self.plan.kind == "images" else corrected_block
+        return Step(ask, lambda table: read(ask, table, sums))
 
     def _view(self, chances: NDArray[np.float64]) -> Representation:
         """The feature space of a network trained on these probabilities; without networks that of the first votes."""
@@ -292,16 +304,23 @@ class AutoTeaching:
 
     def _taught(self, chances: NDArray[np.float64], last: bool = False) -> Any:  # noqa: ANN401
         labels = self.task.classes[chances.argmax(axis=1)]
-        student = _network(last) if self.plan.network else untrained("map")
+        student = image_network(len(self.task.public), last) if self.plan.network else untrained("map")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
             rows = self.task.public.reshape(len(self.task.public), -1)
             return taught(student, rows, labels, np.ones(0), (self.task.classes, chances))
 
 
-def _network(last: bool) -> Any:  # noqa: ANN401
-    """A small convolutional network with slight augmentation; the last one is trained longer."""
+def image_network(samples: int, last: bool = True) -> Any:  # noqa: ANN401
+    """A small convolutional network with slight augmentation, for this many samples; the last one is trained longer.
+
+    >>> [image_network(samples).epochs for samples in (500, 5000)]
+    [40, 8]
+    """
+    epochs, batch, steps = (8, 32, 600) if last else (6, 64, 300)
+    # A network needs some hundred steps, which few samples have in many epochs only.
+    epochs = max(epochs, -(-steps // max(1, samples // batch)))
     return STUDENTS["network"](
-        network="small-convolutions", epochs=8 if last else 6, batch=32 if last else 64, learning_rate=5e-3,
+        network="small-convolutions", epochs=epochs, batch=batch, learning_rate=5e-3,
         label_smoothing=0.1 if last else 0.0, average=0.995 if last else 0.99, augmentation="handwriting",
     )  # fmt: skip

@@ -40,6 +40,8 @@ CAUTION = 3.0
 # Least squares have the same curvature everywhere, so the ridge may be smaller.
 SQUARES_CAUTION = 2.0
 _STEPS = 500
+# The least curvature relative to the largest: odds that are sure of a class have none.
+_FLATTEST = 1e-9
 # The largest factor between least-squares scores and log-odds, and the ridge of the offsets.
 STEEPEST, _RIDGE = 100.0, 1e-4
 _DEVIATIONS, SUREST = 2.0, 0.97
@@ -165,42 +167,48 @@ class LinearOdds:
         return likely
 
 
-def _ridge(curvature: Reals, residual: Reals, variances: Reals, caution: float) -> Reals:
+def _ridge(curvature: Reals, residual: Reals, variances: Reals, caution: float, largest: float = math.inf) -> Reals:
     """The ridge of each weight, by empirical Bayes.
 
     Weights are modeled as draws from one normal law. A residual is the weight times the curvature, plus noise; the
-    variance of the law is the one that makes the residuals likeliest. Components in which the public samples hardly
-    vary are shrunk most.
+    variance of the law is the one that makes the residuals likeliest, and not above ``largest``. Components in which
+    the public samples hardly vary are shrunk most.
     """
-    expected = np.square(curvature)[None] * SPREADS[:, None, None] + variances[None]
+    spreads = SPREADS[: max(1, int(np.searchsorted(SPREADS, largest, side="right")))]
+    expected = np.square(curvature)[None] * spreads[:, None, None] + variances[None]
     likelihood = -(np.log(expected) + np.square(residual)[None] / expected).sum(axis=(1, 2))
-    held: Reals = caution * variances / (SPREADS[likelihood.argmax()] * curvature)
+    held: Reals = caution * variances / (spreads[likelihood.argmax()] * curvature)
     return held
 
 
-def read_logistic(found: Moments, public: Reals) -> LinearOdds:
+def read_logistic(found: Moments, public: Reals, around: LinearOdds | None = None) -> LinearOdds:
     """The logistic regression whose moments over the public samples are those of the records.
 
     Its likelihood depends on the labels through the sums only: mean of log Σ exp(score) − ⟨weights, means⟩ −
     ⟨intercepts, shares⟩, where the first mean needs no labels. With the ridge it is convex and has one minimum for any
-    noise.
+    noise. The ridge shrinks weights toward those of ``around``, by default toward 0.
     """
     from scipy.optimize import minimize
     from scipy.special import logsumexp
 
     rows = public[:: -(-len(public) // _MOST_ROWS)]
-    spread = np.maximum(np.square(rows).mean(axis=0), 1e-12)
-    curvature = np.outer(found.shares * (1 - found.shares), spread)
-    held = _ridge(curvature, found.means - found.shares[:, None] * rows.mean(axis=0), found.variances, CAUTION)
     classes, components = found.means.shape
+    # Odds are not further from the right ones than they are from even ones: much noise would make that likely, too.
+    largest = math.inf if around is None else float(np.square(around.weights).mean())
+    if around is None:
+        around = LinearOdds(np.zeros((components, classes)), np.log(found.shares))
+    before, base = around.probabilities(rows), rows @ around.weights + around.intercepts
+    curvature = (before * (1 - before)).T @ np.maximum(np.square(rows), 1e-12) / len(rows)
+    curvature = np.maximum(curvature, _FLATTEST * curvature.max())
+    held = _ridge(curvature, found.means - before.T @ rows / len(rows), found.variances, CAUTION, largest)
     # Preconditioning: in these units the curvature is about equal in every direction.
     unit = 1 / np.sqrt(curvature + held)
-    start = np.concatenate([np.zeros(components * classes), np.log(found.shares)])
+    start = np.zeros((components + 1) * classes)
 
     def loss(values: Reals) -> tuple[float, Reals]:
         weights = values[: components * classes].reshape(classes, components) * unit
         intercepts = values[components * classes :]
-        scores = rows @ weights.T + intercepts
+        scores = base + rows @ weights.T + intercepts
         normal = logsumexp(scores, axis=1)
         likely = np.exp(scores - normal[:, None])
         value = normal.mean() - (weights * found.means).sum() - intercepts @ found.shares
@@ -210,7 +218,7 @@ def read_logistic(found: Moments, public: Reals) -> LinearOdds:
 
     best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
     weights = best[: components * classes].reshape(classes, components) * unit
-    return LinearOdds(weights.T, best[components * classes :])
+    return LinearOdds(around.weights + weights.T, around.intercepts + best[components * classes :])
 
 
 def read_squares(found: Moments, public: Reals) -> LinearOdds:
