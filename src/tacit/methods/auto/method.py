@@ -15,7 +15,7 @@ from tacit.methods.auto.coordinator import AutoCoordinator, Step
 from tacit.methods.auto.correction import correction_mechanism
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import FIRST_SHARE, AutoPlan, plan_auto
-from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching, image_network
+from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
 from tacit.methods.class_sums.options import ClassSums
@@ -58,9 +58,6 @@ def prepare(task: Task, options: Auto) -> Job:
     task.observer.stage("choosing what to ask")
     plan = plan_auto(task, options.releases)
     if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
-        # Few samples are known well enough for one question; a network learns more from its labels than a map does.
-        if plan.network and isinstance(options.student, str) and options.student == "auto":
-            options = replace(options, student=image_network(len(task.public)))
         return _votes(task, options, "with a part of the budget votes cannot be distinguished from noise")
     # Errors in the public samples are found before anything is paid.
     teaching = AutoTeaching(task, plan)

@@ -49,14 +49,7 @@ from tacit.representations.student_features import StudentFeatures
 from tacit.students.averaged import AveragedStudent, StoredNetwork
 from tacit.students.registry import STUDENTS
 
-__all__ = [
-    "PER_CLASS",
-    "AutoTeaching",
-    "ReleasedFeatures",
-    "image_network",
-    "mixture_student",
-    "regression_student",
-]
+__all__ = ["PER_CLASS", "AutoTeaching", "ReleasedFeatures", "mixture_student", "regression_student"]
 
 # The least number of queries per class, so that a class may have more than one cluster.
 PER_CLASS, PER_CLASS_LATER = 2, 4
@@ -304,17 +297,17 @@ class AutoTeaching:
 
     def _taught(self, chances: NDArray[np.float64], last: bool = False) -> Any:  # noqa: ANN401
         labels = self.task.classes[chances.argmax(axis=1)]
-        student = image_network(len(self.task.public), last) if self.plan.network else untrained("map")
+        student = _network(len(self.task.public), last) if self.plan.network else untrained("map")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
             rows = self.task.public.reshape(len(self.task.public), -1)
             return taught(student, rows, labels, np.ones(0), (self.task.classes, chances))
 
 
-def image_network(samples: int, last: bool = True) -> Any:  # noqa: ANN401
+def _network(samples: int, last: bool) -> Any:  # noqa: ANN401
     """A small convolutional network with slight augmentation, for this many samples; the last one is trained longer.
 
-    >>> [image_network(samples).epochs for samples in (500, 5000)]
+    >>> [_network(samples, True).epochs for samples in (500, 5000)]
     [40, 8]
     """
     epochs, batch, steps = (8, 32, 600) if last else (6, 64, 300)
