@@ -38,7 +38,7 @@ _PAID_FIRST = (
 
 def _sampling(claim: Mapping[str, Any]) -> str:
     """How noise was drawn: exactly, unless a caveat says otherwise."""
-    return OPACUS_NOISE.capitalize() + "." if OPACUS_NOISE in claim["caveats"] else _SAMPLING
+    return f"{OPACUS_NOISE[0].upper()}{OPACUS_NOISE[1:]}." if OPACUS_NOISE in claim["caveats"] else _SAMPLING
 
 
 def nist_answers(said: dict[str, Any]) -> str:
