@@ -11,9 +11,9 @@ from experiments.leaderboard_parts import Encoded
 __all__ = ["mapped", "seen"]
 
 
-def seen(place: int, data: Encoded, _: float) -> dict[str, Any]:
-    """Images by the features for sums, or for votes; other kinds have an encoder of their own."""
-    return {} if data.images is None else {"representation": data.images[place]}
+def seen(data: Encoded, _: float) -> dict[str, Any]:
+    """Images by the features for sums; other kinds have an encoder of their own."""
+    return {} if data.images is None else {"representation": data.images[0]}
 
 
 def mapped(data: Encoded, _: float) -> dict[str, Any]:

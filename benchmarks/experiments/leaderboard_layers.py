@@ -16,7 +16,7 @@ EPOCHS, FEWEST_STEPS, CALLED = 10, 100, 500
 def two_layers(model: str, data: Encoded, epsilon: float) -> dict[str, Any]:
     """Two layers, whose Poisson samples are accounted for records that come and go."""
     rate = min(0.5, CALLED / data.units)
-    return seen(0, data, epsilon) | {
+    return seen(data, epsilon) | {
         "model": model,
         "records": data.units,
         "adjacency": "add-remove",

@@ -29,7 +29,7 @@ TEN = f"{PARTIES}, even; one round, two samples per class"
 LINES: Mapping[str, Line] = {
     "rknn": Line("rknn", voted, delta=0.0),
     "class_sums": Line("class_sums", summed),
-    "noisy_sgd": Line("noisy_sgd", partial(seen, 0), chosen=REHEARSED),
+    "noisy_sgd": Line("noisy_sgd", seen, chosen=REHEARSED),
     "noisy_sgd on the map": Line("noisy_sgd", mapped, chosen=REHEARSED, applies="images"),
     "noisy_sgd two layers": Line("noisy_sgd", partial(two_layers, "hidden"), chosen=OPACUS),
     "noisy_sgd fine-tuned": Line("noisy_sgd", partial(two_layers, "finetuned"), chosen=OPACUS),
