@@ -42,11 +42,9 @@ ALLOWED = Rules(("histogram",), ("DiscreteLaplaceNoise",), ("label histogram",),
 @pytest.fixture
 def installed(tmp_path_factory, monkeypatch):
     """The example package as pip would leave it: a folder of code and one that says what it adds."""
-    registry._installed.cache_clear()
     make_visible(tmp_path_factory.mktemp("site"), monkeypatch)
     forget()
     yield
-    registry._installed.cache_clear()
     forget()
 
 
@@ -205,7 +203,7 @@ def test_its_question_says_how_far_it_moves(installed):
 
 def test_its_coordinator_runs_in_the_one_loop(installed):
     made = [node(place) for place in range(3)]
-    run = example().Histogram(CLASSES, np.zeros((5, 2)), NOISE, "r-1")
+    run = example().HistogramCoordinator(CLASSES, np.zeros((5, 2)), NOISE, "r-1")
     here = drive(run, local_exchange(made))
     assert here.value == ["dog"] * 5
     assert len(here.receipts) == 3
@@ -226,7 +224,7 @@ def test_it_runs_through_flower_and_under_masks(installed):
 
     terms = RoundPolicy(3, 3, records=10)
     made = [node(place) for place in range(3)]
-    run = example().Histogram(CLASSES, np.zeros((5, 2)), NOISE, "r-1")
+    run = example().HistogramCoordinator(CLASSES, np.zeros((5, 2)), NOISE, "r-1")
     assert drive(run, FlowerExchange(grid(made), "r", terms)).value == ["dog"] * 5
 
     rules = replace(ALLOWED, mechanisms=("DistributedLaplace",))
@@ -234,7 +232,7 @@ def test_it_runs_through_flower_and_under_masks(installed):
     masked = [replace(each, rules=rules) for each in masked]
     digits = tuple(map(str, range(10)))
     noise = DistributedLaplace.for_epsilon(10, 2, 3, 1000, "1", "1/2", colluding=1)
-    run = example().Histogram(digits, np.zeros((5, 2)), noise, "r-1")
+    run = example().HistogramCoordinator(digits, np.zeros((5, 2)), noise, "r-1")
     summed = FlowerMasked(grid(masked), "r", RoundPolicy(3, 3, records=1000), peers)
     assert drive(run, summed).value[0] in digits
 
