@@ -77,6 +77,7 @@ class Method:
     delta: str = "0"
     over_nodes: tuple[str, ...] = ("local",)  # the trust models over nodes
     holders_pay: bool = False  # every holder has its own account
+    divided: bool = False  # in one process, too, it has several holders
     streams: bool = False  # its tables are computed block by block, so records need not be in memory
     forecast_by_features: bool = False  # its forecast needs public samples, not only how far voters agree
     # One curator has the records, and a larger ε stands for more of them: noise and counts keep their ratio.
@@ -167,9 +168,9 @@ METHODS: Mapping[str, Method] = {
             forecast_by_features=True,
             rehearsable=True,
         ),
-        _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True),
-        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
-        _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("local", "masked")),
+        _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True, divided=True),
+        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True, divided=True),
+        _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("local", "masked"), divided=True),
         _own(
             "noisy_sgd",
             (GradientAsk,),
@@ -242,10 +243,13 @@ def method_named(name: str) -> Method:
     tacit.core.errors.InvalidInput: unknown method 'pat': choose one of rknn, ... did you mean 'pate'?
     """
     found = find_method(name)
-    if found is None or not found.prepare:
-        close = nearest(name, list(METHODS))
+    if found is None:
+        known = [*METHODS, *sorted({each.name for each in entry_points(group=GROUP)} - METHODS.keys())]
+        close = nearest(name, known)
         meant = f"; did you mean {close!r}?" if close else ""
-        raise InvalidInput(f"unknown method {listed([name])!r}: choose one of {', '.join(METHODS)}{meant}")
+        raise InvalidInput(f"unknown method {listed([name])!r}: choose one of {', '.join(known)}{meant}")
+    if not (found.options and found.prepare):
+        raise InvalidInput(f"method {name} has no options and no prepare: it is run by its own coordinator only")
     return found
 
 
