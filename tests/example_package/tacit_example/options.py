@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 
+@with_renamed
 @dataclass(frozen=True)
 class Histogram:
     """Label every public sample by the commonest class of the records, or by one after it."""

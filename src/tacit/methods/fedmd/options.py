@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from numpy.typing import ArrayLike
 
 from tacit.core import Representation
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 from tacit.methods.fedmd.coordinator import Weights
 from tacit.methods.fedmd.models import Schedule
 
@@ -31,6 +31,7 @@ MIXED = ("two-convolutions", "three-convolutions", "perceptron", "two-wide-convo
 FOR_TABLES = ("perceptron", "forest", "logistic")
 
 
+@with_renamed
 @dataclass(frozen=True)
 class FedMD:
     """FedMD: holders with models of different kinds learn from each other's predictions on public samples.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacit.core import Number
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["TARGETS", "Learning", "PrivateKT", "Teaching"]
 
@@ -15,6 +15,7 @@ __all__ = ["TARGETS", "Learning", "PrivateKT", "Teaching"]
 TARGETS = ("hard", "soft", "weighted")
 
 
+@with_renamed
 @dataclass(frozen=True)
 class Teaching:
     """How the global model learns from answers; each of three techniques can be switched off.
@@ -68,6 +69,7 @@ class Learning:
     shape: tuple[int, ...] | None = option(None, "Flat rows are images of this shape: 28x28 or 32x32x3.")
 
 
+@with_renamed
 @dataclass(frozen=True)
 class PrivateKT:
     """PrivateKT: each holder answers a few queries per round by randomized response; a global model learns from them.
