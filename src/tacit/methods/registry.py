@@ -38,6 +38,7 @@ __all__ = [
     "known_kinds",
     "method_named",
     "method_of",
+    "refuse_masked",
     "require_streams",
 ]
 
@@ -75,7 +76,7 @@ class Method:
     prepare: str = ""
     forecast: str = ""
     delta: str = "0"
-    over_nodes: tuple[str, ...] = ("local",)  # the trust models over nodes
+    over_nodes: tuple[str, ...] = ("local",)  # the trust models over nodes, the default first
     holders_pay: bool = False  # every holder has its own account
     divided: bool = False  # in one process, too, it has several holders
     streams: bool = False  # its tables are computed block by block, so records need not be in memory
@@ -95,6 +96,16 @@ class Method:
     def kinds(self) -> tuple[type[Notice], ...]:
         """All messages from a coordinator to a node."""
         return (*self.questions, *self.notices)
+
+    def trust_over_nodes(self, options: Options) -> str:
+        """The trust model over nodes if none is named.
+
+        >>> METHODS["class_sums"].trust_over_nodes(METHODS["class_sums"].load_options()())
+        'masked'
+        """
+        # A method that asks the questions of others has the default of the one that its options name.
+        named: str = getattr(options, "trust_over_nodes", self.over_nodes[0])
+        return named
 
     def load_node_side(self) -> Any:  # noqa: ANN401
         """The code that answers the questions: only this imports the private side."""
@@ -163,19 +174,19 @@ METHODS: Mapping[str, Method] = {
             "class_sums",
             (SumAsk,),
             "ClassSums",
-            over_nodes=("local", "masked", "central"),
+            over_nodes=("masked", "local", "central"),
             streams=True,
             forecast_by_features=True,
             rehearsable=True,
         ),
         _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True, divided=True),
         _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True, divided=True),
-        _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("local", "masked"), divided=True),
+        _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("masked", "local"), divided=True),
         _own(
             "noisy_sgd",
             (GradientAsk,),
             "NoisySGD",
-            over_nodes=("local", "masked", "central"),
+            over_nodes=("masked", "local", "central"),
             forecast_by_features=True,
             rehearsable=True,
         ),
@@ -268,6 +279,22 @@ class_sums, rknn. Nothing was charged
             f"{method.name} needs all records in memory; methods that read a record source are {', '.join(known)}. "
             "Nothing was charged"
         )
+
+
+def refuse_masked(method: Method, trust: str | None) -> None:
+    """Refuse secure aggregation in one process, and say how it is asked for.
+
+    >>> refuse_masked(METHODS["pate"], "central")
+    >>> refuse_masked(METHODS["pate"], "masked")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: trust masked is secure aggregation over nodes: give exchange=tacit.Nodes(...)
+    """
+    if trust != "masked":
+        return
+    sums = [each.name for each in METHODS.values() if "masked" in each.over_nodes]
+    other = "" if "masked" in method.over_nodes else f", and a method that has it: {', '.join(sums)}"
+    raise InvalidInput(f"trust masked is secure aggregation over nodes: give exchange=tacit.Nodes(...){other}")
 
 
 def automatic(given: Iterable[str]) -> str:

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tacit.core import InvalidInput, TacitError, Trust, Unit
 from tacit.core.files import write_file
-from tacit.core.options import Options, build
+from tacit.core.options import Options
 from tacit.core.samples import column_names
 from tacit.datasets.tables import read_table
 from tacit.federation.coordinator import Journal, RoundPolicy, RoundStatus
 from tacit.federation.settings import read_peers, read_settings
-from tacit.methods.registry import DEFAULT, method_named
+from tacit.methods.registry import AUTO, Method, chosen_method
 from tacit.methods.rknn.method import require_robust
 from tacit.methods.task import Nodes
 from tacit.runs.distill import distill
@@ -53,7 +53,7 @@ class FederationJob(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    method: str = DEFAULT
+    method: str = AUTO
     public: str
     classes: Annotated[list[str], Field(min_length=2)]
     epsilon: Annotated[float, Field(gt=0)] | None = None
@@ -65,7 +65,7 @@ class FederationJob(BaseModel):
     grace: Annotated[float, Field(ge=0)] = 30.0
     patience: Annotated[float, Field(ge=0)] = 300.0
     holders: Literal["nodes", "records"] = "nodes"
-    trust: Literal["local", "masked", "shuffle", "central"] = "local"
+    trust: Literal["local", "masked", "shuffle", "central"] | None = None
     peers: str | None = None
     service: str | None = None
     service_authority: str | None = None
@@ -86,9 +86,14 @@ class FederationJob(BaseModel):
         return value
 
     @property
+    def chosen(self) -> tuple[Method, Options]:
+        """The method and its options, from the keys that are not common to all jobs."""
+        return chosen_method(self.method, self.model_extra or {})
+
+    @property
     def options(self) -> Options:
-        """The method's options, from the keys that are not common to all jobs."""
-        return build(method_named(self.method).load_options(), self.model_extra or {})
+        """The options of the method."""
+        return self.chosen[1]
 
     @property
     def terms(self) -> RoundPolicy:
@@ -115,30 +120,37 @@ def read_job(path: str | Path) -> FederationJob:
     found = read_settings(path, FederationJob, "the job ")
     if found.at_least > found.nodes:
         raise InvalidInput(f"{path}: at_least must be at most the {found.nodes} nodes, got {found.at_least}")
-    for trust, settings in _NEEDS.items():
-        if found.trust == trust and (missing := [name for name in settings if getattr(found, name) is None]):
-            raise InvalidInput(f"{path}: {trust} trust needs {', '.join(missing)}")
     try:
-        _check_method(found)
+        complete = _with_defaults(found)
+        _check_method(complete, named=found.trust is not None)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
     home = path.absolute().parent
     files = ("public", "out", "peers", "service_authority", "identity")
     absolute = {name: str(home / value) for name in files if (value := getattr(found, name)) is not None}
-    return found.model_copy(update=absolute)
+    return complete.model_copy(update=absolute)
 
 
-def _check_method(job: FederationJob) -> None:
+def _with_defaults(job: FederationJob) -> FederationJob:
+    """The job with the method that runs, and its trust model."""
+    method, options = job.chosen
+    return job.model_copy(update={"method": method.name, "trust": job.trust or method.trust_over_nodes(options)})
+
+
+def _check_method(job: FederationJob, named: bool) -> None:
     """Refuse early what the method would refuse later, as far as the settings show it."""
-    options: Any = job.options
-    if job.trust not in method_named(job.method).over_nodes:
-        raise InvalidInput(f"{job.method} does not work with {job.trust} trust")
+    method, options = job.chosen
+    if job.trust not in method.over_nodes:
+        raise InvalidInput(f"{method.name} does not work with {job.trust} trust")
+    if missing := [name for name in _NEEDS.get(job.trust, ()) if getattr(job, name) is None]:
+        instead = "" if named else f". It is the default of {method.name}: name another trust, or give this"
+        raise InvalidInput(f"{job.trust} trust needs {', '.join(missing)}{instead}")
     if job.colluding is not None and job.trust != "masked":
         raise InvalidInput(f"colluding is for masked trust (secure aggregation), not for {job.trust} trust")
     if job.epsilon is None and getattr(options, "round_epsilon", None) is None:
         raise InvalidInput("epsilon is missing: how much each node spends")
-    if getattr(options, "robust", None) is not None:
-        require_robust(options.robust, Trust(job.trust), job.holders)
+    if (robust := getattr(options, "robust", None)) is not None:
+        require_robust(robust, Trust(job.trust), job.holders)
 
 
 class JobProgress:
