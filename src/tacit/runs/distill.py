@@ -16,7 +16,7 @@ from tacit.core.options import Options, to_recipe
 from tacit.core.places import LedgerUrl
 from tacit.encoders.kinds import Recognized
 from tacit.engines.engine import Engine
-from tacit.methods.registry import Method, chosen_method
+from tacit.methods.registry import Method, chosen_method, refuse_masked
 from tacit.methods.task import Job, Nodes, Observer, Outcome, Task
 from tacit.runs.drive import LEARNING, Checkpoint, PublicTiming, RunControl, TimedCoordinator, drive
 from tacit.runs.inputs import Data, read_given
@@ -167,6 +167,8 @@ def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[st
 
 def _prepared(chosen: Method, settings: Options, task: Task, recognized: Recognized) -> Job:
     """The method's job; its doubts are warnings to the user before anything is paid."""
+    if task.nodes is None:
+        refuse_masked(chosen, task.trust)
     blocks = {} if recognized.encoder is None else recognized.encoder.blocks
     task.observer.data(recognized.lines)
     job: Job = chosen.load_prepare()(replace(task, kind=recognized.kind, blocks=blocks), settings)
