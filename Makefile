@@ -28,8 +28,8 @@ $(STAMP):
 	# uv itself comes first, by pip and by hash; where it finds no way to the packages, pip goes on.
 	sed -n '/^uv==/,/[^\\]$$/p' dev.lock > $(VENV)/uv.lock
 	$(BIN)/python $(PIP) --no-deps --require-hashes -r $(VENV)/uv.lock
-	($(UV) --no-deps --require-hashes -r dev.lock) || $(BIN)/python $(PIP) --no-deps --require-hashes -r dev.lock
-	($(UV) -c constraints.txt -e '.[$(EXTRAS)]') || $(BIN)/python $(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
+	@($(UV) --no-deps --require-hashes -r dev.lock) || $(BIN)/python $(PIP) --no-deps --require-hashes -r dev.lock
+	@($(UV) -c constraints.txt -e '.[$(EXTRAS)]') || $(BIN)/python $(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
 	rm -f $(VENV)/.installed-* $(VENV)/.demo-*
 	touch $@ $(DEMO_STAMP)
 
