@@ -111,6 +111,17 @@ def test_a_request_says_what_is_declared_and_nothing_else():
         read_node_request(encode(fine | {"more": 1}))
 
 
+def test_a_request_of_a_later_version_is_refused_by_its_number_and_the_first_says_none():
+    fine = decode(Request("r", 1, 2, b"x").to_bytes())
+    assert "version" not in fine
+    with pytest.raises(InvalidInput, match="the request has version 2 of its format; this Tacit reads up to 1"):
+        # Whatever else a later version has.
+        read_node_request(encode(fine | {"version": 2, "more": 1}))
+    for wrong in (1, 0, -2, 2.0, "2", True, None):
+        with pytest.raises(InvalidInput, match="version must be a whole number"):
+            read_node_request(encode(fine | {"version": wrong}))
+
+
 def test_a_request_is_read_strictly():
     assert read_node_request(Request("r", 1, 2, b"x").to_bytes()) == Request("r", 1, 2, b"x")
     fine = {"run": "r", "round": 1, "step": "answer", "participants": 2, "records": 9, "features": []}

@@ -103,6 +103,8 @@ _WORDS = tuple(RefusalReason)
 class Request:
     """One question to one node: its run, round and step, and how many nodes are asked.
 
+    This is version 1 of the format, which no field states; a later one has ``version``, and is refused here.
+
     Most questions have the one step ``answer``; for the other steps ``content`` is the step's message. ``records`` is
     the assumed largest number of records per node, which sets the width of the numbers in an answer. ``features`` are
     the names of the public samples' columns, if they have names: a node puts its own columns in that order.
@@ -201,6 +203,7 @@ class Response:
 def read_node_request(payload: bytes) -> Request:
     """The request in these bytes; anything else is an error."""
     fields = decode_strict(payload, LARGEST_REQUEST, "request")
+    fields.version()
     request = Request(
         run=fields.text("run", _LONGEST_NAME),
         round=fields.integer("round", 0, _MOST),
