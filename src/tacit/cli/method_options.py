@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -55,17 +54,15 @@ class Flag:
         return str | None if self.about.default is None else str
 
     def read(self, given: Any) -> Any:  # noqa: ANN401
-        """Parse text: comma-separated numbers, a shape, or one model per name."""
+        """Parse what was typed: by the option's own function, or by its type."""
+        if self.about.read is not None:
+            try:
+                return self.about.read(given)
+            except InvalidInput as error:
+                raise InvalidInput(f"--{self.name.replace('_', '-')} {error}") from None
         kinds = _kinds(self.hint)
         if not isinstance(given, str):
-            # A buffer of 0 rounds keeps all.
-            return None if given == 0 and self.name == "buffer" else given
-        if self.name == "shape":
-            return _shape(given)
-        if self.name == "models":
-            return _models(given)
-        if self.name == "weights" and not given.isalpha():
-            return tuple(float(each) for each in _numbers(given, self.name, float))
+            return given
         if int in kinds and Sequence in kinds:
             found = _numbers(given, self.name, int)
             return found[0] if len(found) == 1 else found
@@ -285,20 +282,3 @@ def _numbers(text: str, option: str, kind: Any) -> list[Any]:  # noqa: ANN401
     except (ValueError, ZeroDivisionError):
         flag = "--" + option.replace("_", "-")
         raise InvalidInput(f"{flag} must be comma-separated numbers, got {text!r}") from None
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(x[1-9]\d*)?", text):
-        raise InvalidInput(f"--shape must be like 28x28 or 32x32x3, got {text!r}")
-    return tuple(int(side) for side in text.split("x"))
-
-
-def _models(text: str) -> list[str] | dict[str, str] | None:
-    """Kinds of models in turn, or one per holder by its name."""
-    if text == "auto":
-        return None
-    given = [each.strip() for each in text.split(",")]
-    if not any("=" in each for each in given):
-        return given
-    pairs = [each.rpartition("=") for each in given]
-    return {name or "?": model for name, _, model in pairs}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -55,6 +55,7 @@ class OptionField:
     most: float | None = None
     typed: bool = True
     flag: str = ""  # what a command line calls it, where the name alone says too little
+    read: Callable[[Any], Any] | None = None  # from what was typed, where its type alone does not say how
 
 
 def option(
@@ -66,12 +67,16 @@ def option(
     most: float | None = None,
     typed: bool = True,
     flag: str = "",
+    read: Callable[[Any], Any] | None = None,
 ) -> Any:  # noqa: ANN401
     """A field of an options class. ``typed=False`` is for objects that text cannot express.
 
-    An integer ``least`` means integers from ``least`` on; any other, or none, means numbers above it.
+    An integer ``least`` means integers from ``least`` on; any other, or none, means numbers above it. ``read`` is the
+    function from typed text or a number to the value; it raises ``InvalidInput`` with what the value must be.
     """
-    about = {"help": help, "choices": choices, "least": least, "most": most, "typed": typed, "flag": flag}
+    about = {
+        "help": help, "choices": choices, "least": least, "most": most, "typed": typed, "flag": flag, "read": read,
+    }  # fmt: skip
     return dataclasses.field(default=default, metadata=about)
 
 

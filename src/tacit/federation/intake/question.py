@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array, decode_strict, encode
@@ -138,9 +138,9 @@ class OpenQuestion:
     def ask(self) -> VoteAsk:
         """The reverse k-NN question."""
         found = read_ask(self.content, LARGEST_QUESTION)
-        if not isinstance(found, VoteAsk):
+        if found.name != VoteAsk.name:
             raise InvalidInput("devices answer reverse k-NN questions only")
-        return found
+        return cast(VoteAsk, found)
 
     @cached_property
     def inner(self) -> SingleMessage | None:
