@@ -297,7 +297,7 @@ def options_classes():
         yield from (type(each.default) for each in describe(made) if hasattr(each.default, "renamed"))
 
 
-@pytest.mark.parametrize("options", options_classes(), ids=lambda each: each.__name__)
+@pytest.mark.parametrize("options", list(options_classes()), ids=lambda each: each.__name__)
 def test_an_old_name_is_told_by_its_new_one_wherever_it_is_given(options):
     for old, new in options.renamed.items():
         for make in (lambda name: options(**{name: 1}), lambda name: build(options, {name: 1})):
