@@ -300,3 +300,18 @@ def test_nothing_of_the_records_or_their_encodings_is_written(place):
     for file in (each for each in place.folder.rglob("*") if each.is_file() and each.name != "records.csv"):
         content = file.read_bytes()
         assert not any(mark in content for mark in marks), file
+
+
+def test_a_response_that_cannot_be_read_fails_one_question_and_not_the_node(place, monkeypatch):
+    """The queue would give it the same question at every start."""
+    place.start()
+    reply, read = NodeService._answered, []
+
+    def unreadable(service, request):
+        read.append(request.key)
+        return (b"no response", "") if len(read) == 1 else reply(service, request)
+
+    monkeypatch.setattr(NodeService, "_answered", unreadable)
+    assert place.ask("r-0") is RefusalReason.FAILED
+    assert place.service.alive
+    assert isinstance(place.ask("r-1"), bytes)
