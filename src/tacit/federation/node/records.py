@@ -127,7 +127,7 @@ def _checked(file: NodeFile, person: str | None, strict: bool = True) -> dict[st
     features = table.columns if table.named else None
     if file.features is not None:
         order = match_names(table.columns, file.features, str(file.data), "the node's file")
-        samples, features = samples.reshape(len(samples), -1)[:, order], file.features
+        samples, features = samples.reshape(len(samples), len(table.columns))[:, order], file.features
     try:
         require_usable(Private(Records(samples, labels, table.persons)), len(file.classes))
     except InvalidInput as error:
