@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, listed, nearest
 from tacit.core.samples import column_names
-from tacit.datasets.table import RowNumbers, Table, require_finite, row_number
+from tacit.datasets.table import RowNumbers, Table, finite_or_missing, require_finite, row_number
 
 __all__ = [
     "DATE_FORMATS", "Frame", "as_dates", "as_levels", "as_numbers", "as_texts", "cells_of", "frame_of",
@@ -87,8 +87,8 @@ class Frame:
         found = [None if name is None else self.column(name) for name in (label, *owners)]
         return rest, found[0], tuple(found[1:])
 
-    def numbers(self) -> Table:
-        """The frame as a table of finite numbers; the first cell that is not one raises an error.
+    def numbers(self, strict: bool = True) -> Table:
+        """The frame as a table of finite numbers; the first cell that is not one raises an error, or becomes NaN.
 
         >>> Frame(("age", "sex"), (np.array([61.0]), np.array(["f"], dtype=object)), source="a.csv").numbers()
         Traceback (most recent call last):
@@ -99,11 +99,11 @@ class Frame:
             values = self.cells
         else:
             read = [as_numbers(column) for column in self.cells]
-            self._require_numbers(read)
+            if strict:
+                self._require_numbers(read)
             values = np.column_stack(read) if read else np.empty((len(self), 0))
-        return require_finite(
-            Table(self.source, self.columns, values, self.labels, self.persons, self.rows, named=True)
-        )
+        table = Table(self.source, self.columns, values, self.labels, self.persons, self.rows, named=True)
+        return require_finite(table) if strict else finite_or_missing(table)
 
     def _require_numbers(self, read: Sequence[NDArray[np.float64]]) -> None:
         """Refuse the first cell, row by row, that is not a number."""

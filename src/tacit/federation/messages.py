@@ -78,7 +78,7 @@ _IN_WORDS = {
     RefusalReason.QUESTION: "the question is not valid, or does not fit this node's records",
     RefusalReason.FAILED: "the node failed; the cause is in its operator's log",
     RefusalReason.DELTA: "its account's δ is too small for this question, however much of the budget is left",
-    RefusalReason.SIZE: "the question or its submission is larger than the limit",
+    RefusalReason.SIZE: "the question, its answer or its submission is larger than the limit",
     RefusalReason.COLLECTOR: "the shuffler or curator cannot be reached, is not trusted, or refused the submission",
     RefusalReason.TRUST: "its policy relies on fewer honest others, or requires a larger share of the noise",
     RefusalReason.LIMIT: "its policy's limit for one question, this purpose or this day is reached",

@@ -1,10 +1,14 @@
 """The records of a node: read into memory once, or counted in place by an engine.
 
-Records in memory are those of one state of their file; a changed file is read again.
+Records in memory are those of one state of their file; a changed file is read again. They are checked when the operator
+starts the node. A file that is changed later is read while a question waits, whose answer must not tell whether a
+record is usable: a record that is not casts an empty vote, and of a file that cannot be read the last state is kept.
+The operator's log says so.
 """
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import weakref
@@ -18,15 +22,18 @@ from numpy.typing import NDArray
 
 from tacit.core import InvalidInput
 from tacit.core.samples import match_names
-from tacit.datasets.table import Table, class_indices, plain, row_number
+from tacit.datasets.table import Table, class_indices, class_places, plain, row_number
 from tacit.datasets.tables import read_table
 from tacit.engines.engine import ENGINES
 from tacit.engines.records import StreamedRecords, streamed_records
 from tacit.engines.source import RecordSource
+from tacit.federation.processes import failure_in_words
 from tacit.federation.settings import NodeFile
 from tacit.private.records import Private, Records, require_usable
 
 __all__ = ["LoadedArrays", "node_records"]
+
+_log = logging.getLogger("tacit.node")
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -46,22 +53,35 @@ class LoadedArrays:
     """
 
     def __init__(self) -> None:
-        self._loaded: dict[Path, tuple[object, dict[str, _Held]]] = {}
+        self._loaded: dict[Path, tuple[tuple[object, ...], dict[str, _Held]]] = {}
         self.reads = 0
 
-    def of(self, source: Path, how: str, make: Callable[[], Arrays]) -> Arrays:
+    def of(
+        self, source: Path, how: str, make: Callable[[], Arrays], again: Callable[[], Arrays] | None = None
+    ) -> Arrays:
         """The arrays that ``make`` reads from a file; ``how`` names everything else that they depend on.
 
-        Writing into them does not change the cache.
+        With ``again`` a file that was changed is read by it, and if that fails the last arrays are kept. Writing into
+        the arrays does not change the cache.
         """
         found = source.stat()
         state = how, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         known = self._loaded.get(source)
         if known is None or known[0] != state:
-            # The old arrays are freed before the new ones are read: memory may suffice for one of them only.
-            self._loaded.pop(source, None)
-            known = state, {name: _Held(array) for name, array in make().items()}
-            self.reads += 1
+            if again is None:
+                # The old arrays are freed before the new ones are read: memory may suffice for one of them only.
+                known = None
+                self._loaded.pop(source, None)
+            try:
+                made = make() if known is None or again is None else again()
+            except Exception as error:
+                if known is None or known[0][0] != how:
+                    raise
+                _log.error("the records cannot be read again; the last ones are kept: %s", failure_in_words(error))
+                known = state, known[1]
+            else:
+                known = state, {name: _Held(array) for name, array in made.items()}
+                self.reads += 1
             self._loaded[source] = known
         return {name: each.view() for name, each in known[1].items()}
 
@@ -95,39 +115,50 @@ def node_records(
         stream = _stream(file, person)
         return Private(stream), stream.source.columns
     how = repr((file.label, person, file.classes, file.features))
-    found = arrays.of(file.data, how, lambda: _checked(file, person))
+    found = arrays.of(file.data, how, lambda: _checked(file, person), lambda: _checked(file, person, strict=False))
     features = tuple(map(str, found["features"])) if "features" in found else None
     return Private(Records(found["samples"], found["labels"], found.get("persons"))), features
 
 
-def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
-    """The records of a node, checked; errors name file, row and column."""
-    table, labels = _labeled(file, person)
+def _checked(file: NodeFile, person: str | None, strict: bool = True) -> dict[str, NDArray[Any]]:
+    """The records of a node; errors name file, row and column. Only if ``strict`` unusable records are errors."""
+    table, labels = _labeled(file, person, strict)
     samples = table.samples
     features = table.columns if table.named else None
     if file.features is not None:
         order = match_names(table.columns, file.features, str(file.data), "the node's file")
-        samples, features = samples.reshape(len(samples), -1)[:, order], file.features
-    require_usable(Private(Records(samples, labels, table.persons)), len(file.classes))
+        samples, features = samples.reshape(len(samples), len(table.columns))[:, order], file.features
+    try:
+        require_usable(Private(Records(samples, labels, table.persons)), len(file.classes))
+    except InvalidInput as error:
+        if strict:
+            raise
+        _log.error("the records were changed, and some cast empty votes: %s", error)
     persons = None if table.persons is None else plain(table.persons)
     names = None if features is None else np.array(features)
     every = {"samples": samples, "labels": labels, "persons": persons, "features": names}
     return {name: array for name, array in every.items() if array is not None}
 
 
-def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
+def _labeled(file: NodeFile, person: str | None, strict: bool) -> tuple[Table, NDArray[Any]]:
     """The table of records and their class indices; for multi-label records, a matrix of the classes of each record."""
+    classes = np.array(file.classes)
     if isinstance(file.label, str):
-        table = read_table(file.data, file.label, person)
+        table = read_table(file.data, file.label, person, strict)
         assert table.labels is not None
-        return table, class_indices(table.labels, np.array(file.classes), str(file.data), table.rows)
-    table = read_table(file.data, None, person)
+        if strict:
+            return table, class_indices(table.labels, classes, str(file.data), table.rows)
+        found, inverse = np.unique(table.labels, return_inverse=True)
+        return table, class_places(found.tolist(), classes)[inverse]
+    table = read_table(file.data, None, person, strict)
     if missing := [name for name in file.classes if name not in table.columns]:
         raise InvalidInput(f"{file.data}: there is no column {missing[0]!r} for the class of this name")
     marked = table.samples[:, [table.columns.index(name) for name in file.classes]]
     if len(bad := np.flatnonzero(~np.isin(marked, (0, 1)).all(axis=1))):
-        row = row_number(table.rows, int(bad[0]))
-        raise InvalidInput(f"{file.data}: row {row}: a class's column must be 0 or 1")
+        if strict:
+            row = row_number(table.rows, int(bad[0]))
+            raise InvalidInput(f"{file.data}: row {row}: a class's column must be 0 or 1")
+        marked[bad] = 0
     kept = [place for place, name in enumerate(table.columns) if name not in file.classes]
     if not kept:
         raise InvalidInput(f"{file.data}: no feature columns are left besides the labels")
