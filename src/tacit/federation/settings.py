@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pydantic import (
 from tacit.core import InvalidInput, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.datasets.table import check_classes
+from tacit.datasets.table_files import OPEN_ENDED, suffix_of
 from tacit.engines.engine import Engine
 from tacit.federation.certificates import on_loopback
 from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
@@ -126,6 +127,7 @@ data = "records.csv"                # labeled private records: .csv or .npz
 label = "diagnosis"                 # or ["ill", "well"]: one column of zeros and ones per class, for multi-label data
 classes = ["ill", "well"]           # public knowledge, in the same order everywhere
 features = ["age", "dose"]          # optional: the feature columns, which are matched by name
+# kind = "mixed"                    # categories, dates, texts, missing values: the job's encoder makes numbers of them
 policy = "policy.toml"              # ceiling, methods, mechanisms, purposes, participants
 ledger = "north.ledger"             # created from the policy at the first start; or postgresql://…
 account = "north"
@@ -242,6 +244,7 @@ class NodeFile(BaseModel):
     ledger: LedgerFile
     account: str
     features: Names | None = None
+    kind: Literal["mixed"] | None = None
     pace: Annotated[float, Field(ge=0, le=3600)] = 1.0
     model: str = "logistic"
     public: File | None = None
@@ -281,6 +284,11 @@ def read_node_file(path: str | Path) -> NodeFile:
         raise InvalidInput(
             f"{path}: an engine counts records with one label each: give label one column, or remove [engine]"
         )
+    if found.kind == "mixed" and found.engine is not None:
+        raise InvalidInput(f"{path}: an engine counts numbers: remove [engine], or kind")
+    if found.kind == "mixed" and found.features is None and suffix_of(found.data) in OPEN_ENDED:
+        # The columns of such a file are the keys of its records, and a coordinator may learn the columns.
+        raise InvalidInput(f"{path}: {found.data.name} has no header: name its feature columns in features")
     found._home = path.absolute().parent
     return found
 

@@ -81,6 +81,7 @@ class Method:
     forecast_by_features: bool = False  # its forecast needs public samples, not only how far voters agree
     # One curator has the records, and a larger ε stands for more of them: noise and counts keep their ratio.
     rehearsable: bool = False
+    encodes: bool = False  # its holders use records by the question's representation only, so nodes may have raw rows
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -144,6 +145,7 @@ METHODS: Mapping[str, Method] = {
             forecast="forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
             streams=True,
+            encodes=True,
             rehearsable=True,
         ),
         Method(
@@ -155,6 +157,7 @@ METHODS: Mapping[str, Method] = {
             forecast="tacit.methods.auto.method:forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
             streams=True,
+            encodes=True,
             forecast_by_features=True,
             rehearsable=True,
         ),
@@ -164,6 +167,7 @@ METHODS: Mapping[str, Method] = {
             "ClassSums",
             over_nodes=("local", "masked", "central"),
             streams=True,
+            encodes=True,
             forecast_by_features=True,
             rehearsable=True,
         ),
@@ -177,8 +181,9 @@ METHODS: Mapping[str, Method] = {
             over_nodes=("local", "masked", "central"),
             forecast_by_features=True,
             rehearsable=True,
+            encodes=True,
         ),
-        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast_by_features=True),
+        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast_by_features=True, encodes=True),
     )
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 
 from tacit.core import InvalidInput
 from tacit.core.samples import match_names
-from tacit.datasets.table import Table, class_indices, plain, row_number
-from tacit.datasets.tables import read_table
+from tacit.datasets.frame import Frame, as_numbers, require_column
+from tacit.datasets.table import RowNumbers, Table, class_indices, plain, row_number
+from tacit.datasets.table_files import OPEN_ENDED, suffix_of
+from tacit.datasets.tables import read_data, read_table
+from tacit.encoders.encoded import packed_table
 from tacit.engines.engine import ENGINES
 from tacit.engines.records import StreamedRecords, streamed_records
 from tacit.engines.source import RecordSource
@@ -94,8 +97,9 @@ def node_records(
     if file.engine is not None:
         stream = _stream(file, person)
         return Private(stream), stream.source.columns
-    how = repr((file.label, person, file.classes, file.features))
-    found = arrays.of(file.data, how, lambda: _checked(file, person))
+    how = repr((file.label, person, file.classes, file.features, file.kind))
+    read = _checked if file.kind is None else _checked_raw
+    found = arrays.of(file.data, how, lambda: read(file, person))
     features = tuple(map(str, found["features"])) if "features" in found else None
     return Private(Records(found["samples"], found["labels"], found.get("persons"))), features
 
@@ -115,6 +119,37 @@ def _checked(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
     return {name: array for name, array in every.items() if array is not None}
 
 
+def _checked_raw(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
+    """The raw rows of a node, for an encoder; of a cell nothing is checked, because an encoder reads any cell."""
+    found = read_data(file.data, file.label if isinstance(file.label, str) else None, person)
+    if not isinstance(found, Frame):
+        raise InvalidInput(f"{file.data}: a mixed node needs a table with named columns")
+    if isinstance(file.label, str):
+        assert found.labels is not None
+        labels = class_indices(found.labels, np.array(file.classes), found.source, found.rows)
+    else:
+        marked = [as_numbers(found.column(name)) for name in _class_columns(file, found.columns)]
+        labels = _marked(file, np.column_stack(marked), found.rows)
+        found = found.take([name for name in found.columns if name not in file.classes])
+    if file.features is not None:
+        found = _declared(found, file.features, suffix_of(file.data) in OPEN_ENDED)
+    if not found.columns:
+        raise InvalidInput(f"{file.data}: no feature columns are left besides the labels")
+    samples = packed_table(found)
+    require_usable(Private(Records(samples, labels, found.persons)), len(file.classes))
+    persons = {} if found.persons is None else {"persons": plain(found.persons)}
+    return {"samples": samples, "labels": labels, **persons}
+
+
+def _declared(table: Frame, features: Sequence[str], open_ended: bool) -> Frame:
+    """The operator's feature columns. One that no record of a file without a header has is missing in all of them."""
+    for name in () if open_ended else features:
+        require_column(name, table.columns, table.source)
+    empty = np.full(len(table), np.nan)
+    cells = tuple(table.column(name) if name in table.columns else empty for name in features)
+    return replace(table, columns=tuple(features), cells=cells)
+
+
 def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
     """The table of records and their class indices; for multi-label records, a matrix of the classes of each record."""
     if isinstance(file.label, str):
@@ -122,17 +157,27 @@ def _labeled(file: NodeFile, person: str | None) -> tuple[Table, NDArray[Any]]:
         assert table.labels is not None
         return table, class_indices(table.labels, np.array(file.classes), str(file.data), table.rows)
     table = read_table(file.data, None, person)
-    if missing := [name for name in file.classes if name not in table.columns]:
-        raise InvalidInput(f"{file.data}: there is no column {missing[0]!r} for the class of this name")
-    marked = table.samples[:, [table.columns.index(name) for name in file.classes]]
-    if len(bad := np.flatnonzero(~np.isin(marked, (0, 1)).all(axis=1))):
-        row = row_number(table.rows, int(bad[0]))
-        raise InvalidInput(f"{file.data}: row {row}: a class's column must be 0 or 1")
+    classes = _class_columns(file, table.columns)
+    labels = _marked(file, table.samples[:, [table.columns.index(name) for name in classes]], table.rows)
     kept = [place for place, name in enumerate(table.columns) if name not in file.classes]
     if not kept:
         raise InvalidInput(f"{file.data}: no feature columns are left besides the labels")
     columns = tuple(table.columns[place] for place in kept)
-    return replace(table, columns=columns, samples=np.ascontiguousarray(table.samples[:, kept])), marked.astype(bool)
+    return replace(table, columns=columns, samples=np.ascontiguousarray(table.samples[:, kept])), labels
+
+
+def _class_columns(file: NodeFile, columns: Sequence[str]) -> tuple[str, ...]:
+    """The classes of multi-label records, each of which must be a column."""
+    if missing := [name for name in file.classes if name not in columns]:
+        raise InvalidInput(f"{file.data}: there is no column {missing[0]!r} for the class of this name")
+    return file.classes
+
+
+def _marked(file: NodeFile, marked: NDArray[Any], rows: RowNumbers) -> NDArray[np.bool_]:
+    """The classes' columns as bool; they must be 0 or 1."""
+    if len(bad := np.flatnonzero(~np.isin(marked, (0, 1)).all(axis=1))):
+        raise InvalidInput(f"{file.data}: row {row_number(rows, int(bad[0]))}: a class's column must be 0 or 1")
+    return marked.astype(bool)
 
 
 def _stream(file: NodeFile, person: str | None) -> StreamedRecords:
