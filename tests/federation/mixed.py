@@ -29,7 +29,9 @@ def patients(rows, seed, texts=True):
     age = np.where(missing[:, 0], np.nan, np.round(draw.normal(40 + 30 * (labels == 0), 8)))
     ward = np.where(draw.random(rows) < 0.9, np.where(labels == 0, "icu", "day clinic"), "other")
     days = np.datetime64("2024-01-01") + draw.integers(0, 40, rows) + 120 * labels
-    noted = [f"{WORDS[label]}, seen by doctor {number}" for label, number in zip(labels.tolist(), range(rows), strict=True)]
+    noted = [
+        f"{WORDS[label]}, seen by doctor {number}" for label, number in zip(labels.tolist(), range(rows), strict=True)
+    ]
     columns = {
         "age": age,
         "ward": np.where(missing[:, 1], None, ward.astype(object)),
