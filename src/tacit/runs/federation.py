@@ -99,6 +99,12 @@ class FederationJob(BaseModel):
         return build(method_named(self.method).load_options(), self.model_extra or {})
 
     @property
+    def recipe(self) -> str:
+        """What a resumed job must not change. A description of the samples is left out if there is none."""
+        unsaid = {name for name in ("data_kind", "text", "categories") if not getattr(self, name)}
+        return self.model_dump_json(exclude={"out", "patience", *unsaid})
+
+    @property
     def described(self) -> bool:
         """Whether the job says that the public table is more than numbers."""
         return self.data_kind in ("text", "mixed") or bool(self.text or self.categories)
@@ -188,10 +194,7 @@ def run_job(
     stored answers; a job whose run folder exists is complete.
     """
     out = Path(job.out)
-    # What describes the samples is left out if it is not given: journals of earlier versions do not have it.
-    unsaid = {name for name in ("data_kind", "text", "categories") if not getattr(job, name)}
-    recipe = job.model_dump_json(exclude={"out", "patience", *unsaid})
-    journal = Journal.open(out.with_name(f"{out.name}.journal"), recipe)
+    journal = Journal.open(out.with_name(f"{out.name}.journal"), job.recipe)
     progress = JobProgress(journal.folder)
     progress.say("running", "reading the public samples")
     try:
