@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tacit.core import InvalidInput
 from tacit.core.samples import match_names
 from tacit.datasets.frame import Frame, as_numbers, require_column
+from tacit.datasets.image_files import image_files, read_images
 from tacit.datasets.table import RowNumbers, Table, class_indices, plain, row_number
 from tacit.datasets.table_files import OPEN_ENDED, suffix_of
 from tacit.datasets.tables import read_data, read_table
@@ -97,8 +98,8 @@ def node_records(
     if file.engine is not None:
         stream = _stream(file, person)
         return Private(stream), stream.source.columns
-    how = repr((file.label, person, file.classes, file.features, file.kind))
-    read = _checked if file.kind is None else _checked_raw
+    how = repr((file.label, person, file.classes, file.features, file.kind, file.shape, _files_in(file.data)))
+    read = {None: _checked, "mixed": _checked_raw, "images": _checked_images}[file.kind]
     found = arrays.of(file.data, how, lambda: read(file, person))
     features = tuple(map(str, found["features"])) if "features" in found else None
     return Private(Records(found["samples"], found["labels"], found.get("persons"))), features
@@ -139,6 +140,30 @@ def _checked_raw(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
     require_usable(Private(Records(samples, labels, found.persons)), len(file.classes))
     persons = {} if found.persons is None else {"persons": plain(found.persons)}
     return {"samples": samples, "labels": labels, **persons}
+
+
+def _checked_images(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
+    """The images in a folder with a folder per class, each resized by itself to the shape in the node's file."""
+    if person is not None:
+        raise InvalidInput(f"{file.data}: images in folders have no column {person!r} of persons")
+    if not file.data.is_dir():
+        raise InvalidInput(f"{file.data}: not a folder with a folder of images per class")
+    assert file.shape is not None
+    found = image_files(file.data, labeled=True)
+    assert found.labels is not None
+    labels = class_indices(found.labels, np.array(file.classes), found.source)
+    samples, lost = read_images(found.files, file.shape)
+    if lost:
+        raise InvalidInput(f"{found.files[lost[0]]}: cannot be read as an image; remove or replace it")
+    return {"samples": samples, "labels": labels}
+
+
+def _files_in(folder: Path) -> list[tuple[str, int, int]]:
+    """The state of all files in a folder, which the state of the folder itself does not show; empty for a file."""
+    if not folder.is_dir():
+        return []
+    states = ((each, each.stat()) for each in sorted(folder.rglob("*")))
+    return [(str(each), found.st_size, found.st_mtime_ns) for each, found in states]
 
 
 def _declared(table: Frame, features: Sequence[str], open_ended: bool) -> Frame:
