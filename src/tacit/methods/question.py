@@ -198,7 +198,8 @@ def read_representation(fields: StrictReader) -> Representation:
     >>> read_representation(StrictReader({"kind": "identity", "width": 4}, "representation"))
     Identity(width=4)
     """
-    if fields.peek("kind") != ENCODED:
+    kind = fields.peek("kind")
+    if not isinstance(kind, str) or kind != ENCODED:
         return registry.read_representation(fields)
     # Tables of numbers need neither this nor what it imports.
     from tacit.encoders.encoded import Encoded
