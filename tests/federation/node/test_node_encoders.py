@@ -20,6 +20,7 @@ from tacit.federation.intake.question import OpenQuestion
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
+from tacit.methods.encoding import EncodingMemory
 from tacit.methods.question import encoder_of
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.records import Private, Records
@@ -265,3 +266,15 @@ def test_the_kind_of_reply_and_the_price_do_not_depend_on_a_record(cells, what):
     known = np.arange(len(cells)) % 2
     there = dataclasses.replace(node(), records=Private(Records(packed_table(mixed), known)))
     assert replied(there, ask) == replied(node(own, labels), ask)
+
+
+def test_encodings_of_raw_rows_are_cached_by_the_encoder():
+    memory = EncodingMemory(2**20)
+    there = node(encodings=memory)
+    assert replied(there, question()) == ("answered", 1)
+    kept = memory.size
+    assert kept == 4 * ENCODER.width * 10
+    assert replied(there, question(request="again")) == ("answered", 2)
+    assert memory.size == kept
+    replied(there, question(dataclasses.replace(ENCODER, texts=(), text=None), "other"))
+    assert memory.size > kept

@@ -125,6 +125,7 @@ def _checked_raw(file: NodeFile, person: str | None) -> dict[str, NDArray[Any]]:
     found = read_data(file.data, file.label if isinstance(file.label, str) else None, person)
     if not isinstance(found, Frame):
         raise InvalidInput(f"{file.data}: a mixed node needs a table with named columns")
+    labels: NDArray[Any]
     if isinstance(file.label, str):
         assert found.labels is not None
         labels = class_indices(found.labels, np.array(file.classes), found.source, found.rows)
