@@ -267,8 +267,6 @@ def _over_nodes() -> list[Adapter]:
         Adapter("rknn proportions, federated", rknn(labels="proportions"), **nodes, **gaussian),
         Adapter("rknn two iterations, federated", rknn(iterations=2), payments=2, **nodes),
         Adapter("rknn raw rows, federated", rknn(), more={"data_kind": "mixed"}, **nodes, **gaussian),
-        Adapter("class sums of raw rows, federated", tacit.ClassSums(), 80,
-                more={"trust": "local", "data_kind": "mixed"}, delta_options={}, gaussian=True, **nodes),
         Adapter("rknn records, federated", rknn(), more={"holders": "records"}, **nodes),
         Adapter("rknn masked, federated", rknn(), **masked, **nodes),
         Adapter("rknn multi-label, federated", rknn(max_labels=1), sets=True, **nodes, **gaussian),
