@@ -100,7 +100,7 @@ def test_reasons_travel_by_places_that_never_change():
     assert [str(reason) for reason in RefusalReason] == [
         "budget", "method", "mechanism", "purpose", "participants", "classes", "conflict", "question", "failed",
         "delta", "size", "collector",
-        "trust", "limit", "approval", "columns", "busy", "canceled",
+        "trust", "limit", "approval", "columns", "busy", "canceled", "encoder",
     ]  # fmt: skip
 
 

@@ -30,6 +30,8 @@ _WORDS, _COMPONENTS = 20_000, 128
 # Both factors of a product are rounded to grids, so that sums are exact and a row's features depend on that row only.
 _BITS = 20
 LONGEST_WORD = 100
+# The square of a direction's length, which rounding to the grid changes a little.
+_LONGEST = 1.01
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ class Components:
         found = fields.array("directions", ("<f4",), (None, None), -1.0, 1.0)
         if not found.size or not np.array_equal(found, snapped(found, _BITS)):
             raise InvalidInput(f"the {fields.what}'s directions must be multiples of 2^-{_BITS}")
+        # Longer ones would make sums of squares inexact, and then a row's features could depend on the others.
+        if (np.square(found, dtype=np.float64).sum(axis=1) > _LONGEST).any():
+            raise InvalidInput(f"the {fields.what}'s directions must have length 1")
         return cls(found)
 
 

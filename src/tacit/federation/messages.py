@@ -60,6 +60,7 @@ class RefusalReason(StrEnum):
     COLUMNS = "columns"
     BUSY = "busy"
     CANCELED = "canceled"
+    ENCODER = "encoder"
 
     @property
     def in_words(self) -> str:
@@ -86,6 +87,7 @@ _IN_WORDS = {
     RefusalReason.APPROVAL: "a person at this node has not approved this job; ask again later",
     RefusalReason.BUSY: "its queue is full or the node is stopping; ask again later",
     RefusalReason.CANCELED: "its operator has canceled this job",
+    RefusalReason.ENCODER: "its policy or its kind of records does not allow this encoder, or needs one",
 }
 # Temporary reasons: the same question may be answered later, on another day, or after a person has decided.
 PASSING = (

@@ -8,16 +8,17 @@ more time or memory than an honest one.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
-from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Sensitivity, Unit
+from tacit.core import Adjacency, Exchange, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader, encode
 from tacit.mechanisms.forms import AnswerForm
 from tacit.mechanisms.registry import described, mechanism_fields, read_mechanism
+from tacit.representations import registry
 from tacit.representations.arrays import FLOAT32
-from tacit.representations.registry import read_representation, representation_fields
 
 __all__ = [
     "FLOAT32",
@@ -30,6 +31,8 @@ __all__ = [
     "Notice",
     "Question",
     "TableQuestion",
+    "encoded_by",
+    "encoder_of",
     "is_signed",
     "mechanism_fields",
     "mechanism_form",
@@ -61,6 +64,8 @@ MOST_CELLS = 2 * 10**7
 INTEGERS = ("<i8",)
 # Features and targets: beyond this, squares of differences are no longer finite.
 LARGEST_VALUE = 1e18
+# The name of a representation that begins with an encoder (``tacit.encoders.encoded``).
+ENCODED = "encoded"
 SAMPLE_TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
 
 
@@ -172,6 +177,60 @@ def is_signed(sent: Notice) -> bool:
     True
     """
     return bool(getattr(sent, "signed", False))
+
+
+def representation_fields(representation: Representation) -> dict[str, Any]:
+    """The fields of a question's representation, which may begin with an encoder of raw rows.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> representation_fields(Identity(4))
+    {'kind': 'identity', 'width': 4}
+    """
+    if getattr(representation, "name", None) == ENCODED:
+        described: Any = representation
+        return {"kind": ENCODED, **described.fields()}
+    return registry.representation_fields(representation)
+
+
+def read_representation(fields: StrictReader) -> Representation:
+    """The representation of a question; only here, and not inside another, may it begin with an encoder.
+
+    >>> read_representation(StrictReader({"kind": "identity", "width": 4}, "representation"))
+    Identity(width=4)
+    """
+    kind = fields.peek("kind")
+    if not isinstance(kind, str) or kind != ENCODED:
+        return registry.read_representation(fields)
+    # Tables of numbers need neither this nor what it imports.
+    from tacit.encoders.encoded import Encoded
+
+    fields.one_of("kind", (ENCODED,))
+    return Encoded.read(fields)
+
+
+def encoder_of(sent: Notice) -> Any:  # noqa: ANN401
+    """The ``Encoded`` representation of a question about raw rows; None if it is about numbers.
+
+    >>> from tacit.methods.rknn.wire import VoteAsk
+    >>> encoder_of(VoteAsk) is None
+    True
+    """
+    representation = getattr(sent, "representation", None)
+    return representation if getattr(representation, "name", None) == ENCODED else None
+
+
+def encoded_by(encoder: Any, exchange: Exchange[Any, Any]) -> Exchange[Any, Any]:  # noqa: ANN401
+    """The exchange with nodes that have raw rows: with every question they get the encoder of its features."""
+    from tacit.encoders.encoded import Encoded
+    from tacit.representations.scaled import Identity
+
+    # Checked here once, before anybody pays.
+    checked = Encoded.of(encoder, Identity(encoder.width))
+
+    def put(ask: Any) -> list[Any]:  # noqa: ANN401
+        return list(exchange(replace(ask, representation=replace(checked, then=ask.representation))))
+
+    return put
 
 
 def representation_digest(representation: Representation) -> str:

@@ -83,6 +83,7 @@ class Method:
     forecast_by_features: bool = False  # its forecast needs public samples, not only how far voters agree
     # One curator has the records, and a larger ε stands for more of them: noise and counts keep their ratio.
     rehearsable: bool = False
+    encodes: bool = False  # its holders use records by the question's representation only, so nodes may have raw rows
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -156,6 +157,7 @@ METHODS: Mapping[str, Method] = {
             forecast="forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
             streams=True,
+            encodes=True,
             rehearsable=True,
         ),
         Method(
@@ -167,6 +169,7 @@ METHODS: Mapping[str, Method] = {
             forecast="tacit.methods.auto.method:forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
             streams=True,
+            encodes=True,
             forecast_by_features=True,
             rehearsable=True,
         ),
@@ -176,6 +179,7 @@ METHODS: Mapping[str, Method] = {
             "ClassSums",
             over_nodes=("masked", "local", "central"),
             streams=True,
+            encodes=True,
             forecast_by_features=True,
             rehearsable=True,
         ),
@@ -189,8 +193,9 @@ METHODS: Mapping[str, Method] = {
             over_nodes=("masked", "local", "central"),
             forecast_by_features=True,
             rehearsable=True,
+            encodes=True,
         ),
-        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast_by_features=True),
+        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast_by_features=True, encodes=True),
     )
 }
 

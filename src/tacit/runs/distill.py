@@ -131,15 +131,17 @@ def distill(
     payers: Payers = []
     timing = PublicTiming()
     with streaming(source, engine) as stream:
-        given = read_given(private if stream is None else None, public, data, holders)
+        given = read_given(private if stream is None else None, public, data, holders, exchange is not None)
         if stream is not None:
             task, features = read_stream_task(stream, given, terms)
+        elif exchange is not None:
+            task, features = read_nodes_task(exchange, given, terms, chosen)
         else:
-            task, features = read_task(given, terms) if exchange is None else read_nodes_task(exchange, given, terms)
+            task, features = read_task(given, terms)
         task = replace(task, resumed=kept.rounds, own_budget=ledger is None)
         job = _prepared(chosen, settings, task, given.recognized)
-        if exchange is not None:
-            release = _asked(job, lambda: job.over(exchange), kept, observer, timing)
+        if (nodes := task.nodes) is not None:
+            release = _asked(job, lambda: job.over(nodes), kept, observer, timing)
         else:
             with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
                 release = _asked(job, lambda: job.exchange(payers), kept, observer, timing)

@@ -17,7 +17,11 @@ from tacit.core import InvalidInput, TacitError, Trust, Unit
 from tacit.core.files import write_file
 from tacit.core.options import Options
 from tacit.core.samples import column_names
-from tacit.datasets.tables import read_table
+from tacit.datasets.frame import Frame
+from tacit.datasets.image_files import ImageFiles
+from tacit.datasets.table import require_finite
+from tacit.datasets.tables import read_data
+from tacit.encoders.kinds import all_numbers
 from tacit.federation.coordinator import Journal, RoundPolicy, RoundStatus
 from tacit.federation.settings import read_peers, read_settings
 from tacit.methods.registry import AUTO, Method, chosen_method
@@ -25,13 +29,14 @@ from tacit.methods.rknn.method import require_robust
 from tacit.methods.task import Nodes
 from tacit.runs.distill import distill
 from tacit.runs.folders import new_folder
+from tacit.runs.inputs import Data
 from tacit.runs.run import Run
 
 __all__ = ["JOB_EXAMPLE", "FederationJob", "JobProgress", "conduct", "read_job", "run_job"]
 
 JOB_EXAMPLE = """\
 method = "rknn"
-public = "samples.csv"              # unlabeled public samples: .csv or .npz
+public = "samples.csv"              # unlabeled public samples: .csv or .npz, or a folder of images
 classes = ["ill", "well"]           # the same list, in the same order, at every node
 epsilon = 1.0                       # spent by each node
 records = 1000                      # the public number of records of all nodes together
@@ -76,6 +81,9 @@ class FederationJob(BaseModel):
     person: str | None = None
     records_per_person: Annotated[int, Field(ge=1)] = 1
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    data_kind: Literal["images", "text", "mixed", "table", "embedding"] | None = None
+    text: list[str] = []
+    categories: list[str] = []
     out: str
 
     @field_validator("holders", mode="before")
@@ -94,6 +102,17 @@ class FederationJob(BaseModel):
     def options(self) -> Options:
         """The options of the method."""
         return self.chosen[1]
+
+    @property
+    def recipe(self) -> str:
+        """What a resumed job must not change. A description of the samples is left out if there is none."""
+        unsaid = {name for name in ("data_kind", "text", "categories") if not getattr(self, name)}
+        return self.model_dump_json(exclude={"out", "patience", *unsaid})
+
+    @property
+    def described(self) -> bool:
+        """Whether the job says that the public table is more than numbers."""
+        return self.data_kind in ("text", "mixed") or bool(self.text or self.categories)
 
     @property
     def terms(self) -> RoundPolicy:
@@ -187,7 +206,7 @@ def run_job(
     stored answers; a job whose run folder exists is complete.
     """
     out = Path(job.out)
-    journal = Journal.open(out.with_name(f"{out.name}.journal"), job.model_dump_json(exclude={"out", "patience"}))
+    journal = Journal.open(out.with_name(f"{out.name}.journal"), job.recipe)
     progress = JobProgress(journal.folder)
     progress.say("running", "reading the public samples")
     try:
@@ -209,8 +228,12 @@ def run_job(
 
 # Read once: nodes get its column names, and the method its rows.
 @lru_cache(maxsize=1)
-def _public(file: str) -> Any:  # noqa: ANN401
-    return read_table(file).frame
+def _public(file: str, described: bool) -> Any:  # noqa: ANN401
+    """Rows of numbers with the names of their columns; raw rows for an encoder, which names the columns itself."""
+    found = read_data(file)
+    if isinstance(found, ImageFiles) or (isinstance(found, Frame) and (described or not all_numbers(found))):
+        return found
+    return (found.numbers() if isinstance(found, Frame) else require_finite(found)).frame
 
 
 def _distilled(job: FederationJob, exchange: Any, request: str) -> Run:  # noqa: ANN401
@@ -220,7 +243,8 @@ def _distilled(job: FederationJob, exchange: Any, request: str) -> Run:  # noqa:
     )  # fmt: skip
     unit = None if job.person is None else Unit.person(job.person, job.records_per_person)
     return distill(
-        None, _public(job.public), _exact(job.epsilon), delta=_exact(job.delta), method=job.options,
+        None, _public(job.public, job.described), _exact(job.epsilon), delta=_exact(job.delta), method=job.options,
+        data=Data(job.data_kind, text=job.text, categories=job.categories),
         classes=job.classes, unit=unit, adjacency=job.adjacency, trust=job.trust, request=request, exchange=nodes,
     )  # fmt: skip
 
@@ -239,7 +263,9 @@ def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
     from tacit.federation.keys import SigningIdentity
 
     job = read_job(str(settings["job"]))
-    terms = replace(job.terms, features=column_names(_public(job.public), job.public) or ())
+    public = _public(job.public, job.described)
+    named = not isinstance(public, Frame | ImageFiles)
+    terms = replace(job.terms, features=(column_names(public, job.public) or ()) if named else ())
     # Beside the runs, so that later jobs of this coordinator know the payments that nodes have shown.
     heads = NodeHeads(Path(job.out).with_name("nodes.heads"))
 

@@ -20,7 +20,9 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 import tacit
 from tacit.core.account import Ceiling, Rule
 from tacit.core.guarantee import Unit
+from tacit.datasets.frame import frame_of
 from tacit.datasets.table import class_indices
+from tacit.encoders.encoded import packed_table
 from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
@@ -164,6 +166,8 @@ def _identities() -> dict[str, SigningIdentity]:
 def over_nodes(case, private, public, epsilon, *, funds, seed, folder, request, **given):
     """The run of a case over nodes that hold a part of the records each, through Flower's messages."""
     samples, labels = private
+    if case.more.get("data_kind") == "mixed":
+        samples = packed_table(frame_of(samples, "samples"))
     known = class_indices(np.asarray(labels), np.asarray(CLASSES), "private labels")
     known = np.eye(len(CLASSES), dtype=bool)[known] if case.sets else known
     ledger = MemoryLedger(dict.fromkeys(case.accounts, Ceiling(10**6, "1/2"))) if funds is None else funds.ledger
@@ -281,6 +285,7 @@ def _over_nodes() -> list[Adapter]:
         Adapter("rknn soft, federated", rknn(labels="soft"), **nodes, **gaussian),
         Adapter("rknn proportions, federated", rknn(labels="proportions"), **nodes, **gaussian),
         Adapter("rknn two iterations, federated", rknn(iterations=2), payments=2, **nodes),
+        Adapter("rknn raw rows, federated", rknn(), more={"data_kind": "mixed"}, **nodes, **gaussian),
         Adapter("rknn records, federated", rknn(), more={"holders": "records"}, **nodes),
         Adapter("rknn masked, federated", rknn(), **masked, **nodes),
         Adapter("rknn multi-label, federated", rknn(max_labels=1), sets=True, **nodes, **gaussian),
