@@ -8,7 +8,12 @@ what no exact search can do without. Reading alone and counting alone, from memo
 answer the same question (the nearest of 200 queries) from the same file or, where they cannot stream, from a part of it
 in memory.
 
+What two workers are to one is measured first, before longer measurements warm up the machine, and with Ray and Spark on
+ten million rows; the same at fewer rows tells what of it is the start of workers. A measurement that fails is named at
+the end, and the exit status is 1; the others are written.
+
 Run: python benchmarks/engines.py [--rows 100000 1000000] [--engines threads ray spark] [--peers] [--out docs/results]
+     [--engine-rows 1000000] [--speedup-rows 10000000] [--scratch FOLDER]
 """
 
 from __future__ import annotations
@@ -94,6 +99,13 @@ def used() -> float:
     return total
 
 
+def busy() -> float:
+    """Processor seconds that all cores of the machine have worked."""
+    times = psutil.cpu_times()
+    # The first eight do not overlap: user, nice, system, idle, iowait, irq, softirq, steal.
+    return float(sum(times[:8]) - times.idle - times.iowait)
+
+
 class Peak(threading.Thread):
     """The most memory that this process and all it started had together, looked at every second."""
 
@@ -134,11 +146,13 @@ def streamed(file: Path, engine: str, workers: int, persons: bool, table: Any = 
     started, before = time.perf_counter(), used()
     with opened_engine(Engine(engine, workers)) as at_work:
         records = streamed_records(source, at_work, np.arange(CLASSES), None, (WIDTH,))
-        ready, starting = time.perf_counter(), used()
+        ready, starting, machines = time.perf_counter(), used(), busy()
         counts = records.total(VoteTable(ask()) if table is None else table, unit, SystemRandomness())
-        done, processor = time.perf_counter(), used() - starting
-    took = {"start": ready - started, "start_processor": starting - before, "processor": processor}
-    return {**took, "seconds": done - ready, "votes": int(counts.sum()), "digest": digest(counts)}
+        seconds, processor, machines = time.perf_counter() - ready, used() - starting, busy() - machines
+    took = {"start": ready - started, "start_processor": starting - before, "processor": processor, "seconds": seconds}
+    # Cores that other programs had meanwhile.
+    others = max(0.0, machines - processor) / seconds
+    return {**took, "others": others, "votes": int(counts.sum()), "digest": digest(counts)}
 
 
 def digest(counts: NDArray[Any]) -> int:
@@ -258,8 +272,9 @@ PEERS: dict[str, tuple[str, Callable[[Path, int], dict[str, Any]]]] = {
     "spark-udf": ("plain PySpark mapInPandas", spark_peer),
 }
 
-# Above this load on two cores times on the clock are not comparable.
-CALM = 2.5
+# Where other programs had more than this of a core, times on the clock are not comparable.
+CALM = 0.2
+ENGINES = ("threads", "ray", "spark")
 # What has processes of its own.
 CLUSTERS = ("ray", "spark", "spark-udf")
 
@@ -278,11 +293,8 @@ def one(arguments: argparse.Namespace) -> None:
     if name in CLUSTERS:
         PEAK.start()
     before = time.process_time()
-    if name in PEERS:
-        rows = rows if name in ("product", "reading", "spark-udf") else min(rows, PEER_ROWS)
-        found = {**PEERS[name][1](file, rows)}
-    else:
-        found = streamed(file, name, int(workers), persons == "persons")
+    bounded = persons == "persons"
+    found = PEERS[name][1](file, rows) if name in PEERS else streamed(file, name, int(workers), bounded)
     # Where a peer does not tell the part that counts, its processor time is that of reading and counting.
     found = {"rows": rows, "processor": time.process_time() - before, **found}
     found["peak_mb"] = max(PEAK.most, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
@@ -290,35 +302,66 @@ def one(arguments: argparse.Namespace) -> None:
 
 
 def measured(file: Path, name: str, workers: int = 1, persons: bool = False) -> dict[str, Any] | None:
-    """A measurement in a process of its own; None where its package is not installed."""
+    """A measurement in a process of its own; None where it fails, as where its package is not installed."""
     command = [sys.executable, __file__, "--file", str(file), "--one", name, str(workers)]
     # Ray gives its workers a lower priority than its driver: on a busy machine they would not be compared as equals.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_TMPDIR": "/tmp", "RAY_worker_niceness": "0"}
+    load = round(os.getloadavg()[0], 1)
     done = subprocess.run(
         [*command, "persons" if persons else "records"], capture_output=True, text=True, env=environment
     )
     if done.returncode:
         print(f"{name} was not measured: {done.stderr.strip().splitlines()[-1:]}", flush=True)
         return None
-    load = round(os.getloadavg()[0], 1)
-    row = {
-        "name": name,
-        "workers": workers,
-        "persons": persons,
-        "load": load,
-        **json.loads(done.stdout.splitlines()[-1]),
-    }
+    said = json.loads(done.stdout.splitlines()[-1])
+    row = {"name": name, "workers": workers, "persons": persons, "load": load, **said}
     print(row, flush=True)
     return row
+
+
+def made(folder: Path, rows: int) -> Path:
+    """A file of that many rows, or a folder of files."""
+    file = folder / f"{rows}.parquet"
+    if rows > FILE_ROWS:
+        file.mkdir(exist_ok=True)
+        part = made(folder, FILE_ROWS)
+        for number in range(-(-rows // FILE_ROWS)):
+            if not (name := file / f"{number}.parquet").exists():
+                name.hardlink_to(part)
+    elif not file.exists():
+        write(file.with_suffix(".draft"), rows)
+        file.with_suffix(".draft").rename(file)
+    return file
+
+
+def wanted(arguments: argparse.Namespace) -> list[tuple[int, str, int, bool]]:
+    """Rows, name, workers and whether persons are bounded of every measurement, in order: speed-up first."""
+    some, clusters = arguments.engine_rows, sorted({*arguments.engines} - {"threads"})
+    fast = arguments.speedup_rows or (FILE_ROWS if clusters else some)
+    # Peers that work in memory get no more than fits, and threads the same for comparison.
+    fit = min(some, PEER_ROWS)
+    found = [(fast, engine, workers, False) for engine in ("threads", *clusters) for workers in (1, 2)]
+    found += [(some, engine, workers, False) for engine in clusters for workers in (1, 2)]
+    found += [(some, "threads", 2, False), (some, "threads", 1, False), (some, "threads", 2, True)]
+    found += [(fit, "threads", 2, False), (some, "product", 1, False), (fit, "voting", 1, False)]
+    found += [(some, "reading", 1, False)]
+    if arguments.peers:
+        found += [(fit, "sklearn", 1, False), (fit, "faiss", 1, False), (some, "spark-udf", 2, False)]
+    found += [(rows, "threads", 2, False) for rows in sorted(arguments.rows)]
+    return list(dict.fromkeys(found))
 
 
 def main() -> None:
     """Measure, and print or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=None, help="a folder for engines.json and engines.md")
+    parser.add_argument("--out", type=Path, default=None, help="a folder for engines-scale.json and engines-scale.md")
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
-    parser.add_argument("--engines", nargs="+", default=["threads"])
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["threads"])
     parser.add_argument("--engine-rows", type=int, default=10**6, help="rows for engines other than threads, and peers")
+    parser.add_argument(
+        "--speedup-rows", type=int, default=None,
+        help=f"rows for one worker against two; by default {FILE_ROWS:,} if another engine than threads is measured",
+    )  # fmt: skip
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--scratch", type=Path, default=None, help="where the files are written, and kept")
     parser.add_argument("--note", default="", help="a line for the page")
@@ -327,52 +370,36 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one is not None:
         return one(arguments)
+    failed = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.scratch or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         kept = folder / "measured.json"
         stored: list[dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else []
+        # What was measured with the same files before is not measured again.
         known = {(row["asked"], row["name"], row["workers"], row["persons"]) for row in stored}
-
-        def made(rows: int) -> Path:
-            file = folder / f"{rows}.parquet"
-            if rows > FILE_ROWS:
-                file.mkdir(exist_ok=True)
-                part = made(FILE_ROWS)
-                for number in range(-(-rows // FILE_ROWS)):
-                    if not (name := file / f"{number}.parquet").exists():
-                        name.hardlink_to(part)
-            elif not file.exists():
-                write(file.with_suffix(".draft"), rows)
-                file.with_suffix(".draft").rename(file)
-            return file
-
-        some = arguments.engine_rows
-        wanted = [(rows, "threads", 2, False) for rows in sorted({*arguments.rows, some})]
-        wanted += [(some, "threads", 1, False), (some, "threads", 2, True)]
-        wanted += [(some, parts, 1, False) for parts in ("product", "voting", "reading")]
-        for engine in sorted({*arguments.engines} - {"threads"}):
-            wanted += [(some, engine, workers, False) for workers in (1, 2)]
-            # Once more on a whole file: what starting workers costs does not grow with the rows.
-            wanted += [(FILE_ROWS, engine, 2, False)] * (FILE_ROWS in arguments.rows)
-        if arguments.peers:
-            wanted += [(some, peer, 2 if peer in CLUSTERS else 1, False) for peer in ("sklearn", "faiss", "spark-udf")]
-        for rows, name, workers, persons in wanted:
-            # What was measured with the same files before is not measured again.
-            if (rows, name, workers, persons) in known:
+        asked = [each for each in wanted(arguments) if each not in known]
+        files = {each[0]: made(folder, each[0]) for each in asked}
+        # Written to the disk before anything is measured.
+        os.sync()
+        for each in asked:
+            rows, name, workers, persons = each
+            if (row := measured(files[rows], name, workers, persons)) is None:
+                failed.append(f"{name} with {workers} workers at {rows:,} rows")
                 continue
-            if (row := measured(made(rows), name, workers, persons)) is not None:
-                stored.append({"asked": rows, **row})
-                kept.write_text(json.dumps(stored), encoding="utf-8")
-        text = page(stored, some, arguments.note)
-        print(text)
-        if arguments.out is not None:
-            (arguments.out / "engines-scale.md").write_text(text, encoding="utf-8")
-            content = {"name": "engines-scale", "rows": stored, "machine": machine(), "note": arguments.note}
-            (arguments.out / "engines-scale.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            stored.append({"asked": rows, **row})
+            kept.write_text(json.dumps(stored), encoding="utf-8")
+    text = page(stored, arguments.note)
+    print(text)
+    if arguments.out is not None:
+        (arguments.out / "engines-scale.md").write_text(text, encoding="utf-8")
+        content = {"name": "engines-scale", "rows": stored, "machine": machine(), "note": arguments.note}
+        (arguments.out / "engines-scale.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if failed:
+        sys.exit(f"not measured: {'; '.join(failed)}")
 
 
-def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
+def page(stored: list[dict[str, Any]], note: str) -> str:
     """The page of results."""
     lines = ["# engines-scale", ""]
     lines += [
@@ -383,35 +410,13 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
         "| engine | workers | rows | seconds | processor seconds | µs of processor per row | peak MB |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    grown = [row for row in stored if row["name"] == "threads" and row["workers"] == 2 and not row["persons"]]
-    others = [row for row in stored if row["name"] in ("ray", "spark") and row["workers"] == 2]
-    for rows in (grown, others):
-        lines += [_line(row["name"], row) for row in sorted(rows, key=lambda row: (row["name"], row["rows"]))]
-    lines += [
-        "",
-        f"Engines and peers at {some:,} rows. Starting an engine is in a column of its own. scikit-learn and faiss "
-        "work in memory: reading is in their processor seconds alone.",
-        "",
-    ]
-    base = next((row["processor"] / row["rows"] for row in stored if row["name"] == "product"), None)
-    votes = {row["digest"] for row in stored if row["rows"] == some and row["name"] == "threads" and not row["persons"]}
-    lines += [
-        "| what | workers | seconds | processor seconds | times the bare product | to start, processor seconds | "
-        "peak MB | same counts |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-    ]
-    for row in stored:
-        if row["rows"] != some:
-            continue
-        name = PEERS[row["name"]][0] if row["name"] in PEERS else f"engine {row['name']}"
-        name += ", at most 2 records per person" if row["persons"] else ""
-        ratio = "" if base is None else f"{row['processor'] / row['rows'] / base:.1f}"
-        counted = "digest" in row and row["name"] != "reading" and not row["persons"]
-        same = "" if not counted else "yes" if row["digest"] in votes else "no"
-        start = f"{row['start_processor']:.1f}" if "start_processor" in row and row["name"] != "reading" else ""
-        cells = [name, row["workers"], f"{row['seconds']:.1f}", f"{row['processor']:.1f}", ratio, start]
-        lines.append(_joined([*cells, round(row["peak_mb"]), same]))
-    lines += _remarks(stored, some)
+    counted = [row for row in stored if row["name"] in ENGINES and not row["persons"]]
+    grown = [row for row in counted if row["name"] == "threads" and row["workers"] == 2]
+    lines += [_line(row["name"], row) for row in sorted(grown, key=lambda row: row["rows"])]
+    others = [row for row in counted if row["name"] != "threads" and row["workers"] == 2]
+    lines += [_line(row["name"], row) for row in sorted(others, key=lambda row: (row["name"], row["rows"]))]
+    lines += _speedup(counted)
+    lines += _compared(stored)
     if grown:
         last = max(grown, key=lambda row: row["rows"])
         each = last["processor"] / last["rows"]
@@ -426,28 +431,74 @@ def page(stored: list[dict[str, Any]], some: int, note: str) -> str:
     return "\n".join([*lines, "", *([f"- {note}"] if note else []), f"- {machine()}", ""])
 
 
-def _remarks(stored: list[dict[str, Any]], some: int) -> list[str]:
-    """What two workers are to one, and why counts of a peer differ."""
-    found = {(row["name"], row["workers"]): row for row in stored if row["rows"] == some and not row["persons"]}
+def _speedup(counted: list[dict[str, Any]]) -> list[str]:
+    """What two workers are to one: with the start of workers, and without it where two numbers of rows were counted."""
+    found = {(row["name"], row["rows"], row["workers"]): row for row in counted}
+    pairs = {(name, rows) for name, rows, _ in found if {(name, rows, 1), (name, rows, 2)} <= set(found)}
     lines = []
-    for engine in ("threads", "ray", "spark"):
-        first, second = found.get((engine, 1)), found.get((engine, 2))
-        if first and second:
-            work = second["processor"] / first["processor"]
-            said = f"- {engine}: two workers need {work:.2f} times the processor seconds of one, so they are at most "
-            said += f"{2 / work:.2f} times as fast. "
-            if max(first["load"], second["load"]) > CALM:
-                said += f"What the clock says is not comparable: other work had the cores (load {first['load']:g})."
-            else:
-                said += f"On the clock they are {first['seconds'] / second['seconds']:.2f} times as fast."
-            lines.append(said)
-    if faiss := found.get(("faiss", 1)):
-        lines.append(
-            f"- faiss adds up |r|² + |q|² − 2 r·q in float32: for {faiss['other']:,} of {faiss['rows']:,} records "
-            f"rounding decides for a query that is farther, by at most {faiss['gap']:.1e} of the squared distance. So "
-            "its counts are not the same."
-        )
-    return ["", *lines] if lines else []
+    for name in ENGINES:
+        sizes = sorted(rows for engine, rows in pairs if engine == name)
+        if not sizes:
+            continue
+        one, two = ([found[name, rows, workers] for rows in sizes] for workers in (1, 2))
+        cells = [name, f"{sizes[-1]:,}", *(f"{row['seconds']:.1f}" for row in (one[-1], two[-1]))]
+        cells += [f"{two[-1]['processor'] / one[-1]['processor']:.2f}"]
+        busy = max(row["others"] for row in (one[-1], two[-1]))
+        calm = busy <= CALM
+        cells += [f"{one[-1]['seconds'] / two[-1]['seconds']:.2f}" if calm else "not comparable"]
+        more = [row[-1]["seconds"] - row[0]["seconds"] for row in (one, two)]
+        known = len(sizes) > 1 and calm and min(more) > 0 and max(one[0]["others"], two[0]["others"]) <= CALM
+        cells += [f"{more[0] / more[1]:.2f}" if known else "", f"{busy:.1f}"]
+        lines.append(_joined(cells))
+    if not lines:
+        return []
+    return [
+        "",
+        "One worker against two. Seconds are from the question to the table, and with Ray and Spark have the start of "
+        "their workers in them; without it is the same for the rows by which the largest count exceeds the smallest. "
+        f"Where other programs had more than {CALM} of a core meanwhile, the clock is not comparable.",
+        "",
+        "| engine | rows | seconds, one worker | two workers | processor seconds, two to one | times as fast | "
+        "without the start | cores of others, at most |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *lines,
+    ]
+
+
+def _compared(stored: list[dict[str, Any]]) -> list[str]:
+    """Engines and peers at the rows that peers were given."""
+    sizes = {row["rows"] for row in stored if row["name"] in PEERS}
+    base = next((row["processor"] / row["rows"] for row in stored if row["name"] == "product"), None)
+    votes = {(row["rows"], row["digest"]) for row in stored if row["name"] == "threads" and not row["persons"]}
+    lines = [
+        "",
+        "Engines and peers. Starting an engine is in a column of its own. scikit-learn and faiss work in memory: "
+        "reading is in their processor seconds alone.",
+        "",
+        "| what | workers | rows | seconds | processor seconds | times the bare product | "
+        "to start, processor seconds | peak MB | same counts |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for row in stored:
+        if row["rows"] not in sizes:
+            continue
+        name = PEERS[row["name"]][0] if row["name"] in PEERS else f"engine {row['name']}"
+        name += ", at most 2 records per person" if row["persons"] else ""
+        ratio = "" if base is None else f"{row['processor'] / row['rows'] / base:.1f}"
+        counted = "digest" in row and row["name"] != "reading" and not row["persons"]
+        same = "" if not counted else "yes" if (row["rows"], row["digest"]) in votes else "no"
+        start = f"{row['start_processor']:.1f}" if "start_processor" in row and row["name"] != "reading" else ""
+        cells = [name, row["workers"], f"{row['rows']:,}", f"{row['seconds']:.1f}", f"{row['processor']:.1f}", ratio]
+        lines.append(_joined([*cells, start, round(row["peak_mb"]), same]))
+    for row in stored:
+        if row["name"] == "faiss":
+            lines += [
+                "",
+                f"- faiss adds up |r|² + |q|² − 2 r·q in float32: for {row['other']:,} of {row['rows']:,} records "
+                f"rounding decides for a query that is farther, by at most {row['gap']:.1e} of the squared distance. "
+                "So its counts are not the same.",
+            ]
+    return lines
 
 
 def _line(name: str, row: dict[str, Any]) -> str:
