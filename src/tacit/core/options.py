@@ -201,14 +201,13 @@ def build(made: type[Made], given: Mapping[str, Any], where: str = "") -> Made:
             close = nearest(name, known)
             meant = f"; did you mean {close!r}?" if close else f": it has {', '.join(known)}"
             raise InvalidInput(f"{where}unknown option {name!r} of {made.__name__}{meant}")
-    return made(
-        **{
-            name: build(type(default), value, f"{where}{name}: ")
-            if isinstance(value, Mapping) and _is_group(default := getattr(made, name, None))
-            else value
-            for name, value in given.items()
-        }
-    )
+
+    def read(name: str, value: Any) -> Any:  # noqa: ANN401
+        default: Any = getattr(made, name, None)
+        group = isinstance(value, Mapping) and _is_group(default)
+        return build(type(default), value, f"{where}{name}: ") if group else value
+
+    return made(**{name: read(name, value) for name, value in given.items()})
 
 
 def to_recipe(options: Options) -> dict[str, Any]:
