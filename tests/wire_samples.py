@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tacit.core.codec import MAGIC
 from tacit.encoders.columns import CategoryColumn, NumberColumn
-from tacit.encoders.encoded import Encoded
+from tacit.encoders.encoded import EncodedRows
 from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import Components, TextEncoder
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
@@ -148,7 +148,7 @@ ASKS = [
         "r-1",
         np.ones(4, dtype=np.float32),
     ),
-    VoteAsk(QUERIES, Encoded.of(ENCODER, Identity(5)), 1, NAMES, "c0ffee", CENTRAL[0], "labels", "r-1"),
+    VoteAsk(QUERIES, EncodedRows.of(ENCODER, Identity(5)), 1, NAMES, "c0ffee", CENTRAL[0], "labels", "r-1"),
 ]
 
 

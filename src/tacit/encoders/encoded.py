@@ -1,10 +1,10 @@
 """An encoder as a part of a question: a node encodes its own rows by the public rule that it is sent.
 
 The coordinator fits the encoder on public samples, and it comes with the representation of every question, as plain
-data. It may be hostile, so ``Encoded.read`` refuses what an honest coordinator does not send: columns or levels that
-occur twice, levels that no cell can have, more components than are fitted, pretrained models. An encoder never fails on
-a cell, all its features are finite and bounded, and a row's features depend on that row only. So an encoder changes
-nothing about the sensitivity of what is computed from them.
+data. It may be hostile, so ``EncodedRows.read`` refuses what an honest coordinator does not send: columns or levels
+that occur twice, levels that no cell can have, more components than are fitted, pretrained models. An encoder never
+fails on a cell, all its features are finite and bounded, and a row's features depend on that row only. So an encoder
+changes nothing about the sensitivity of what is computed from them.
 
 A node's rows are a structured array with a field per column (``packed_table``). The type of a field may depend on
 records: a column is one of numbers if all its cells are. No encoding depends on it, because a text that is a number is
@@ -32,21 +32,21 @@ from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import TextEncoder
 from tacit.representations.registry import read_representation, representation_fields
 
-__all__ = ["Encoded", "packed_table"]
+__all__ = ["EncodedRows", "packed_table"]
 
 # The encoders that can be sent; an image's shape needs none, and a sparse matrix has no column names.
 SENT = ("table", "text")
-MOST_COMPONENTS = 1024
+MOST_TEXT_COMPONENTS = 1024
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedRows:
     """A representation of raw rows: the features of an encoder, in the space of a representation of numbers.
 
     >>> from tacit.representations.scaled import Identity
     >>> public = Frame(("age", "sex"), (np.arange(20.0), np.array(["f", "m"] * 10, dtype=object)))
     >>> encoder = TableEncoder.fit(public)
-    >>> made = Encoded.of(encoder, Identity(encoder.width))
+    >>> made = EncodedRows.of(encoder, Identity(encoder.width))
     >>> bool((made.encode(packed_table(public)) == encoder.encode(public)).all())
     True
     """
@@ -57,7 +57,7 @@ class Encoded:
     then: Representation
 
     @classmethod
-    def of(cls, encoder: Encoder, then: Representation) -> Encoded:
+    def of(cls, encoder: Encoder, then: Representation) -> EncodedRows:
         """What is sent of an encoder; one that nodes would refuse is refused here."""
         if isinstance(encoder, TableEncoder):
             # Which columns were left out, and why, is for the coordinator's own screen.
@@ -100,7 +100,7 @@ class Encoded:
         return {"encoder": encoder_fields(self.encoder), "then": representation_fields(self.then)}
 
     @classmethod
-    def read(cls, fields: StrictReader) -> Encoded:
+    def read(cls, fields: StrictReader) -> EncodedRows:
         """Read an encoder and the representation of its features; the sender may be hostile."""
         encoder: Any = encoder_from(fields.nested("encoder"), SENT)
         _require_plain(encoder)
@@ -125,8 +125,8 @@ def _require_plain(encoder: TableEncoder | TextEncoder) -> None:
     if text.minilm is not None:
         raise InvalidInput("an encoder with a pretrained model (MiniLM) cannot be sent to a node")
     _require_different(text.words, "words")
-    if text.components.width > MOST_COMPONENTS:
-        raise InvalidInput(f"an encoder's texts must have at most {MOST_COMPONENTS} components")
+    if text.components.width > MOST_TEXT_COMPONENTS:
+        raise InvalidInput(f"an encoder's texts must have at most {MOST_TEXT_COMPONENTS} components")
 
 
 def _require_levels(column: CategoryColumn) -> None:

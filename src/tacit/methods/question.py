@@ -33,19 +33,19 @@ __all__ = [
     "TableQuestion",
     "encoded_by",
     "encoder_of",
+    "encoding_fields",
     "is_signed",
     "mechanism_fields",
     "mechanism_form",
     "read_distances",
+    "read_encoding",
     "read_mechanism",
     "read_points",
-    "read_representation",
     "read_request",
     "read_rows",
     "read_samples",
     "read_table_fields",
     "representation_digest",
-    "representation_fields",
     "request_fields",
     "require_classes",
     "require_small_table",
@@ -179,11 +179,11 @@ def is_signed(sent: Notice) -> bool:
     return bool(getattr(sent, "signed", False))
 
 
-def representation_fields(representation: Representation) -> dict[str, Any]:
+def encoding_fields(representation: Representation) -> dict[str, Any]:
     """The fields of a question's representation, which may begin with an encoder of raw rows.
 
     >>> from tacit.representations.scaled import Identity
-    >>> representation_fields(Identity(4))
+    >>> encoding_fields(Identity(4))
     {'kind': 'identity', 'width': 4}
     """
     if getattr(representation, "name", None) == ENCODED:
@@ -192,24 +192,24 @@ def representation_fields(representation: Representation) -> dict[str, Any]:
     return registry.representation_fields(representation)
 
 
-def read_representation(fields: StrictReader) -> Representation:
+def read_encoding(fields: StrictReader) -> Representation:
     """The representation of a question; only here, and not inside another, may it begin with an encoder.
 
-    >>> read_representation(StrictReader({"kind": "identity", "width": 4}, "representation"))
+    >>> read_encoding(StrictReader({"kind": "identity", "width": 4}, "representation"))
     Identity(width=4)
     """
     kind = fields.peek("kind")
     if not isinstance(kind, str) or kind != ENCODED:
         return registry.read_representation(fields)
     # Tables of numbers need neither this nor what it imports.
-    from tacit.encoders.encoded import Encoded
+    from tacit.encoders.encoded import EncodedRows
 
     fields.one_of("kind", (ENCODED,))
-    return Encoded.read(fields)
+    return EncodedRows.read(fields)
 
 
 def encoder_of(sent: Notice) -> Any:  # noqa: ANN401
-    """The ``Encoded`` representation of a question about raw rows; None if it is about numbers.
+    """The ``EncodedRows`` representation of a question about raw rows; None if it is about numbers.
 
     >>> from tacit.methods.rknn.wire import VoteAsk
     >>> encoder_of(VoteAsk) is None
@@ -221,11 +221,11 @@ def encoder_of(sent: Notice) -> Any:  # noqa: ANN401
 
 def encoded_by(encoder: Any, exchange: Exchange[Any, Any]) -> Exchange[Any, Any]:  # noqa: ANN401
     """The exchange with nodes that have raw rows: with every question they get the encoder of its features."""
-    from tacit.encoders.encoded import Encoded
+    from tacit.encoders.encoded import EncodedRows
     from tacit.representations.scaled import Identity
 
     # Checked here once, before anybody pays.
-    checked = Encoded.of(encoder, Identity(encoder.width))
+    checked = EncodedRows.of(encoder, Identity(encoder.width))
 
     def put(ask: Any) -> list[Any]:  # noqa: ANN401
         return list(exchange(replace(ask, representation=replace(checked, then=ask.representation))))
@@ -243,7 +243,7 @@ def representation_digest(representation: Representation) -> str:
     False
     """
     try:
-        content = encode(representation_fields(representation))
+        content = encode(encoding_fields(representation))
     except InvalidInput:
         content = type(representation).__qualname__.encode()
     return hashlib.sha256(content).hexdigest()

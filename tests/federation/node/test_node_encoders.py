@@ -12,7 +12,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.errors import InvalidInput
 from tacit.datasets.frame import Frame
-from tacit.encoders.encoded import Encoded, packed_table
+from tacit.encoders.encoded import EncodedRows, packed_table
 from tacit.encoders.kinds import ImageEncoder
 from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import TextEncoder
@@ -38,8 +38,8 @@ def question(encoder=ENCODER, request="r", **more):
     width = encoder.width
     queries = np.arange(3 * width, dtype=np.float32).reshape(3, width) / width
     return VoteAsk(
-        queries, Encoded.of(encoder, Identity(width)), 1, CLASSES, "space", MECHANISM, "reverse k-NN labels", request,
-        **more,
+        queries, EncodedRows.of(encoder, Identity(width)), 1, CLASSES, "space", MECHANISM, "reverse k-NN labels",
+        request, **more,
     )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def replied(to, ask, **more):
 
 def test_raw_rows_are_encoded_as_in_one_process():
     own, labels = patients(30, seed=2)
-    made = Encoded.of(ENCODER, Identity(ENCODER.width))
+    made = EncodedRows.of(ENCODER, Identity(ENCODER.width))
     assert (made.encode(packed_table(own)) == ENCODER.encode(own)).all()
     assert read_ask(ask_to_bytes(question())).question == question().question
     plain = VoteAsk(question().queries, Identity(ENCODER.width), *dataclasses.astuple(question())[2:])
@@ -211,7 +211,7 @@ def test_devices_are_not_asked_with_an_encoder():
 )
 def test_a_coordinator_does_not_send_what_nodes_refuse(encoder):
     with pytest.raises(InvalidInput, match="cannot be sent to a node"):
-        Encoded.of(encoder, Identity(4))
+        EncodedRows.of(encoder, Identity(4))
 
 
 # What a record is changes neither the reply nor the encoding of another one.
@@ -233,7 +233,7 @@ rows = st.lists(st.tuples(*[CELLS] * len(PUBLIC.columns)), min_size=1, max_size=
 @settings(max_examples=150, deadline=None)
 @given(cells=rows, others=rows)
 def test_any_cell_is_encoded_and_a_row_by_itself(cells, others):
-    made = Encoded.of(ENCODER, Identity(ENCODER.width))
+    made = EncodedRows.of(ENCODER, Identity(ENCODER.width))
     alone = [made.encode(packed_table(tables([row]))) for row in cells]
     together = made.encode(packed_table(tables(cells + others)))[: len(cells)]
     assert (np.vstack(alone) == together).all()
@@ -245,7 +245,7 @@ def test_any_cell_is_encoded_and_a_row_by_itself(cells, others):
 def test_a_reader_that_finds_numbers_changes_no_encoding(cells, tmp_path_factory):
     """In a file, a column is one of numbers if all its cells are: one row decides the type of the others' cells."""
     written = [[each if isinstance(each, str) and each.isprintable() else "7" for each in row] for row in cells]
-    made = Encoded.of(ENCODER, Identity(ENCODER.width))
+    made = EncodedRows.of(ENCODER, Identity(ENCODER.width))
     typed = [np.array(each, dtype=object) for each in zip(*written, strict=True)]
     for place, column in enumerate(typed):
         try:
