@@ -145,6 +145,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_encoder_is_refused_before_anything_is_paid(what):
+    with pytest.raises(InvalidInput):
+        read_ask(changed(HOSTILE[what]))
     assert replied(node(), changed(HOSTILE[what])) == (RefusalReason.QUESTION, 0)
 
 
