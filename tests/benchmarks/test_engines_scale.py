@@ -65,3 +65,11 @@ def test_threads_count_the_same_with_one_worker_and_two(tmp_path):
     one, two = (engines.streamed(file, "threads", workers, persons=False) for workers in (1, 2))
     assert one["votes"] == 2000
     assert one["digest"] == two["digest"] == engines.voting(file, 2000)["digest"]
+
+
+def test_a_figure_on_paper_names_what_was_not_measured():
+    counted = [row("threads", 10**8, 2, 200.0), row("ray", 10**7, 2, start=12.3)]
+    said = page(counted, "")
+    assert "4.00 µs" in said
+    assert "each machine reads 2.6 GB (265 bytes per row), 13 seconds" in said
+    assert "ray starts, here in 12 seconds" in said
