@@ -30,12 +30,15 @@ def label_counts(labels: NDArray[Any], classes: NDArray[Any]) -> dict[str, int]:
 
 
 def plain_text(text: object) -> str:
-    """Words for Markdown, on one line, in which names that come from a file start no element, link, code or cell.
+    """Words for Markdown, on one line, in which names from a file start no heading, quote, element, link, code or cell.
 
+    >>> plain_text("## age"), plain_text("---")
+    ('\\\\## age', '\\\\---')
     >>> plain_text("age\\n\\n## <img src=x> `a|b` [c](d)")
     'age ## &lt;img src=x> \\\\`a\\\\|b\\\\` [c]\\\\(d)'
     """
     words = re.sub(r"([\\`|])", r"\\\1", " ".join(str(text).split()))
+    words = re.sub(r"^([#>]|[=-]+$)", r"\\\1", words)
     return words.replace("<", "&lt;").replace("](", "]\\(")
 
 
