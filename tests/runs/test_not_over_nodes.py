@@ -11,6 +11,7 @@ from tacit.core.errors import InvalidInput
 
 PUBLIC = np.random.default_rng(0).normal(size=(60, 4))
 PAGE = Path(__file__).parents[2] / "docs" / "federation.md"
+NO_BUDGET = {"epsilon": None, "delta": 0}
 # By method and setting as the page has them: what is given, and what the refusal says.
 REFUSED = {
     ("pate", "threshold"): ({"threshold": 0.5}, "there is no screen: leave out threshold"),
@@ -23,8 +24,8 @@ REFUSED = {
     ("private_knn", 'trust = "central"'): ({"trust": "central"}, "trust must be one of local here, got 'central'"),
     ("noisy_sgd", 'model = "hidden"'): ({"model": "hidden"}, "runs in one process only"),
     ("noisy_sgd", 'model = "finetuned"'): ({"model": "finetuned"}, "runs in one process only"),
-    ("fedmd", 'variant = "nfdp"'): ({"variant": "nfdp", "epsilon": None}, "runs in one process only, not over nodes"),
-    ("fedmd", 'variant = "np"'): ({"variant": "np", "epsilon": None}, "runs in one process only, not over nodes"),
+    ("fedmd", 'variant = "nfdp"'): ({"variant": "nfdp", **NO_BUDGET}, "runs in one process only, not over nodes"),
+    ("fedmd", 'variant = "np"'): ({"variant": "np", **NO_BUDGET}, "runs in one process only, not over nodes"),
 }
 
 
