@@ -303,8 +303,8 @@ def _filled(cells: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The numbers, with infinite and too large ones as missing."""
-    return np.where(np.abs(values) <= LARGEST_NUMBER, values, math.nan)
+    """The numbers, with infinite and too large ones as missing and one zero: a text "-0" loses its sign."""
+    return np.where(np.abs(values) <= LARGEST_NUMBER, values, math.nan) + 0.0
 
 
 def _center_and_scale(values: NDArray[np.float64]) -> tuple[float, float]:

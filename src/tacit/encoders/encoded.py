@@ -37,6 +37,8 @@ __all__ = ["EncodedRows", "packed_table"]
 # The encoders that can be sent; an image's shape needs none, and a sparse matrix has no column names.
 SENT = ("table", "text")
 MOST_TEXT_COMPONENTS = 1024
+# Of a longer text the beginning is read: the longest decides on the memory of all.
+LONGEST_TEXT = 8192
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,8 @@ def _require_different(names: Sequence[Any], what: str) -> None:
 def packed_table(table: Frame) -> NDArray[Any]:
     """The rows as a structured array: numbers, dates, and texts; missing values are NaN, NaT and empty texts.
 
+    Texts are cut at ``LONGEST_TEXT`` characters.
+
     >>> table = Frame(("age", "sex"), (np.array([61.0]), np.array([None], dtype=object)))
     >>> packed_table(table).tolist()
     [(61.0, '')]
@@ -152,7 +156,9 @@ def packed_table(table: Frame) -> NDArray[Any]:
     cells: list[NDArray[Any]] = []
     for name in table.columns:
         column = table.column(name)
-        cells.append(column if column.dtype.kind in "fM" else np.array(as_texts(column), dtype=np.str_))
+        if column.dtype.kind not in "fM":
+            column = np.array([each[:LONGEST_TEXT] for each in as_texts(column)], dtype=np.str_)
+        cells.append(column)
     # A column without a text still needs a width.
     kinds = ["U1" if each.dtype.itemsize == 0 else each.dtype for each in cells]
     packed = np.empty(len(table), dtype=list(zip(table.columns, kinds, strict=True)))

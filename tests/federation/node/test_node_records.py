@@ -10,6 +10,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
+from tacit.encoders.encoded import LONGEST_TEXT
 from tacit.federation.messages import RefusalReason
 from tacit.federation.node.node import Node
 from tacit.federation.node.records import LoadedArrays, node_records
@@ -119,11 +120,12 @@ MIXED = 'kind = "mixed"\n'
 RAW = "age,ward,note,outcome\n61,icu,a cough,ill\n,day clinic,,well\nold,n/a,03,well\n"
 
 
-def raw(folder, content, more="", name="raw.csv", label="outcome", person=None):
+def raw(folder, content, more="", name="raw.csv", label="outcome", person=None, arrays=None):
     (folder / name).write_text(content)
     text = FILE.format(data=name).replace('"outcome"', label if "[" in label else f'"{label}"')
     (folder / "node.toml").write_text(text + MIXED + more)
-    records, features = node_records(read_node_file(folder / "node.toml"), person, LoadedArrays())
+    found = read_node_file(folder / "node.toml")
+    records, features = node_records(found, person, arrays or LoadedArrays())
     assert features is None
     return reveal(records)
 
@@ -232,3 +234,26 @@ def test_an_image_that_cannot_be_read_and_persons_are_told_to_the_operator(scans
     (scans / "scans" / "ill" / "1.png").write_bytes(b"no image")
     with pytest.raises(InvalidInput, match=r"1.png: cannot be read as an image"):
         images(scans)
+
+
+def test_an_image_that_becomes_unusable_while_the_node_serves_casts_an_empty_vote(scans):
+    arrays = LoadedArrays()
+    images(scans, arrays)
+    (scans / "scans" / "ill" / "1.png").write_bytes(b"no image")
+    (scans / "scans" / "other").mkdir()
+    (scans / "scans" / "other" / "1.png").write_bytes((scans / "scans" / "well" / "1.png").read_bytes())
+    assert images(scans, arrays).labels.tolist() == [-1, -1, 1]
+    assert arrays.reads == 2
+
+
+def test_a_raw_row_that_becomes_unusable_while_the_node_serves_casts_an_empty_vote(tmp_path):
+    arrays = LoadedArrays()
+    for content, labels in ((RAW, [0, 1, 1]), (RAW + "50,icu,,unknown\n", [0, 1, 1, -1])):
+        own = raw(tmp_path, content, arrays=arrays)
+        assert own.labels.tolist() == labels
+    assert arrays.reads == 2
+
+
+def test_one_long_text_does_not_decide_on_the_memory_of_all(tmp_path):
+    own = raw(tmp_path, "note,outcome\n" + "a" * 50_000 + ",ill\nb,well\n")
+    assert own.samples["note"].dtype.itemsize == 4 * LONGEST_TEXT

@@ -8,6 +8,7 @@ The operator's log says so.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import os
@@ -24,7 +25,7 @@ from tacit.core import InvalidInput
 from tacit.core.samples import match_names
 from tacit.datasets.frame import Frame, as_numbers, require_column
 from tacit.datasets.image_files import image_files, read_images
-from tacit.datasets.table import RowNumbers, Table, class_indices, class_places, plain, row_number
+from tacit.datasets.table import UNSEEN, RowNumbers, Table, class_indices, class_places, plain, row_number
 from tacit.datasets.table_files import OPEN_ENDED, suffix_of
 from tacit.datasets.tables import read_data, read_table
 from tacit.encoders.encoded import packed_table
@@ -177,7 +178,7 @@ def _checked_raw(file: NodeFile, person: str | None, strict: bool) -> dict[str, 
 def _checked_images(file: NodeFile, person: str | None, strict: bool) -> dict[str, NDArray[Any]]:
     """The images in a folder with a folder per class, each resized by itself to the shape in the node's file.
 
-    One that cannot be read is an error, or blank if that must not be told.
+    One that cannot be read is an error, or casts an empty vote if that must not be told.
     """
     if person is not None:
         raise InvalidInput(f"{file.data}: images in folders have no column {person!r} of persons")
@@ -190,6 +191,7 @@ def _checked_images(file: NodeFile, person: str | None, strict: bool) -> dict[st
     samples, lost = read_images(found.files, file.shape)
     if lost and strict:
         raise InvalidInput(f"{found.files[lost[0]]}: cannot be read as an image; remove or replace it")
+    labels[lost] = UNSEEN
     return {"samples": samples, "labels": labels}
 
 
@@ -197,8 +199,12 @@ def _files_in(folder: Path) -> list[tuple[str, int, int]]:
     """The state of all files in a folder, which the state of the folder itself does not show; empty for a file."""
     if not folder.is_dir():
         return []
-    states = ((each, each.stat()) for each in sorted(folder.rglob("*")))
-    return [(str(each), found.st_size, found.st_mtime_ns) for each, found in states]
+    states = []
+    for each in sorted(folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            found = each.stat()
+            states.append((str(each), found.st_size, found.st_mtime_ns))
+    return states
 
 
 def _declared(table: Frame, features: Sequence[str], open_ended: bool) -> Frame:
