@@ -161,7 +161,7 @@ def _check_method(job: FederationJob, named: bool) -> None:
     method, options = job.chosen
     if job.trust not in method.over_nodes:
         raise InvalidInput(f"{method.name} does not work with {job.trust} trust")
-    if missing := [name for name in _NEEDS.get(job.trust, ()) if getattr(job, name) is None]:
+    if missing := [name for name in _NEEDS.get(str(job.trust), ()) if getattr(job, name) is None]:
         instead = "" if named else f". It is the default of {method.name}: name another trust, or give this"
         raise InvalidInput(f"{job.trust} trust needs {', '.join(missing)}{instead}")
     if job.colluding is not None and job.trust != "masked":
