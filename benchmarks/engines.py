@@ -337,7 +337,7 @@ def _compared(stored: list[dict[str, Any]]) -> list[str]:
         cells = [name, row["workers"], f"{row['rows']:,}", f"{row['seconds']:.1f}", f"{row['processor']:.1f}", ratio]
         lines.append(_joined([*cells, start, round(row["peak_mb"]), same]))
     for row in stored:
-        if row["name"] == "faiss":
+        if row["name"] == "faiss" and row["other"]:
             lines += [
                 "",
                 f"- faiss adds up |r|² + |q|² − 2 r·q in float32: for {row['other']:,} of {row['rows']:,} records "
