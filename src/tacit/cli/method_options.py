@@ -132,7 +132,7 @@ def with_options(own: Sequence[inspect.Parameter], used_by: Mapping[str, Callabl
     for method in METHODS.values():
         for name, flag in flags(method.load_options()).items():
             every.setdefault(name, flag)
-    parameters = [*own, *_parameters(every, renamed_flags())]
+    parameters = [*own, *_parameters(every, renamed_flags(), own)]
 
     def decorate(function: Any) -> Any:  # noqa: ANN401
         context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -146,15 +146,17 @@ def with_options(own: Sequence[inspect.Parameter], used_by: Mapping[str, Callabl
     return decorate
 
 
-def _parameters(every: Mapping[str, Flag], renamed: Mapping[str, str]) -> list[inspect.Parameter]:
-    """The parameters of these flags, and hidden ones of their old names."""
+def _parameters(
+    every: Mapping[str, Flag], renamed: Mapping[str, str], own: Sequence[inspect.Parameter] = ()
+) -> list[inspect.Parameter]:
+    """The parameters of these flags, and hidden ones of their old names and of those of the command's ``own``."""
     parameters = []
     for name, flag in every.items():
         default = flag.about.default
         # A switch that is off by default needs no --no- form.
         names = ["--" + name.replace("_", "-")] if default is False else []
         parameters.append(_parameter(name, typer.Option(default, *names, help=flag.about.help), flag.kind))
-    switches = {each.name for each in parameters if each.annotation is bool}
+    switches = {each.name for each in (*own, *parameters) if each.annotation is bool}
     for name, new in renamed.items():
         # A switch takes no value, nor does its old name.
         kind, default = (bool, False) if new in switches else (str | None, None)

@@ -38,7 +38,7 @@ __all__ = ["EncodedRows", "packed_table"]
 SENT = ("table", "text")
 MOST_TEXT_COMPONENTS = 1024
 # Of a longer text the beginning is read: the longest decides on the memory of all.
-LONGEST_TEXT = 8192
+LONGEST_CELL = 8192
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _require_different(names: Sequence[Any], what: str) -> None:
 def packed_table(table: Frame) -> NDArray[Any]:
     """The rows as a structured array: numbers, dates, and texts; missing values are NaN, NaT and empty texts.
 
-    Texts are cut at ``LONGEST_TEXT`` characters.
+    Texts are cut at ``LONGEST_CELL`` characters.
 
     >>> table = Frame(("age", "sex"), (np.array([61.0]), np.array([None], dtype=object)))
     >>> packed_table(table).tolist()
@@ -157,7 +157,7 @@ def packed_table(table: Frame) -> NDArray[Any]:
     for name in table.columns:
         column = table.column(name)
         if column.dtype.kind not in "fM":
-            column = np.array([each[:LONGEST_TEXT] for each in as_texts(column)], dtype=np.str_)
+            column = np.array([each[:LONGEST_CELL] for each in as_texts(column)], dtype=np.str_)
         cells.append(column)
     # A column without a text still needs a width.
     kinds = ["U1" if each.dtype.itemsize == 0 else each.dtype for each in cells]

@@ -10,7 +10,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
-from tacit.encoders.encoded import LONGEST_TEXT
+from tacit.encoders.encoded import LONGEST_CELL
 from tacit.federation.messages import RefusalReason
 from tacit.federation.node.node import Node
 from tacit.federation.node.records import LoadedArrays, node_records
@@ -256,4 +256,4 @@ def test_a_raw_row_that_becomes_unusable_while_the_node_serves_casts_an_empty_vo
 
 def test_one_long_text_does_not_decide_on_the_memory_of_all(tmp_path):
     own = raw(tmp_path, "note,outcome\n" + "a" * 50_000 + ",ill\nb,well\n")
-    assert own.samples["note"].dtype.itemsize == 4 * LONGEST_TEXT
+    assert own.samples["note"].dtype.itemsize == 4 * LONGEST_CELL

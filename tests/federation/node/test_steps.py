@@ -166,7 +166,7 @@ def test_steps_of_rounds_that_were_not_started_leave_no_file(tmp_path):
 
 @pytest.mark.parametrize("folder", [False, True])
 def test_rounds_that_are_started_and_never_paid_are_few_and_paid_ones_stay(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.federation.node.steps.MOST_ROUNDS", 4)
+    monkeypatch.setattr("tacit.federation.node.steps.MOST_MASKED_ROUNDS", 4)
     memory = FolderMemory(tmp_path) if folder else NodeMemory()
     own = replace(node(1)[0], masking=Masking(IDENTITIES["ada"], PEERS, memory))
 

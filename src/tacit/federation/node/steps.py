@@ -44,7 +44,7 @@ __all__ = ["Collecting", "FolderMemory", "Masking", "NodeMemory", "collected_ste
 # Seconds for which an unreachable collector is called again, and between two calls: the submission is paid for.
 _PATIENCE, _PAUSE = 120.0, 2.0
 # The endings of names of masked rounds' states, and the most rounds of which a state is kept.
-_SUFFIX, MOST_ROUNDS = ".masking", 64
+_SUFFIX, MOST_MASKED_ROUNDS = ".masking", 64
 HandIn = Callable[[Address, SigningIdentity, str, Batch, Submission], None]
 
 
@@ -288,7 +288,7 @@ def _make_room(memory: NodeMemory | FolderMemory) -> None:
         return "input" in said and "unmask" not in said
 
     names = memory.names(_SUFFIX)
-    excess = max(0, len(names) + 1 - MOST_ROUNDS)
+    excess = max(0, len(names) + 1 - MOST_MASKED_ROUNDS)
     dropped = list(islice((name for name in names if not between(name)), excess))
     dropped += [name for name in names if name not in dropped][: excess - len(dropped)]
     for name in dropped:
