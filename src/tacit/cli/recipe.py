@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.method_options import flag_value, flags
-from tacit.core import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, Number, Unit, listed, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.methods.registry import AUTO, DEFAULT, METHODS, automatic, method_named
 
@@ -169,6 +169,16 @@ class Recipe:
     def chosen(self) -> str:
         """The method that runs; ``auto`` becomes ``rknn`` if one of its options is given."""
         return method_named(automatic(self.options) if self.method == AUTO else self.method).name
+
+    @property
+    def slack(self) -> Number:
+        """The δ of the run, by default that of the method."""
+        return METHODS[self.chosen].delta if self.delta is None else self.delta
+
+    @property
+    def protected(self) -> Unit:
+        """Whom the guarantee protects."""
+        return Unit() if self.unit is None else Unit.person(self.unit, self.per_person)
 
     @classmethod
     def settings(cls) -> dict[str, dataclasses.Field[Any]]:

@@ -12,9 +12,13 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from tacit.core.rational import whole
+from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core.rational import Number, positive, probability, whole
 
-__all__ = ["ONE_PLACE", "PUBLIC_DATA", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "large_delta", "weakness"]
+__all__ = [
+    "ONE_PLACE", "PUBLIC_DATA", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "large_delta", "read_terms",
+    "weakness",
+]  # fmt: skip
 
 
 class Adjacency(StrEnum):
@@ -31,6 +35,31 @@ class Trust(StrEnum):
     LOCAL = "local"
     SHUFFLE = "shuffle"
     MASKED = "masked"
+
+
+def read_terms(epsilon: Number | None, delta: Number, adjacency: str, trust: str | None) -> dict[str, Any]:
+    """The user's ε, δ, adjacency and trust model, checked.
+
+    >>> read_terms(1, 0, "replace-one", "centrall")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: trust must be one of central, local, shuffle, masked, got 'centrall'; did you mean \
+'central'?
+    """
+    return {
+        "epsilon": None if epsilon is None else positive(epsilon, "epsilon"),
+        "delta": probability(delta, "delta"),
+        "adjacency": _named(Adjacency, adjacency, "adjacency"),
+        "trust": None if trust is None else _named(Trust, trust, "trust"),
+    }
+
+
+def _named(kind: type[StrEnum], name: str, what: str) -> StrEnum:
+    if name not in tuple(kind):
+        close = nearest(str(name), tuple(kind))
+        meant = f"; did you mean {str(close)!r}?" if close else ""
+        raise InvalidInput(f"{what} must be one of {', '.join(kind)}, got {listed([str(name)])!r}{meant}")
+    return kind(name)
 
 
 TRUST_IN_WORDS = {
