@@ -153,6 +153,9 @@ WRONG = {
         ((), "RUN"),
         (("nothing",), "no unfinished run here, there is no nothing.request"),
         (("run",), "run: exists already: its run is finished"),
+        ((".",), ".: exists already"),
+        (("/",), "/: exists already"),
+        (("..",), "..: exists already"),
         ((LONG,), "…"),
     ],
     "init": [
