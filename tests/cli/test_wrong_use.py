@@ -235,7 +235,7 @@ WRONG = {
     "ui": [(("no-such-folder",), "no-such-folder: no such folder"), (("--prot", "1"), "--port"), (("--port", "much"), "--port")],  # noqa: E501
     "doctor": [(("--jsn",), "--json"), (("me",), "unexpected extra argument")],
     "federation": [(("strat",), "No such command 'strat'")],
-    "bench": [(("no-such-bench",), "no-such-bench")],
+    "bench": [(("no-such-bench",), "no-such-bench"), ((LONG,), "No such command")],
 }  # fmt: skip
 CASES = [pytest.param(name, typed, said, id=f"{name}-{place}") for name, rows in WRONG.items()
          for place, (typed, said) in enumerate(rows)]  # fmt: skip

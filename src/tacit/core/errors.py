@@ -1,6 +1,7 @@
 """The errors and warnings that a user can see, and helpers for names in messages."""
 
 import difflib
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -19,15 +20,48 @@ __all__ = [
     "TooFewParticipants",
     "listed",
     "nearest",
+    "shortened",
     "warn_user",
     "why_unreadable",
 ]
 
 _SHOWN, _LONGEST = 10, 80
+# What a message may quote of a user's input: a word, a text in quotes (which stand between no letters, unlike an
+# apostrophe), and a list or an object at the end.
+_QUOTED = re.compile(
+    rf"""(?<=\bgot )(?:[\[({{<]|array).{{{_LONGEST},}}$"""
+    rf"""|(?<!\w)(?P<quote>['"])(?=\S)(?P<text>(?:(?!(?P=quote)(?!\w)).){{{_LONGEST + 1},}})(?P=quote)(?!\w)"""
+    rf"""|\S{{{_LONGEST + 1},}}""",
+    re.DOTALL,
+)
+
+
+def shortened(message: str) -> str:
+    """The message with every overlong piece of a user's input, such as a name that was typed, cut in its middle.
+
+    >>> shortened("no such file: " + 200 * "x")[14:].count("x")
+    79
+    >>> shortened(f"unknown label {300 * 'b'!r}: give a label that is among the classes").replace("b", "")
+    "unknown lael '…': give a lael that is among the classes"
+    """
+    return _QUOTED.sub(_cut, message)
+
+
+def _cut(found: re.Match[str]) -> str:
+    quote, text = (found["quote"], found["text"]) if found["quote"] else ("", found[0])
+    half = _LONGEST // 2
+    return f"{quote}{text[: half - 1]}…{text[-half:]}{quote}"
 
 
 class TacitError(Exception):
-    """A failure with an explanation. The command line prints it without a traceback and exits with 1."""
+    """A failure with an explanation. The command line prints it without a traceback and exits with 1.
+
+    >>> len(str(TacitError(f"unknown account {300 * 'x'!r}")))
+    98
+    """
+
+    def __str__(self) -> str:
+        return shortened(super().__str__())
 
 
 class TacitWarning(UserWarning):
@@ -50,7 +84,7 @@ def warn_user(message: str, category: type[TacitWarning] = TacitWarning) -> None
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tacit":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(shortened(message), category, stacklevel=level)
 
 
 class InvalidInput(TacitError, ValueError):

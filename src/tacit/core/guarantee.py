@@ -10,15 +10,18 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.core.errors import InvalidInput, listed, nearest
 from tacit.core.rational import Number, positive, probability, whole
 
 __all__ = [
-    "ONE_PLACE", "PUBLIC_DATA", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "large_delta", "read_terms",
-    "weakness",
+    "ONE_PLACE", "PUBLIC_DATA", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "large_delta", "named",
+    "read_terms", "weakness",
 ]  # fmt: skip
+
+
+Named = TypeVar("Named", bound=StrEnum)
 
 
 class Adjacency(StrEnum):
@@ -49,12 +52,13 @@ def read_terms(epsilon: Number | None, delta: Number, adjacency: str, trust: str
     return {
         "epsilon": None if epsilon is None else positive(epsilon, "epsilon"),
         "delta": probability(delta, "delta"),
-        "adjacency": _named(Adjacency, adjacency, "adjacency"),
-        "trust": None if trust is None else _named(Trust, trust, "trust"),
+        "adjacency": named(Adjacency, adjacency, "adjacency"),
+        "trust": None if trust is None else named(Trust, trust, "trust"),
     }
 
 
-def _named(kind: type[StrEnum], name: str, what: str) -> StrEnum:
+def named(kind: type[Named], name: str, what: str) -> Named:
+    """The member of this name, or an error that suggests the nearest."""
     if name not in tuple(kind):
         close = nearest(str(name), tuple(kind))
         meant = f"; did you mean {str(close)!r}?" if close else ""

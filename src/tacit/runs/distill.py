@@ -108,6 +108,8 @@ def distill(
     chosen, settings = chosen_method(method, options)
     delta, observer = chosen.delta if delta is None else delta, control.observer or Observer()
     read_terms(epsilon, delta, adjacency, trust)
+    if unit is not None and not isinstance(unit, Unit):
+        raise InvalidInput(f"unit must be a tacit.Unit, such as tacit.Unit.person('patient', 3), got {unit!r}")
     if control.checkpoint is not None and ledger is None and seed is None and exchange is None:
         raise InvalidInput("a run that can be resumed needs a ledger file, or its payments would be lost")
     source = None

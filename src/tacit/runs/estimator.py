@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -168,6 +168,22 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = np.array(run.features, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+        return self
+
+    def set_params(self, **params: Any) -> Self:  # noqa: ANN401
+        """Set parameters; an unknown name is refused, and the nearest suggested.
+
+        >>> PrivateDistiller().set_params(neighbours=2)
+        Traceback (most recent call last):
+            ...
+        tacit.core.errors.InvalidInput: PrivateDistiller has no parameter 'neighbours'; did you mean 'neighbors'?
+        """
+        known = self.get_params(deep=False)
+        for name in params:
+            if name.partition("__")[0] not in known:
+                meant = f"; did you mean {close!r}?" if (close := nearest(name, known)) else ""
+                raise InvalidInput(f"PrivateDistiller has no parameter {name!r}{meant}")
+        super().set_params(**params)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

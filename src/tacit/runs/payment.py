@@ -21,6 +21,7 @@ from tacit.accounting.compose import least_total
 from tacit.accounting.parts import group
 from tacit.core import Adjacency, Guarantee, Ledger, Number, Pure, Receipt, Spend, Trust, Unit, exact, whole
 from tacit.core.errors import BudgetExceeded, InvalidInput, warn_user
+from tacit.core.files import is_there
 from tacit.core.places import SCHEME, LedgerUrl, Place
 from tacit.ledger import open_ledger, opened
 
@@ -114,7 +115,7 @@ def look_ahead(
     if not isinstance(ledger, str | Path | LedgerUrl):
         if not callable(getattr(ledger, "charge", None)):
             return
-    elif not isinstance(ledger, LedgerUrl) and not SCHEME.match(str(ledger)) and not Path(ledger).is_file():
+    elif not isinstance(ledger, LedgerUrl) and not SCHEME.match(str(ledger)) and not is_there(ledger):
         return
     with opened(ledger) as book:
         if account not in book.accounts():
