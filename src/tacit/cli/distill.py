@@ -25,6 +25,7 @@ from tacit.core import InvalidInput, listed
 from tacit.core.guarantee import read_terms
 from tacit.core.places import LedgerUrl
 from tacit.methods.registry import AUTO, METHODS, automatic, method_named
+from tacit.runs.recipe_file import auto_lines, used_options
 
 if TYPE_CHECKING:
     from tacit.runs.run import Run
@@ -246,17 +247,23 @@ def _run(
         watched.stage("writing")
         # What was paid for is on disk before anything is printed.
         models = recipe.save_holder_models
-        text = recipe_text(_with_defaults(written, finished), written.out, _HEAD)
+        text = recipe_text(_with_defaults(written, finished), written.out, _HEAD, asked=auto_lines(finished.recipe))
         write_run(finished, _drawn(finished, public), out, holder_models=models, recipe=text)
         request.done()
         _tell(finished, ledger, paying, models)
 
 
 def _with_defaults(recipe: Recipe, finished: Run) -> Recipe:
-    """The recipe with the defaults that the method and the public samples determine."""
+    """The recipe with the method that was chosen, and every option with the value that was used."""
     said = finished.recipe
+    chosen = str(said["method"])
+    used = {each.flag or each.name: value for each, value in used_options(said) if value is not None}
+    own = flags(METHODS[chosen].load_options())
+    kept = {name: used[name] for name in own if name in used and isinstance(used[name], bool | int | float | str)}
     return replace(
         recipe,
+        method=chosen,
+        options={**{name: value for name, value in recipe.options.items() if name in own}, **kept},
         delta=float(recipe.slack),
         trust=recipe.trust or str(said["trust"]),
         data_kind=recipe.data_kind or said["data_kind"],

@@ -7,13 +7,12 @@ them. Paths in a recipe are relative to the recipe's own folder.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import textwrap
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tacit.cli.method_options import flag_value, flags
 from tacit.core import InvalidInput, Number, Unit, listed, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.methods.registry import AUTO, DEFAULT, METHODS, automatic, method_named
+from tacit.runs.recipe_file import toml_value
 
 __all__ = ["SECTIONS", "Recipe", "absolute", "from_fields", "read_recipe", "recipe_text"]
 
@@ -272,10 +272,13 @@ def absolute(recipe: Recipe, home: Path) -> Recipe:
     return dataclasses.replace(recipe, **moved)
 
 
-def recipe_text(recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] | None = None) -> str:
+def recipe_text(
+    recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] | None = None, asked: Sequence[str] = ()
+) -> str:
     """The recipe as commented TOML: all settings, defaults, and keys that could be set, for its method.
 
-    Paths are written relative to ``home``, where the file will be. ``notes`` are comments on a key.
+    Paths are written relative to ``home``, where the file will be. ``notes`` are comments on a key, and ``asked`` on
+    the options.
     """
     lines, notes, method = [f"# {line}" for line in head.splitlines()], notes or {}, recipe.chosen
     for section, about in SECTIONS.items():
@@ -284,7 +287,7 @@ def recipe_text(recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] 
             continue
         if section:
             title = about or f"Options of the method {method}."
-            lines += ["", f"[{section}]", f"# {title}"]
+            lines += ["", f"[{section}]", f"# {title}", *(asked if section == _OPTIONS else ())]
         lines += body
     return "\n".join(lines) + "\n"
 
@@ -303,7 +306,7 @@ def _setting_lines(recipe: Recipe, section: str, home: Path, notes: Mapping[str,
         elif name == "classes" and value is not None:
             value = [part.strip() for part in value.split(",")]
         lines += ["", *_comment(about["help"]), *(_comment(notes[name]) if name in notes else ())]
-        lines.append(f"# {name} = {about['example']}" if value is None else f"{name} = {_toml(value)}")
+        lines.append(f"# {name} = {about['example']}" if value is None else f"{name} = {toml_value(value)}")
     return lines
 
 
@@ -312,22 +315,12 @@ def _option_lines(recipe: Recipe) -> list[str]:
     for name, flag in flags(METHODS[recipe.chosen].load_options()).items():
         value = recipe.options.get(name, flag.about.default)
         lines += ["", *_comment(flag.about.help)]
-        lines.append(f"# {name} =" if value is None else f"{name} = {_toml(value)}")
+        lines.append(f"# {name} =" if value is None else f"{name} = {toml_value(value)}")
     return lines
 
 
 def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
-
-
-def _toml(value: Any) -> str:  # noqa: ANN401
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _require_key(where: str, key: str, section: str) -> None:

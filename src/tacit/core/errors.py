@@ -20,6 +20,7 @@ __all__ = [
     "TooFewParticipants",
     "listed",
     "nearest",
+    "plural",
     "shortened",
     "warn_user",
     "why_unreadable",
@@ -162,3 +163,12 @@ def listed(names: Sequence[str]) -> str:
     shown = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names[:_SHOWN]]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(shown) + more
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """A number and its noun, in the singular for 1.
+
+    >>> plural(1, "query", "queries"), plural(2, "vote")
+    ('1 query', '2 votes')
+    """
+    return f"{count} {one if count == 1 else many or one + 's'}"

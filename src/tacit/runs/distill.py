@@ -220,6 +220,8 @@ def _finished(
     recipe = {
         "method": method,
         "trust": str(job.trust),
+        # What was asked for; what was spent may be a little less.
+        "asked": {"delta": float(task.delta)} | ({} if task.epsilon is None else {"epsilon": float(task.epsilon)}),
         **job.recipe,
         **outcome.recipe,
         "public_samples": len(task.public),

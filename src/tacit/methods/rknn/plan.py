@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
 from tacit.core import Estimates, InvalidInput, Number, Representation, Rule, exact, positive, probability, whole
+from tacit.core.errors import plural
 from tacit.core.guarantee import Adjacency, Trust, Unit, weakness
 from tacit.core.options import build
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -91,8 +92,8 @@ class Plan:
             ("mechanism", f"{self.choice.name}: {self.choice.reason}"),
             (
                 "questions",
-                f"{self.queries} queries, each record votes for its {self.neighbors} nearest, distances by "
-                f"{self.representation}",
+                f"{plural(self.queries, 'query', 'queries')}, each record votes for its {self.neighbors} nearest, "
+                f"distances by {self.representation}",
             ),
         ]
         if len(self.rounds) > 1:
@@ -194,7 +195,9 @@ def plan(
         if asked is not None and distinct < asked:
             raise InvalidInput(f"queries must be between 1 and the {distinct} distinct public samples, got {asked}")
     if neighbors > min(distinct, *wanted):
-        raise InvalidInput(f"neighbors must be at most the {min(distinct, *wanted)} queries, got {neighbors}")
+        raise InvalidInput(
+            f"neighbors must be at most the {plural(min(distinct, *wanted), 'query', 'queries')}, got {neighbors}"
+        )
     asked_for = [min(count, distinct) for count in wanted]
 
     def choices(stretch: Fraction) -> list[Choice]:
