@@ -6,6 +6,7 @@ import signal
 import tomllib
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
@@ -174,11 +175,21 @@ def test_help_shows_one_method(method, capsys, monkeypatch):
     assert "--epsilon" in said
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("bench", "ledger", "federation")])
-def test_every_command_teaches_by_an_example(name, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert run(name, "--help") == 0
-    assert f"Example: tacit {name}" in capsys.readouterr().out
+def commands(command, path):
+    """The commands under a command, those of its groups among them, by what is typed."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        yield from commands(command.resolve_command(context, [name])[1], [*path, name])
+
+
+def test_every_command_teaches_by_an_example():
+    found = dict(each for name, entry in COMMANDS.items() for each in commands(entry.load(name), ["tacit", name]))
+    assert len(found) > 40
+    for typed, command in found.items():
+        assert f"Example: {typed}" in " ".join((command.help or "").split()), typed
 
 
 def test_every_run_folder_has_a_recipe_with_the_options_that_were_used(tmp_path, monkeypatch):

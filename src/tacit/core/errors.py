@@ -20,6 +20,7 @@ __all__ = [
     "TooFewParticipants",
     "listed",
     "nearest",
+    "not_one_of",
     "plural",
     "shortened",
     "warn_user",
@@ -152,6 +153,20 @@ def nearest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
     by_lower = {each.lower(): each for each in names}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=alike)
     return by_lower[found[0]] if found else None
+
+
+def not_one_of(what: str, names: Iterable[str], given: object) -> InvalidInput:
+    """The error for a name that is none of these, which suggests the nearest.
+
+    >>> raise not_one_of("labels", ("hard", "soft"), "sof")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: labels must be one of hard, soft, got 'sof'; did you mean 'soft'?
+    """
+    known = [str(each) for each in names]
+    meant = f"; did you mean {close!r}?" if isinstance(given, str) and (close := nearest(given, known)) else ""
+    shown = f"{given[: _LONGEST - 1]}…" if isinstance(given, str) and len(given) > _LONGEST else given
+    return InvalidInput(f"{what} must be one of {listed(known)}, got {shown!r}{meant}")
 
 
 def listed(names: Sequence[str]) -> str:

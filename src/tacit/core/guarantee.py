@@ -12,7 +12,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from tacit.core.errors import InvalidInput, listed, nearest
+from tacit.core.errors import not_one_of
 from tacit.core.rational import Number, positive, probability, whole
 
 __all__ = [
@@ -60,9 +60,7 @@ def read_terms(epsilon: Number | None, delta: Number, adjacency: str, trust: str
 def named(kind: type[Named], name: str, what: str) -> Named:
     """The member of this name, or an error that suggests the nearest."""
     if name not in tuple(kind):
-        close = nearest(str(name), tuple(kind))
-        meant = f"; did you mean {str(close)!r}?" if close else ""
-        raise InvalidInput(f"{what} must be one of {', '.join(kind)}, got {listed([str(name)])!r}{meant}")
+        raise not_one_of(what, kind, name)
     return kind(name)
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput, nearest
+from tacit.core.errors import InvalidInput, nearest, not_one_of
 from tacit.core.rational import whole
 
 __all__ = ["OptionField", "Options", "build", "check", "describe", "option", "to_recipe"]
@@ -95,7 +95,7 @@ def check(options: Options) -> None:
         value = getattr(options, each.name)
         allowed = (each.default, *each.choices)
         if each.choices and not (isinstance(value, str | None) and value in allowed):
-            raise InvalidInput(f"{each.name} must be one of {', '.join(each.choices)}, got {value!r}")
+            raise not_one_of(each.name, each.choices, value)
         if value is None or (each.least is None and each.most is None):
             continue
         if isinstance(each.least, int):
