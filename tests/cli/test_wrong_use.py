@@ -275,7 +275,7 @@ WRONG = {
         (("nodes", "renew", "nothing"), "nothing: neither a coordinator's, a service's nor a node's folder"),
         (("intake", "keys"), "NAME"),
         (("intake", "keys", LONG), "cannot be made (File name too long)"),
-        (("intake", "open", "no.csv", "out", "--classes", "a,b", "--devices", "10", "--epsilon", "1"), "no.csv: no such"),
+        (("intake", "open", "no.csv", "out", "--classes", "a,b", "--devices", "10", "--epsilon", "1"), "no.csv: no"),
         (("intake", "worker", "no.toml", "--store", "s"), "no.toml: cannot be read"),
         (("intake", "tokens", "no.toml", "secret", "--count", "0", "--out", "t"), "--count must be from 1 to"),
         (("intake", "collect", "no.toml", "out", "--store", "s"), "'s' is not a kind of store"),
