@@ -1,6 +1,5 @@
 """The errors and warnings that a user can see, and helpers for names in messages."""
 
-import difflib
 import re
 import sys
 import warnings
@@ -150,6 +149,8 @@ def nearest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
     >>> nearest("weight", ["age", "diagnosis"]) is None
     True
     """
+    import difflib  # takes a while, and most commands are typed right
+
     by_lower = {each.lower(): each for each in names}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=alike)
     return by_lower[found[0]] if found else None
